@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import kubelet_failures
 import pytest
 from machine_kit import CONFIG, INIT, SHARED, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
+
+from kubewright.lifecycle.diagnosis import remedies
 
 MADE = ("/etc/kubernetes/pki", "/etc/kubernetes/manifests", "/etc/kubernetes/admin.conf", "/var/lib/etcd", "/var/lib/kubelet/config.yaml")
 
@@ -52,6 +55,23 @@ def configured(machine: Machine, old: str, new: str) -> Iterator[None]:
         yield
     finally:
         write(machine, CONFIG, text)
+
+
+@pytest.fixture(scope="class")
+def standalone(machine: Machine) -> Iterator[Machine]:
+    with kubelet_failures.standalone(machine):
+        yield machine
+
+
+class TestKubeletThatFails:
+    @pytest.mark.parametrize("text", kubelet_failures.FAILING)
+    def test_what_it_writes_has_its_remedy(self, standalone: Machine, text: str) -> None:
+        found = kubelet_failures.fail(standalone, text)
+        assert found["failed"]
+        assert found["remedy"] == dict(remedies.KUBELET)[text], found["said"]
+
+    def test_each_remedy_has_a_failure(self) -> None:
+        assert kubelet_failures.FAILING.keys() == dict(remedies.KUBELET).keys()
 
 
 def test_a_port_that_is_taken_is_named_with_its_holder(machine: Machine) -> None:

@@ -399,13 +399,6 @@ def test_a_component_that_had_ended_often_and_runs_again_is_waited_for():
     assert 10 <= wait.seconds < 12
 
 
-def test_every_remedy_is_found_by_its_text():
-    for text, remedy in failures.COMPONENT_REMEDIES:
-        assert failures.remedy_of_component([f"x {text.upper()} y"]) == remedy
-    assert failures.remedy_of_component([]) == failures.COMPONENT_OTHERWISE
-    assert len({text for text, _ in failures.KUBELET_REMEDIES}) == len(failures.KUBELET_REMEDIES) == 11
-
-
 def test_ends_before_a_moment_are_counted_from_the_lives_that_are_left():
     assert Component(name="etcd").ends_before(5) == 0
     assert Component(name="etcd", containers=(life(attempt=3, created=5.5), ended(attempt=2, at=4.0))).ends_before(5) == 3

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kubewright.base.durations import format_seconds
 from kubewright.base.records import dataclass, field, replace
 from kubewright.host.states import Container, ContainerState, ServiceState
-from kubewright.lifecycle.diagnosis import observation
+from kubewright.lifecycle.diagnosis import observation, remedies
 from kubewright.lifecycle.diagnosis.observation import Component, Observation
 
 ENDS: Final = 3
@@ -20,34 +20,6 @@ PULLS: Final = 2
 _PULL: Final = "PullImage from image service failed"
 _NEVER: Final = "with pull policy of Never"
 """What a kubelet writes about images (k8s.io/cri-client, pkg/kubelet/images)."""
-_AGAIN: Final = "then run the same command again"
-_ANEW: Final = "correct the configuration; `kubewright reset`, then `kubewright init` or `join` with it"
-_KUBELET_OTHERWISE: Final = f"mend what it complains about (`journalctl -u kubelet` has all of it), {_AGAIN}"
-COMPONENT_OTHERWISE: Final = f"mend what it complains about, {_AGAIN}"
-KUBELET_REMEDIES: Final = (
-    ("failed to parse kubelet flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know: {_ANEW}"),
-    ("unknown flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know: {_ANEW}"),
-    ("failed to validate kubelet configuration", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
-    ("failed to load kubelet config file", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
-    ("running with swap on", f"switch swap off (`swapoff -a`, and /etc/fstab), or set failSwapOn: false, {_AGAIN}"),
-    ("cgroup v1", "the kubelet refuses cgroup v1: boot the machine with cgroup v2, or set failCgroupV1: false in the KubeletConfiguration"),
-    ("unable to locate executable", f"install the kubelet where its unit observations for it (`systemctl cat kubelet`), {_AGAIN}"),
-    ("failed at step exec", f"install the kubelet where its unit observations for it (`systemctl cat kubelet`), {_AGAIN}"),
-    ("validate service connection", f"start the container runtime (`systemctl status containerd` or `crio` says why it ended), {_AGAIN}"),
-    ("address already in use", f"end what holds the kubelet's port (`ss -ltnp` names it), {_AGAIN}"),
-    ("no space left on device", f"free some space (`df -h` and `df -i` show it), {_AGAIN}"),
-)
-"""A text in the last lines, in small letters, and the remedy; the first row that fits."""
-COMPONENT_REMEDIES: Final = (
-    ("no space left on device", f"free some space (`df -h` and `df -i` show it), {_AGAIN}"),
-    ("address already in use", f"end what holds the port (`ss -ltnp` names it), {_AGAIN}"),
-    ("unknown flag", f"extraArgs has an argument that it does not know: {_ANEW}"),
-    ("flag provided but not defined", f"extraArgs has an argument that it does not know: {_ANEW}"),
-    ("invalid argument", f"extraArgs has a value that it does not take: {_ANEW}"),
-    ("permission denied", f"see the owner and the mode of the file that it names, {_AGAIN}"),
-    ("read-only file system", f"remount the file system that it names, {_AGAIN}"),
-)
-"""The same for components."""
 REPORTED_LINES: Final = 6
 """Lines of the kubelet that a diagnosis has."""
 LONGEST_REPORTED: Final = 500
@@ -101,9 +73,8 @@ def _kubelet_failure(observations: Observations) -> PermanentFailure | None:
     starts = after.restarts - (before.restarts if before is not None else 0) + 1
     if after.again and starts < KUBELET_STARTS:
         return None
-    return PermanentFailure(
-        what="the kubelet does not stay up", remedy=_remedy(KUBELET_REMEDIES, observations.latest.journal, _KUBELET_OTHERWISE)
-    )
+    said = observation.reasons(observations.latest.journal)
+    return PermanentFailure(what="the kubelet does not stay up", remedy=remedies.of_kubelet(said))
 
 
 def _crash_loop(observations: Observations) -> PermanentFailure | None:
@@ -147,16 +118,6 @@ def _pulls(seen: Observation) -> frozenset[str]:
 
 
 RULES: Final[tuple[Callable[[Observations], PermanentFailure | None], ...]] = (_kubelet_failure, _crash_loop, _image)
-
-
-def remedy_of_component(lines: Sequence[str]) -> str:
-    """Return what to do about a component that ends again and again, from its last lines."""
-    return _remedy(COMPONENT_REMEDIES, lines, COMPONENT_OTHERWISE)
-
-
-def _remedy(rows: Iterable[tuple[str, str]], lines: Iterable[str], otherwise: str) -> str:
-    said = "\n".join(lines).lower()
-    return next((remedy for text, remedy in rows if text in said), otherwise)
 
 
 def reason(seen: Observation, own: str, *, now: float) -> str:

@@ -10,7 +10,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import ComponentFailed
 from kubewright.base.wait import Condition
 from kubewright.host.seam import Host
-from kubewright.lifecycle.diagnosis import failures
+from kubewright.lifecycle.diagnosis import failures, remedies
 from kubewright.lifecycle.diagnosis.failures import Observations, PermanentFailure
 from kubewright.lifecycle.diagnosis.observation import Observation, last_errors, observe
 
@@ -111,7 +111,7 @@ class ComponentWatch:
             detail = failures.report(seen, {})
             return ComponentFailed(found.what, detail=detail, remedy=found.remedy)
         said = last_errors(self._host, found.component)
-        remedy = failures.remedy_of_component(said)
+        remedy = remedies.of_component(said)
         return ComponentFailed(found.what, detail="\n".join(failures.with_heading(found.component, said)), remedy=remedy)
 
     def _report(self, seen: Observation) -> str:

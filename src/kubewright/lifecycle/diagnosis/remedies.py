@@ -1,0 +1,59 @@
+"""What to do about a kubelet or a component that fails, found by what it wrote last. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+Rows = Sequence[tuple[str, str]]
+"""A text of a log line in lower case, and the remedy. Specific texts stand before general ones."""
+
+_AGAIN: Final = "then run the same command again"
+_ANEW: Final = "correct the configuration, then run `kubewright reset`, and `kubewright init` or `kubewright join` with it"
+_COMMON: Final = (
+    ("no space left on device", f"free some space (`df -h` and `df -i` show where it went), {_AGAIN}"),
+    ("read-only file system", f"remount the file system of that path for writing, {_AGAIN}"),
+)
+KUBELET: Final = (
+    ("failed to parse kubelet flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not accept: {_ANEW}"),
+    (
+        "cgroup v1",
+        "boot this machine with cgroup v2, or set failCgroupV1: false in the KubeletConfiguration: this kubelet refuses cgroup v1",
+    ),
+    ("failed to validate kubelet configuration", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
+    ("failed to load kubelet config file", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
+    ("running with swap on", f"switch swap off (`swapoff -a`, and in /etc/fstab), or set failSwapOn: false, {_AGAIN}"),
+    ("exec format error", f"install a kubelet that was built for this machine (`uname -m`), {_AGAIN}"),
+    ("failed at step exec", f"install the kubelet where its unit looks for it (`systemctl cat kubelet`), {_AGAIN}"),
+    ("validate service connection", f"start the container runtime (`systemctl status containerd` or `crio` says why it ended), {_AGAIN}"),
+    ("address already in use", f"stop what uses the kubelet's port (`ss -ltnp` names it), {_AGAIN}"),
+    *_COMMON,
+)
+"""What the kubelet and systemd write (kubelet v1.36.3: cmd/kubelet/app/server.go, pkg/kubelet/cm; systemd v252: src/core/execute.c)."""
+KUBELET_OTHERWISE: Final = f"fix what the kubelet reports (`journalctl -u kubelet` has all of it), {_AGAIN}"
+COMPONENT: Final = (
+    *_COMMON,
+    ("address already in use", f"stop what uses the port (`ss -ltnp` names it), {_AGAIN}"),
+    ("unknown flag", f"extraArgs has an argument that it does not know: {_ANEW}"),
+    ("flag provided but not defined", f"extraArgs has an argument that it does not know: {_ANEW}"),
+    ("invalid argument", f"extraArgs has a value that it does not accept: {_ANEW}"),
+    ("invalid value", f"extraArgs has a value that it does not accept: {_ANEW}"),
+    ("permission denied", f"correct the owner or the mode of the file that it names, {_AGAIN}"),
+)
+"""What etcd v3.6 and the components of Kubernetes write."""
+COMPONENT_OTHERWISE: Final = f"fix what the component reports, {_AGAIN}"
+
+
+def of_kubelet(lines: Sequence[str]) -> str:
+    """Return what to do about a kubelet that fails, from the lines that give a reason."""
+    return match(KUBELET, lines) or KUBELET_OTHERWISE
+
+
+def of_component(lines: Sequence[str]) -> str:
+    """Return what to do about a component that fails again and again, from its last errors."""
+    return match(COMPONENT, lines) or COMPONENT_OTHERWISE
+
+
+def match(rows: Rows, lines: Sequence[str]) -> str:
+    """Return the remedy of the latest line that has one, by the first row that fits it; '' where none does."""
+    return next((remedy for line in reversed(lines) for text, remedy in rows if text in line.lower()), "")
