@@ -6,10 +6,11 @@ The shape is that of the reference data (kubeadm v1.36.2, `certificates.json`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kubewright.pki import keys, pem
-from kubewright.pki.certificates import Certificate
+from kubewright.pki import certificates, keys, pem
+from kubewright.pki.certificates import AlternativeNames, Certificate
 from kubewright.pki.keys import PrivateKey
 
 if TYPE_CHECKING:
@@ -52,6 +53,45 @@ def of_key(text: bytes, *, source: str) -> dict[str, object]:
 def of_private_key(key: PrivateKey) -> dict[str, object]:
     """Summarise a private key: kind and size."""
     return _public_key(key.kind)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A certificate request as the X.509 library reads it, which shares nothing with our own reader."""
+
+    subject: tuple[tuple[str, str], ...]
+    names: AlternativeNames
+    extensions: tuple[str, ...]
+    key_kind: str
+    public_key: bytes = field(repr=False)
+    signature_valid: bool
+
+    @property
+    def common_name(self) -> str:
+        """The only common name of the subject."""
+        (found,) = (value for name, value in self.subject if name == "commonName")
+        return found
+
+    @property
+    def organizations(self) -> tuple[str, ...]:
+        """The organisations of the subject."""
+        return tuple(value for name, value in self.subject if name == "organizationName")
+
+
+def of_request(text: bytes) -> Request:
+    """Read a request."""
+    from cryptography import x509
+
+    native = x509.load_pem_x509_csr(text)
+    key = native.public_key()
+    return Request(
+        subject=certificates.name_pairs(native.subject),
+        names=certificates.alternative_names(native.extensions),
+        extensions=tuple(certificates.extension_name(extension.oid) for extension in native.extensions),
+        key_kind=keys.kind_of(key),
+        public_key=keys.public_der(key),
+        signature_valid=native.is_signature_valid,
+    )
 
 
 def _public_key(kind: str) -> dict[str, object]:

@@ -11,7 +11,7 @@ from arena import File
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.pki import certificates, csr, keys, pem
+from kubewright.pki import certificates, keys, pem
 
 NEAR = 60
 """How many seconds of a certificate's life the pace of a run may take: it begins with its CA and ends counted from its own signing."""
@@ -53,7 +53,7 @@ def _content(path: str, entry: File, files: Mapping[str, File], found: Descripti
         private = keys.load(files[path.removesuffix(".pub") + ".key"].content, source=path)
         return {"fits": keys.load_public(entry.content, source=path) == [private.public_der()]}
     if path.endswith(".csr"):
-        request = csr.parse(entry.content)
+        request = summaries.of_request(entry.content)
         return {name: getattr(request, name) for name in ("subject", "names", "extensions", "key_kind", "signature_valid")}
     if path.endswith(".conf"):
         return _kubeconfig(path, entry.content, files, found)

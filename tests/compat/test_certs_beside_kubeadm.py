@@ -12,7 +12,7 @@ from certs_beside import DEFAULT, INIT, Pair, find_kubeadm
 import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.lifecycle.certs import renewal
-from kubewright.pki import certificates, csr, keys, pem
+from kubewright.pki import certificates, keys, pem
 
 EXTERNAL_ETCD = "etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"
 CONFIG = ("--config", "/kubeadm.yaml")
@@ -173,7 +173,7 @@ def requests_of(place):
         text, name = path.read_bytes(), str(path.relative_to(place))
         shown: dict[str, object] = {"mode": path.stat().st_mode & 0o777}
         if name.endswith(".csr"):
-            request = csr.parse(text)
+            request = summaries.of_request(text)
             shown |= {name: getattr(request, name) for name in ("subject", "names", "extensions", "key_kind", "signature_valid")}
             shown["algorithm"] = signature_algorithm(text)
         elif name.endswith(".key"):

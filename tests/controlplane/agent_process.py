@@ -19,6 +19,7 @@ import own_network
 import pytest
 from agent_cluster import AgentCluster
 
+import certificate_summaries as summaries
 from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.agent.status.setters import find, is_true
 from kubewright.apis.kubeadm.types import BootstrapToken
@@ -154,7 +155,7 @@ def usable_address() -> str:
 def requests_of(api: KubeClient, name: str) -> list[dict[str, Any]]:
     """The requests for a node's certificate, whoever sent them."""
     rows = api.list(CERTIFICATE_SIGNING_REQUEST)
-    asked = [csr.parse(base64.b64decode(row["spec"]["request"])).common_name for row in rows]
+    asked = [summaries.of_request(base64.b64decode(row["spec"]["request"])).common_name for row in rows]
     return [row for row, user in zip(rows, asked, strict=True) if user == csr.node_user(name)]
 
 

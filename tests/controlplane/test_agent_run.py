@@ -17,6 +17,7 @@ import pytest
 from agent_cluster import AgentCluster, agent_cluster
 from agent_process import GRACE, Agent, eventually, manual_token, ready_node, requests_of, usable_address
 
+import certificate_summaries as summaries
 from kubewright.agent.status.setters import find
 from kubewright.base import yaml
 from kubewright.base.errors import NotFound, PortInUse
@@ -257,7 +258,7 @@ def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
     ready_node(api, agent)
     [request] = eventually(lambda: serving_requests(api, "device-6"), "the request", agent)
     assert (request["spec"]["username"], request["spec"]["expirationSeconds"]) == ("system:node:device-6", 3600)
-    asked = csr.parse(base64.b64decode(request["spec"]["request"])).names
+    asked = summaries.of_request(base64.b64decode(request["spec"]["request"])).names
     assert (asked.dns, asked.ips) == (("device-6",), (addressed,))
 
     def waits() -> dict[str, Any]:

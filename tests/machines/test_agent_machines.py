@@ -19,6 +19,7 @@ from testbed.bed import Bed, Parts
 from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
+import certificate_summaries as summaries
 from kubewright.pki import csr
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
@@ -302,7 +303,7 @@ def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_wit
         two.ready(since=moved)
         eventually(lambda: bool(serving_requests(two.one, "two")), f"its request: {two.said()}")
         [request] = serving_requests(two.one, "two")
-        found = csr.parse(base64.b64decode(request["spec"].pop("request")))
+        found = summaries.of_request(base64.b64decode(request["spec"].pop("request")))
         asked.append((request["spec"], found.subject, found.names))
         two.one.run("kubectl", "certificate", "approve", request["metadata"]["name"], env=ADMIN)
         proxy = ("kubectl", "get", "--raw", "/api/v1/nodes/two/proxy/healthz")

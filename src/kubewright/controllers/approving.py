@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
-from kubewright.controllers.requests import APPROVED, CLIENT_KUBELET, Nothing, Retry, SigningRequest, details_or_retry
+from kubewright.controllers.requests import APPROVED, CLIENT_KUBELET, Nothing, Retry, SigningRequest
 from kubewright.controllers.signers import KUBELET_CLIENT_SIGNER, Asked
 from kubewright.kube.core import Object
 from kubewright.kube.delegation import User, access_review
-from kubewright.pki.request_details import RequestDetails
+from kubewright.pki.request_details import RefusedRequest, RequestDetails
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +60,12 @@ def decide(csr: SigningRequest, answers: Mapping[str, bool]) -> Approve | Ask | 
     """Say what is to be done with a request. `answers` tell of subresources that were asked about whether they are allowed."""
     if csr.certificate or csr.decided:
         return Nothing(reason="it has been decided")
-    request = details_or_retry(csr)
-    if isinstance(request, Retry):
-        return request
+    try:
+        request = csr.details()
+    except RefusedRequest as error:
+        return Nothing(reason=str(error))
+    except CertificateError as error:
+        return Retry(reason=str(error))
     recognized = [row for row in RECOGNIZERS if row.recognizes(csr, request)]
     for row in recognized:
         if row.subresource not in answers:

@@ -6,12 +6,11 @@ counts, else signatures would go that kube-controller-manager keeps.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
+from kubewright.base.encoding import decode_base64
 from kubewright.base.masking import remember
 from kubewright.base.records import dataclass
 from kubewright.controllers.requests import Nothing
@@ -85,6 +84,6 @@ def _value(secret: Mapping[str, Any], key: str) -> str:
     data = secret.get("data")
     value = data.get(key) if isinstance(data, Mapping) else None
     try:
-        return base64.b64decode(value, validate=True).decode() if isinstance(value, str) else ""
-    except (binascii.Error, UnicodeDecodeError):
+        return decode_base64(value).decode() if isinstance(value, str) else ""
+    except ValueError:
         return ""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
-import functools
+import hashlib
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from kubewright.base.errors import CertificateError
+from kubewright.base.encoding import decode_base64
 from kubewright.base.records import dataclass, field
 from kubewright.kube.core import Object
 from kubewright.pki import request_details
@@ -54,7 +54,10 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class SigningRequest:
-    """A CertificateSigningRequest. `request` is the PEM text that was sent; `certificate` is empty until it is signed."""
+    """A CertificateSigningRequest. `certificate` is empty until it is signed.
+
+    `request` is the PEM text that was sent; of one that is too large, as much as shows that it is.
+    """
 
     name: str
     signer: str
@@ -96,13 +99,37 @@ class SigningRequest:
 
     def details(self) -> RequestDetails:
         """Read what it asks for. Raises CertificateError."""
-        return _details(self.request)
+        return _READ.details(self.request)
 
 
-@functools.lru_cache(maxsize=256)
-def _details(text: bytes) -> RequestDetails:
-    """Approver and signer look at the same request soon after each other."""
-    return request_details.read(text)
+class ReadRequests:
+    """What was read last, since approver and signers look at the same request soon after each other: up to so many bytes of text."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._size = 0
+        self._known: OrderedDict[bytes, tuple[int, RequestDetails]] = OrderedDict()
+
+    def details(self, text: bytes) -> RequestDetails:
+        """Read a request, or return what was read. Raises CertificateError; what cannot be read is not kept."""
+        if len(text) > request_details.LARGEST:
+            return request_details.read(text)
+        digest = hashlib.sha256(text).digest()
+        if digest in self._known:
+            self._known.move_to_end(digest)
+            return self._known[digest][1]
+        found = request_details.read(text)
+        self._known[digest] = len(text), found
+        self._size += len(text)
+        while self._size > self._most:
+            self._size -= self._known.popitem(last=False)[1][0]
+        return found
+
+
+_READ: Final = ReadRequests(most=1 << 20)
+"""About a thousand of those that nodes send."""
+_CHARACTERS: Final = 4 * (request_details.LARGEST // 3 + 2)
+"""So many characters of base64 hold more than a request may have."""
 
 
 def read(csr: Mapping[str, Any]) -> SigningRequest:
@@ -112,7 +139,7 @@ def read(csr: Mapping[str, Any]) -> SigningRequest:
     return SigningRequest(
         name=str(metadata.get("name") or ""),
         signer=str(spec.get("signerName") or ""),
-        request=_bytes(spec.get("request")),
+        request=_bytes(spec.get("request"), most=_CHARACTERS),
         username=str(spec.get("username") or ""),
         uid=str(spec.get("uid") or ""),
         groups=tuple(spec.get("groups") or ()),
@@ -141,14 +168,6 @@ def moment(text: object) -> datetime | None:
     return parse_moment(text) if isinstance(text, str) else None
 
 
-def details_or_retry(csr: SigningRequest) -> RequestDetails | Retry:
-    """Read what a request asks for; one that cannot be read is tried again, as kube-controller-manager does."""
-    try:
-        return csr.details()
-    except CertificateError as error:
-        return Retry(reason=str(error))
-
-
 def _condition(found: Mapping[str, Any]) -> Condition:
     return Condition(
         type=str(found.get("type") or ""),
@@ -159,8 +178,8 @@ def _condition(found: Mapping[str, Any]) -> Condition:
     )
 
 
-def _bytes(value: object) -> bytes:
+def _bytes(value: object, *, most: int | None = None) -> bytes:
     try:
-        return base64.b64decode(value, validate=True) if isinstance(value, str) else b""
-    except binascii.Error:
+        return decode_base64(value[:most]) if isinstance(value, str) else b""
+    except ValueError:
         return b""

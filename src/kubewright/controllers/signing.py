@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
-from kubewright.controllers.requests import FAILED, Nothing, Retry, SigningRequest, details_or_retry
+from kubewright.controllers.requests import FAILED, Nothing, Retry, SigningRequest
 from kubewright.controllers.signers import Asked, Signer
 from kubewright.pki import request_signing
+from kubewright.pki.request_details import RefusedRequest
 from kubewright.pki.request_signing import Period, VerifiedRequest
 
 FAILURE = "SignerValidationFailure"
@@ -38,9 +39,12 @@ def decide(
     """Say what is to be done with a request. `authority_ends` is when the signer's authority ends, or why there is none at the moment."""
     if csr.certificate or not csr.approved or csr.failed or csr.signer != signer.name:
         return Nothing(reason=_why_not(csr, signer))
-    request = details_or_retry(csr)
-    if isinstance(request, Retry):
-        return request
+    try:
+        request = csr.details()
+    except RefusedRequest as error:
+        return Fail(message=str(error))
+    except CertificateError as error:  # the API server takes none, and no condition for one
+        return Retry(reason=str(error))
     broken = signer.verdict(Asked(request=request, usages=csr.usages))
     if broken is not None:
         return Fail(message=broken)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final
 
+from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import AlreadyExists, APIError, CertificateError, Unauthorized, WaitTimeout
 from kubewright.base.records import dataclass, field
 from kubewright.kube.answers import EventType, worth_retrying
@@ -17,7 +17,7 @@ from kubewright.kube.core import Object
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.pki import certificates, csr
+from kubewright.pki import certificates, csr, request_details
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
 
@@ -130,8 +130,8 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
     if "Approved" not in conditions or not content:
         return None
     try:
-        return base64.b64decode(content, validate=True)
-    except (binascii.Error, ValueError) as error:
+        return decode_base64(content)
+    except ValueError as error:
         raise CertificateError(f"the certificate of request {name} is not base64", remedy="see which signer wrote it") from error
 
 
@@ -162,14 +162,16 @@ async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
 
 def _is_ours(found: Mapping[str, Any], wanted: RequestedCertificate) -> bool:
     """Whether a stored request is the one that we would make (kubelet: pkg/kubelet/certificate/bootstrap ensureCompatible)."""
+    from kubewright.pki import request_signing  # loads the X.509 library, for what only a repeated request needs
+
     spec = found.get("spec") or {}
     try:
-        theirs = csr.parse(base64.b64decode(spec.get("request", ""), validate=True), source="the stored request")
-    except (binascii.Error, ValueError, CertificateError):
+        theirs = request_details.read(decode_base64(str(spec.get("request", ""))), source="the stored request")
+    except (ValueError, CertificateError):
         return False
-    ours = csr.parse(wanted.request_pem)
+    ours = request_details.read(wanted.request_pem)
     same = (theirs.public_key, theirs.subject, theirs.names) == (ours.public_key, ours.subject, ours.names)
-    return same and spec.get("signerName") == wanted.signer and theirs.signature_valid
+    return same and spec.get("signerName") == wanted.signer and request_signing.signature_valid(theirs)
 
 
 async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: float = WITHIN, seen: Seen = lambda _: None) -> bytes:

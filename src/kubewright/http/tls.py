@@ -13,7 +13,6 @@ from __future__ import annotations
 import enum
 import functools
 import os
-import re
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,8 +22,7 @@ from typing import Final
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.base.records import dataclass
 from kubewright.http.deadlines import Bounded, Deadline, connected, holding
-
-_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s0-9A-Za-z+/=]+-----END CERTIFICATE-----")
+from kubewright.pki import pem
 
 # The places that Go's crypto/x509 looks at on Linux (root_linux.go), so that we trust what kubeadm on the same machine trusts.
 SYSTEM_BUNDLES: Final = (
@@ -179,9 +177,11 @@ def host_context(*, extra_ca_pem: bytes | None = None) -> ssl.SSLContext:
 
 
 def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
-    """Give a context its certificate and key, or other ones: connections made from now on use them."""
+    """Give a context its certificate and key, or other ones: connections made from now on use them. Raises CertificateError."""
+    chain = pem.certificates(cert_pem, source="the certificate")
+    key = [block.pem() for block in pem.blocks(key_pem, source="the private key") if block.private][:1]
     try:
-        with _in_memory(cert_pem.rstrip() + b"\n" + key_pem) as path:
+        with _in_memory(b"".join([*(pem.encode(pem.CERTIFICATE, der) for der in chain), *key])) as path:
             # An encrypted key would make OpenSSL ask on the terminal.
             context.load_cert_chain(path, password=lambda: b"")
     except FileNotFoundError as error:
@@ -198,12 +198,10 @@ def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
 
 
 def trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
-    """Add CA certificates to what a context trusts. Text between the certificates is skipped, as Go does."""
-    found = _CERTIFICATE.findall(ca_pem)
-    if not found:
-        raise CertificateError("the CA bundle holds no certificate", remedy="give PEM with at least one CERTIFICATE block")
+    """Add CA certificates to what a context trusts: those that every other reader of the text finds in it. Raises CertificateError."""
+    found = pem.certificates(ca_pem, source="the CA bundle")
     try:
-        context.load_verify_locations(cadata=b"\n".join(found).decode("ascii"))
+        context.load_verify_locations(cadata=b"".join(found))
     except (ssl.SSLError, ValueError) as error:
         raise CertificateError("the CA bundle holds a certificate that cannot be read", remedy="make it again") from error
 

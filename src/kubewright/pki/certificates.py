@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from kubewright.base.errors import CertificateError, CertificateMismatch
+from kubewright.base.errors import CertificateMismatch
 from kubewright.base.records import dataclass, field
 from kubewright.pki import keys, pem
 from kubewright.pki.keys import PrivateKey, kind_of, public_der
@@ -134,10 +134,7 @@ def read(der: bytes, *, source: str) -> Certificate:
 
 def first(text: bytes, *, source: str) -> Certificate:
     """Read the first certificate of PEM text. Raises CertificateError, naming `source`, also where there is none."""
-    found = next((block for block in pem.blocks(text, source=source) if block.label == pem.CERTIFICATE), None)
-    if found is None:
-        raise CertificateError(f"{source} holds no certificate", remedy=f"restore {source} from a copy")
-    return read(found.der, source=source)
+    return read(pem.certificates(text, source=source)[0], source=source)
 
 
 def name_pairs(name: x509.Name) -> tuple[tuple[str, str], ...]:
@@ -203,10 +200,7 @@ def parse(text: bytes, *, source: str = "the bundle") -> list[Certificate]:
 
     Raises CertificateError, naming `source`, for one that cannot be read, and where there is none.
     """
-    found = [read(block.der, source=source) for block in pem.blocks(text, source=source) if block.label == pem.CERTIFICATE]
-    if not found:
-        raise CertificateError(f"{source} holds no certificate", remedy=f"restore {source} from a copy")
-    return found
+    return [read(der, source=source) for der in pem.certificates(text, source=source)]
 
 
 def chains_to(leaf: Certificate, *, roots: Sequence[Certificate], intermediates: Sequence[Certificate] = ()) -> bool:
@@ -295,6 +289,6 @@ def pair_of(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Pair:
 
 def join(certificate_pem: bytes, key_pem: bytes) -> bytes:
     """Write certificate and key as one text, certificates first. What either text holds beside its own blocks is dropped."""
-    certificates = (block for block in pem.blocks(certificate_pem, source="the certificate") if block.label == pem.CERTIFICATE)
+    found = pem.certificates(certificate_pem, source="the certificate")
     private = (block for block in pem.blocks(key_pem, source="the key") if block.private)
-    return pem.join(certificates) + pem.join(private)
+    return b"".join(pem.encode(pem.CERTIFICATE, der) for der in found) + pem.join(private)

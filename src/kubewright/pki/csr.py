@@ -1,4 +1,4 @@
-"""Certificate signing requests (PKCS#10): those of a node's kubelet, and reading anybody's (spec/node.md 10.5, 14)."""
+"""Certificate signing requests (PKCS#10) as a node's kubelet makes them; `request_details` reads them (spec/node.md 10.5, 14)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.messages import quoted
-from kubewright.base.records import dataclass, field
-from kubewright.pki import certificates, issuing, pem
-from kubewright.pki.certificates import AlternativeNames
-from kubewright.pki.keys import PrivateKey, kind_of, public_der
+from kubewright.pki import issuing
+from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import NO_NAMES, Names
-from kubewright.pki.pem import reading
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives import hashes
@@ -104,54 +101,3 @@ def digest_name(public_key: bytes, *, common_name: str, organizations: Sequence[
 
 def _unpadded(value: bytes) -> bytes:
     return base64.urlsafe_b64encode(value).rstrip(b"=")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """A request that was read. `signature_valid` tells whether its maker holds the key: check it before anything else is believed."""
-
-    der: bytes = field(repr=False)
-    subject: tuple[tuple[str, str], ...]
-    names: AlternativeNames
-    extensions: tuple[str, ...]
-    key_kind: str
-    public_key: bytes = field(repr=False)
-    signature_valid: bool
-
-    @property
-    def common_name(self) -> str:
-        """The last common name of the subject, or ''."""
-        return next((value for name, value in reversed(self.subject) if name == "commonName"), "")
-
-    @property
-    def organizations(self) -> tuple[str, ...]:
-        """The organisations of the subject."""
-        return tuple(value for name, value in self.subject if name == "organizationName")
-
-
-def parse(text: bytes, *, source: str = "the request") -> Request:
-    """Read a request; like the API, it must be the first PEM block. Raises CertificateError, naming `source`."""
-    from cryptography import x509
-
-    found = pem.blocks(text, source=source)
-    if not found or found[0].label != pem.REQUEST:
-        raise CertificateError(f"{source} holds no certificate request", remedy="send PEM with a CERTIFICATE REQUEST block")
-    with reading(source):
-        native = x509.load_der_x509_csr(found[0].der)
-        key = native.public_key()
-        return Request(
-            der=found[0].der,
-            subject=certificates.name_pairs(native.subject),
-            names=certificates.alternative_names(native.extensions),
-            extensions=tuple(certificates.extension_name(extension.oid) for extension in native.extensions),
-            key_kind=kind_of(key),
-            public_key=public_der(key),
-            signature_valid=_signature_valid(native),
-        )
-
-
-def _signature_valid(native: object) -> bool:
-    try:
-        return bool(native.is_signature_valid)  # type: ignore[attr-defined]
-    except Exception:  # an algorithm that the library does not know proves nothing
-        return False

@@ -28,6 +28,8 @@ SET: Final = 0x31
 _HIGH_TAG: Final = 0x1F
 _LONGEST_LENGTH: Final = 1 << 23
 _LARGEST_ARC: Final = (1 << 31) - 1
+_USUAL_IDENTIFIER: Final = 32
+"""Bytes. Longer ones, which somebody may have made up, are not kept."""
 _PRINTABLE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 '()+,-./:=?")
 _PRINTABLE_READ: Final = _PRINTABLE | frozenset(b"*&")
 """Go reads these two in a PrintableString because certificates have them."""
@@ -125,9 +127,12 @@ def _base128(data: bytes, position: int) -> tuple[int, int]:
     raise DERError("a number in seven-bit groups is too large, or has leading zeros")
 
 
-@functools.lru_cache(maxsize=512)
 def identifier_text(content: bytes) -> str:
     """Return an object identifier in dotted form. Raises DERError."""
+    return _known_identifier(content) if len(content) <= _USUAL_IDENTIFIER else _dotted(content)
+
+
+def _dotted(content: bytes) -> str:
     if not content:
         raise DERError("an object identifier is empty")
     arcs: list[int] = []
@@ -139,6 +144,9 @@ def identifier_text(content: bytes) -> str:
     except IndexError:
         raise DERError("an object identifier is cut off") from None
     return ".".join(map(str, arcs))
+
+
+_known_identifier = functools.lru_cache(maxsize=512)(_dotted)
 
 
 def identifier_content(dotted: str) -> bytes:

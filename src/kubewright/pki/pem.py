@@ -1,14 +1,13 @@
 """PEM text (RFC 7468) as plain bytes, and the errors of what is in it.
 
-Reading is as lenient as Go's `encoding/pem`: text around blocks is skipped, line ends may be of any kind. Unlike Go's it does not skip a
-block that is broken: somebody meant it to count. Whatever the X.509 library raises on unusable input becomes an error of our tree, and its
-warnings stay unsaid.
+What is read here is what Go's `encoding/pem` reads, block by block, or it is refused: text around blocks is skipped, but Go also skips a block
+that is broken, so that two readers of one text may see different blocks. Here every `-----BEGIN` has to begin a whole block. Whatever the X.509
+library raises on unusable input becomes an error of our tree, and its warnings stay unsaid.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 import threading
 import warnings
@@ -16,14 +15,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass, field
+from kubewright.pki import der
 
 CERTIFICATE: Final = "CERTIFICATE"
 REQUEST: Final = "CERTIFICATE REQUEST"
 PUBLIC_KEY: Final = "PUBLIC KEY"
 
-_BEGIN: Final = re.compile(rb"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILINE)
+MARK: Final = b"-----BEGIN"
+"""What every block begins with."""
+_BEGIN: Final = re.compile(rb"-----BEGIN ([A-Za-z0-9 ]{1,64})-----")
+_END: Final = b"\n-----END "
 _LINE: Final = 64
 
 _FILTERS: Final = threading.RLock()
@@ -48,9 +52,9 @@ class Block:
         return self.label.endswith("PRIVATE KEY")
 
 
-def encode(label: str, der: bytes) -> bytes:
+def encode(label: str, content: bytes) -> bytes:
     """Write one block."""
-    body = base64.b64encode(der)
+    body = base64.b64encode(content)
     lines = [body[start : start + _LINE] for start in range(0, len(body), _LINE)]
     name = label.encode()
     return b"\n".join([b"-----BEGIN " + name + b"-----", *lines, b"-----END " + name + b"-----", b""])
@@ -59,29 +63,81 @@ def encode(label: str, der: bytes) -> bytes:
 def blocks(text: bytes, *, source: str) -> list[Block]:
     """Cut PEM text into its blocks, in order; an empty list where there is none.
 
-    Raises CertificateError, naming `source`, for a block without end or one that is not base64.
+    Raises CertificateError, naming `source`, for every `-----BEGIN` that Go would not read as the block that it seems to begin.
     """
     return list(_walk(text, source))
 
 
+def certificates(text: bytes, *, source: str) -> list[bytes]:
+    """Return the DER of each CERTIFICATE block of PEM text, in order.
+
+    Raises CertificateError, naming `source`, where there is none, and for a block that some readers take and others do not: Go's skip one with
+    headers, OpenSSL's skips whatever follows the certificate inside a block.
+    """
+    found = [block for block in blocks(text, source=source) if block.label == CERTIFICATE]
+    if not found:
+        raise CertificateError(f"{source} holds no certificate", remedy="name PEM with at least one CERTIFICATE block")
+    for block in found:
+        if block.headers:
+            raise _broken(source, "a CERTIFICATE block has headers")
+        try:
+            der.one(block.der, "a certificate")
+        except der.DERError as error:
+            raise CertificateError(
+                f"the certificate in {source} cannot be read", detail=str(error), remedy=f"restore {source} from a copy"
+            ) from error
+    return [block.der for block in found]
+
+
 def _walk(text: bytes, source: str) -> Iterator[Block]:
     position = 0
-    while (begin := _BEGIN.search(text, position)) is not None:
-        end = text.find(b"-----END " + begin[1] + b"-----", begin.end())
-        if end < 0:
-            raise CertificateError(f"{source} is cut off: a {begin[1].decode()} block has no end", remedy=f"restore {source} from a copy")
-        position = end + 1
-        yield _block(begin[1].decode(), text[begin.end() : end], source)
+    while (begin := text.find(MARK, position)) >= 0:
+        block, position = _block(text, begin, source)
+        yield block
 
 
-def _block(label: str, content: bytes, source: str) -> Block:
-    head, separator, rest = content.replace(b"\r\n", b"\n").strip(b"\n").partition(b"\n\n")
-    headers = bool(separator) and b":" in head
-    body = b"".join((rest if headers else content).split())
+def _block(text: bytes, begin: int, source: str) -> tuple[Block, int]:
+    """Read the block that begins at a place; return it and where the line after it begins."""
+    line, start = _line(text, begin)
+    match = _BEGIN.fullmatch(line)
+    if match is None or text[max(begin - 1, 0) : begin] not in {b"", b"\n"}:
+        raise _broken(source, "a BEGIN line is malformed")
+    label = match[1]
+    end = text.find(_END, start - 1)  # of an empty block, it begins with the line end of BEGIN
+    closing, after = _line(text, end + len(_END)) if end >= 0 else (b"", start)
+    if closing != label + b"-----" or text.find(MARK, start, end) >= 0:
+        raise CertificateError(f"{source} is cut off: a {label.decode()} block has no end", remedy=f"restore {source} from a copy")
+    body = _body(text, start, end)
+    if body > max(start, end):
+        raise _broken(source, f"a {label.decode()} block holds only headers")
     try:
-        return Block(label, base64.b64decode(body, validate=True), headers)
-    except binascii.Error as error:
-        raise CertificateError(f"{source}: a {label} block is not base64", remedy=f"restore {source} from a copy") from error
+        content = decode_base64(text[body:end].translate(None, b" \t"))
+    except ValueError as error:
+        raise _broken(source, f"a {label.decode()} block is not base64") from error
+    return Block(label.decode(), content, headers=body > start), after
+
+
+def _body(text: bytes, start: int, end: int) -> int:
+    """Return where the lines that are no headers begin: a line with a colon is one, as in Go."""
+    while start < end:
+        stop = text.find(b"\n", start, end)
+        stop = end if stop < 0 else stop
+        if text.find(b":", start, stop) < 0:
+            break
+        start = stop + 1
+    return start
+
+
+def _line(text: bytes, position: int) -> tuple[bytes, int]:
+    """Return a line without its end and trailing blanks, and where the next one begins."""
+    end = text.find(b"\n", position)
+    if end < 0:
+        return text[position:].rstrip(b" \t"), len(text)
+    return text[position:end].removesuffix(b"\r").rstrip(b" \t"), end + 1
+
+
+def _broken(source: str, what: str) -> CertificateError:
+    return CertificateError(f"{source} is not valid PEM", detail=what, remedy=f"restore {source} from a copy")
 
 
 def join(found: Iterable[Block]) -> bytes:

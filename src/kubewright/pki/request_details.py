@@ -1,16 +1,14 @@
 """Reading certificate requests (PKCS#10) as leniently as Go's crypto/x509 does, and seeing everything that is in one.
 
 kube-apiserver takes what Go's ParseCertificateRequest takes, and kube-controller-manager signs it; the X.509 library refuses part of that. Here
-the structure is read element by element; keys and signatures are the library's. The API's rule that only the first PEM block counts is Go's too.
+the structure is read element by element; keys and signatures are the library's. In one respect this is stricter than Go: a text holds one PEM
+block, because of several, some of them broken, each reader may see another one.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import ipaddress
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -106,13 +104,30 @@ class RequestDetails:
         return tuple(one.text for part in self.subject for one in part if one.oid == oid and one.text is not None)
 
 
+LARGEST: Final = 1 << 16
+"""Bytes of a text. A request with an RSA key of 16,384 bits and a hundred names has 10 kB."""
+
+
+class RefusedRequest(CertificateError):
+    """A request that Go may well read, and kube-controller-manager sign, and that is not read here."""
+
+
 def read(text: bytes, *, source: str = "the request") -> RequestDetails:
-    """Read the request in the first PEM block. Raises CertificateError, naming `source`, for what Go refuses."""
-    found = first_block(text)
-    if found is None or found.label != pem.REQUEST:
-        raise CertificateError(f"{source} holds no certificate request", remedy="send PEM whose first block is a CERTIFICATE REQUEST")
+    """Read the request in the one PEM block of a text.
+
+    Raises RefusedRequest for a text with a second `-----BEGIN` and for one that is larger than `LARGEST`, and CertificateError for what Go
+    refuses; both name `source`.
+    """
+    remedy = "send PEM with one CERTIFICATE REQUEST block"
+    if len(text) > LARGEST:
+        raise RefusedRequest(f"{source} is larger than {LARGEST} bytes", remedy=remedy)
+    if (begun := text.count(pem.MARK)) > 1:
+        raise RefusedRequest(f"{source} has {begun} BEGIN lines instead of one", remedy=remedy)
+    found = pem.blocks(text, source=source)
+    if not found or found[0].label != pem.REQUEST:
+        raise CertificateError(f"{source} holds no certificate request", remedy=remedy)
     try:
-        return _request(found.der)
+        return _request(found[0].der)
     except (DERError, uris.URIError) as error:
         raise CertificateError(f"{source} cannot be read", detail=str(error), remedy="make the request again") from error
 
@@ -239,54 +254,3 @@ def _ip(content: bytes) -> bytes:
         raise DERError(f"an IP address of {len(content)} bytes")
     mapped = ipaddress.IPv6Address(content).ipv4_mapped if len(content) == 16 else None
     return mapped.packed if mapped is not None else content
-
-
-_END: Final = b"\n-----END "
-_BEGIN: Final = b"-----BEGIN "
-_HEADER: Final = re.compile(rb"[^\n]*:[^\n]*(?:\n|\Z)")
-
-
-def first_block(text: bytes) -> pem.Block | None:
-    """Return the first PEM block as Go's encoding/pem finds it: what is broken is passed over. None where there is no whole one."""
-    start = 0
-    while (end := text.find(_END, start)) >= 0:
-        begin = text.rfind(_BEGIN, start, end)
-        after = end + len(_END)
-        if begin >= 0 and (begin == start or text[begin - 1 : begin] == b"\n"):
-            found = _block(text, begin, end)
-            if found is not None:
-                return found
-        start = after
-    return None
-
-
-def _block(text: bytes, begin: int, end: int) -> pem.Block | None:
-    """Read the block between a BEGIN and an END line."""
-    line, position = _line(text, begin + len(_BEGIN))
-    if not line.endswith(b"-----"):
-        return None
-    label = line[:-5]
-    headers = False
-    while position < len(text) and (header := _HEADER.match(text, position)) is not None:
-        headers, position = True, header.end()
-    if headers and position > end + 1:
-        return None
-    trailer = text[end + len(_END) :]
-    closing = label + b"-----"
-    if not trailer.startswith(closing) or _line(trailer, len(closing))[0]:
-        return None
-    body = text[position:end] if end > position else b""
-    try:
-        content = base64.b64decode(body.translate(None, b" \t\r\n"), validate=True)
-    except binascii.Error:
-        return None
-    return pem.Block(label.decode("latin-1"), content, headers)
-
-
-def _line(text: bytes, position: int) -> tuple[bytes, int]:
-    """Return a line without its end and trailing blanks, and where the next one begins."""
-    end = text.find(b"\n", position)
-    if end < 0:
-        return text[position:].rstrip(b" \t"), len(text)
-    line = text[position:end]
-    return line.removesuffix(b"\r").rstrip(b" \t"), end + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.durations import SECOND
+from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.masking import remember
@@ -151,8 +151,8 @@ def _content(data: object, problems: list[FieldError]) -> dict[str, str]:
     found: dict[str, str] = {}
     for key, value in (data if isinstance(data, Mapping) else {}).items():
         try:
-            found[str(key)] = base64.b64decode(str(value), validate=True).decode()
-        except (binascii.Error, ValueError):
+            found[str(key)] = decode_base64(str(value)).decode()
+        except ValueError:
             _note(problems, (FieldPath() / "data") / str(key), "must be text in base64")
     return found
 

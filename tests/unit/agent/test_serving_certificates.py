@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_machine_agent import MACHINE, Source
 
+import certificate_summaries as summaries
 from kubewright.agent.certificates.serving import ServingRequests
 from kubewright.agent.certificates.store import SERVING, FilePairStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate, serving_names
@@ -69,7 +70,7 @@ async def test_a_registered_node_asks_for_its_addresses_and_uses_what_comes(plac
         await asyncio.sleep(1)
         view = agent.view().serving
     [request] = requests(api)
-    asked = csr.parse(base64.b64decode(request["spec"]["request"]))
+    asked = summaries.of_request(base64.b64decode(request["spec"]["request"]))
     assert (asked.common_name, asked.organizations) == ("system:node:node-1", ("system:nodes",))
     assert (asked.names.dns, asked.names.ips) == (("node-1",), ("10.0.0.1",))
     assert request["spec"]["signerName"] == "kubernetes.io/kubelet-serving"
@@ -186,7 +187,7 @@ async def test_an_open_request_for_other_addresses_is_not_taken_for_ours_after_a
     async with running(place.agent(api, source)):
         await asyncio.sleep(10)
     assert len(requests(api)) == 2
-    assert csr.parse(base64.b64decode(requests(api)[1]["spec"]["request"])).names.ips == TWO
+    assert summaries.of_request(base64.b64decode(requests(api)[1]["spec"]["request"])).names.ips == TWO
 
 
 async def test_denials_are_followed_by_new_requests_ever_more_slowly(place: Place):

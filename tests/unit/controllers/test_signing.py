@@ -114,10 +114,18 @@ def test_a_missing_authority_does_not_keep_a_rule_from_failing_a_request():
     assert decide(OTHER_CN, ends=gone) == Fail(message=COMMON_NAME)
 
 
+def test_another_request_than_the_one_that_go_sees_is_never_signed():
+    """Go passes over a block with surplus padding: API server, `kubectl describe` and whoever approves see the second one."""
+    masters, seen = (request(subject=((ORG, group), (CN, "dev"))) for group in ("system:masters", "developers"))
+    for text in (masters.replace(b"\n-----END", b"=\n-----END") + seen, masters + seen, seen + masters):
+        found = decide(text=text, signer=CLIENT, usages=("client auth",))
+        assert isinstance(found, Fail)
+        assert found.message.startswith("the request ")
+
+
 @pytest.mark.parametrize(
     "fields",
     [
-        {"text": b"nonsense"},
         {"text": request(good=False)},
         {"signer": LEGACY, "usages": ("client auth", "no such usage")},
     ],

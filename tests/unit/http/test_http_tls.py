@@ -20,6 +20,7 @@ import other_user
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.http import sync, tls
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.pki import pem
 
 MakeServer = Callable[..., ScriptedServer]
 
@@ -106,6 +107,9 @@ def broken(client_pair: tuple[bytes, bytes], other: tuple[bytes, bytes], ca_pem:
         "empty CA": (b"",),
         "a key where the CA should be": (key,),
         "a broken CA": (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",),
+        "a CA behind which something is cut off": (ca_pem + b"-----BEGIN CERTIFICATE-----\nAAAA\n",),
+        "a CA with surplus padding": (pem.encode("CERTIFICATE", bytes(3)).replace(b"AAAA", b"AAAA=") + ca_pem,),
+        "two CAs in one block": (pem.encode("CERTIFICATE", pem.certificates(ca_pem, source="x")[0] * 2),),
         "another key": (ca_pem, certificate, other[1]),
         "no key": (ca_pem, certificate, None),
         "no certificate": (ca_pem, None, key),
@@ -121,7 +125,7 @@ def test_what_cannot_be_used_is_said(client_pair: tuple[bytes, bytes], other_cli
             tls.client_context(*arguments)
         assert caught.value.remedy
         assert "PRIVATE" not in str(caught.value)
-    assert len(cases) == 9
+    assert len(cases) == 12
 
 
 def test_an_encrypted_key_asks_nobody(ca_pem: bytes, client_pair: tuple[bytes, bytes]) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
+import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.cli import certs, commands
 from kubewright.cli import machine as cli_machine
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.machine import LOCK
-from kubewright.pki import certificates, csr, keys
+from kubewright.pki import certificates, keys
 
 PERIOD = "certificateValidityPeriod: 240h\n"
 
@@ -204,7 +205,7 @@ def test_requests_are_made_with_their_keys(plane, tmp_path):
     found = {str(path.relative_to(place)): path.stat().st_mode & 0o777 for path in place.rglob("*") if path.is_file()}
     wanted = {f"pki/{base}.{end}" for base in LEAVES for end in ("key", "csr")} | {f"{conf}{end}" for conf in CONFS for end in ("", ".csr")}
     assert found == dict.fromkeys(wanted, 0o600)
-    request = csr.parse((place / "pki" / "etcd" / "server.csr").read_bytes())
+    request = summaries.of_request((place / "pki" / "etcd" / "server.csr").read_bytes())
     key = keys.load((place / "pki" / "etcd" / "server.key").read_bytes(), source="key")
     assert request.signature_valid
     assert request.public_key == key.public_der()
@@ -218,7 +219,7 @@ def test_a_kubeconfig_that_waits_for_its_certificate(plane, tmp_path):
     document = yaml.load((tmp_path / "out" / "admin.conf").read_bytes())
     assert document["clusters"] == [{"cluster": {"server": "https://10.98.0.11:6443"}, "name": "kubernetes"}]
     assert list(document["users"][0]["user"]) == ["client-key-data"]
-    request = csr.parse((tmp_path / "out" / "admin.conf.csr").read_bytes())
+    request = summaries.of_request((tmp_path / "out" / "admin.conf.csr").read_bytes())
     key = keys.load(base64.b64decode(document["users"][0]["user"]["client-key-data"]), source="admin.conf")
     assert request.public_key == key.public_der()
     assert (request.common_name, request.organizations) == ("kubernetes-admin", ("kubeadm:cluster-admins",))

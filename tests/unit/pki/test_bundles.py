@@ -8,7 +8,7 @@ import pytest
 from pki_kit import DAY, START, authority, leaf
 
 from kubewright.base.errors import CertificateError
-from kubewright.pki import certificates, keys
+from kubewright.pki import certificates, keys, pem, pins
 from kubewright.pki.names import Names
 
 ONE, OTHER = authority(), authority(seed=2, common_name="other")
@@ -27,6 +27,21 @@ def test_every_certificate_of_a_bundle_is_read_in_order():
 def test_a_text_without_certificates_is_an_error(text):
     with pytest.raises(CertificateError, match=r"ca\.crt holds no certificate"):
         certificates.parse(text, source="ca.crt")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (ONE.pem.replace(b"-----\nMI", b"-----\nA: b\n\nMI"), "headers"),
+        (pem.encode(pem.CERTIFICATE, ONE.certificate.der + OTHER.certificate.der), "followed by"),
+        (ONE.pem.replace(b"\n-----END", b"=\n-----END"), "not base64"),
+    ],
+)
+def test_what_readers_disagree_about_is_refused(text, reason):
+    """Go's readers pass over the first and the third, OpenSSL takes half of the second."""
+    for reader in (certificates.parse, lambda text: certificates.first(text, source="x"), pins.of_bundle):
+        with pytest.raises(CertificateError, match=reason):
+            reader(text + OTHER.pem)
 
 
 def test_one_bad_certificate_spoils_the_bundle():

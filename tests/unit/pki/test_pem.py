@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
+from counted import Counted
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import CertificateError
-from kubewright.pki import pem
+from kubewright.pki import pem, request_details
 from kubewright.pki.pem import Block
 
 LABELS = st.sampled_from(["CERTIFICATE", "RSA PRIVATE KEY", "PUBLIC KEY", "X509 CRL"])
@@ -49,6 +52,15 @@ def test_header_lines_are_noticed_and_skipped():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (b"-----BEGIN CERTIFICATE-----\nAAAA=\n-----END CERTIFICATE-----\n", "not base64"),
+        (b"-----BEGIN CERTIFICATE-----\nAA==\vAAAA\n-----END CERTIFICATE-----\n", "not base64"),
+        (b"-----BEGIN CERTIFICATE-----\nA: b\n-----END CERTIFICATE-----\n", "holds only headers"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "cut off"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA-----END CERTIFICATE-----\n", "cut off"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----x\n", "cut off"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END X-----\n-----END CERTIFICATE-----\n", "cut off"),
+        (b"# -----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "BEGIN line"),
+        (b"-----BEGIN CERTIFICATE\nAAAA\n-----END CERTIFICATE-----\n", "BEGIN line"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n", "cut off"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END PRIVATE KEY-----\n", "cut off"),
         (b"-----BEGIN CERTIFICATE-----\nA A!\n-----END CERTIFICATE-----\n", "not base64"),
@@ -59,6 +71,37 @@ def test_a_broken_block_is_an_error_that_names_the_file(text, reason):
         pem.blocks(text, source="ca.crt")
     assert "ca.crt" in caught.value.what
     assert "ca.crt" in caught.value.remedy
+
+
+NOISE = [
+    b"-----END X-----\n",
+    b"\n-----END CERTIFICATE REQUEST-----\n" * 3,
+    pem.encode("CERTIFICATE", b""),
+    pem.encode("CERTIFICATE", bytes(30)),
+    b"-----BEGIN CERTIFICATE-----\n",
+    b"-----BEGIN CERTIFICATE-----\nA: b\n",
+    b"-----BEGIN X-----\n\n-----END Y-----\n",
+    b"\n-----BEGIN A",
+    b"A: b\n",
+    b" ",
+]
+
+
+@pytest.mark.parametrize("piece", NOISE)
+@pytest.mark.parametrize("read", [lambda text: pem.blocks(text, source="file"), request_details.read], ids=["blocks", "request"])
+def test_the_work_grows_with_the_length_of_a_text_and_no_faster(read, piece):
+    """Counted, not timed: every byte that is copied, or passed over by a search."""
+    request = pem.encode(pem.REQUEST, b"0")
+    small, large = (_work(read, piece * count + request + piece * count) for count in (100, 400))
+    assert large <= 5 * small
+    assert large <= 12 * 800 * len(piece) + 20 * len(request)
+
+
+def _work(read, text):
+    counted = Counted(text)
+    with contextlib.suppress(CertificateError):
+        read(counted)
+    return counted.work[0]
 
 
 def test_content_stays_out_of_repr():

@@ -11,7 +11,7 @@ from pki_kit import authority, ensure_all, full_store, leaf, sources
 
 import certificate_summaries as summaries
 from kubewright.base.errors import KubewrightError
-from kubewright.pki import certificates, csr, keys, kubeconfigs, pem, pins, sealing
+from kubewright.pki import certificates, csr, keys, kubeconfigs, pem, pins, request_details, request_signing, sealing
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
@@ -27,7 +27,7 @@ PARSERS = {
     "keys": (lambda text: keys.load(text, source="x").signature_hash(), KEY.pem()),
     "rsa keys": (lambda text: keys.load(text, source="x").public_der(), RSA.pem()),
     "public keys": (lambda text: keys.load_public(text, source="x"), KEY.public_pem()),
-    "requests": (csr.parse, REQUEST),
+    "requests": (lambda text: request_signing.signature_valid(request_details.read(text)), REQUEST),
     "pairs": (lambda text: certificates.parse_pair(text, source="x"), LEAF + KEY.pem()),
     "pins": (pins.of_bundle, CA.pem),
     "sealed values": (lambda text: sealing.unseal(text, bytes(32), name="x"), bytes(60)),

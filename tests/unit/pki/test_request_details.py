@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "controllers"))
 
 from controllers_kit import KEY, extension, rdn, request, san
+from pki_kit import authority
 
 from kubewright.base.errors import CertificateError
 from kubewright.pki import csr, der, pem, request_details, request_signing, uris
@@ -109,36 +110,60 @@ ONE = request()
 OTHER = request(subject=[(CN, "other")])
 
 
+OPENSSL = b"Certificate Request:\n    Data:\n        Version: 1 (0x0)\n        Subject: CN = x\n"  # as `openssl req -text` begins
+EMPTY = pem.encode("X", b"")
+
+
+def surplus(text, count=1):
+    """Add padding that Python's base64 takes and Go's does not: Go passes over the block."""
+    return text.replace(b"\n-----END", b"=" * count + b"\n-----END")
+
+
 @pytest.mark.parametrize(
     "text",
     [
         b"text before\n" + ONE + b"text after",
-        ONE + OTHER,
-        b"-----BEGIN X-----\n" + ONE,
-        b"-----BEGIN X-----\n@@@\n-----END X-----\n" + ONE,
+        OPENSSL + ONE,
+        b"-----END X-----\n" + ONE,
         ONE.replace(b"\n", b"\r\n"),
         ONE.replace(b"-----\nMI", b"-----\nProc-Type: a\nOther: b\n\nMI"),
+        ONE.replace(b"-----\nMI", b"-----\nProc-Type: a\nMI"),
+        ONE.replace(b"\nMI", b" \t\n M\tI"),
         ONE.rstrip(b"\n"),
     ],
 )
-def test_the_first_whole_block_counts(text):
+def test_text_around_the_one_block_is_skipped(text):
     assert read(text).common_name == "system:node:a"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "reason"),
     [
-        b"",
-        b"x" + ONE,
-        ONE.replace(b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST"),
-        ONE.replace(b"-----END", b"-----ENDE"),
-        pem.encode("PRIVATE KEY", b"x") + ONE,
-        pem.encode(pem.REQUEST, b""),
-        pem.encode(pem.REQUEST, pem.blocks(ONE, source="it")[0].der + b"\0"),
+        (b"", "holds no certificate request"),
+        (authority().pem, "holds no certificate request"),
+        (b"x" + ONE, "BEGIN line"),
+        (ONE.replace(b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST"), "holds no certificate request"),
+        (ONE.replace(b"-----END", b"-----ENDE"), "has no end"),
+        (ONE.replace(b"REQUEST-----\nMI", b"REQUEST----\nMI"), "BEGIN line"),
+        (pem.encode("PRIVATE KEY", b"x") + ONE, "2 BEGIN lines"),
+        (ONE + OTHER, "2 BEGIN lines"),
+        (ONE + b"-----BEGIN", "2 BEGIN lines"),
+        (surplus(ONE) + OTHER, "2 BEGIN lines"),
+        (surplus(ONE, 5), "not base64"),
+        (ONE.replace(b"\n-----END", b"\v\n-----END"), "not base64"),
+        (ONE.replace(b"\n", b"\r"), "BEGIN line"),
+        (b"-----BEGIN X-----\n" + ONE, "2 BEGIN lines"),
+        (EMPTY + ONE, "2 BEGIN lines"),
+        (b"-----BEGIN X-----\n@@@\n-----END X-----\n" + ONE, "2 BEGIN lines"),
+        (ONE.replace(b"-----\nMI", b"-----\nSubject: -----BEGIN X-----\n\nMI"), "2 BEGIN lines"),
+        (b"-----BEGIN CERTIFICATE REQUEST-----\nA: b\n-----END CERTIFICATE REQUEST-----\n", "holds only headers"),
+        (pem.encode(pem.REQUEST, b""), "cannot be read"),
+        (pem.encode(pem.REQUEST, pem.blocks(ONE, source="it")[0].der + b"\0"), "cannot be read"),
+        (b" " * 65_536 + ONE, "larger than 65536 bytes"),
     ],
 )
-def test_what_is_no_request_is_refused(text):
-    with pytest.raises(CertificateError):
+def test_what_is_no_single_request_is_refused(text, reason):
+    with pytest.raises(CertificateError, match=reason):
         read(text)
 
 

@@ -6,11 +6,10 @@ of the file. What is secret stays out of `repr` and errors.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
+from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.masking import remember, remember_token
@@ -144,10 +143,9 @@ class _Reader:
 
     def data(self, name: str) -> bytes:
         """Read base64 data."""
-        encoded = self.text(name).replace("\n", "").replace("\r", "")
         try:
-            return base64.b64decode(encoded, validate=True)
-        except (binascii.Error, ValueError):
+            return decode_base64(self.text(name))
+        except ValueError:
             self.note(self.path / name, FieldErrorType.INVALID, "must be base64", "(hidden)")
             return b""
 

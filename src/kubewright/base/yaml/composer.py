@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 from collections.abc import Iterable
 from typing import Any, Final
 
 import yaml
 
+from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import DocumentError
 from kubewright.base.yaml import scalars
 from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, place, said
@@ -234,8 +233,8 @@ def _value(text: str, tag: str | None, *, plain: bool) -> object:
 
 def _binary(text: str) -> str:
     try:
-        return base64.b64decode("".join(text.splitlines()), validate=True).decode(errors="replace")
-    except binascii.Error:
+        return decode_base64(text).decode(errors="replace")
+    except ValueError:
         raise ValueError("a !!binary value is not base64") from None
 
 

@@ -6,13 +6,12 @@ for it, and the marks of its Node.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base.change import Change
+from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import CertificateError, Forbidden, NotFound
 from kubewright.base.events import Waited
 from kubewright.host.desired import File, Show
@@ -92,8 +91,8 @@ def _opened(secret: Mapping[str, Any], key: bytes, *, names: list[str]) -> dict[
     opened = {}
     for name in names:
         try:
-            sealed = base64.b64decode(data[name] or "", validate=True)
-        except (binascii.Error, ValueError) as error:
+            sealed = decode_base64(data[name] or "")
+        except ValueError as error:
             raise CertificateError(f"{name} of the Secret {NAMESPACE}/{SECRET} cannot be read", remedy=_AGAIN) from error
         opened[name] = sealing.unseal(sealed, key, name=name) if sealed else b""
     return opened
