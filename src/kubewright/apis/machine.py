@@ -26,7 +26,7 @@ class Layout:
     run: PurePosixPath = PurePosixPath("/run/kubewright")
     """What need not survive a boot: locks."""
     state: PurePosixPath = PurePosixPath("/var/lib/kubewright")
-    """What we keep of the machine between runs."""
+    """Where we keep what outlives a run: `kept_files`, and what is not this machine's, such as the state of a hub."""
     cri_socket: str = ""
     """Where its container runtime answers, `unix://` and a path; empty: the one that is there."""
     etc: PurePosixPath = PurePosixPath("/etc")
@@ -57,6 +57,26 @@ class Layout:
     def machine_record(self) -> PurePosixPath:
         """What we keep of what the machine was made of."""
         return self.state / "machine.json"
+
+    @property
+    def join_key(self) -> PurePosixPath:
+        """The key of a join through a hub, until that is over."""
+        return self.state / "node-join.key"
+
+    @property
+    def tunnel_key(self) -> PurePosixPath:
+        """The key of this machine's end of a VPN until the hub has answered: nothing else of a join that is refused is left."""
+        return self.state / "node-tunnel.key"
+
+    @property
+    def next_tunnel_key(self) -> PurePosixPath:
+        """The key that takes its place, until the hub has taken it."""
+        return self.state / "node-tunnel-next.key"
+
+    @property
+    def kept_files(self) -> tuple[PurePosixPath, ...]:
+        """What we keep of the machine between runs; the record is the last to go."""
+        return (self.join_key, self.tunnel_key, self.next_tunnel_key, self.machine_record)
 
     @property
     def cni(self) -> PurePosixPath:

@@ -129,6 +129,21 @@ def test_force_does_not_ask(box):
     assert not box.services.running
 
 
+def test_what_a_hub_keeps_beside_what_is_kept_of_the_machine_stays(box):
+    """A hub has its state, and the key that opens it, in a directory below the same one by default."""
+    host = box.make_worker().machine(box.layout)
+    machine_record.save(host, MachineRecord(workflow="join", configuration="kind: JoinConfiguration\n"))
+    for name in ("node-join.key", "node-tunnel.key", "node-tunnel-next.key", "hub/state.db", "hub/state.key"):
+        box.write(f"state/{name}", "precious")
+    box.reset().require_complete()
+    assert sorted(path.name for path in (box.root / "state").rglob("*")) == ["hub", "state.db", "state.key"]
+    assert any(str(box.layout.machine_record) in line for line in box.lines())
+    again = Box(box.root, services=box.services)
+    again.runtime.pods.clear()
+    again.reset()
+    assert again.lines() == ["There is nothing of a cluster on this machine"]
+
+
 def test_another_kubewright_excludes_reset(box):
     box.make_worker()
     (box.root / "run").mkdir()

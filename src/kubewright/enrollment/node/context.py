@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
 
 TOPIC: Final = "node-join"
-_KEY_FILE: Final = "node-join.key"
-_TUNNEL_KEY_FILE: Final = "node-tunnel.key"
 _PRIVATE: Final = 0o700
 FetchKubelet = Callable[[str], bytes]
 """Gives the program of a version: `1.36.3`."""
@@ -64,7 +62,7 @@ class NodeJoinContext:
     @property
     def key_path(self) -> PurePosixPath:
         """Where the key of this join is kept until the join is over."""
-        return self.layout.state / _KEY_FILE
+        return self.layout.join_key
 
     @functools.cached_property
     def key(self) -> SymmetricKey:
@@ -87,7 +85,7 @@ class NodeJoinContext:
     @property
     def new_tunnel_key_path(self) -> PurePosixPath:
         """Where that key is until the hub has answered: nothing else of a join that is refused is left."""
-        return self.layout.state / _TUNNEL_KEY_FILE
+        return self.layout.tunnel_key
 
     @functools.cached_property
     def tunnel_private_key(self) -> str:

@@ -34,7 +34,6 @@ from kubewright.pki import wireguard
 from kubewright.workflow.phases import Phase, Phases
 
 TOPIC: Final = "node-rotate"
-_KEY_FILE: Final = "node-tunnel-next.key"
 _PRIVATE: Final = 0o700
 _WITHIN: Final = 60.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
@@ -70,7 +69,7 @@ class NodeRotateContext(JoinedMachine):
     @property
     def next_key_path(self) -> PurePosixPath:
         """The new key, until the hub has taken it."""
-        return self.bound.host.layout.state / _KEY_FILE
+        return self.bound.host.layout.next_tunnel_key
 
     @functools.cached_property
     def new(self) -> str:

@@ -211,11 +211,14 @@ def remove_tunnel(ctx: Cleanup) -> Iterator[Change]:
 
 
 def forget(ctx: Cleanup) -> Iterator[Change]:
-    """Remove what we keep of the machine."""
-    state = ctx.inventory.layout.state
-    if ctx.host.state(state) is not None:
-        ctx.tell(f'Deleting what was kept of this machine in "{state}"', f'Would delete "{state}"')
-        yield ctx.host.remove(state)
+    """Remove what we keep of the machine. What else is in its directory is not this machine's: a hub may have its state there."""
+    layout = ctx.inventory.layout
+    there = [path for path in layout.kept_files if ctx.host.state(path) is not None]
+    if there:
+        ctx.tell(f"Deleting what was kept of this machine: {_list(there)}", f"Would delete what is kept of this machine: {_list(there)}")
+    yield from map(ctx.host.remove, there)
+    if ctx.host.state(layout.state) is not None and not ctx.host.entries(layout.state):
+        yield ctx.host.remove(layout.state)
 
 
 STEPS: Final[tuple[Step, ...]] = (
