@@ -90,11 +90,11 @@ class TokenCleaner:
         match bootstrap_tokens.expiry(found, now=self._clock.now()):
             case LookAgain(after=after):
                 return min(after, LONGEST_SLEEP)
-            case Delete(uid=uid):
+            case Delete(uid=uid, version=version):
                 try:
-                    await self._api.delete(SECRET, name, secrets.NAMESPACE, uid=uid)
+                    await self._api.delete(SECRET, name, secrets.NAMESPACE, uid=uid, resource_version=version)
                     _log.info("secret %s is deleted: the token has expired", name)
                     self._telemetry.outcome(self.name, "deleted")
                 except (NotFound, Conflict):
-                    _log.debug("secret %s has gone or is another one by now", name)
+                    _log.debug("secret %s has gone or changed: its event comes", name)
         return None

@@ -30,9 +30,10 @@ class Update:
 
 @dataclass(frozen=True, kw_only=True)
 class Delete:
-    """Delete the Secret if it still has this uid."""
+    """Delete the Secret if it is still the one that was seen, and as it was."""
 
     uid: str
+    version: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,8 @@ def expiry(secret: Mapping[str, Any], *, now: datetime) -> Delete | LookAgain | 
         return Nothing(reason="it does not expire")
     end = secrets.parse_moment(text)
     if end is None or end <= now:
-        return Delete(uid=str(core.metadata(secret).get("uid") or ""))
+        seen = core.metadata(secret)
+        return Delete(uid=str(seen.get("uid") or ""), version=str(seen.get("resourceVersion") or ""))
     return LookAgain(after=(end - now).total_seconds())
 
 

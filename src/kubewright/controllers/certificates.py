@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from kubewright.base.clock import Clock
-from kubewright.base.errors import KubewrightError, NotFound
+from kubewright.base.errors import Conflict, KubewrightError, NotFound
 from kubewright.base.logs import verbose
 from kubewright.base.randomness import Random
 from kubewright.controllers import approving, authorities, cleaning, requests, signing
@@ -19,6 +19,7 @@ from kubewright.controllers.reviews import SharedReviews
 from kubewright.controllers.signers import Signer
 from kubewright.controllers.signing import Fail, Sign
 from kubewright.controllers.telemetry import Telemetry
+from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import NotNow, SharedInformer, Workers
@@ -214,15 +215,17 @@ class Cleaner:
 
     async def clean(self) -> int:
         """Go through all requests once, and return how many were deleted. What cannot be deleted is left to the next time."""
-        known = [requests.read(csr) for csr in self._csrs.objects.values()]
+        seen = {identity_of(csr)[0]: csr for csr in self._csrs.objects.values()}
+        known = [requests.read(csr) for csr in seen.values()]
         now = self._clock.now()
         reasons = {csr.name: reason for csr in known if (reason := cleaning.decide(csr, now=now)) is not None}
         replaced = {name: f"replaced by {newer}" for name, newer in cleaning.superseded(known).items()}
         deleted = 0
         for name, reason in {**replaced, **reasons}.items():
+            uid, version = (str(core.metadata(seen[name]).get(key) or "") for key in ("uid", "resourceVersion"))
             try:
-                await self._api.delete(CERTIFICATE_SIGNING_REQUEST, name)
-            except NotFound:
+                await self._api.delete(CERTIFICATE_SIGNING_REQUEST, name, uid=uid, resource_version=version)
+            except (NotFound, Conflict):  # it was decided meanwhile, or is another one of that name
                 continue
             except KubewrightError as error:
                 _log.warning("%s: %s stays until the next pass: %s", self.name, name, error)

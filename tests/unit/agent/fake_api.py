@@ -169,9 +169,9 @@ class FakeClient(AsyncKubeAPI):
         return stored if new == stored else self.api.put(new)
 
     def _delete(self, call: core.Call) -> dict[str, Any]:
-        stored, uid = self._get(call), call.body.get("preconditions", {}).get("uid", "")
-        if uid and uid != stored["metadata"]["uid"]:
-            raise Conflict("another object of this name", code=409)
+        stored, wanted = self._get(call), call.body.get("preconditions", {})
+        if any(stored["metadata"][name] != value for name, value in wanted.items()):
+            raise Conflict("another object of this name, or another state of it", code=409)
         if stored["metadata"].get("finalizers"):
             if stored["metadata"].get("deletionGracePeriodSeconds") == 0:
                 return stored

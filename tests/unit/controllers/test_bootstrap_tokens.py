@@ -19,6 +19,9 @@ AT = NOW.replace(microsecond=0)
 SECOND = timedelta(seconds=1)
 
 
+GONE = Delete(uid="uid-7", version="9")
+
+
 def secret(id_="abcdef", *, name=None, type_="bootstrap.kubernetes.io/token", **values: str | bytes | None) -> dict:
     content = {"token-id": id_, "token-secret": "0123456789abcdef", "usage-bootstrap-signing": "true"}
     content |= {key.replace("_", "-"): value for key, value in values.items()}
@@ -26,7 +29,7 @@ def secret(id_="abcdef", *, name=None, type_="bootstrap.kubernetes.io/token", **
         "apiVersion": "v1",
         "kind": "Secret",
         "type": type_,
-        "metadata": {"name": name or f"bootstrap-token-{id_}", "namespace": "kube-system", "uid": "uid-7"},
+        "metadata": {"name": name or f"bootstrap-token-{id_}", "namespace": "kube-system", "uid": "uid-7", "resourceVersion": "9"},
         "data": {key: base64.b64encode(_bytes(value)).decode() for key, value in content.items() if value is not None},
     }
 
@@ -103,11 +106,11 @@ def test_an_empty_text_is_signed():
 @pytest.mark.parametrize(
     ("expiration", "expected"),
     [
-        (rfc3339(AT - SECOND), Delete(uid="uid-7")),
-        (rfc3339(AT), Delete(uid="uid-7")),
+        (rfc3339(AT - SECOND), GONE),
+        (rfc3339(AT), GONE),
         (rfc3339(AT + 90 * SECOND), LookAgain(after=90.0)),
-        ("garbage", Delete(uid="uid-7")),
-        ("2026-01-02 03:04:05Z", Delete(uid="uid-7")),
+        ("garbage", GONE),
+        ("2026-01-02 03:04:05Z", GONE),
     ],
 )
 def test_when_a_token_goes(expiration, expected):
@@ -120,6 +123,4 @@ def test_what_does_not_expire_stays(found):
 
 
 def test_an_expired_secret_that_is_no_proper_token_goes_too():
-    assert bootstrap_tokens.expiry(secret(name="bootstrap-token-else", token_secret="x", expiration="garbage"), now=AT) == Delete(
-        uid="uid-7"
-    )
+    assert bootstrap_tokens.expiry(secret(name="bootstrap-token-else", token_secret="x", expiration="garbage"), now=AT) == GONE

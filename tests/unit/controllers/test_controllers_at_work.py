@@ -213,11 +213,35 @@ async def test_a_deletion_of_a_token_that_fails_is_tried_again():
         assert len(cluster.api.made("delete", "secrets")) == 3
 
 
-async def test_a_new_secret_of_the_same_name_stays():
-    cluster = Cluster(token(**GARBAGE))
-    cluster.api.fail("delete", "secrets", times=1, error=Conflict("another uid", code=409))
+OLD_REQUEST = csr(name="old", conditions=[condition("Denied", lastUpdateTime="2020-01-01T00:00:00Z")])
+PENDING_SINCE_2020 = csr(name="old", created="2020-01-01T00:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("seen", "then"),
+    [
+        (OLD_REQUEST, {"metadata": {**OLD_REQUEST["metadata"], "uid": "another"}}),
+        (PENDING_SINCE_2020, {"status": {"conditions": [*APPROVED]}}),
+        (token(**GARBAGE), {**token(), "metadata": {**token()["metadata"], "uid": "another"}}),
+        (token(**GARBAGE), {"data": token(expiration=rfc3339(NOW + timedelta(hours=1)))["data"]}),
+    ],
+    ids=["another request of that name", "a request that was approved", "another token of that name", "a token that was prolonged"],
+)
+async def test_what_has_changed_since_it_was_seen_is_not_deleted(seen, then):
+    """The change comes before the deletion, and its event after it."""
+    cluster = Cluster(seen)
+
+    def meanwhile(call):
+        if call.verb == "delete" and not changed:
+            changed.append(cluster.api.put({**seen, **then}))
+
+    changed: list[dict] = []
+    cluster.api.faults.append(meanwhile)
     async with cluster.running(10):
-        assert len(cluster.api.made("delete", "secrets")) == 1
+        assert len(changed) == 1
+        [left] = [found for (kind, _, _), found in cluster.api.objects.items() if kind in {"certificatesigningrequests", "secrets"}]
+        assert left["metadata"]["uid"] == changed[0]["metadata"]["uid"]
+        assert sum(call.verb == "delete" for call in cluster.api.calls) == 1
 
 
 async def test_a_candidate_watches_and_writes_nothing_until_it_leads():
