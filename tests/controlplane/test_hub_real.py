@@ -26,7 +26,7 @@ from kubewright.apis.kubeconfig import parse
 from kubewright.apis.node_join_requests import LEAVE_PROOF, LEAVING_LABEL
 from kubewright.base import yaml
 from kubewright.base.change import Action
-from kubewright.base.errors import APIError, Forbidden, Invalid, NotFound
+from kubewright.base.errors import APIError, Forbidden, Invalid, NotFound, TrustError
 from kubewright.enrollment.node.joining import RequestRefused
 from kubewright.kube import core
 from kubewright.kube.client import KubeClient
@@ -152,6 +152,9 @@ def test_our_node_plans_joins_and_has_nothing_left_to_do(
     config = yaml.load(Path(box.layout.kubelet_config).read_text())
     assert config["tlsCertFile"] == str(box.layout.oneinfra / "kubelet.crt")
     assert config["containerRuntimeEndpoint"] == "unix:///run/containerd/containerd.sock"
+    written = yaml.load((Path(box.layout.oneinfra) / "kubelet.conf").read_text())
+    assert (written["clusters"][0]["name"], written["users"][0]["name"]) == ("kubernetes", "system:node:new-1")
+    assert written["clusters"][0]["cluster"]["server"] == apiserver.url
     assert len([change for change in done.changes if change.action is Action.CREATE]) >= 5
     assert box.join().changes == ()
 
@@ -301,6 +304,28 @@ def test_what_somebody_changes_is_repaired_and_foreign_tokens_stay(hub: HubProce
     assert "bootstrap-token-odd" in {one["metadata"]["name"] for one in _secrets(apiserver, "")}
     admin.delete(SECRET, "bootstrap-token-odd", "kube-system")
     admin.close()
+
+
+def test_a_hub_sets_on_a_node_what_it_may_and_what_the_owner_of_the_machine_accepts(
+    tmp_path: Path, hub: HubProcess, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
+) -> None:
+    fields = tmp_path / "kubelet.yaml"
+    fields.write_text("{staticPodURL: 'http://192.0.2.1/pods', maxPods: 7}")
+    hub.add("--kubernetes-version", "v1.36.3", "--kubelet-config", str(fields))
+    box = Box(tmp_path / "box", apiserver, created, "set-1")
+    with pytest.raises(TrustError, match="the kubelet's configuration that the hub sent cannot be used") as refused:
+        box.join()
+    assert "--accept-kubelet-fields=staticPodURL" in refused.value.remedy
+    assert box.files() == []
+    box.wanted["accepted"] = ("staticPodURL",)
+    box.join()
+    config = yaml.load(Path(box.layout.kubelet_config).read_text())
+    assert (config["staticPodURL"], config["maxPods"], config["authorization"]) == ("http://192.0.2.1/pods", 7, {"mode": "Webhook"})
+    hub.add("--kubernetes-version", "v1.27.0")
+    with pytest.raises(TrustError, match="the version that the hub sent cannot be used") as old:
+        Box(tmp_path / "old", apiserver, created, "set-2").join()
+    assert "a kubelet v1.27.0 does not go with the API server v1.36.3" in old.value.detail
+    hub.add("--kubernetes-version", "v1.36.3")
 
 
 def test_a_killed_hub_comes_back_and_goes_on(

@@ -12,21 +12,24 @@ from kubewright.apis.kubeconfig import BearerToken, EmbeddedCertificate, kubecon
 from kubewright.apis.kubeconfig.documents import Credentials
 from kubewright.base import yaml
 from kubewright.base.durations import Duration
-from kubewright.base.errors import APIError, CertificateError, DocumentError, UsageError
+from kubewright.base.errors import CertificateError, DocumentError, UsageError
 from kubewright.base.messages import quoted
+from kubewright.base.plain_text import require_one_line_each
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
-from kubewright.cli import cluster_access, hub_state, hub_vpn
+from kubewright.cli import cluster_access, hub_state, hub_vpn, inputs
 from kubewright.cli.inputs import absolute, given_duration
 from kubewright.cli.output import write_rows
 from kubewright.cli.parser import Parsed
-from kubewright.enrollment import decisions
+from kubewright.enrollment import decisions, kubelet_fields
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.kubelet_fields import RefusedFields
 from kubewright.enrollment.store import HubStore
 from kubewright.host.files import Files
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.credentials import BearerToken as TokenIdentity
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.server_version import server_version
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
 
@@ -59,8 +62,18 @@ def add(parsed: Parsed) -> int:
         cluster.policy(foreign={})
         store.save_cluster(cluster, hub_state.event(name, "cluster changed" if known else "cluster added"))
         hub_vpn.warn_of_missing_programs(vpn)
+        _warn_of_refused_fields(cluster)
         write_rows([_row(store, loaded)], columns=_COLUMNS, form=parsed.text("output"))
     return 0
+
+
+def _warn_of_refused_fields(cluster: TenantCluster) -> None:
+    """Say which fields nodes of ours do not take from a hub: otherwise the first one to know is whoever joins a machine."""
+    try:
+        kubelet_fields.read(cluster.kubelet_config)
+    except RefusedFields as error:
+        joining = f", or join machines with {error.flag}" if error.flag else ""
+        inputs.warn([f"nodes refuse what --kubelet-config adds: {error}: leave that out{joining}"])
 
 
 def list_clusters(parsed: Parsed) -> int:
@@ -178,6 +191,7 @@ def _fields(path: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DocumentError(f"{path} holds no fields", remedy="write fields of a KubeletConfiguration, such as failCgroupV1: false")
     fields: dict[str, Any] = json.loads(json.dumps(found, default=str))
+    require_one_line_each(fields, what=path)
     return fields
 
 
@@ -191,13 +205,9 @@ def _kubelets_version(parsed: Parsed) -> str:
 
 
 def _version(access: Access) -> str:
-    """Ask the API server. Raises APIError where it does not answer."""
+    """Ask the API server. Raises APIError."""
     with closing(cluster_access.client(access)) as client:
-        answer = client.raw("GET", "/version")
-    try:
-        return str(json.loads(answer.body)["gitVersion"])
-    except (ValueError, LookupError, TypeError) as error:
-        raise APIError(f"{access.server} does not tell its version", remedy="name it with --kubernetes-version") from error
+        return str(server_version(client, remedy="name it with --kubernetes-version"))
 
 
 def _flat(access: Access, name: str) -> dict[str, object]:

@@ -36,6 +36,7 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeJoinRequest:
         image_endpoint=given_text(parsed, "image-service-endpoint"),
         sans=given_names(parsed, "extra-san"),
         fingerprint=given_text(parsed, "join-key-fingerprint"),
+        accepted=given_names(parsed, "accept-kubelet-fields"),
         only=only,
         skip=given_names(parsed, "skip-phases"),
         ignored=given_names(parsed, "ignore-preflight-errors"),

@@ -21,6 +21,12 @@ _FLAGS = {
         Flag("image-service-endpoint", "socket of the image service; empty: that of the container runtime", default="", metavar="socket"),
         Flag("extra-san", "further names and addresses that the kubelet is reached by", kind=LIST, metavar="names"),
         Flag("join-key-fingerprint", "fingerprint of the hub's join key, sha256: and 64 hexadecimal digits", default="", metavar="pin"),
+        Flag(
+            "accept-kubelet-fields",
+            "fields of the kubelet's configuration that the hub may set beside the usual ones, such as staticPodPath,authorization.mode",
+            kind=LIST,
+            metavar="fields",
+        ),
         Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases"),
         Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),
         Flag("plan", "show what the join would change, as diffs, and write nothing", kind=BOOL, default=False),

@@ -107,7 +107,9 @@ def interface_name(cluster: str) -> str:
 
 def unusable(network: Network) -> str:
     """Say why a network cannot be that of a VPN, '' if it can: hub and node ask this alike."""
-    if network.prefixlen < _NARROWEST or network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified:
+    mapped = network.version == 6 and network.network_address.ipv4_mapped is not None
+    ours = network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified or mapped
+    if network.prefixlen < _NARROWEST or ours:
         return f"{network} cannot be the network of a VPN"
     return ""
 

@@ -205,6 +205,26 @@ def test_what_no_node_could_use_is_refused(commands, flag, problem):
     assert json.loads(commands.run("cluster", "list", "-o", "json")) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "told", "code"),
+    [
+        ("failCgroupV1: false", "", 0),
+        (
+            "{staticPodPath: /x, readOnlyPort: 1}",
+            "readOnlyPort: a hub may not set it: leave that out, or join machines with --accept-kubelet-fields=staticPodPath,readOnlyPort\n",
+            0,
+        ),
+        ("noSuchField: 1", "noSuchField: Unknown field: leave that out\n", 0),
+        ('clusterDomain: "a\\0b"', "clusterDomain holds a control character", 3),
+    ],
+)
+def test_fields_that_nodes_refuse_are_told_when_the_cluster_is_added(commands, text, told, code):
+    (commands.directory / "kubelet.yaml").write_text(text)
+    commands.add(f"--kubelet-config={commands.directory}/kubelet.yaml", code=code)
+    assert told in commands.warned
+    assert bool(commands.warned) == bool(told)
+
+
 def test_the_interface_goes_with_the_cluster_also_where_no_daemon_runs(commands):
     commands.add(*VPN)
     commands.host.ensure(Tunnel(name="wg-86f7e437faa5", private_key="k", port=1, addresses=("10.64.0.1/16",), mtu=1420))

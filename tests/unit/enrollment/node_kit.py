@@ -27,6 +27,7 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.host.states import TunnelPeerState, TunnelState
+from kubewright.http.messages import Response
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
@@ -45,6 +46,7 @@ class HubCluster(RecordingKube):
 
     loaded = LOADED
     lease: tuple[str, ...] = ()
+    version = b'{"gitVersion": "v1.36.3"}'
     refusals: tuple[APIError, ...] = ()
     """What is said to the next calls: an API server that has just started refuses everybody."""
 
@@ -68,6 +70,10 @@ class HubCluster(RecordingKube):
         if last:
             raise Killed
         return found
+
+    def raw(self, method, path, **_: object):
+        assert (method, path) == ("GET", "/version")
+        return Response(status=200, headers={}, body=self.version)
 
     def answered(self, call):
         wanted = requests.read(call.body, join_key=LOADED.join_key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import timedelta
 
 import pytest
@@ -11,7 +12,9 @@ from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
+from kubewright.base.versions import Version
 from kubewright.enrollment import answer_checks, issuing
+from kubewright.enrollment.answer_checks import Expected
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.fields import SymmetricKey
 from kubewright.enrollment.requests import JoinRequest
@@ -32,8 +35,9 @@ GOOD = issued()
 OTHER = issued("other", replace(WANTED, endpoint="https://10.0.0.2:6443", sans=()))
 
 
-def require(answer, *, node="worker", server="https://10.0.0.1:6443", sans=WANTED.sans, now=None):
-    answer_checks.require(answer, node, server=server, ca_pem=API_CA[0].encode(), sans=sans, now=now or CLOCK.now())
+def require(answer, *, node="worker", server="https://10.0.0.1:6443", sans=WANTED.sans, now=None, **more: object):
+    given = {"node": node, "server": server, "ca_pem": API_CA[0].encode(), "sans": sans, "now": now or CLOCK.now()}
+    return answer_checks.checked(answer, Expected(**{**given, **more}))
 
 
 def test_what_a_hub_issues_is_in_order_and_for_one_usage_each():
@@ -45,8 +49,6 @@ def test_what_a_hub_issues_is_in_order_and_for_one_usage_each():
     assert leaf.names.ips == ("127.0.0.1", "::1", "10.0.0.5")
     assert leaf.issued_by(certificates.first(SERVING_CA[0].encode(), source="x"))
     user = yaml.load(GOOD.answer.kubeconfig)["users"][0]["user"]
-    import base64
-
     client = certificates.first(base64.b64decode(user["client-certificate-data"]), source="x")
     assert (client.common_name, client.organizations, client.usages) == ("system:node:worker", ("system:nodes",), ("clientAuth",))
     assert client.issued_by(certificates.first(CLIENT_CA[0].encode(), source="x"))
@@ -66,13 +68,31 @@ def changed_kubeconfig(change) -> str:
 
 
 def other_authority(document) -> None:
-    import base64
-
     document["clusters"][0]["cluster"]["certificate-authority-data"] = base64.b64encode(authority("evil")[0].encode()).decode()
 
 
-def program(document) -> None:
-    document["users"][0]["user"]["exec"] = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"}
+def with_user(**fields: object):
+    return changed_kubeconfig(
+        lambda document: document["users"][0]["user"].update({name.replace("_", "-"): at for name, at in fields.items()})
+    )
+
+
+def with_cluster(**fields: object):
+    return changed_kubeconfig(
+        lambda document: document["clusters"][0]["cluster"].update({name.replace("_", "-"): at for name, at in fields.items()})
+    )
+
+
+def another_user(document) -> None:
+    document["users"].append({"name": "other", "user": {"exec": PROGRAM}})
+
+
+def with_fields(text: str) -> dict[str, str]:
+    document = yaml.load(GOOD.answer.kubelet_config)
+    return {"kubelet_config": yaml.dump({**document, **yaml.load(text)})}
+
+
+PROGRAM = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"}
 
 
 @pytest.mark.parametrize(
@@ -81,17 +101,30 @@ def program(document) -> None:
         ({"kubernetes_version": "new"}, "the version", ""),
         ({"kubernetes_version": "1.21.0"}, "the version", "v1.21.0 is older than v1.27.0"),
         ({"kubeconfig": "[]"}, "the kubeconfig", ""),
-        ({"kubeconfig": changed_kubeconfig(other_authority)}, "the kubeconfig", "another authority"),
-        ({"kubeconfig": changed_kubeconfig(program)}, "the kubeconfig", ""),
+        ({"kubeconfig": changed_kubeconfig(other_authority)}, "the kubeconfig", "another CA"),
+        ({"kubeconfig": with_user(exec=PROGRAM)}, "the kubeconfig", "no kubelet needs: exec"),
+        ({"kubeconfig": changed_kubeconfig(another_user)}, "the kubeconfig", "no kubelet needs: exec"),
+        ({"kubeconfig": with_user(tokenFile="/etc/shadow")}, "the kubeconfig", "no kubelet needs: token-file"),
+        ({"kubeconfig": with_user(token="x")}, "the kubeconfig", "no kubelet needs: token"),
+        ({"kubeconfig": with_user(username="x", password="y")}, "the kubeconfig", "no kubelet needs: username, password"),
+        ({"kubeconfig": with_user(auth_provider={"name": "gcp"})}, "the kubeconfig", "no kubelet needs: auth-provider"),
+        ({"kubeconfig": with_user(client_key="/etc/kubernetes/pki/ca.key")}, "the kubeconfig", "no kubelet needs: client-key"),
+        ({"kubeconfig": with_user(**{"as": "admin"})}, "the kubeconfig", "no kubelet needs: impersonate"),
+        ({"kubeconfig": with_cluster(tls_server_name="other")}, "the kubeconfig", "no kubelet needs: tls-server-name"),
+        ({"kubeconfig": with_cluster(proxy_url="http://x")}, "the kubeconfig", "no kubelet needs: proxy-url"),
+        ({"kubeconfig": with_cluster(certificate_authority="/ca")}, "the kubeconfig", "no kubelet needs: certificate-authority"),
+        ({"kubeconfig": with_cluster(insecure_skip_tls_verify=True)}, "the kubeconfig", "no kubelet needs: insecure-skip-tls-verify"),
+        ({"kubeconfig": with_cluster(server="https://10.0.0.1:6443/other")}, "the kubeconfig", "asked for was https://10.0.0.1:6443"),
+        ({"kubeconfig": with_cluster(server="https://[::1")}, "the kubeconfig", "asked for was https://10.0.0.1:6443"),
         ({"kubeconfig": OTHER.answer.kubeconfig}, "the kubeconfig", "https://10.0.0.2:6443"),
         ({"serving_certificate": OTHER.answer.serving_certificate}, "the serving certificate", "do not fit"),
         (
             {"serving_certificate": OTHER.answer.serving_certificate, "serving_key": OTHER.answer.serving_key},
             "the serving certificate",
-            "it is for other: expected: worker",
+            'it is for "other": expected: worker',
         ),
         ({"serving_key": "none"}, "the serving certificate", "no private key"),
-        ({"client_ca": GOOD.answer.serving_certificate}, "the authority of clients", "no authority"),
+        ({"client_ca": GOOD.answer.serving_certificate}, "the CA of clients", "no CA"),
         ({"kubelet_config": "a: [b"}, "the kubelet's configuration", ""),
         ({"kubelet_config": "kind: Pod\n"}, "the kubelet's configuration", "no KubeletConfiguration"),
         (
@@ -105,13 +138,16 @@ def program(document) -> None:
             'unusual places: "/etc/oneinfra/kubelet.key"',
         ),
         (
-            {
-                "kubelet_config": GOOD.answer.kubelet_config.replace("x509:", "anonymous: {enabled: true}\n  x509:")
-                + "authorization: {mode: AlwaysAllow}\n"
-            },
+            with_fields("{staticPodURL: http://x, staticPodPath: /a, readOnlyPort: 10255, volumePluginDir: /b}"),
             "the kubelet's configuration",
-            "lets everybody use the kubelet",
+            "fields are refused: staticPodPath: a hub may not set it\nstaticPodURL: a hub may not set it\nvolumePluginDir: a hub may not set it\nreadOnlyPort: a",
         ),
+        (
+            with_fields("authorization: {mode: AlwaysAllow}"),
+            "the kubelet's configuration",
+            'authorization.mode: "AlwaysAllow" must be Webhook',
+        ),
+        (with_fields('clusterDomain: "a\\0b"'), "the kubelet's configuration", "clusterDomain holds a control character"),
     ],
 )
 def test_what_is_not_as_asked_for_is_refused_by_name(change, what, why):
@@ -120,6 +156,52 @@ def test_what_is_not_as_asked_for_is_refused_by_name(change, what, why):
     assert refused.value.what == f"{what} that the hub sent cannot be used"
     assert why in refused.value.detail
     assert refused.value.remedy
+
+
+def test_what_is_written_is_made_of_what_was_read():
+    noisy = replace(
+        GOOD.answer,
+        kubernetes_version="v1.36.3",
+        kubeconfig=f"# a\n{GOOD.answer.kubeconfig}",
+        serving_certificate=f"text\n{GOOD.answer.serving_certificate}more",
+        client_ca=f"text\n{GOOD.answer.client_ca}more",
+    )
+    found, plain = require(noisy), require(GOOD.answer)
+    assert (found.version, found.client_ca, found.kubeconfig) == (plain.version, plain.client_ca, plain.kubeconfig)
+    assert found.serving.pem() == plain.serving.pem()
+    assert found.client_ca.decode() == GOOD.answer.client_ca
+    written = yaml.load(found.kubeconfig.decode())
+    assert written["clusters"] == [{"name": "kubernetes", "cluster": yaml.load(GOOD.answer.kubeconfig)["clusters"][0]["cluster"]}]
+    assert written["users"][0]["name"] == "system:node:worker"
+    assert written["users"][0]["user"] == yaml.load(GOOD.answer.kubeconfig)["users"][0]["user"]
+
+
+def test_a_bundle_of_cas_is_written_as_the_owner_of_the_machine_gave_it():
+    given = f"{API_CA[0]}{authority('next')[0]}".encode()
+    found = yaml.load(require(GOOD.answer, ca_pem=given).kubeconfig.decode())
+    assert base64.b64decode(found["clusters"][0]["cluster"]["certificate-authority-data"]) == given
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "server", "fits"),
+    [
+        ("1.36.3", "v1.36.0", True),
+        ("1.33.0", "v1.36.3", True),
+        ("1.32.9", "v1.36.3", False),
+        ("1.27.0", "v1.36.3", False),
+        ("1.37.0", "v1.36.3", False),
+        ("2.36.3", "v1.36.3", False),
+        ("1.27.0", None, True),
+    ],
+)
+def test_a_kubelet_that_does_not_go_with_the_api_server_is_refused(kubelet, server, fits):
+    answer, known = replace(GOOD.answer, kubernetes_version=kubelet), Version.parse(server) if server else None
+    if fits:
+        assert str(require(answer, api_server=known).version) == f"v{kubelet}"
+        return
+    with pytest.raises(TrustError, match="the version that the hub sent") as refused:
+        require(answer, api_server=known)
+    assert f"v{kubelet} does not go with the API server {server}" in refused.value.detail
 
 
 def test_another_node_other_names_and_another_time_are_refused():

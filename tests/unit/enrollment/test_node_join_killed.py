@@ -10,6 +10,7 @@ from node_kit import TOKEN, Box, killed_at_each_step
 from tenants_kit import Killer
 
 from kubewright.apis.node_join_requests import Condition
+from kubewright.base import yaml
 from kubewright.base.errors import (
     APIError,
     ConfigurationChanged,
@@ -61,9 +62,55 @@ def test_a_refusal_is_the_hubs_and_nothing_is_written(box):
 
 def test_an_answer_that_is_not_as_asked_for_is_not_written(box):
     box.cluster.change = lambda answer: replace(answer, client_ca=answer.serving_certificate)
-    with pytest.raises(TrustError, match="the authority of clients that the hub sent cannot be used"):
+    with pytest.raises(TrustError, match="the CA of clients that the hub sent cannot be used"):
         box.join()
     assert not Path(box.layout.oneinfra).exists()
+
+
+STATIC_PODS = "staticPodPath: /etc/kubernetes/manifests\n"
+
+
+def test_what_a_hub_may_not_set_is_refused_and_taken_from_it_where_the_owner_of_the_machine_accepts_it(box):
+    box.cluster.change = lambda answer: replace(answer, kubelet_config=answer.kubelet_config + STATIC_PODS)
+    for phases in ({}, {"only": ("files",)}):  # no phase writes what was not checked
+        with pytest.raises(TrustError, match="the kubelet's configuration that the hub sent cannot be used") as refused:
+            box.join(**phases)
+        assert "staticPodPath: a hub may not set it" in refused.value.detail
+        assert not Path(box.layout.oneinfra).exists()
+    assert "--accept-kubelet-fields=staticPodPath" in refused.value.remedy
+    box.join(accepted=("staticPodPath",))
+    box.require_whole()
+    config = yaml.load(Path(box.layout.kubelet_config).read_text())
+    assert config.pop("staticPodPath") == "/etc/kubernetes/manifests"
+    place, runtime = box.layout.oneinfra, "unix:///run/containerd/containerd.sock"
+    assert config == {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": True},
+            "x509": {"clientCAFile": f"{place}/kubelet-client-ca.crt"},
+        },
+        "authorization": {"mode": "Webhook"},
+        "clusterDNS": ["10.96.0.10"],
+        "clusterDomain": "cluster.local",
+        "containerRuntimeEndpoint": runtime,
+        "imageServiceEndpoint": runtime,
+        "tlsCertFile": f"{place}/kubelet.crt",
+        "tlsPrivateKeyFile": f"{place}/kubelet.key",
+    }
+
+
+def test_the_version_that_the_hub_names_has_to_go_with_the_api_server(box):
+    box.cluster.version = b'{"gitVersion": "v1.40.1"}'
+    with pytest.raises(TrustError, match="the version that the hub sent cannot be used") as refused:
+        box.join()
+    assert "v1.36.3 does not go with the API server v1.40.1" in refused.value.detail
+    assert not Path(box.layout.oneinfra).exists()
+    box.cluster.version = b"forbidden"
+    box.join()
+    [warned] = [event.text for event in box.reporter.events if isinstance(event, Warned)]
+    assert warned.startswith("the API server does not tell its version")
 
 
 def test_without_a_pin_there_is_a_warning_and_with_a_wrong_one_nothing_is_sent(box, tmp_path):

@@ -21,6 +21,7 @@ from kubewright.base.errors import UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli.main import main
 from kubewright.enrollment import answer_checks, issuing, oneinfra_clusters
+from kubewright.enrollment.answer_checks import Expected
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.fields import SymmetricKey
 from kubewright.enrollment.oneinfra_clusters import ImportedCluster
@@ -117,7 +118,8 @@ def test_authorities_as_oneinfra_makes_them_sign_what_nodes_and_the_hub_use():
     wanted = JoinRequest(endpoint="https://10.0.0.1:6443", key=SymmetricKey(b"k" * 32))
     given = {"key_source": FreshKeys(), "started": CLOCK.now(), "random": SeededRandom(3)}
     answer = issuing.issue(LoadedCluster(found.cluster), "worker", wanted, **given).answer
-    answer_checks.require(answer, "worker", server=wanted.endpoint, ca_pem=found.cluster.server_ca.encode(), sans=(), now=CLOCK.now())
+    ca_pem = found.cluster.server_ca.encode()
+    answer_checks.checked(answer, Expected(node="worker", server=wanted.endpoint, ca_pem=ca_pem, sans=(), now=CLOCK.now()))
     ca = certificates.first(made["certificate"].encode(), source="ca")
     access = access_from_kubeconfig(parse(yaml.load_one(found.cluster.kubeconfig.encode(), source="kubeconfig")))
     for pem in (answer.serving_certificate.encode(), access.identity.cert_pem):

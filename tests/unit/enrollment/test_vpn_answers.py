@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import PurePosixPath
 
 import pytest
 from hub_kit import CLOCK, cluster
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from old_peer import OldNode, unlock
 
-from kubewright.apis import join_records
+import systemd_kit
+from kubewright.apis import formats, join_records
 from kubewright.apis.kubeconfig import parse, require_usable
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, TrustError
@@ -23,6 +25,7 @@ from kubewright.enrollment.clusters import read as read_cluster
 from kubewright.enrollment.decisions import Issue, Refuse, Seen
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.tunnel_checks import CheckedEnds
 from kubewright.enrollment.vpn import VPN
 from kubewright.host.tunnels import TunnelPrograms
 from kubewright.manifests import kubelet, tunnels
@@ -191,6 +194,14 @@ OURS = replace(
         (replace(ENDS, address="10.64.0.0/16"), "is no address of"),
         (replace(ENDS, address="10.64.255.255/16"), "is no address of"),
         (replace(ENDS, address="10.64.0.7; reboot"), "is no address with a mask"),
+        (replace(ENDS, address="10.64.0.7/255.255.0.0"), "is no address with a mask"),
+        (replace(OURS, address="10.64.0.7/16,fd00:64::7%x\0StandardInput=data\0/64"), "is no address with a mask"),
+        (replace(OURS, address="10.64.0.7/16,fd00:64::7%eth0/64"), "is no address with a mask"),
+        (replace(OURS, cidr="10.64.0.0/16,fd00:64::%x\0ExecStart=/bin/sh\0/64"), "is no network"),
+        (replace(ENDS, cidr="10.64.0.0"), "is no network"),
+        (replace(OURS, cidr="10.64.0.0/16,fd00:64::/64,::ffff:10.9.9.0/120"), "cannot be the network of a VPN"),
+        (replace(ENDS, endpoint="[fe80::1%x\0y]:51820"), "its endpoint:"),
+        (replace(ENDS, endpoint="192.0.2.1:51820\n"), "its endpoint:"),
         (replace(ENDS, address="10.64.0.7/16,10.64.0.8/16"), "more addresses or networks than one"),
         (replace(ENDS, cidr="10.64.0.0/16,10.9.9.9/32"), "more addresses or networks than one"),
         (replace(OURS, address="10.64.0.7/16,10.64.0.8/16"), "two addresses of one family"),
@@ -230,16 +241,32 @@ def test_of_any_answer_either_a_tunnel_comes_or_a_reason(cidr, address, key, end
         tunnel_checks.require(ends, offered=True, machine=())
 
 
-@given(st.sampled_from(["cidr", "address", "endpoint", "mtu", "keepalive"]), TEXTS)
-def test_with_any_one_value_the_unit_has_no_line_more(name, text):
-    ends = replace(OURS, **{name: text})
+HOSTILE = st.text(st.sampled_from("0123456789abcdef.:/,[]%\0\r\n ;\\\"'$=") | st.characters(), max_size=40)
+
+
+@given(st.sampled_from(["cidr", "address", "endpoint", "mtu", "keepalive", "endpoint_key"]), HOSTILE, st.booleans())
+@example(name="address", text="%x\0StandardInput=data\0/64", after=True)
+def test_with_any_one_value_the_unit_has_the_same_lines_and_only_values_that_were_read(name, text, after):
+    value = getattr(OURS, name) + text if after else text
     try:
-        tunnel_checks.require(ends, offered=True, machine=())
+        ends = tunnel_checks.require(replace(OURS, **{name: value}), offered=True, machine=())
     except TrustError:
         return
-    unit = tunnels.node_unit(tunnel_checks.node_tunnel(ends, key_file=PurePosixPath("/etc/oneinfra/wg.key")), PROGRAMS)
-    assert len([line for line in unit.splitlines() if line.startswith("ExecStart")]) <= 10
-    assert "\0" not in unit
+    unit, usual = written(ends), written(tunnel_checks.require(OURS, offered=True, machine=()))
+    ips = [one for one in systemd_kit.names(unit) if one[1] != "ExecStartPost"]
+    assert ips == [one for one in systemd_kit.names(usual) if one[1] != "ExecStartPost"]
+    steps = [systemd_kit.commands(step) for step in systemd_kit.values(unit, "ExecStartPost")]
+    assert [len(step) for step in steps] == [1] * len(steps)  # one command each
+    [[_, _, _, _, _, _, peer, _, endpoint, _, keepalive, _, networks]] = steps[0]
+    assert wireguard.is_key(peer)
+    assert formats.host_port(endpoint)[1].isdigit()
+    assert 0 <= int(keepalive) <= 65535
+    assert [str(ipaddress.ip_network(one)) for one in networks.split(",")] == networks.split(",")
+    assert {str(ipaddress.ip_address(one)) for one in tunnels.node_addresses(unit.encode())} == set(tunnels.node_addresses(unit.encode()))
+
+
+def written(ends: CheckedEnds) -> str:
+    return tunnels.node_unit(tunnel_checks.node_tunnel(ends, key_file=PurePosixPath("/etc/oneinfra/wg.key")), PROGRAMS)
 
 
 PROGRAMS = TunnelPrograms(
@@ -250,7 +277,8 @@ PROGRAMS = TunnelPrograms(
 @pytest.mark.parametrize("kernel", [True, False])
 def test_the_unit_of_a_node_does_everything_without_a_shell_and_names_no_key(kernel):
     programs = replace(PROGRAMS, daemon=None) if kernel else PROGRAMS
-    text = tunnels.node_unit(tunnel_checks.node_tunnel(OURS, key_file=PurePosixPath("/etc/oneinfra/wg.key")), programs)
+    ends = tunnel_checks.require(OURS, offered=True, machine=())
+    text = tunnels.node_unit(tunnel_checks.node_tunnel(ends, key_file=PurePosixPath("/etc/oneinfra/wg.key")), programs)
     lines = text.splitlines()
     assert NODE_KEY not in text
     assert "Before=kubelet.service" in lines
@@ -271,7 +299,7 @@ def test_the_unit_of_a_node_does_everything_without_a_shell_and_names_no_key(ker
 
 
 def test_a_stock_hubs_tunnel_does_not_carry_the_node():
-    text = tunnels.node_unit(tunnel_checks.node_tunnel(ENDS, key_file=PurePosixPath("/etc/oneinfra/wg.key")), PROGRAMS)
+    text = written(tunnel_checks.require(ENDS, offered=True, machine=()))
     assert tunnels.node_addresses(text.encode()) == ()
     assert tunnels.node_addresses(b"# somebody else's\nX-NodeAddresses=10.0.0.1\n") == ()
     assert "mtu 1420" in text

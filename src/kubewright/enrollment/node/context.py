@@ -9,24 +9,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.node_join_requests import CONFIG_MAP, NAMESPACE, VPN_NETWORKS
 from kubewright.base.change import Change, Lifetime
-from kubewright.base.errors import APIError, NotFound
+from kubewright.base.errors import APIError, NotFound, TrustError, Unreachable
 from kubewright.base.events import Line, Warned
 from kubewright.base.masking import remember
 from kubewright.base.records import dataclass
-from kubewright.enrollment import answers, fields
-from kubewright.enrollment.answers import Answer
-from kubewright.enrollment.fields import SymmetricKey
+from kubewright.enrollment import answer_checks, answers, fields
+from kubewright.enrollment.answer_checks import CheckedAnswer, Expected
+from kubewright.enrollment.fields import MalformedField, SymmetricKey
 from kubewright.enrollment.node.request import NodeJoin
 from kubewright.enrollment.requests import JoinRequest
 from kubewright.host.desired import File, Show
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS
 from kubewright.kube.resources import NODE_JOIN_REQUEST
+from kubewright.kube.server_version import server_version
 from kubewright.lifecycle.operation import Bound
+from kubewright.manifests.tunnels import NODE_INTERFACE
 from kubewright.pki import wireguard
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
+    from kubewright.base.versions import Version
     from kubewright.host.seam import Host
     from kubewright.kube.api import KubeAPI
 
@@ -143,10 +146,36 @@ class NodeJoinContext:
         yield stand_ins.answered(self.join, wanted, networks, clock=self.bound.clock, random=self.bound.machine.random)
 
     @functools.cached_property
-    def answer(self) -> Answer:
-        """What the hub has answered, decrypted and not checked yet. Raises MalformedField."""
+    def checked(self) -> CheckedAnswer:
+        """What the hub has answered, as far as it may be written: the only way to the answer. Raises TrustError."""
         found = self.answering.get(NODE_JOIN_REQUEST, self.join.node)
-        return answers.read(found.get("status") or {}, self.key)
+        try:
+            answer = answers.read(found.get("status") or {}, self.key)
+        except MalformedField as error:
+            told = f"the answer to {self.join.node} is not for this machine: {error}"
+            raise TrustError(told, remedy="ask who else uses this name") from error
+        expected = Expected(
+            node=self.join.node,
+            server=self.join.server,
+            ca_pem=self.join.ca_pem,
+            sans=self.join.sans,
+            now=self.bound.clock.now(),
+            offered=self.host.state(self.new_tunnel_key_path) is not None,
+            addresses=[one.address for one in self.host.network.interface_addresses() if one.interface != NODE_INTERFACE],
+            api_server=self._api_server(),
+            accepted=self.join.accepted,
+        )
+        return answer_checks.checked(answer, expected)
+
+    def _api_server(self) -> Version | None:
+        """Return the API server's version, None with a warning where it does not tell the holder of a token."""
+        try:
+            return server_version(self.api)
+        except Unreachable:
+            raise
+        except APIError as error:
+            self.warn(f"{error}; so it is not known whether the kubelet that the hub names goes with it")
+            return None
 
     def say(self, text: str) -> None:
         """Report one line of progress."""

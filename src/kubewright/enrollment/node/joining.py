@@ -11,14 +11,13 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import AlreadyExists, APIError, Forbidden, NotFound, TrustError, Unauthorized
 from kubewright.base.events import Waited, Waiting
 from kubewright.base.wait import REPORT_AFTER, Backoff, retry
-from kubewright.enrollment import answer_checks, requests
+from kubewright.enrollment import requests
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.requests import JoinRequest
 from kubewright.host import tunnels
 from kubewright.kube.answers import PAUSES, worth_retrying
 from kubewright.kube.core import Object
 from kubewright.kube.resources import NODE_JOIN_REQUEST
-from kubewright.manifests.tunnels import NODE_INTERFACE
 from kubewright.pki import oaep
 from kubewright.pki.oaep import RecipientKey
 
@@ -137,21 +136,8 @@ def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
         at_most=_LOOK.limit,
         remedy="look on the hub: `kubewright hub requests`; then run the same command again, which goes on with this request",
     )
-    try:
-        answer_checks.require(
-            ctx.answer,
-            ctx.join.node,
-            server=ctx.join.server,
-            ca_pem=ctx.join.ca_pem,
-            sans=ctx.join.sans,
-            now=ctx.bound.clock.now(),
-            offered=ctx.host.state(ctx.new_tunnel_key_path) is not None,
-            addresses=[one.address for one in ctx.host.network.interface_addresses() if one.interface != NODE_INTERFACE],
-        )
-        if ctx.answer.tunnel is not None:
-            tunnels.find_programs(ctx.host, ctx.host.programs)  # before anything is written
-    except MalformedField as error:
-        raise TrustError(f"the answer to {ctx.join.node} is not for this machine: {error}", remedy="ask who else uses this name") from error
+    if ctx.checked.tunnel is not None:
+        tunnels.find_programs(ctx.host, ctx.host.programs)  # before anything is written
     ctx.say("The answer of the hub is in order")
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from kubewright.apis.kubelet import API_VERSION, KIND
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, HostError, NotFound
 from kubewright.base.events import Waited
-from kubewright.enrollment import answer_checks
 from kubewright.enrollment.node.joined import renewed
 from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.kube.kubeconfigs import load_access
@@ -30,7 +30,7 @@ _LINES: Final = 10
 
 def install(ctx: NodeJoinContext) -> Iterable[Change]:
     """Have the kubelet of the cluster's version: the one that is there, else the one that `binaries` gives, whose digest was checked."""
-    version = ctx.answer.kubernetes_version.removeprefix("v")
+    version = str(ctx.checked.version).removeprefix("v")
     path = ctx.host.programs.path(_SERVICE)
     if path is not None and ctx.host.programs.version(_SERVICE).rpartition(" ")[2] == f"v{version}":
         yield Change(target=f"file {path}", action=Action.NONE)
@@ -41,19 +41,19 @@ def install(ctx: NodeJoinContext) -> Iterable[Change]:
 
 def files(ctx: NodeJoinContext) -> Iterable[Change]:
     """Write what the hub gave, the kubeconfig last: where it is, all of it is."""
-    answer, place = ctx.answer, ctx.layout.oneinfra
+    checked, place = ctx.checked, ctx.layout.oneinfra
     for directory in (place, ctx.layout.kubelet):
         yield ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
     contents = {
-        place / "kubelet.crt": answer.serving_certificate,
-        place / "kubelet.key": answer.serving_key,
-        place / "kubelet-client-ca.crt": answer.client_ca,
-        ctx.layout.kubelet_config: yaml.dump(configuration(ctx)),
-        ctx.kubeconfig: answer.kubeconfig,
+        place / "kubelet.crt": checked.serving.certificate_pem(),
+        place / "kubelet.key": checked.serving.key.pem(),
+        place / "kubelet-client-ca.crt": checked.client_ca,
+        ctx.layout.kubelet_config: yaml.dump(configuration(ctx)).encode(),
+        ctx.kubeconfig: checked.kubeconfig,
     }
     for path, content in contents.items():
         shown = Show.DIFF if path == ctx.layout.kubelet_config else Show.MADE
-        yield ctx.host.ensure(File(path=path, content=content.encode(), show=shown))
+        yield ctx.host.ensure(File(path=path, content=content, show=shown))
     ctx.say(f"Wrote the kubelet's files to {place} and {ctx.layout.kubelet}")
 
 
@@ -65,12 +65,22 @@ def forget_key(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
-    """Return the kubelet's configuration: the hub's, with the places and the container runtime of this machine."""
-    found, place = answer_checks.kubelet_document(ctx.answer), ctx.layout.oneinfra
-    authentication = found.get("authentication") or {}
+    """Return the kubelet's configuration: what the hub may set, with the places, the container runtime and the safe defaults of this machine.
+
+    Who may use the kubelet's API is said even where that is the default: it does not depend on the kubelet's version.
+    """
+    found, place = ctx.checked.kubelet, ctx.layout.oneinfra
+    authentication, authorization = found.get("authentication") or {}, found.get("authorization") or {}
     return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
         **found,
-        "authentication": {**authentication, "x509": {"clientCAFile": str(place / "kubelet-client-ca.crt")}},
+        "authentication": {
+            "anonymous": {"enabled": False, **authentication.get("anonymous", {})},
+            "webhook": {"enabled": True, **authentication.get("webhook", {})},
+            "x509": {"clientCAFile": str(place / "kubelet-client-ca.crt")},
+        },
+        "authorization": {"mode": "Webhook", **authorization},
         "tlsCertFile": str(place / "kubelet.crt"),
         "tlsPrivateKeyFile": str(place / "kubelet.key"),
         "containerRuntimeEndpoint": ctx.join.runtime_endpoint,

@@ -13,7 +13,7 @@ _HERE: Final = "kubewright.enrollment.node"
 _UNTIL_JOINED: Final = f"{_HERE}.context:until_joined"
 _FLAGS: Final = (
     "nodename apiserver-endpoint apiserver-ca-cert-file join-token container-runtime-endpoint image-service-endpoint extra-san"
-    " join-key-fingerprint"
+    " join-key-fingerprint accept-kubelet-fields"
 )
 
 PHASES: Final[Phases[NodeJoinContext]] = Phases(

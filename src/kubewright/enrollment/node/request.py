@@ -12,7 +12,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, DocumentError, HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field, replace
-from kubewright.enrollment import decisions
+from kubewright.enrollment import decisions, kubelet_fields
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.machine_record import MachineRecord
@@ -34,7 +34,10 @@ _RUNTIME: Final = "containerRuntimeEndpoint"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeJoinRequest:
-    """One call of `node join` or of one of its phases. `ca_pem` is the content of the file; empty texts were not given."""
+    """One call of `node join` or of one of its phases. `ca_pem` is the content of the file; empty texts were not given.
+
+    `accepted` are fields of the kubelet's configuration that the hub may set on this machine, beside those that every hub may.
+    """
 
     node: str = ""
     server: str
@@ -44,6 +47,7 @@ class NodeJoinRequest:
     image_endpoint: str = ""
     sans: Sequence[str] = ()
     fingerprint: str = ""
+    accepted: Sequence[str] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
@@ -61,6 +65,7 @@ class NodeJoin:
     image_endpoint: str
     sans: tuple[str, ...]
     pin: Pin | None
+    accepted: frozenset[str] = frozenset()
     ignored: tuple[str, ...] = ()
 
 
@@ -85,6 +90,7 @@ def configure(request: NodeJoinRequest, machine: Machine) -> Prepared[NodeJoin]:
         image_endpoint=request.image_endpoint or runtime,
         sans=tuple(request.sans),
         pin=Pin.parse(request.fingerprint) if request.fingerprint else None,
+        accepted=kubelet_fields.consent(request.accepted),
         ignored=request.ignored,
     )
     return Prepared(

@@ -26,7 +26,7 @@ _LINES: Final = 5
 
 def configure(ctx: NodeJoinContext) -> Iterable[Change]:
     """Write the key and the unit that the hub's answer leads to, and start it."""
-    ends = ctx.answer.tunnel
+    ends = ctx.checked.tunnel
     if ends is None:
         return
     found = tunnels.find_programs(ctx.host, ctx.host.programs)
@@ -36,7 +36,7 @@ def configure(ctx: NodeJoinContext) -> Iterable[Change]:
     yield key
     text = units.node_unit(tunnel_checks.node_tunnel(ends, key_file=ctx.tunnel_key_path), found)
     unit = File(path=units.unit_path(NODE_INTERFACE), content=text.encode(), mode=0o644)
-    ctx.say(f"Setting up the VPN: {ends.address} at {ends.endpoint}")
+    ctx.say(f"Setting up the VPN: {ends.shown_addresses} at {ends.endpoint}")
     yield ctx.host.ensure(Service(name=NODE_INTERFACE, enabled=True, units=(unit,), restart=bool(key)))
 
 

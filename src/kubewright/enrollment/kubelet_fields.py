@@ -1,0 +1,311 @@
+"""Which fields of a kubelet's configuration a hub may set, and to what. Pure; a field is a row.
+
+A hub decides about a node's place in the cluster, not about the machine. So it may set how the kubelet uses the machine for pods and how it talks to the
+cluster, and security settings to their defaults or stricter. It may not name files, programs, cgroups, other servers or addresses to listen on, open the
+kubelet's API, or switch feature gates. Other fields need the consent of the machine's owner, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.apis import formats, kubelet_rules
+from kubewright.apis.components import one_of
+from kubewright.apis.findings import Findings
+from kubewright.apis.kubelet import API_VERSION, KIND, KUBELET
+from kubewright.apis.scalars import Kind
+from kubewright.apis.schema import Plain, Pointer
+from kubewright.base.durations import HOUR
+from kubewright.base.errors import TrustError, UsageError
+from kubewright.base.messages import did_you_mean, quoted
+from kubewright.base.plain_text import require_one_line_each
+from kubewright.base.records import dataclass
+
+Read = Callable[[Any], Any]
+"""Gives the value that is written for one that was found. Raises ValueError, with the reason, for one that a hub may not set."""
+
+_LOUDEST: Final = 5
+"""From 6 on kubelets log requests, from 8 on with their bodies."""
+_REQUIRED: Final = frozenset({"apiVersion", "kind"})
+OF_THE_MACHINE: Final = frozenset(
+    {"tlsCertFile", "tlsPrivateKeyFile", "authentication.x509.clientCAFile", "containerRuntimeEndpoint", "imageServiceEndpoint"}
+)
+"""What the node writes itself, whatever the hub says."""
+
+
+class RefusedFields(TrustError):
+    """A kubelet's configuration sets what a hub may not set. `flag` accepts it on a machine, '' if nothing does."""
+
+    def __init__(self, problems: Sequence[str], acceptable: Sequence[str]) -> None:
+        self.flag = f"--accept-kubelet-fields={','.join(acceptable)}" if acceptable else ""
+        accept = f"; or, if this machine is to have it, join with {self.flag}" if self.flag else ""
+        super().__init__("fields are refused", detail="\n".join(problems), remedy=f"ask whoever runs the hub to leave that out{accept}")
+
+
+def _any(value: Any) -> Any:
+    return value
+
+
+def _checked(check: Callable[[Any], str]) -> Read:
+    def read(value: Any) -> Any:
+        reason = check(value)
+        if reason:
+            raise ValueError(reason)
+        return value
+
+    return read
+
+
+def _addresses(values: Sequence[str]) -> tuple[str, ...]:
+    found = [formats.address(value) for value in values]
+    wrong = next((value for value, address in zip(values, found, strict=True) if address is None), None)
+    if wrong is not None:
+        raise ValueError(f"{quoted(wrong)} must be an IP address")
+    return tuple(map(str, found))
+
+
+def _loopback(value: str) -> str:
+    found = formats.address(value)
+    if found is None or not found.is_loopback:
+        raise ValueError(f"{quoted(value)} must be a loopback address")
+    return str(found)
+
+
+def _domain(value: str) -> str:
+    if formats.subdomain_problems(value):
+        raise ValueError(f"{quoted(value)} must be a DNS domain in lower case")
+    return value
+
+
+def _pods_only(values: Sequence[str]) -> Sequence[str]:
+    if set(values) - {"pods", "none"}:
+        raise ValueError("only pods and none name no cgroup of the machine")
+    return values
+
+
+_READS: Final[Mapping[str, Read]] = {
+    "any": _any,
+    "off": _checked(lambda value: "must be false" if value else ""),
+    "addresses": _addresses,
+    "loopback": _loopback,
+    "domain": _domain,
+    "pods": _pods_only,
+    "quiet": _checked(lambda value: f"{value} must be at most {_LOUDEST}" if value > _LOUDEST else ""),
+    "within 1h": _checked(lambda value: "" if 0 <= value <= HOUR else f"{value} must be at most 1h"),
+    "Webhook": _checked(lambda value: "" if value == "Webhook" else f"{quoted(value)} must be Webhook"),
+    "driver": _checked(one_of("systemd", "cgroupfs")),
+    "TLS": _checked(one_of("VersionTLS12", "VersionTLS13")),
+    "policy": _checked(one_of("none", "None", "static", "Static")),
+    "strategy": _checked(one_of("Watch", "Cache", "Get")),
+}
+
+_LIMITS: Final = frozenset({"off", "loopback", "pods", "quiet", "within 1h", "Webhook", "TLS"})
+"""Of these, what keeps a hub from more than it should have: the owner of a machine may waive it. The others are the form of a value."""
+
+_FIELDS: Final = """
+clusterDNS | addresses | names in the cluster
+clusterDomain | domain | names in the cluster
+rotateCertificates | any | certificates that the cluster signs
+serverTLSBootstrap | any | certificates that the cluster signs
+tlsMinVersion | TLS | the kubelet's API, as by default or stricter
+authentication.anonymous.enabled | off | the kubelet's API, as by default or stricter
+authentication.webhook.enabled | any | the kubelet's API, as by default or stricter
+authentication.webhook.cacheTTL | within 1h | the kubelet's API, as by default or stricter
+authorization.mode | Webhook | the kubelet's API, as by default or stricter
+authorization.webhook.cacheAuthorizedTTL | within 1h | the kubelet's API, as by default or stricter
+authorization.webhook.cacheUnauthorizedTTL | within 1h | the kubelet's API, as by default or stricter
+enableServer | any | the kubelet's API, as by default or stricter
+enableDebuggingHandlers | any | the kubelet's API, as by default or stricter
+enableSystemLogHandler | any | the kubelet's API, as by default or stricter
+enableSystemLogQuery | off | the kubelet's API, as by default or stricter
+enableProfilingHandler | any | the kubelet's API, as by default or stricter
+enableDebugFlagsHandler | any | the kubelet's API, as by default or stricter
+healthzBindAddress | loopback | health and logs
+healthzPort | any | health and logs
+logging.format | any | health and logs
+logging.verbosity | quiet | health and logs
+logging.flushFrequency | any | health and logs
+containerLogMaxSize | any | health and logs
+containerLogMaxFiles | any | health and logs
+containerLogMaxWorkers | any | health and logs
+containerLogMonitorInterval | any | health and logs
+cgroupDriver | driver | what the machine has
+failCgroupV1 | any | what the machine has
+failSwapOn | any | what the machine has
+memorySwap.swapBehavior | any | what the machine has
+hairpinMode | any | what the machine has
+maxPods | any | room for pods
+podsPerCore | any | room for pods
+podPidsLimit | any | room for pods
+systemReserved | any | room for pods
+kubeReserved | any | room for pods
+enforceNodeAllocatable | pods | room for pods
+reservedSystemCPUs | any | room for pods
+reservedMemory | any | room for pods
+qosReserved | any | room for pods
+cpuCFSQuota | any | processors and memory
+cpuCFSQuotaPeriod | any | processors and memory
+cpuManagerPolicy | policy | processors and memory
+cpuManagerPolicyOptions | any | processors and memory
+cpuManagerReconcilePeriod | any | processors and memory
+memoryManagerPolicy | policy | processors and memory
+topologyManagerPolicy | any | processors and memory
+topologyManagerScope | any | processors and memory
+topologyManagerPolicyOptions | any | processors and memory
+memoryThrottlingFactor | any | processors and memory
+singleProcessOOMKill | any | processors and memory
+evictionHard | any | eviction
+evictionSoft | any | eviction
+evictionSoftGracePeriod | any | eviction
+evictionMinimumReclaim | any | eviction
+evictionMaxPodGracePeriod | any | eviction
+evictionPressureTransitionPeriod | any | eviction
+mergeDefaultEvictionSettings | any | eviction
+kernelMemcgNotification | any | eviction
+imageGCHighThresholdPercent | any | images
+imageGCLowThresholdPercent | any | images
+imageMinimumGCAge | any | images
+imageMaximumGCAge | any | images
+nodeStatusMaxImages | any | images
+serializeImagePulls | any | images
+maxParallelImagePulls | any | images
+registryPullQPS | any | images
+registryBurst | any | images
+shutdownGracePeriod | any | the end of pods and of the machine
+shutdownGracePeriodCriticalPods | any | the end of pods and of the machine
+shutdownGracePeriodByPodPriority | any | the end of pods and of the machine
+crashLoopBackOff.maxContainerRestartPeriod | any | the end of pods and of the machine
+seccompDefault | any | what confines pods and the kubelet
+protectKernelDefaults | any | what confines pods and the kubelet
+userNamespaces.idsPerPod | any | what confines pods and the kubelet
+registerWithTaints | any | the Node and its reports
+nodeStatusUpdateFrequency | any | the Node and its reports
+nodeStatusReportFrequency | any | the Node and its reports
+nodeLeaseDurationSeconds | any | the Node and its reports
+syncFrequency | any | the Node and its reports
+volumeStatsAggPeriod | any | the Node and its reports
+configMapAndSecretChangeDetectionStrategy | strategy | the Node and its reports
+kubeAPIQPS | any | the Node and its reports
+kubeAPIBurst | any | the Node and its reports
+eventRecordQPS | any | the Node and its reports
+eventBurst | any | the Node and its reports
+runtimeRequestTimeout | any | the Node and its reports
+streamingConnectionIdleTimeout | any | the Node and its reports
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A field that a hub may set; `why` is what for. `limited`: to some values only, others need consent."""
+
+    path: str
+    read: Read
+    why: str
+    limited: bool
+
+
+def _row(line: str) -> Row:
+    path, read, why = (part.strip() for part in line.split("|"))
+    return Row(path, _READS[read], why, read in _LIMITS)
+
+
+ROWS: Final[Mapping[str, Row]] = {row.path: row for row in map(_row, _FIELDS.strip().splitlines())}
+_RULES: Final[Mapping[str, Read]] = {row.path: _checked(row.check) for row in kubelet_rules.ROWS}
+"""What kubelets refuse when they start."""
+
+
+def consent(names: Sequence[str]) -> frozenset[str]:
+    """Return the fields to which the owner of a machine consents; a struct stands for all that is in it. Raises UsageError for what is none."""
+    known = {path for path, _ in _paths(KUBELET)}
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"the kubelet's configuration has no field {quoted(name)}{did_you_mean(name, known)}",
+                remedy="name fields as `kubewright config explain KubeletConfiguration` does, such as staticPodPath,authorization.mode",
+            )
+        if name in OF_THE_MACHINE or any(path.startswith(f"{name}.") for path in OF_THE_MACHINE):
+            raise UsageError(
+                f"{name} cannot be left to a hub: `node join` writes it", remedy="leave it out; name single fields of a struct"
+            )
+    return frozenset(names)
+
+
+def read(document: Mapping[str, Any], *, accepted: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the fields that a document sets, without those that are at Go's zero values and those of the machine.
+
+    Raises RefusedFields with everything that a hub may not set and nobody has accepted, and UnsafeText.
+    """
+    body = {name: value for name, value in document.items() if name not in _REQUIRED}
+    require_one_line_each(body, what=KIND)
+    findings = Findings()
+    decoded = KUBELET.decode(body, findings.root)
+    problems = [str(error) for error in (*findings.errors, *findings.surplus)]
+    found: dict[str, Any] = {}
+    refused: list[str] = []
+    for path, kind, value in _given(KUBELET, body, decoded):
+        if path in OF_THE_MACHINE:
+            continue
+        row, consented = ROWS.get(path), _is_in(path, accepted)
+        if row is None and not consented:
+            problems.append(f"{path}: a hub may not set it")
+            refused.append(path)
+            continue
+        try:
+            _put(found, path, kind.encode(_readable(path, row, consented, value)))
+        except ValueError as error:
+            problems.append(f"{path}: {error}")
+            refused += [path] if row is not None and row.limited and not consented else []
+    if problems:
+        raise RefusedFields(problems, refused)
+    return found
+
+
+def _readable(path: str, row: Row | None, consented: bool, value: Any) -> Any:
+    """Return what is written for a value. Raises ValueError for one that kubelets refuse, or that a hub may not set."""
+    _RULES.get(path, _any)(value)
+    return value if row is None or (consented and row.limited) else row.read(value)
+
+
+def require_kind(document: Mapping[str, Any]) -> None:
+    """Require a KubeletConfiguration. Raises TrustError."""
+    if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
+        raise TrustError(f"it is no {KIND}")
+
+
+def _is_in(path: str, accepted: frozenset[str]) -> bool:
+    return path in accepted or any(path.startswith(f"{name}.") for name in accepted)
+
+
+def _struct(kind: Kind) -> Plain | None:
+    inner = kind.inner if isinstance(kind, Pointer) else kind
+    return inner if isinstance(inner, Plain) else None
+
+
+def _paths(plain: Plain, before: str = "") -> Iterator[tuple[str, Kind]]:
+    for field in plain.fields:
+        yield f"{before}{field.name}", field.kind
+        struct = _struct(field.kind)
+        if struct is not None:
+            yield from _paths(struct, f"{before}{field.name}.")
+
+
+def _given(plain: Plain, body: Mapping[str, Any], decoded: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Kind, Any]]:
+    """Yield path, kind and value of each field of a document that differs from one that was not given."""
+    for field in plain.fields:
+        value, struct = decoded[field.name], _struct(field.kind)
+        given = body.get(field.name)
+        if given is None or value is None:
+            continue
+        if struct is not None:
+            given = given if isinstance(given, Mapping) else {}  # what is none has been noted
+            yield from _given(struct, given, value, f"{before}{field.name}.")
+        elif value != field.kind.zero() and value not in ((), {}):
+            yield f"{before}{field.name}", field.kind, value
+
+
+def _put(found: dict[str, Any], path: str, value: Any) -> None:
+    *parents, name = path.split(".")
+    for parent in parents:
+        found = found.setdefault(parent, {})
+    found[name] = value
