@@ -1,0 +1,26 @@
+"""A reader types what README says about local clusters, in order, and sees what it shows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from plugin_kit import require_programs
+from typed import ROOT, Reader, Terminal, steps
+
+
+def test_a_reader_of_the_readme_tries_a_local_cluster(tmp_path: Path) -> None:
+    require_programs()
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "KUBECONFIG", "PYTEST"))}
+    env = {**kept, "HOME": str(tmp_path), "XDG_CACHE_HOME": cache, "XDG_STATE_HOME": str(tmp_path / "state")}
+    here = Terminal(["bash", "--noprofile", "--norc"], cwd=ROOT, env=env)
+    reader = Reader({"here": here})
+    try:
+        reader.follow(step for step in steps(ROOT / "README.md") if step.terminal == "here")
+    finally:
+        here.type("for name in default ha ours; do kubewright down --name $name; done")
+        here.close()
+    assert (reader.done[0], reader.done[-1], len(reader.done)) == ("make up      # set up, get the component binaries, start a cluster", "make down", 14)
+    assert list((tmp_path / "state").rglob("cluster.json")) == []
+    assert "kubewright" not in (tmp_path / ".kube" / "config").read_text()

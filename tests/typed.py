@@ -1,0 +1,189 @@
+"""What a page tells its reader to type, typed in order, and what the page shows of the output.
+
+The comment before a block of commands says in which terminal they are typed: `<!-- typed: here -->`. In a block with prompts (`$ `, `# `, `one# `)
+the other lines are output; `…` stands for any text, on a line of its own for any lines. `<!-- file: one kubeadm.yaml -->` has the reader save the
+block; `<!-- not typed: WHY -->` says why nobody types one, or which test does.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import selectors
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[1]
+HANG: Final = 900.0
+"""Seconds after which a command hangs."""
+_FENCE: Final = re.compile(r"^(?:<!-- (?P<how>typed|file|not typed): (?P<where>[^>]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+_PROMPT: Final = re.compile(r"^(?:(?P<machine>[a-z]+)# |[$#] )(?P<command>.*)$")
+_SHELL: Final = frozenset({"", "console", "sh", "bash"})
+_ENDED: Final = "=typed="
+TOKEN: Final = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
+PIN: Final = re.compile(r"\bsha256:[0-9a-f]{6,64}…?")
+_CHANGING: Final = ((TOKEN, "TOKEN"), (PIN, "PIN"), (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"), (re.compile(r"\s+"), " "))
+"""What differs from one run to the next: secrets, hashes, ages, and the width of columns."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command, or one file to save, with the terminal and the lines of output that the page shows."""
+
+    place: str
+    terminal: str
+    command: str = ""
+    shown: Sequence[str] = ()
+    file: str = ""
+    content: str = ""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block of a page."""
+
+    place: str
+    how: str
+    where: str
+    kind: str
+    text: str
+
+    @property
+    def is_commands(self) -> bool:
+        """Whether a reader may take it for something to type."""
+        return self.kind in _SHELL
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    """Read the blocks of a page, in order."""
+    text = page.read_text()
+    for found in _FENCE.finditer(text):
+        place = f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}"
+        yield Block(place, found["how"] or "", found["where"] or "", found["kind"], found["text"])
+
+
+def steps(page: Path) -> Iterator[Step]:
+    """Read what a page has its reader do, in order."""
+    for block in blocks(page):
+        if block.how == "file":
+            terminal, _, name = block.where.partition(" ")
+            yield Step(block.place, terminal, file=name, content=block.text)
+        elif block.how == "typed":
+            yield from _commands(block)
+
+
+def _commands(block: Block) -> Iterator[Step]:
+    lines = block.text.replace("\\\n", "\\\0").split("\n")[:-1]
+    prompted = any(_PROMPT.match(line) for line in lines)
+    command, terminal, shown = "", block.where, list[str]()
+    for line in (line.replace("\0", "\n") for line in lines):
+        found = _PROMPT.match(line) if prompted else re.match(r"(?P<machine>)(?P<command>.*)", line)
+        if prompted and not found:
+            shown.append(line)
+            continue
+        if command:
+            yield Step(block.place, terminal, command=command, shown=tuple(shown))
+        assert found is not None
+        command, terminal, shown = found["command"], found["machine"] or block.where, []
+    if command:
+        yield Step(block.place, terminal, command=command, shown=tuple(shown))
+
+
+class Terminal:
+    """A shell in which commands are typed one after the other, so that what one exports the next one has."""
+
+    def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
+        self._shell = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=cwd, env=env)
+        self._number = 0
+
+    def type(self, command: str) -> tuple[int, str]:
+        """Type a command and wait for its end; returns its exit code and what it printed."""
+        assert self._shell.stdin is not None
+        self._number += 1
+        mark = f"{_ENDED}{self._number}="
+        self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; printf '%s%s\\n' '{mark}' $?\n".encode())  # no command reads what comes next
+        self._shell.stdin.flush()
+        said, _, code = self._until(mark).rpartition(mark)
+        return int(code), said
+
+    def save(self, name: str, content: str) -> None:
+        """Write a file in the directory of the shell."""
+        assert "\nEND\n" not in content
+        code, said = self.type(f"cat > {name} <<'END'\n{content}END\n")
+        assert code == 0, said
+
+    def close(self) -> None:
+        self._shell.kill()
+        self._shell.communicate()
+
+    def _until(self, mark: str) -> str:
+        """Read until a line with the mark."""
+        assert self._shell.stdout is not None
+        end, said = time.monotonic() + HANG, b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._shell.stdout, selectors.EVENT_READ)
+            while not re.search(re.escape(mark.encode()) + rb"\d+\n", said):
+                assert selector.select(max(0.0, end - time.monotonic())), f"hung; the last it said:\n{said[-2000:].decode(errors='replace')}"
+                part = os.read(self._shell.stdout.fileno(), 65536)
+                assert part, f"the shell ended:\n{said[-2000:].decode(errors='replace')}"
+                said += part
+        return said.decode(errors="replace")
+
+
+@dataclass
+class Reader:
+    """Somebody who does what a page says, and uses the token and the pin that they were given, not those that the page shows."""
+
+    terminals: Mapping[str, Terminal]
+    token: str = ""
+    pin: str = ""
+    done: list[str] = field(default_factory=list)
+
+    def follow(self, found: Iterator[Step], *, besides: Mapping[str, str] | None = None) -> None:
+        """Do all steps. `besides` are words that a terminal's host needs after those of a command that begins so."""
+        for step in found:
+            terminal = self.terminals[step.terminal]
+            if step.file:
+                terminal.save(step.file, step.content)
+                continue
+            command = self._own(step.command)
+            for begin, words in (besides or {}).items():
+                command += f" {words}" if command.startswith(begin) else ""
+            code, said = terminal.type(command)
+            assert code == 0, f"{step.place}: {command}\n{said}"
+            self._learn(said)
+            self.done.append(command)
+            assert matches(said, step.shown), f"{step.place}: {command} printed\n{said}\nand the page shows\n" + "\n".join(step.shown)
+
+    def _own(self, command: str) -> str:
+        command = TOKEN.sub(self.token, command) if self.token else command
+        return PIN.sub(self.pin, command) if self.pin else command
+
+    def _learn(self, said: str) -> None:
+        if tokens := TOKEN.findall(said):
+            self.token = tokens[-1]
+        if pins := PIN.findall(said):
+            self.pin = pins[-1]
+
+
+def matches(said: str, shown: Sequence[str]) -> bool:
+    """Whether output is what a page shows of it: nothing shown says nothing about it."""
+    if not shown:
+        return True
+    wanted = "".join(r"(?s:.*?)" if line.strip() == "…" else _line(line) + r"\n" for line in shown)
+    lines = "".join(f"{_steady(line)}\n" for line in said.splitlines())
+    return re.fullmatch(r"\n*" + wanted + r"\n*", lines) is not None
+
+
+def _line(line: str) -> str:
+    return ".*?".join(re.escape(_steady(part)) for part in re.split("…", line))
+
+
+def _steady(line: str) -> str:
+    for pattern, name in _CHANGING:
+        line = pattern.sub(name, line)
+    return line.rstrip()
