@@ -83,7 +83,7 @@ def _commands(block: Block) -> Iterator[Step]:
     for line in (line.replace("\0", "\n") for line in lines):
         found = _PROMPT.match(line) if prompted else re.match(r"(?P<machine>)(?P<command>.*)", line)
         if prompted and not found:
-            shown.append(line)
+            shown.extend(line.splitlines() or [line])
             continue
         if command:
             yield Step(block.place, terminal, command=command, shown=tuple(shown))
