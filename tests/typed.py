@@ -20,7 +20,9 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[1]
 HANG: Final = 900.0
 """Seconds after which a command hangs."""
-_FENCE: Final = re.compile(r"^(?:<!-- (?P<how>typed|file|not typed): (?P<where>[^>]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
+_FENCE: Final = re.compile(
+    r"^(?:<!-- (?P<how>typed|file|not typed): (?P<where>[^>]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
 _PROMPT: Final = re.compile(r"^(?:(?P<machine>[a-z]+)# |[$#] )(?P<command>.*)$")
 _SHELL: Final = frozenset({"", "console", "sh", "bash"})
 _ENDED: Final = "=typed="
@@ -105,7 +107,9 @@ class Terminal:
         assert self._shell.stdin is not None
         self._number += 1
         mark = f"{_ENDED}{self._number}="
-        self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; printf '%s%s\\n' '{mark}' $?\n".encode())  # no command reads what comes next
+        self._shell.stdin.write(
+            f"{{ {command}\n}} < /dev/null; printf '%s%s\\n' '{mark}' $?\n".encode()
+        )  # no command reads what comes next
         self._shell.stdin.flush()
         said, _, code = self._until(mark).rpartition(mark)
         return int(code), said
@@ -127,7 +131,9 @@ class Terminal:
         with selectors.DefaultSelector() as selector:
             selector.register(self._shell.stdout, selectors.EVENT_READ)
             while not re.search(re.escape(mark.encode()) + rb"\d+\n", said):
-                assert selector.select(max(0.0, end - time.monotonic())), f"hung; the last it said:\n{said[-2000:].decode(errors='replace')}"
+                assert selector.select(max(0.0, end - time.monotonic())), (
+                    f"hung; the last it said:\n{said[-2000:].decode(errors='replace')}"
+                )
                 part = os.read(self._shell.stdout.fileno(), 65536)
                 assert part, f"the shell ended:\n{said[-2000:].decode(errors='replace')}"
                 said += part

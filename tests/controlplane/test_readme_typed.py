@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from plugin_kit import require_programs
+
 from typed import ROOT, Reader, Terminal, steps
 
 
@@ -21,6 +22,10 @@ def test_a_reader_of_the_readme_tries_a_local_cluster(tmp_path: Path) -> None:
     finally:
         here.type("for name in default ha ours; do kubewright down --name $name; done")
         here.close()
-    assert (reader.done[0], reader.done[-1], len(reader.done)) == ("make up      # set up, get the component binaries, start a cluster", "make down", 14)
+    assert (reader.done[0], reader.done[-1], len(reader.done)) == (
+        "make up      # set up, get the component binaries, start a cluster",
+        "make down",
+        14,
+    )
     assert list((tmp_path / "state").rglob("cluster.json")) == []
     assert "kubewright" not in (tmp_path / ".kube" / "config").read_text()

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing, contextmanager
 
 from testbed.bed import Parts
 from testbed.configuration import has_cgroup_v1
+
 from typed import ROOT, Reader, Terminal, steps
 
 TOOLS = ("kubewright", "kubeadm")

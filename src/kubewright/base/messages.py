@@ -41,6 +41,11 @@ def indented(text: str) -> str:
     return "\n  ".join(text.split("\n")) if "\n" in text else text
 
 
+def reason_of(error: Exception) -> str:
+    """Return what an error of the system or of a library says, without its number: `No such file or directory`."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 def quoted(text: object) -> str:
     """Return a text in double quotes; quotes, backslashes and what cannot be printed are escaped."""
     escaped = str(text).translate(_ESCAPES)

@@ -67,6 +67,8 @@ class Release:
     etcd_tag: str
     coredns_tag: str
     pause_tag: str
+    newest: str
+    """Its newest patch release when this release of kubewright was made: what `1.36` means."""
     etcd_program: str
     """The etcd version that `kubewright binaries` provides for it."""
     proxy_mode: str = ""
@@ -85,9 +87,17 @@ OLDEST_CONTROL_PLANE: Final = Version(1, 35, 0)
 RELEASES: Final[dict[str, Release]] = {
     release.line: release
     for release in (
-        Release(line="1.35", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
-        Release(line="1.36", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
-        Release(line="1.37", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8", proxy_mode="iptables"),
+        Release(line="1.35", newest="v1.35.4", etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
+        Release(line="1.36", newest=KUBERNETES, etcd_tag="3.6.8-0", coredns_tag="v1.14.2", pause_tag="3.10.2", etcd_program="v3.6.8"),
+        Release(
+            line="1.37",
+            newest="v1.37.1",
+            etcd_tag="3.6.8-0",
+            coredns_tag="v1.14.2",
+            pause_tag="3.10.2",
+            etcd_program="v3.6.8",
+            proxy_mode="iptables",
+        ),
     )
 }
 
@@ -101,13 +111,14 @@ def release_for(version: Version) -> Release:
 
 
 def supported(text: str) -> Version:
-    """Read a version given by a user and require one that kubewright can deploy.
+    """Read a version given by a user and require one that kubewright can deploy. `1.36` is the newest patch release of it.
 
     Raises UsageError, naming the versions that are supported.
     """
     lines = f"supported: {next(iter(RELEASES))} to {next(reversed(RELEASES))}, for example {KUBERNETES}"
+    line = text.removeprefix("v")
     try:
-        version = Version.parse(text)
+        version = Version.parse(RELEASES[line].newest if line in RELEASES else text)
     except ValueError as error:
         raise UsageError(f"Kubernetes version {quoted(text)} is not a version", remedy=lines) from error
     if version.line not in RELEASES:

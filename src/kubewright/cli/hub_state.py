@@ -21,7 +21,7 @@ from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
-from kubewright.cli import cluster_access, machine
+from kubewright.cli import cluster_access, inputs, machine
 from kubewright.cli.flag_documents import FlagDocument
 from kubewright.cli.hub_rows import RUN_FLAGS
 from kubewright.cli.inputs import absolute
@@ -161,6 +161,7 @@ def _key(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fre
         )
     if found is None:
         host.ensure(File(path=path, content=f"{sealing.new_key(SystemRandom())}\n".encode(), show=Show.SIZE, directory_mode=_PRIVATE))
+        inputs.warn([f"made {path}, which seals the new state of this hub; keep a copy of it in another place"])
     elif found.mode & 0o077:
         raise HostError(f"{path} can be read by others", remedy=f"chmod 600 {path}, and think about who may have read it")
     return sealing.parse_key((host.read(path) or b"").decode(errors="replace").strip())

@@ -12,7 +12,7 @@ from kubewright import binaries
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration, format_seconds
 from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, UsageError
-from kubewright.base.messages import quoted
+from kubewright.base.messages import quoted, reason_of
 from kubewright.base.plain_text import shell_word
 from kubewright.base.versions import supported
 from kubewright.binaries import Sources
@@ -117,7 +117,9 @@ def _config(path: str) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError(f"cannot read --config {path}", detail=str(error), remedy="give the path of a kubeadm configuration") from error
+        raise DocumentError(
+            f"cannot read --config {path}", detail=reason_of(error), remedy="name a file that exists and that you may read"
+        ) from error
 
 
 _LIST: Final = (("name", "NAME"), ("state", "STATE"), ("nodes", "NODES"), ("kubernetesVersion", "KUBERNETES"), ("address", "ADDRESS"))
@@ -131,7 +133,12 @@ def _controllers(parsed: Parsed) -> str | None:
 
 
 def _where(parsed: Parsed) -> ClusterPaths:
-    return cluster_paths(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    """Return where the cluster is whose name is given, as an argument or with --name. Raises UsageError where the two differ."""
+    argument = parsed.command.argument
+    named = parsed.text("cluster") if argument is not None and argument.name == "cluster" else ""
+    if named and "name" in parsed.given and named != parsed.text("name"):
+        raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
+    return cluster_paths(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
 
 
 def status(parsed: Parsed) -> int:
@@ -171,10 +178,7 @@ def env(parsed: Parsed) -> int:
 
 def use(parsed: Parsed) -> int:
     """Make a cluster the current context of the user's kubeconfig."""
-    named = parsed.text("cluster")
-    if named and "name" in parsed.given and named != parsed.text("name"):
-        raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
-    where = cluster_paths(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
+    where = _where(parsed)
     with progress(f"context of cluster {where.name}", form=parsed.text("output")) as reporter:
         path = kubeconfig.target(os.environ, clusters=where.root.parent, given=parsed.text("kubeconfig"))
         done = kubeconfig.use(where, path, reporter=reporter)
@@ -216,11 +220,16 @@ def list_binaries(parsed: Parsed) -> int:
     version = str(supported(parsed.text("kubernetes-version")))
     rows = [row.as_map() for row in binaries.listing(version=version, sources=sources(parsed))]
     if parsed.text("output") == "text":
-        columns = [(key, key.upper()) for key in ("name", "version", "present", "source", "size", "path", "reason")]
-        sys.stdout.write(table(rows, columns=columns))
+        shown = ("name", "version", "present", "size", "source", *(["reason"] if any(row.get("reason") for row in rows) else []))
+        sized = [row | {"present": "yes" if row["present"] else "no", "size": _megabytes(row.get("size"))} for row in rows]
+        sys.stdout.write(table(sized, columns=[(key, key.upper()) for key in shown]))
     else:
         write_result({"binaries": rows}, form=parsed.text("output"))
     return 0
+
+
+def _megabytes(size: object) -> str:
+    return f"{size / 1e6:.1f} MB" if isinstance(size, int) and size else ""
 
 
 def fetch(parsed: Parsed) -> int:

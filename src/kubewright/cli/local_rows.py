@@ -15,7 +15,12 @@ MACHINE = Flag("machine", "the machine; without it the first control plane's", m
 
 UP_FLAGS = (
     NAME,
-    Flag("nodes", "number of worker nodes besides the control planes' own; another number scales the cluster", kind=INT, metavar="number"),
+    Flag(
+        "nodes",
+        "number of worker nodes besides the control planes' own, 3 if not given for a new cluster; another number scales the cluster",
+        kind=INT,
+        metavar="number",
+    ),
     Flag("control-planes", "number of control planes, 1 if not given; another number scales the cluster", kind=INT, metavar="number"),
     VERSION,
     CONFIG,
@@ -31,6 +36,8 @@ UP_FLAGS = (
 )
 ON_CLUSTER = (NAME, STATE_DIR)
 BINARIES = (VERSION, BINARIES_DIR)
+
+CLUSTER = Argument("cluster", "name of the cluster, as --name gives it", shown="[name]")
 
 ROWS = (
     Command(
@@ -51,6 +58,7 @@ ROWS = (
         "down",
         summary("down"),
         handler="kubewright.cli.local:down",
+        argument=CLUSTER,
         flags=(
             NAME,
             Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False),
@@ -63,6 +71,7 @@ ROWS = (
         "local status",
         "Show machines, components and nodes of a cluster",
         handler="kubewright.cli.local:status",
+        argument=CLUSTER,
         flags=(*ON_CLUSTER, ALL_FORMATS),
     ),
     Command(
@@ -82,6 +91,7 @@ ROWS = (
         "local env",
         "Print shell commands that set KUBECONFIG and PATH for a cluster",
         handler="kubewright.cli.local:env",
+        argument=CLUSTER,
         flags=(*ON_CLUSTER, ALL_FORMATS),
         examples=('eval "$(kubewright local env)"',),
     ),
@@ -89,7 +99,7 @@ ROWS = (
         "local use",
         "Make a cluster the current context of your kubeconfig",
         handler="kubewright.cli.local:use",
-        argument=Argument("cluster", "name of the cluster", shown="[name]"),
+        argument=CLUSTER,
         flags=(
             *ON_CLUSTER,
             Flag("kubeconfig", "file to change (default: the first file of $KUBECONFIG that exists, or ~/.kube/config)", metavar="file"),

@@ -76,7 +76,7 @@ def _boolean(text: str) -> bool:
         return True
     if text in _FALSE:
         return False
-    raise ValueError(f"strconv.ParseBool: parsing {quoted(text)}: invalid syntax")
+    raise ValueError(f"{quoted(text)} is neither true nor false")
 
 
 def integer(text: str, *, bits: int, decimal: bool = False) -> int:
@@ -84,15 +84,14 @@ def integer(text: str, *, bits: int, decimal: bool = False) -> int:
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if len(digits) > 1 and digits[0] == "0" and digits[1] in "01234567_":
         digits = f"0o{digits[1:].removeprefix('_')}" if not decimal else digits.lstrip("0") or "0"
-    problem = f"strconv.ParseInt: parsing {quoted(text)}: "
     if not digits.isascii() or not digits[:1].isdigit() or (decimal and not digits.isdigit()) or len(digits) > 100:
-        raise ValueError(problem + "invalid syntax")
+        raise ValueError(f"{quoted(text)} is not a whole number")
     try:
         value = int(digits, 0) * (-1 if text[0] == "-" else 1)
     except ValueError:
-        raise ValueError(problem + "invalid syntax") from None
+        raise ValueError(f"{quoted(text)} is not a whole number") from None
     if not -(1 << bits - 1) <= value < 1 << bits - 1:
-        raise ValueError(problem + "value out of range")
+        raise ValueError(f"{quoted(text)} is too large or too small")
     return value
 
 

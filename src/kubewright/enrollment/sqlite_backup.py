@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from kubewright.base.errors import HostError
-from kubewright.base.messages import quoted
+from kubewright.base.messages import quoted, reason_of
 from kubewright.base.randomness import Random
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import Event
@@ -29,7 +29,9 @@ def backup(store: SQLiteStore, target: Path) -> None:
     except FileExistsError as error:
         raise HostError(f"{target} is there already", remedy="name another file") from error
     except (OSError, sqlite3.Error) as error:
-        raise HostError(f"{target} cannot be written", detail=str(error), remedy="check the directory and the space on its disk") from error
+        raise HostError(
+            f"{target} cannot be written", detail=reason_of(error), remedy="check the directory and the space on its disk"
+        ) from error
     finally:
         with suppress(OSError):
             part.unlink()

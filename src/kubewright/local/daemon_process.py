@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.messages import reason_of
 from kubewright.base.records import dataclass, field
 from kubewright.host.desired import File
 from kubewright.host.files import Files
@@ -56,7 +57,7 @@ def read_settings(paths: ClusterPaths) -> DaemonSettings:
     try:
         return DaemonSettings(**json.loads(_settings_file(paths).read_bytes()))
     except (OSError, ValueError, TypeError) as error:
-        raise HostError(f"cannot read {_settings_file(paths)}", detail=str(error), remedy="run `kubewright up` again") from error
+        raise HostError(f"cannot read {_settings_file(paths)}", detail=reason_of(error), remedy="run `kubewright up` again") from error
 
 
 def _settings_file(paths: ClusterPaths) -> Path:

@@ -15,6 +15,7 @@ from kubewright.base.change import unified_diff
 from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.masking import mask
+from kubewright.base.messages import reason_of
 from kubewright.base.patterns import Pattern
 from kubewright.base.randomness import Random
 from kubewright.base.records import asdict, dataclass, field, fields, replace
@@ -172,7 +173,7 @@ def load(path: Path) -> ClusterRecord | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HostError(
             f"{path} does not describe a cluster of this version of kubewright",
-            detail=str(error),
+            detail=reason_of(error),
             remedy=f"remove the cluster with `kubewright down --name {path.parent.name}`, then bring it up again",
         ) from error
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import DocumentError, UsageError
+from kubewright.base.messages import reason_of
 from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _document(config: pytest.Config) -> str | None:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DocumentError(
-            f"cannot read kubewright_config = {name}", detail=str(error), remedy="write a path relative to the ini file"
+            f"cannot read kubewright_config = {name}", detail=reason_of(error), remedy="write a path relative to the ini file"
         ) from error
 
 

@@ -181,7 +181,14 @@ def test_a_file_without_the_kind_is_refused(words, kind, run, tmp_path):
 
 def test_every_wrong_field_is_told_at_once(run):
     _, err = run("join", "10.0.0.1:6443", "--control-plane", "--certificate-key=x", "--apiserver-bind-port=0")
-    assert all(path in err for path in ("caCertHashes", "bootstrapToken.token", "tlsBootstrapToken", "certificateKey"))
+    named = ["--certificate-key", "--discovery-token-ca-cert-hash", "--token"]
+    assert sorted(line.strip().partition(":")[0] for line in err.splitlines() if line.startswith("  ")) == named
+    assert "<masked>" not in err
+
+
+def test_without_words_join_says_how_to_find_the_cluster(run):
+    code, err = run("join")
+    assert (code, "  HOST:PORT or --discovery-file: " in err) == (1, True)
 
 
 def test_the_token_is_for_both_where_they_are_not_given():

@@ -77,7 +77,7 @@ def test_two_dashes_end_the_flags():
         (("local", "stats"), 'unknown command "stats" for "kubewright local"'),
         (("up", "--node", "3"), "unknown flag: --node"),
         (("up", "--nodes"), "flag needs an argument: --nodes"),
-        (("up", "--nodes", "three"), 'invalid argument "three" for "--nodes" flag: strconv.ParseInt: parsing "three": invalid syntax'),
+        (("up", "--nodes", "three"), 'invalid argument "three" for "--nodes" flag: "three" is not a whole number'),
         (("up", "--wait", "soon"), 'invalid argument "soon" for "--wait" flag: time: invalid duration "soon"'),
         (("up", "-o", "xml"), 'invalid argument "xml" for "-o, --output" flag: not one of its values'),
         (("up", "surplus"), 'unknown command "surplus" for "kubewright up"'),

@@ -121,7 +121,7 @@ def all_or_some(names: Sequence[str]) -> Problems:
 def token(text: str) -> Problems:
     """Require the form of a bootstrap token."""
     if not is_token(text):
-        yield "a bootstrap token has the form [a-z0-9]{6}.[a-z0-9]{16}", HIDDEN
+        yield "a bootstrap token has the form [a-z0-9]{6}.[a-z0-9]{16}", HIDDEN if text else ""
 
 
 def token_usages(usages: Sequence[str]) -> Problems:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
-from kubewright.base.messages import each_text
+from kubewright.base.messages import each_text, reason_of
 from kubewright.cli.printers import documents
 from kubewright.cli.printers.go_values import Problem
 from kubewright.cli.printers.gotemplate.functions import FUNCTIONS
@@ -76,7 +76,7 @@ def _template(name: str, given: str) -> str:
             with Path(given).open(encoding="utf-8", errors="surrogateescape", newline="") as stream:
                 text = stream.read(_LARGEST + 1)
         except (OSError, ValueError) as error:
-            detail = getattr(error, "strerror", None) or str(error)
+            detail = reason_of(error)
             raise UsageError(
                 f"{_REFUSED}the template {given} cannot be read", detail=detail, remedy="name a file that holds the template"
             ) from error

@@ -1,4 +1,4 @@
-"""What a command line asks of `join`, and the configuration that comes of it (spec/kubeadm.md 1.4, 2.3)."""
+"""What a command line asks of `join`, and the configuration that it results in (kubeadm v1.36.3: cmd/kubeadm/app/cmd/join.go)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discover
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint
 from kubewright.apis.machine import Addresses, Detected, Layout
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, ValidationError
+from kubewright.base.fields import FieldError, FieldPath
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 
@@ -75,14 +76,55 @@ def configure(
             remedy="this phase works with it; the phases below `join phase control-plane-prepare` make it",
         )
     flags = request.flags if request.discovers else replace(request.flags, endpoint="", discovery_file=admin_kubeconfig)
-    loaded = load_join(
-        request.documents,
-        detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
-        change=lambda given: _changed(given, flags, from_file=request.from_file),
-        exists=exists,
-        from_file=request.from_file,
-    )
+    try:
+        loaded = load_join(
+            request.documents,
+            detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
+            change=lambda given: _changed(given, flags, from_file=request.from_file),
+            exists=exists,
+            from_file=request.from_file,
+        )
+    except ValidationError as error:
+        raise error if request.from_file else _about_flags(error, flags) from error
     return LoadedKind(configuration=loaded.configuration, warnings=[*loaded.warnings, *_warnings(request)])
+
+
+_FLAGS: Final = {
+    "discovery": "HOST:PORT or --discovery-file",
+    "discovery.bootstrapToken.token": "--discovery-token",
+    "discovery.bootstrapToken.apiServerEndpoint": "the address of the API server",
+    "discovery.bootstrapToken.caCertHashes": "--discovery-token-ca-cert-hash",
+    "discovery.file.kubeConfigPath": "--discovery-file",
+    "discovery.tlsBootstrapToken": "--tls-bootstrap-token",
+    "controlPlane.localAPIEndpoint.advertiseAddress": "--apiserver-advertise-address",
+    "controlPlane.localAPIEndpoint.bindPort": "--apiserver-bind-port",
+    "controlPlane.certificateKey": "--certificate-key",
+    "nodeRegistration.name": "--node-name",
+    "nodeRegistration.criSocket": "--cri-socket",
+    "nodeRegistration.ignorePreflightErrors": "--ignore-preflight-errors",
+    "patches.directory": "--patches",
+    "skipPhases": "--skip-phases",
+}
+"""What the fields of a JoinConfiguration are on the command line."""
+_MISSING: Final = {
+    "HOST:PORT or --discovery-file": "join has to know where the cluster is: give one of them",
+    "--discovery-token-ca-cert-hash": "anybody who knows the token could pose as the cluster: give it, or --discovery-token-unsafe-skip-ca-verification",
+}
+"""What is said of flags that were not given."""
+
+
+def _about_flags(error: ValidationError, flags: JoinFlags) -> ValidationError:
+    """Say the same of the flags, for those who wrote no file. `--token` stands for two fields."""
+    told: dict[str, FieldError] = {}
+    for one in error.errors:
+        name = _FLAGS.get(one.path.text.partition("[")[0], one.path.text)
+        if name in {"--discovery-token", "--tls-bootstrap-token"} and not (flags.discovery_token or flags.tls_bootstrap_token):
+            name = "--token"
+        reason = one.reason if one.value != "" else _MISSING.get(name, one.reason)
+        told.setdefault(name, replace(one, path=FieldPath(name), reason=reason))
+    return ValidationError(
+        "the command line is not valid", list(told.values()), remedy="correct the flags named above", is_cut=error.is_cut
+    )
 
 
 _ANY_ADDRESS: Final = "127.0.0.1"
