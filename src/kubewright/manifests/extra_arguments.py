@@ -1,4 +1,4 @@
-"""What is said about a user's arguments for components before they start: unknown and deprecated flags, values of a wrong type, host files.
+"""What is said about a user's arguments for components before they start: unknown and deprecated flags, wrong values, host files.
 
 kubeadm hands them on unseen since v1.12; before, its preflight check ExtraArgs tried them, and it warned of files. All of it is warnings:
 a patch release may know a flag that the table does not. The table is `component_flags.txt` beside this file: which flags each component has in each
@@ -25,7 +25,8 @@ from kubewright.base.durations import Duration
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 from kubewright.base.versions import OWN, Version, release_for
-from kubewright.manifests import pods
+from kubewright.manifests import argument_values, pods
+from kubewright.manifests.argument_values import NOT_STARTED
 from kubewright.manifests.pods import Inputs
 from kubewright.manifests.static_pods import COMPONENTS
 from kubewright.pki.table import CERTIFICATES, KUBECONFIGS
@@ -40,7 +41,6 @@ _TEXTS: Final = frozenset({"", "string", "strings", "stringArray", "namedCertKey
 _MADE_BY_THE_KUBELET: Final = frozenset({"DirectoryOrCreate", "FileOrCreate"})
 _INTEGER: Final = Pattern(r"[+-]?(?:0[xX][0-9a-fA-F]+|0[oO]?[0-7]+|0[bB][01]+|[0-9]+)", re.ASCII)
 _BOOLS: Final = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F", "FALSE", "false", "False"])
-_NOT_STARTED: Final = "and does not start with it"
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,12 @@ def _of_component(given: Given, around: Surroundings) -> Iterator[str]:
             yield from _about_files(given.component, name, known.flags[name], argument, around)
         else:
             yield _unknown(known, name)
+    if known is not None and given.component != ETCD:
+        yield from argument_values.problems(argument_values.Arguments.of(given.component, known.line, given.arguments))
 
 
 def _unknown(known: ComponentFlags, name: str) -> str:
-    said = f"{known.component} {known.line} has no flag --{name} {_NOT_STARTED}"
+    said = f"{known.component} {known.line} has no flag --{name} {NOT_STARTED}"
     gone = argument_hint(known.component, name)
     if gone:
         return f"{said}; {gone}"
@@ -206,7 +208,7 @@ def _about_value(known: ComponentFlags, name: str, argument: Arg) -> Iterator[st
         yield f"--{name} of {known.component} {known.line} is deprecated: {flag.deprecated}"
     holds, wanted = _TYPES.get(flag.type, (None, ""))
     if holds is not None and not holds(argument.value):
-        yield f"{known.component} wants {wanted} for --{name}, not {shown(argument.value)!r}, {_NOT_STARTED}"
+        yield f"{known.component} wants {wanted} for --{name}, not {shown(argument.value)!r}, {NOT_STARTED}"
 
 
 def _about_files(component: str, name: str, flag: ComponentFlag, argument: Arg, around: Surroundings) -> Iterator[str]:

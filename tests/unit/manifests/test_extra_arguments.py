@@ -103,6 +103,107 @@ def test_a_value_of_the_wrong_type_is_told(name, right, wrong):
     assert re.fullmatch(rf"apiServer.extraArgs: kube-apiserver wants .+ for --{name}, not '{wrong}', and does not start with it", found)
 
 
+def component(section, arguments):
+    return f"{section}:\n  extraArgs: [{', '.join(f'{{name: {name}, value: {value!r}}}' for name, value in arguments)}]\n"
+
+
+MODE, PLUGINS, RANGE = "authorization-mode", "enable-admission-plugins", "cluster-cidr"
+NO_START = "and does not start with it"
+ONE_RANGE = "kube-controller-manager wants one CIDR such as 10.244.0.0/16, or one of each family"
+VALUES = {
+    "the default modes": ("apiServer", [(MODE, "Node,RBAC")], []),
+    "an open API server": (
+        "apiServer",
+        [(MODE, "AlwaysAllow")],
+        ["the default of --authorization-mode is Node,RBAC; AlwaysAllow is used: everybody may do everything"],
+    ),
+    "another order": ("apiServer", [(MODE, "RBAC,Node")], ["the default of --authorization-mode is Node,RBAC; RBAC,Node is used"]),
+    "an unknown mode": (
+        "apiServer",
+        [(MODE, "Node,RBAK")],
+        [
+            f'kube-apiserver 1.36 has no authorization mode "RBAK" {NO_START} (--authorization-mode); did you mean "RBAC"?',
+            "the default of --authorization-mode is Node,RBAC; Node is used: without RBAC, what init grants to nodes and administrators has no effect",
+        ],
+    ),
+    "a mode twice": (
+        "apiServer",
+        [(MODE, "Node,RBAC"), (MODE, "Node")],
+        [
+            f"kube-apiserver wants each --authorization-mode once, not Node 2 times, {NO_START}",
+            "the default of --authorization-mode is Node,RBAC; Node,RBAC,Node is used",
+        ],
+    ),
+    "no mode": (
+        "apiServer",
+        [(MODE, "")],
+        ["--authorization-mode is empty, and kube-apiserver takes AlwaysAllow for that: everybody may do everything"],
+    ),
+    "a mode without its file": (
+        "apiServer",
+        [(MODE, "Node,RBAC,ABAC")],
+        [
+            f"kube-apiserver needs --authorization-policy-file for the mode ABAC, {NO_START}",
+            "the default of --authorization-mode is Node,RBAC; Node,RBAC,ABAC is used",
+        ],
+    ),
+    "a file without its mode": (
+        "apiServer",
+        [("authorization-webhook-config-file", "hook.yaml")],
+        [
+            (
+                f"kube-apiserver takes --authorization-webhook-config-file with the mode Webhook only, {NO_START};"
+                " add it to --authorization-mode"
+            ),
+        ],
+    ),
+    "modes beside a configuration": (
+        "apiServer",
+        [(MODE, "Node,RBAC"), ("authorization-config", "authz.yaml")],
+        [f"kube-apiserver takes --authorization-config or --authorization-mode, not both, {NO_START}"],
+    ),
+    "known plug-ins": ("apiServer", [(PLUGINS, "NodeRestriction,PodResizeValidator,"), ("disable_admission_plugins", "Priority")], []),
+    "unknown plug-ins": (
+        "apiServer",
+        [(PLUGINS, "NodeRestriktion"), ("disable-admission-plugins", "PodSecurityPolicy")],
+        [
+            (
+                f'kube-apiserver 1.36 has no admission plug-in "NodeRestriktion" {NO_START} (--enable-admission-plugins);'
+                ' did you mean "NodeRestriction"?'
+            ),
+            (
+                f'kube-apiserver 1.36 has no admission plug-in "PodSecurityPolicy" {NO_START} (--disable-admission-plugins);'
+                ' did you mean "PodSecurity"?'
+            ),
+        ],
+    ),
+    "a plug-in on both sides": (
+        "apiServer",
+        [(PLUGINS, "Priority"), ("disable-admission-plugins", "Priority")],
+        ["Priority cannot be enabled and disabled: kube-apiserver does not start with it"],
+    ),
+    "ranges of pods": ("controllerManager", [(RANGE, "10.244.0.0/16,fd00::/48")], []),
+    "a range of nonsense": ("controllerManager", [(RANGE, "nonsense")], [f'--cluster-cidr: "nonsense" is not a CIDR; {ONE_RANGE}']),
+    "an address": ("controllerManager", [(RANGE, "10.244.0.0")], [f'--cluster-cidr: "10.244.0.0" is not a CIDR; {ONE_RANGE}']),
+    "two ranges of a family": (
+        "controllerManager",
+        [(RANGE, "10.1.0.0/16,10.2.0.0/16")],
+        [
+            (
+                "--cluster-cidr: 10.1.0.0/16,10.2.0.0/16 has several ranges of one family;"
+                " kube-controller-manager wants one CIDR, or one of each family"
+            ),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_that_the_component_refuses_or_kubeadm_warns_of_is_told(name):
+    section, arguments, expected = VALUES[name]
+    assert said(component(section, arguments)) == [f"{section}.extraArgs: {text}" for text in expected]
+
+
 def test_a_file_that_is_not_in_the_static_pod_is_told():
     assert said(api_server("audit-policy-file", "/srv/audit.yaml"), there=["/srv/audit.yaml"]) == [
         (
