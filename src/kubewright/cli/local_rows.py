@@ -26,7 +26,7 @@ UP_FLAGS = (
     CONFIG,
     Flag(
         "controllers",
-        "who approves and signs certificate requests: kube-controller-manager, if not given, or the controllers of this program (see the examples)",
+        "who approves and signs certificate requests: kube-controller-manager, if not given, or kubewright",
         metavar="name",
     ),
     BINARIES_DIR,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -116,3 +117,10 @@ def test_no_tracked_file_is_a_binary():
     binary = [name for name in names if (ROOT / name).is_file() and b"\0" in (ROOT / name).read_bytes()[:4096]]
     assert names
     assert binary == []
+
+
+def test_the_sizes_that_are_printed_keep_the_limits():
+    done = subprocess.run([sys.executable, ROOT / "scripts" / "sizes.py"], capture_output=True, text=True, check=True)
+    figures = dict(re.split(r" {2,}", line, maxsplit=1) for line in done.stdout.splitlines())
+    assert list(figures) == ["modules", "lines", "median of lines", "longest module"]
+    assert int(figures["longest module"].split()[0]) <= MOST_LINES
