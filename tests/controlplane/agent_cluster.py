@@ -93,7 +93,7 @@ class AgentCluster:
         return path
 
     def bootstrap(self) -> TokenBootstrap:
-        return TokenBootstrap(self.url, self.token, pins=of_bundle(self.ca_pem), within=60)
+        return TokenBootstrap(self.url, self.token, pins=of_bundle(self.ca_pem), clock=SystemClock(), within=60)
 
     def client(self) -> KubeClient:
         """Make a client of its administrator."""

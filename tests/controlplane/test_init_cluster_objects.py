@@ -177,7 +177,7 @@ def test_cluster_info_is_kubeadms_and_already_signed(cluster, made):
     ca = base64.b64encode(cluster.prepared(upload_certs=False).host.read(place(cluster, "ca.crt"))).decode()
     assert sorted(found["data"]) == sorted(wanted["data"])
     assert found["data"]["kubeconfig"].replace(ca, "<base64 of pki/ca.crt>") == wanted["data"]["kubeconfig"]
-    verified = cluster_info.verify(found, token=parse("abcdef.0123456789abcdef"), server="test")
+    verified = cluster_info.verify(found, token=parse("abcdef.0123456789abcdef"), server="test", now=datetime.now(UTC))
     assert verified.server == "https://10.98.0.11:6443"
 
 

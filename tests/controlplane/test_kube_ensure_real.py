@@ -224,7 +224,7 @@ def test_a_cluster_is_found_by_token_and_pin(apiserver) -> None:
     waiter = PollingWaiter(clock=clock, reporter=SilentReporter())
     found = token.discover(question, connect=KubeClient, waiter=waiter, clock=clock)
     assert (found.server, found.ca_pem, found.identity) == (apiserver.url, apiserver.ca_pem, BearerToken(TOKEN.text))
-    assert loop.run(lambda: token.discover_async(question, connect=AsyncKubeClient)) == found
+    assert loop.run(lambda: token.discover_async(question, connect=AsyncKubeClient, clock=clock)) == found
     for bad, error in (
         (token.Question(server=apiserver.url, token=TOKEN, pins=[Pin(bytes(32))]), PinMismatch),
         (token.Question(server=apiserver.url, token=parse("ensure.ffffffffffffffff")), TrustError),
@@ -283,7 +283,7 @@ def test_a_certificate_is_asked_for_with_the_token(apiserver, kind: str) -> None
 
     async def main() -> str:
         admin = AsyncKubeClient(apiserver.access())
-        found = await token.discover_async(token.Question(server=apiserver.url, token=TOKEN), connect=AsyncKubeClient)
+        found = await token.discover_async(token.Question(server=apiserver.url, token=TOKEN), connect=AsyncKubeClient, clock=SystemClock())
         client = AsyncKubeClient(found)
         deciding = asyncio.create_task(decide(apiserver, admin, kind))
         try:

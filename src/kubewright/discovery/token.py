@@ -87,11 +87,12 @@ class UnpinnedServer(TrustError):
 class Search:
     """The decisions of one discovery, without I/O: it is told what was read, or why not, and says whether to go on.
 
-    `access` is how cluster-info is to be read next, `answer` what came of it all in the end, `reason` why there is none yet.
+    `start` and the times that it is told are the caller's seconds; `clock` says which certificates are valid. `access` is how cluster-info is to be read next, `answer` what came of it all in the end, `reason` why there is none yet.
     """
 
-    def __init__(self, question: Question, *, start: float) -> None:
+    def __init__(self, question: Question, *, start: float, clock: Clock) -> None:
         self.question = question
+        self._clock = clock
         self.access = question.unverified
         self.answer: Access | None = None
         self.reason = ""
@@ -121,7 +122,7 @@ class Search:
         """Return the cluster, None while its signature may still come."""
         question = self.question
         try:
-            return cluster_info.verify(found, token=question.token, pinned=question.pins, server=question.server)
+            return cluster_info.verify(found, token=question.token, pinned=question.pins, server=question.server, now=self._clock.now())
         except MissingSignature as missing:
             self._unsigned_since = now if self._unsigned_since is None else self._unsigned_since
             settled = age >= (SETTLED if cluster_info.is_signed(found) else UNKNOWN_TOKEN)
@@ -169,7 +170,7 @@ def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter
     `connect` makes a client for an access. Raises TrustError for a cluster that cannot be believed or does not know the token, and
     WaitTimeout with the last reason where nothing could be read.
     """
-    search = Search(question, start=clock.monotonic())
+    search = Search(question, start=clock.monotonic(), clock=clock)
 
     def look() -> str | None:
         more = True
@@ -189,10 +190,10 @@ def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter
     return search.answer
 
 
-async def discover_async(question: Question, *, connect: Callable[[Access], AsyncKubeAPI]) -> Access:
+async def discover_async(question: Question, *, connect: Callable[[Access], AsyncKubeAPI], clock: Clock) -> Access:
     """The asynchronous form of `discover`."""
     loop = asyncio.get_running_loop()
-    search, pause = Search(question, start=loop.time()), _EVERY
+    search, pause = Search(question, start=loop.time(), clock=clock), _EVERY
     while True:
         more = True
         try:

@@ -61,7 +61,7 @@ class LocalNodes:
 
     async def join(self, names: Sequence[str], *, server: str, token: str, pins: Sequence[str]) -> None:
         """Let nodes join with a bootstrap token; those that the cluster has let in are left alone."""
-        bootstrap = TokenBootstrap(server, parse_token(token), pins=[Pin.parse(pin) for pin in pins])
+        bootstrap = TokenBootstrap(server, parse_token(token), pins=[Pin.parse(pin) for pin in pins], clock=self._clock)
         self._bootstraps.append(bootstrap)
         await self._fleet.add(*names, bootstrap=bootstrap)
 

@@ -6,11 +6,13 @@ import binascii
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from kubewright.base.errors import TrustError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
-from kubewright.pki import certificates
+from kubewright.pki import certificates, paths
+from kubewright.pki.certificates import Certificate
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def of_public_key(der: bytes) -> Pin:
     return Pin(hashlib.sha256(der).digest())
 
 
-def _of(certificate: certificates.Certificate) -> Pin:
+def _of(certificate: Certificate) -> Pin:
     return of_public_key(certificate.public_key)
 
 
@@ -80,8 +82,8 @@ def matches(found: Iterable[Pin], pinned: Sequence[Pin]) -> bool:
     return any(hmac.compare_digest(one.digest, other.digest) for one in found for other in pinned)
 
 
-def require(text: bytes, pinned: Sequence[Pin], *, server: str) -> bytes:
-    """Return, as PEM, what the pins vouch for in a bundle received from `server`: pinned certificates, and CAs that pinned CAs have signed.
+def require(text: bytes, pinned: Sequence[Pin], *, server: str, now: datetime) -> bytes:
+    """Return, as PEM, what the pins vouch for in a bundle received from `server`: pinned certificates, and CAs for which pinned CAs vouch.
 
     Whatever else a bundle holds was put there by whoever sent it. CAs that a pinned one has signed would be believed in a handshake as
     well, but a server need not show them.
@@ -89,9 +91,14 @@ def require(text: bytes, pinned: Sequence[Pin], *, server: str) -> bytes:
     """
     source = f"the CA bundle of {server}"
     found = certificates.parse(text, source=source)
-    anchors = [one for one in found if one.public_key and matches([_of(one)], pinned)]
-    if not anchors:
+    pinned_ones = [one for one in found if one.public_key and matches([_of(one)], pinned)]
+    if not pinned_ones:
         raise PinMismatch(server=server, found=of_bundle(text, source=source), pinned=pinned)
-    authorities = [one for one in anchors if one.is_authority]
-    signed = [one for one in found if one.is_authority and certificates.chains_to(one, roots=authorities, intermediates=found)]
-    return b"".join(one.pem() for one in dict.fromkeys([*anchors, *signed]))
+    anchors = _anchors(pinned_ones)
+    return b"".join(one.pem() for one in dict.fromkeys([*anchors, *paths.vouched_for(anchors, found, now=now)]))
+
+
+def _anchors(pinned: Sequence[Certificate]) -> list[Certificate]:
+    """Leave out certificates that anybody can make for a pinned key, where its owner has made one: that one says how far the key's rights go."""
+    own = {one.public_key for one in pinned if one.issued_by(one)}
+    return [one for one in pinned if one.public_key not in own or one.issued_by(one)]

@@ -158,7 +158,9 @@ class VerifiedCluster:
             raise ChangedClusterInfo(server=server)
 
 
-def verify(found: Mapping[str, object], *, token: BootstrapTokenString, pinned: Sequence[Pin] = (), server: str) -> VerifiedCluster:
+def verify(
+    found: Mapping[str, object], *, token: BootstrapTokenString, pinned: Sequence[Pin] = (), server: str, now: datetime
+) -> VerifiedCluster:
     """Prove a ConfigMap that came over an unverified connection from `server`.
 
     Without pins the token's signature is all the proof there is. With pins one certificate of the CA bundle must be pinned as well; the
@@ -173,7 +175,7 @@ def verify(found: Mapping[str, object], *, token: BootstrapTokenString, pinned: 
         raise MissingSignature(server=server, token_id=token.id)
     if not verify_signature(signature, text, token):
         raise ForgedClusterInfo(server=server, token_id=token.id)
-    return _believed(text, tuple(pinned), server)
+    return _believed(text, tuple(pinned), server, now.replace(second=0, microsecond=0))
 
 
 def described(found: Mapping[str, object], *, server: str) -> VerifiedCluster:
@@ -181,7 +183,7 @@ def described(found: Mapping[str, object], *, server: str) -> VerifiedCluster:
     text = _data(found).get(KUBECONFIG)
     if text is None:
         raise UselessClusterInfo(server=server, detail=f"the ConfigMap has no key {KUBECONFIG}")
-    return _believed(text, (), server)
+    return _read(text, server)
 
 
 def is_signed(found: Mapping[str, object], *, by: str = "") -> bool:
@@ -196,10 +198,10 @@ def _data(found: Mapping[str, object]) -> dict[str, str]:
 
 
 @functools.lru_cache(maxsize=8)
-def _believed(text: str, pinned: tuple[Pin, ...], server: str) -> VerifiedCluster:
+def _believed(text: str, pinned: tuple[Pin, ...], server: str, minute: datetime) -> VerifiedCluster:
     """Read what was signed and compare the pins. The nodes of a fleet all read the same, and its certificates take a millisecond."""
     verified = _read(text, server)
-    return replace(verified, pinned_pem=_pinned(verified, pinned, server)) if pinned else verified
+    return replace(verified, pinned_pem=_pinned(verified, pinned, server, minute)) if pinned else verified
 
 
 def _read(text: str, server: str) -> VerifiedCluster:
@@ -213,8 +215,8 @@ def _read(text: str, server: str) -> VerifiedCluster:
     return VerifiedCluster(server=cluster.server, ca_pem=cluster.certificate_authority_data, text=text)
 
 
-def _pinned(verified: VerifiedCluster, pinned: Sequence[Pin], server: str) -> bytes:
+def _pinned(verified: VerifiedCluster, pinned: Sequence[Pin], server: str, now: datetime) -> bytes:
     try:
-        return pins.require(verified.ca_pem, pinned, server=server)
+        return pins.require(verified.ca_pem, pinned, server=server, now=now)
     except CertificateError as error:
         raise UselessClusterInfo(server=server, detail=str(error)) from error

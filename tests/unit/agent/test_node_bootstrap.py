@@ -10,6 +10,7 @@ from fake_api import FakeAPI
 from fake_controllers import START, Controllers, made_pair
 
 from kubewright.agent.certificates.bootstrap import SharedIssuer, TokenBootstrap
+from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, Invalid, TrustError, WaitTimeout
 from kubewright.discovery import csr
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
@@ -38,7 +39,7 @@ def published(api: FakeAPI, *, token: BootstrapTokenString = TOKEN) -> None:
 async def test_the_cluster_is_found_believed_and_asked_with_the_token():
     api = FakeAPI()
     published(api)
-    bootstrap = TokenBootstrap(TYPED, TOKEN, pins=of_bundle(CA), connect=api.connect)
+    bootstrap = TokenBootstrap(TYPED, TOKEN, pins=of_bundle(CA), clock=FakeClock(), connect=api.connect)
     access, issuer = await bootstrap.admit()
     assert access == Access(server=NAMED, ca_pem=CA)
     assert [(call.verb, call.what, call.identity) for call in api.calls] == [("get", "configmaps", Anonymous())] * 2
@@ -56,7 +57,7 @@ async def test_machines_that_join_together_share_connections_and_look_for_themse
         return made[-1]
 
     published(api)
-    bootstrap = TokenBootstrap(TYPED, TOKEN, pins=of_bundle(CA), connect=connect)
+    bootstrap = TokenBootstrap(TYPED, TOKEN, pins=of_bundle(CA), clock=FakeClock(), connect=connect)
     issuers = [(await bootstrap.admit())[1] for _ in range(3)]
     assert len(made) == 3
     assert len({id(issuer) for issuer in issuers}) == 1
@@ -70,14 +71,14 @@ async def test_a_wrong_pin_ends_the_attempt():
     api = FakeAPI()
     published(api)
     with pytest.raises(TrustError):
-        await TokenBootstrap(TYPED, TOKEN, pins=[Pin(b"x" * 32)], connect=api.connect).admit()
+        await TokenBootstrap(TYPED, TOKEN, pins=[Pin(b"x" * 32)], clock=FakeClock(), connect=api.connect).admit()
 
 
 async def test_a_forged_signature_ends_the_attempt():
     api = FakeAPI()
     published(api, token=BootstrapTokenString("abcdef", "fedcba9876543210"))
     with pytest.raises(TrustError):
-        await TokenBootstrap(TYPED, TOKEN, connect=api.connect).admit()
+        await TokenBootstrap(TYPED, TOKEN, clock=FakeClock(), connect=api.connect).admit()
 
 
 def wanted(name: str) -> csr.RequestedCertificate:

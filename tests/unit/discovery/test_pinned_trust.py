@@ -23,6 +23,7 @@ from kubewright.http import tls
 from kubewright.http.failures import NoAnswer
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
+from kubewright.pki import pins
 from kubewright.pki.pins import Pin, PinMismatch, pin
 from kubewright.tokens import cluster_info
 from kubewright.tokens.strings import parse
@@ -53,7 +54,16 @@ class Party:
         return Pin.parse(pin(self.pem))
 
 
-def party(name: str, *, by: Party | None = None, key: ec.EllipticCurvePrivateKey | None = None, authority: bool = True) -> Party:
+def party(
+    name: str,
+    *extensions: x509.ExtensionType,
+    by: Party | None = None,
+    key: ec.EllipticCurvePrivateKey | None = None,
+    authority: bool = True,
+    path_length: int | None = None,
+    ends: timedelta = timedelta(hours=1),
+) -> Party:
+    """Make a certificate; one of `extensions` is critical."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -63,9 +73,9 @@ def party(name: str, *, by: Party | None = None, key: ec.EllipticCurvePrivateKey
         .issuer_name(by.certificate.subject if by else subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        .not_valid_before(now - timedelta(hours=2))
+        .not_valid_after(now + ends)
+        .add_extension(x509.BasicConstraints(ca=authority, path_length=path_length), critical=True)
         # as kubeadm's certificates have them: OpenSSL tells CAs of the same name apart by these
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key((by.key if by else key).public_key()), critical=False)
@@ -73,6 +83,8 @@ def party(name: str, *, by: Party | None = None, key: ec.EllipticCurvePrivateKey
     if not authority:
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         builder = builder.add_extension(x509.SubjectAlternativeName([address]), critical=False)
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=True)
     return Party(name, key, builder.sign(by.key if by else key, hashes.SHA256()))
 
 
@@ -88,14 +100,36 @@ WRAPPED = party("kubernetes", by=EVIL, key=OLD.key)
 NODE = leaf(OLD)
 
 
+def only(network: str) -> x509.NameConstraints:
+    return x509.NameConstraints([x509.IPAddress(ipaddress.ip_network(network))], None)
+
+
+SIGNS_NO_CERTIFICATES = x509.KeyUsage(True, False, False, False, False, False, True, False, False)
+FOR_CLIENTS = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.CLIENT_AUTH])
+SHORT = party("short", path_length=0)
+ONE_BELOW = party("one below", path_length=1)
+MAY_SIGN = party("may sign", by=ONE_BELOW)
+HERE = party("here", only("127.0.0.0/8"))
+LAST = party("last", by=ONE_BELOW, path_length=0)
+NAMES = party("names", only("10.0.0.0/8"))
+CORNER = party("corner", only("10.0.0.0/8"), by=ROOT)
+CLIENTS = party("clients", FOR_CLIENTS)
+SIGNS_LISTS = party("lists", SIGNS_NO_CERTIFICATES)
+ENDED = party("ended", ends=timedelta(hours=-1))
+STRANGE = party("strange", x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2.3.4"), b"\5\0"))
+
+
 @pytest.fixture
 def ask(make_server: MakeServer) -> Iterator[Callable[..., tuple[Access, ScriptedServer]]]:
     """Discover at a server with a certificate of `by`, whose cluster-info holds `bundle`, believing `pinned`."""
     servers: list[ScriptedServer] = []
 
-    def run(bundle: list[Party], *, by: Party, pinned: list[Party], itself: bool = False) -> tuple[Access, ScriptedServer]:
+    def run(
+        bundle: list[Party], *, by: Party, pinned: list[Party], itself: bool = False, shows: list[Party] | None = None
+    ) -> tuple[Access, ScriptedServer]:
         shown = by if itself else leaf(by)
-        server = make_server(context=tls.server_context(shown.pem, shown.key_pem))
+        chain = b"".join(one.pem for one in (shown, *(shows or ())))
+        server = make_server(context=tls.server_context(chain, shown.key_pem))
         servers.append(server)
         text = cluster_info.config_map(server=server.url, ca_pem=b"".join(one.pem for one in bundle))["data"]["kubeconfig"]
         data = {"kubeconfig": text, f"jws-kubeconfig-{TOKEN.id}": cluster_info.detached_signature(text, TOKEN)}
@@ -128,6 +162,8 @@ BELIEVED = {
     "a pinned intermediate before its root": ([MIDDLE, ROOT], MIDDLE, [MIDDLE]),
     "a pinned root, and the server shows its certificate alone": ([MIDDLE, ROOT], MIDDLE, [ROOT]),
     "a new CA that the pinned one has signed": ([NEW, CROSSED, OLD], NEW, [OLD]),
+    "a CA that a pinned one with room for it has signed": ([LAST, ONE_BELOW], LAST, [ONE_BELOW]),
+    "a CA two below the pinned one": ([(deep := party("deep", by=MIDDLE)), MIDDLE, ROOT], deep, [ROOT]),
 }
 
 
@@ -159,6 +195,48 @@ def test_who_knows_the_token_cannot_pose_as_the_cluster(ask, make_server: MakeSe
     assert isinstance(caught.value, TrustError)
     assert "127.0.0.1" in str(caught.value)
     assert "token create --print-join-command" in caught.value.remedy
+
+
+BEYOND = {
+    "a CA below one that may have none": (1, [party("below", by=SHORT), SHORT]),
+    "two CAs below one that may have one": (1, [party("below", by=MAY_SIGN), MAY_SIGN, ONE_BELOW]),
+    "a CA below the last one": (2, [party("below", by=LAST), LAST, ONE_BELOW]),
+    "a CA below one with names of its own": (1, [party("below", by=NAMES), NAMES]),
+    "a CA for other names": (2, [CORNER, ROOT]),
+    "a CA below one for other names": (2, [party("below", by=CORNER), CORNER, ROOT]),
+    "a CA below one for clients": (1, [party("below", by=CLIENTS), CLIENTS]),
+    "a CA below one that signs no certificates": (1, [party("below", by=SIGNS_LISTS), SIGNS_LISTS]),
+    "a CA below one that has expired": (1, [party("below", by=ENDED), ENDED]),
+    "a CA below one that is limited in a way nobody knows": (1, [party("below", by=STRANGE), STRANGE]),
+}
+"""Chains from the one that signs for the server up to the pinned one, in which somebody goes beyond what those above allow; and how many of the
+last ones may be trusted by themselves."""
+
+
+@pytest.mark.parametrize("shown", [False, True], ids=["in the bundle", "shown by the server too"])
+@pytest.mark.parametrize("case", BEYOND)
+def test_a_ca_that_goes_beyond_the_rights_of_those_above_it_is_not_believed(ask, case: str, shown: bool) -> None:
+    anchors, (signer, *above) = BEYOND[case]
+    bundle = b"".join(one.pem for one in (signer, *above))
+    believed = pins.require(bundle, [above[-1].pin], server="https://a", now=datetime.now(UTC))
+    assert sorted(pins.of_bundle(believed), key=str) == sorted((one.pin for one in (signer, *above)[-anchors:]), key=str)
+    with pytest.raises(UnpinnedServer if anchors <= len(above) else NoAnswer, match=r"trusted|does not prove"):
+        ask([signer, *above], by=signer, pinned=[above[-1]], shows=[signer, *above[:-1]] if shown else [])
+
+
+@pytest.mark.parametrize(("pinned", "signer"), [(ONE_BELOW, MAY_SIGN), (HERE, party("below", by=HERE))])
+def test_a_ca_whose_rights_nobody_would_look_at_any_more_has_to_be_shown_by_the_server(ask, pinned: Party, signer: Party) -> None:
+    """As an anchor it would be free of the limits above it; in a chain that is shown, OpenSSL holds it to them."""
+    found, _ = ask([signer, pinned], by=signer, pinned=[pinned], shows=[signer])
+    assert found.ca_pem == signer.pem + pinned.pem
+    with pytest.raises(UnpinnedServer):
+        ask([signer, pinned], by=signer, pinned=[pinned])
+
+
+def test_a_pinned_key_that_somebody_has_wrapped_anew_frees_nobody_of_its_limits(ask) -> None:
+    wrapped, below = party("short", by=EVIL, key=SHORT.key), party("below", by=SHORT)
+    with pytest.raises(UnpinnedServer):
+        ask([wrapped, SHORT, below], by=below, pinned=[SHORT], shows=[below])
 
 
 def test_what_is_pinned_and_no_ca_proves_only_itself(ask) -> None:

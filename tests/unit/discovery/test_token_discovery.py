@@ -97,7 +97,7 @@ def run_async(question: Question, cluster: Cluster) -> tuple[Access, float]:
     async def main() -> tuple[Access, float]:
         loop = asyncio.get_running_loop()
         start = loop.time()
-        found = await discovery.discover_async(question, connect=lambda access: Async(cluster.connect(access)))
+        found = await discovery.discover_async(question, connect=lambda access: Async(cluster.connect(access)), clock=FakeClock())
         return found, loop.time() - start
 
     with asyncio.Runner(loop_factory=lambda: looptime.new_event_loop(start=0)) as runner:

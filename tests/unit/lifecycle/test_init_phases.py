@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -284,7 +285,7 @@ def test_without_uploaded_certificates_people_are_told_to_copy_them(box):
 def test_cluster_info_is_signed_at_once_and_signatures_are_short_lived(box):
     box.run(asked())
     found = box.kube.get(CONFIG_MAP, "cluster-info", "kube-public")
-    assert cluster_info.verify(found, token=parse(TOKEN), server="x").server == "https://10.98.0.11:6443"
+    assert cluster_info.verify(found, token=parse(TOKEN), server="x", now=datetime.now(UTC)).server == "https://10.98.0.11:6443"
     other = "fedcba.0123456789abcdef"
     changes = [change for change in box.run(asked(init=f"bootstrapTokens: [{{token: {other}}}]\n", only=("bootstrap-token",))) if change]
     assert [(change.target, change.lifetime) for change in changes] == [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pki_cases import reference
-from pki_kit import authority
+from pki_kit import START, authority
 
 from kubewright.base.errors import KubewrightError, UsageError
 from kubewright.pki import pins
@@ -51,13 +51,13 @@ def test_what_is_no_pin_is_refused(text, reason):
 def test_any_certificate_of_a_bundle_may_be_the_pinned_one():
     bundle = ONE.pem + OTHER.pem
 
-    assert pins.require(bundle, [Pin.parse(pins.pin(OTHER.pem))], server="https://a:6443") == OTHER.pem
+    assert pins.require(bundle, [Pin.parse(pins.pin(OTHER.pem))], server="https://a:6443", now=START) == OTHER.pem
     assert [str(pin) for pin in pins.of_bundle(bundle)] == [pins.pin(ONE.pem), pins.pin(OTHER.pem)]
 
 
 def test_another_key_is_refused_and_both_sides_are_told():
     with pytest.raises(PinMismatch, match="https://a:6443 is not the one you pinned") as caught:
-        pins.require(ONE.pem, [Pin.parse(pins.pin(OTHER.pem))], server="https://a:6443")
+        pins.require(ONE.pem, [Pin.parse(pins.pin(OTHER.pem))], server="https://a:6443", now=START)
 
     assert pins.pin(ONE.pem) in caught.value.detail
     assert pins.pin(OTHER.pem) in caught.value.detail
@@ -66,7 +66,7 @@ def test_another_key_is_refused_and_both_sides_are_told():
 
 def test_no_pins_pin_nothing():
     with pytest.raises(PinMismatch):
-        pins.require(ONE.pem, [], server="https://a:6443")
+        pins.require(ONE.pem, [], server="https://a:6443", now=START)
 
 
 @given(st.text())

@@ -37,7 +37,7 @@ def config_map(text=TEXT, token=TOKEN):
 
 
 def verify(found, pinned=(), token=TOKEN):
-    return cluster_info.verify(found, token=token, pinned=pinned, server="https://typed:6443")
+    return cluster_info.verify(found, token=token, pinned=pinned, server="https://typed:6443", now=NOW)
 
 
 def test_the_text_is_that_of_the_reference_cluster():

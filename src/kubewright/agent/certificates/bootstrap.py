@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple, Protocol
 
 from kubewright.agent.seams import Connect, connect
+from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, Unauthorized, WaitTimeout
 from kubewright.discovery import csr
 from kubewright.discovery import token as discovery
@@ -194,10 +195,12 @@ class TokenBootstrap:
         token: BootstrapTokenString,
         *,
         pins: Sequence[Pin] = (),
+        clock: Clock,
         within: float = discovery.WITHIN,
         connect: Connect = connect,
     ) -> None:
         """Keep the arguments. `server` is the URL of an API server, `within` the seconds that one attempt may last."""
+        self._clock = clock
         self._question = Question(server=server, token=token, pins=pins, within=within)
         self._connect = connect
         self._clients: dict[Access, _SharedClient] = {}
@@ -205,7 +208,7 @@ class TokenBootstrap:
 
     async def admit(self) -> tuple[Access, Issuer]:
         """Find the cluster. Raises TrustError for one that cannot be believed, WaitTimeout where nothing could be read."""
-        access = await discovery.discover_async(self._question, connect=self._client)
+        access = await discovery.discover_async(self._question, connect=self._client, clock=self._clock)
         if access not in self._issuers:
             self._issuers[access] = SharedIssuer(self._client(access))
         return access.as_identity(Anonymous()), self._issuers[access]

@@ -1,0 +1,67 @@
+"""Certification paths (RFC 5280, section 6): which CAs of a bundle may be trusted because one that is trusted has signed them.
+
+Whoever verifies a connection takes such a CA for a trust anchor, and what is above an anchor is not looked at any more. So a CA vouches for
+another only where nothing is lost by that: a CA whose own rights are limited (by names, purposes or policies) vouches for none, and the one
+that it vouches for must not be allowed longer paths. A server whose chain needs more than this has to show the chain: then it is OpenSSL that
+validates all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from kubewright.pki.certificates import Certificate
+
+_LONGEST: Final = 8
+"""Signatures from an anchor to a CA."""
+
+
+def vouched_for(anchors: Iterable[Certificate], others: Sequence[Certificate], *, now: datetime) -> list[Certificate]:
+    """Return those of `others` that may be anchors themselves: CAs to which valid signatures lead from one of `anchors`, in their order."""
+    reached: list[Certificate] = []
+    issuers, left = list(anchors), [one for one in others if one.is_authority]
+    for _ in range(_LONGEST):
+        issuers = [one for one in left if any(_vouches(issuer, one, now) for issuer in issuers)]
+        reached += issuers
+        left = [one for one in left if one not in issuers]
+    return [one for one in others if one in reached]
+
+
+def _vouches(issuer: Certificate, subject: Certificate, now: datetime) -> bool:
+    """Whether a CA may vouch for another one, and has signed it."""
+    longest, below = _path_length(issuer), _path_length(subject)
+    return (
+        issuer.is_authority
+        and issuer.not_before <= now <= issuer.not_after
+        and (longest is None or (below is not None and below < longest))
+        and _is_unlimited(issuer)
+        and subject.issued_by(issuer)
+    )
+
+
+def _path_length(authority: Certificate) -> int | None:
+    from cryptography import x509
+
+    return authority.native.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length if authority.is_authority else None
+
+
+def _is_unlimited(authority: Certificate) -> bool:
+    """Whether a CA may sign certificates for any name and for servers. An extension that is critical and not known here limits it."""
+    from cryptography import x509
+
+    known = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage)
+    for extension in authority.native.extensions:
+        value = extension.value
+        if isinstance(value, x509.NameConstraints) or (extension.critical and not isinstance(value, known)):
+            return False
+        if isinstance(value, x509.KeyUsage) and not value.key_cert_sign:
+            return False
+        if isinstance(value, x509.ExtendedKeyUsage) and not _SERVERS.intersection(usage.dotted_string for usage in value):
+            return False
+    return True
+
+
+_SERVERS: Final = frozenset({"1.3.6.1.5.5.7.3.1", "2.5.29.37.0"})
+"""Server authentication, and any purpose."""
