@@ -10,6 +10,7 @@ BIN := $(VENV)/bin
 ARGS ?=
 MACHINE ?= one
 JOBS ?= 3
+N ?= 20
 NAME ?= default
 SECONDS ?= 300
 # What the tests of completion need; an ordinary user installs it, or they are skipped.
@@ -33,7 +34,7 @@ MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE)
 # What goes into the archive, and makes it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines enter test-compat lint format bench soak soak-controllers soak-hub soak-agent fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines enter test-compat lint format bench soak soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -136,6 +137,9 @@ soak-hub: $(VENV)/.test ## Kill hubs and nodes at 50 random moments of joins, 5,
 soak-agent: $(VENV)/.test ## Node agents with certificates of minutes through half an hour of faults, with either controllers; zones that fall silent; write docs/soak-agent.md
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/host $(BIN)/python -m tests.soak.agent $(ARGS)
+
+flaky: $(VENV)/.test ## Run tests N times alongside busy loops (N=20 ARGS='tests/unit/http'); failures go to build/flaky
+	$(BIN)/python -m tests.flaky $(N) $(ARGS)
 
 fuzz: $(VENV)/.test ## Compare with kubeadm on fresh seeds for SECONDS; failures go to build/fuzz
 	$(BIN)/kubewright binaries fetch kubeadm
