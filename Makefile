@@ -16,25 +16,29 @@ SECONDS ?= 300
 # What the tests of completion need; an ordinary user installs it, or they are skipped.
 SHELLS = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" shells; fi
 
+# Programs of our own version: those of a control plane, and kubeadm and the kubelet, with which tests compare.
+FETCH = @echo "-- programs of Kubernetes and etcd"; $(BIN)/kubewright binaries fetch && $(BIN)/kubewright binaries fetch kubeadm kubelet
+
 # The tests with a container runtime need root; without it they are skipped.
-FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" runc; $(BIN)/kubewright binaries fetch containerd containerd-shim-runc-v2 runc; fi
+FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then echo "-- the container runtime"; bash scripts/prerequisites.sh "$(PYTHON)" runc; \
+  $(BIN)/kubewright binaries fetch containerd containerd-shim-runc-v2 runc; fi
 
 # Whole machines: packages, Debian tree, programs, images. As root on Debian; elsewhere it says that their tests are skipped.
-ENSURE_MACHINES = PYTHONPATH=. $(BIN)/python -m testbed ensure
+ENSURE_MACHINES = @echo "-- what machines are made of"; PYTHONPATH=. $(BIN)/python -m testbed ensure
 
-# What tests compare with: our kubeadm and kubelet, and the kubeadms of the minor releases beside ours, which nobody's own directory has; a kubelet
-# of one of them joins through a hub. Programs of one version are built together: they share most packages.
-FETCH_ORACLES = $(BIN)/kubewright binaries fetch kubeadm kubelet && export KUBEWRIGHT_BINARIES_DIR= && \
+# kubeadms of the minor releases beside ours, which nobody's own directory has, and the kubelet of one of them, which joins through a hub. Programs
+# of one version are built together: they share most packages.
+FETCH_OTHERS = @echo "-- programs of other minor releases"; export KUBEWRIGHT_BINARIES_DIR=; \
   $(BIN)/kubewright binaries fetch kubeadm kubelet --kubernetes-version v1.35.4 && \
   $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version v1.37.1
 
 # The archive that is tried on machines without Python, and the image of it, where there are such machines.
-MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then $(MAKE) --no-print-directory image; fi
+MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then echo "-- the archive and its image"; $(MAKE) --no-print-directory image; fi
 
 # What goes into the archive, and makes it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-unit test-controlplane test-machines machines enter test-compat lint format bench soak soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter test-compat lint format bench soak soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -60,18 +64,37 @@ dist/.bundle: $(BUNDLED) | $(VENV)/.core
 image: dist/.bundle ## Build an OCI image of that archive without Docker (IMAGE=registry.example/kubewright:1)
 	$(BIN)/python -m scripts.image $(IMAGE)
 
-# Three processes keep two cores busy: much of what machines do is waiting. What runs beside what is in tests/lanes.py. Style does not stop the
-# tests, so that one run shows everything that is wrong.
-test: $(VENV)/.test ## Check style, types and layers, and run every test tier (JOBS=1 for one test at a time)
-	$(BIN)/kubewright binaries fetch
-	$(FETCH_ORACLES)
+# Three processes keep two cores busy: much of what machines do is waiting. What runs beside what is in tests/lanes.py, which test is in which part
+# in tests/parts.py. `make lint` runs beside the set-up and does not stop the tests, so that one run shows everything that is wrong.
+TIERS = tests/controlplane tests/machines tests/compat tests/unit
+RUN_PART = $(BIN)/pytest -n $(JOBS) --durations 20 $(TIERS) $(ARGS) --part
+
+test: $(VENV)/.test ## Check style, types and layers, and run a test of everything in ten minutes (JOBS=1 for one test at a time)
+	@mkdir -p build; rm -f build/first.txt; $(MAKE) --no-print-directory lint >build/lint.txt 2>&1 & lint=$$!; \
+	failed=; $(MAKE) --no-print-directory set-up && $(RUN_PART) first || failed=" tests"; \
+	wait $$lint || { cat build/lint.txt; failed="$$failed lint"; }; \
+	echo "-- make test"; cat build/first.txt 2>/dev/null || true; \
+	if [ "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
+
+test-all: ## Run every test: `make test`, then what takes longer
+	@failed=; $(MAKE) --no-print-directory test || failed=" test"; $(MAKE) --no-print-directory test-rest || failed="$$failed test-rest"; \
+	echo "-- make test-all"; cat build/first.txt build/rest.txt 2>/dev/null || true; \
+	if [ "$$failed" ]; then echo "make test-all: failed:$$failed" >&2; exit 1; fi
+
+test-rest: $(VENV)/.test ## Run only what `make test` leaves out
+	@rm -f build/rest.txt
+	@$(MAKE) --no-print-directory set-up set-up-rest
+	$(RUN_PART) rest
+
+set-up: $(VENV)/.test
+	$(FETCH)
 	$(FETCH_RUNTIME)
 	$(SHELLS)
 	$(ENSURE_MACHINES)
+
+set-up-rest: $(VENV)/.test
+	$(FETCH_OTHERS)
 	$(MAKE_IMAGE)
-	@failed=; $(MAKE) --no-print-directory lint || failed=lint; \
-	$(BIN)/pytest -n $(JOBS) --durations 20 tests/controlplane tests/machines tests/compat tests/unit $(ARGS) || failed="$$failed tests"; \
-	if [ "$$failed" ]; then echo "make test: failed:" $$failed >&2; exit 1; fi
 
 test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
 	$(SHELLS)
@@ -82,11 +105,7 @@ test-controlplane: $(VENV)/.test ## Run the tests against real components as pro
 	$(BIN)/pytest tests/controlplane $(ARGS)
 
 # The first time it makes the machines' tree and images, which takes minutes.
-test-machines: $(VENV)/.test ## Run the tests on whole machines (root on Debian)
-	$(BIN)/kubewright binaries fetch
-	$(FETCH_ORACLES)
-	$(ENSURE_MACHINES)
-	$(MAKE_IMAGE)
+test-machines: set-up set-up-rest ## Run the tests on whole machines (root on Debian)
 	$(BIN)/pytest tests/machines $(ARGS)
 
 machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C ends them
@@ -97,8 +116,8 @@ enter: ## Enter one of those machines (MACHINE=one)
 	@PYTHONPATH=. $(BIN)/python -m testbed enter $(MACHINE) $(ARGS)
 
 test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
-	$(BIN)/kubewright binaries fetch
-	$(FETCH_ORACLES)
+	$(FETCH)
+	$(FETCH_OTHERS)
 	$(FETCH_RUNTIME)
 	$(BIN)/pytest tests/compat $(ARGS)
 

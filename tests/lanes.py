@@ -1,54 +1,99 @@
 """Which tests run beside which, where a run has several processes (pytest-xdist, `make test`).
 
-A file stays together, for its fixtures. tests/controlplane stays together as a whole: its tests share an API server, and local clusters that are
-down want their addresses back. At most two files on whole machines run at a time: each has up to five machines.
-What takes long begins first, so that nothing long is left at the end.
+A file stays in one process, for its fixtures, and so do the files that share the cluster of our own plugin. What starts clusters or boots machines
+has a weight; the weights of what runs at the same time do not exceed a limit, so that the tests do not overload the machine. What has none
+fills the other processes. Tests that take long begin first, so that nothing long is left at the end.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-TOGETHER: Final = "tests/controlplane/"
-MACHINES: Final = "tests/machines/"
-BEDS: Final = 2
-"""Files on whole machines that run at a time."""
-LONG: Final = (
-    "test_kill_control_plane.py",
-    "test_kill_init.py",
-    "test_agent_machines.py",
-    "test_interop_machines.py",
-    "test_join_control_plane.py",
-    "test_reset_machines.py",
-    "test_faults_starting.py",
-    "test_join_worker.py",
-    "test_faults_joining.py",
-    "test_kill_worker.py",
-)
-"""Files on whole machines that take a minute and more, the longest first."""
+
+class Cost(NamedTuple):
+    """What running a file costs: `weight` is about how many processes it keeps busy beside its own, `seconds` how long it takes alone."""
+
+    weight: int
+    seconds: int
+
+
+LIMIT: Final = 3 * max(2, os.cpu_count() or 2)
+"""What the weights of files that run at the same time may add up to: about the load average that they make."""
+NOTHING: Final = Cost(0, 5)
+PLUGIN_CLUSTER: Final = "tests/controlplane/: cluster of the plugin"
+TOGETHER: Final = ("config_diff", "controllers_real", "component_flagz", "kube_client", "local_secure", "plugin_clients")
+"""Files of tests/controlplane that share the cluster of our own plugin: there is one for a run, in the network of the process that made it."""
+FOLDERS: Final[Mapping[str, Cost]] = {
+    "tests/unit/": NOTHING,
+    "tests/compat/": NOTHING,
+    "tests/controlplane/": Cost(2, 15),
+    "tests/machines/": Cost(3, 45),
+}
+"""What a file costs that has no row of its own."""
+COSTS: Final[Mapping[str, Cost]] = {
+    PLUGIN_CLUSTER: Cost(2, 80),
+    "tests/machines/test_agent_machines.py": Cost(4, 180),
+    "tests/machines/test_canaries_machines.py": Cost(4, 40),
+    "tests/machines/test_controllers_machines.py": Cost(4, 60),
+    "tests/machines/test_faults_checks.py": Cost(3, 55),
+    "tests/machines/test_faults_joining.py": Cost(4, 90),
+    "tests/machines/test_faults_quorum.py": Cost(4, 150),
+    "tests/machines/test_faults_starting.py": Cost(3, 85),
+    "tests/machines/test_hub_machines.py": Cost(4, 130),
+    "tests/machines/test_interop_machines.py": Cost(4, 195),
+    "tests/machines/test_join_control_plane.py": Cost(4, 120),
+    "tests/machines/test_join_worker.py": Cost(4, 120),
+    "tests/machines/test_kill_control_plane.py": Cost(3, 140),
+    "tests/machines/test_kill_init.py": Cost(3, 120),
+    "tests/machines/test_kill_worker.py": Cost(3, 100),
+    "tests/machines/test_reset_machines.py": Cost(4, 110),
+    "tests/controlplane/test_agent_disturbed.py": Cost(2, 75),
+    "tests/controlplane/test_agent_run.py": Cost(2, 60),
+    "tests/controlplane/test_controllers_replicas_real.py": Cost(3, 45),
+    "tests/controlplane/test_etcd_membership.py": Cost(2, 30),
+    "tests/controlplane/test_hub_real.py": Cost(2, 40),
+    "tests/controlplane/test_hub_secrets_real.py": Cost(3, 40),
+    "tests/controlplane/test_local_beside.py": Cost(3, 100),
+    "tests/controlplane/test_local_control_planes.py": Cost(4, 80),
+    "tests/controlplane/test_local_down.py": Cost(2, 90),
+    "tests/controlplane/test_local_faults.py": Cost(2, 90),
+    "tests/controlplane/test_local_killed.py": Cost(2, 120),
+    "tests/controlplane/test_local_ordinary_user.py": Cost(2, 40),
+    "tests/controlplane/test_local_repeated.py": Cost(2, 40),
+    "tests/controlplane/test_plugin_guide.py": Cost(2, 40),
+    "tests/controlplane/test_plugin_runs.py": Cost(2, 120),
+    "tests/controlplane/test_plugin_workers.py": Cost(2, 50),
+    "tests/controlplane/test_upgrade_plan.py": Cost(2, 40),
+    "tests/compat/test_certs_beside_kubeadm.py": Cost(0, 50),
+    "tests/compat/test_config_differential.py": Cost(0, 150),
+    "tests/compat/test_init_differential.py": Cost(0, 60),
+    "tests/compat/test_malformed_input.py": Cost(0, 180),
+}
+"""Files that cost something else: several control planes or more than two machines at a time, or more than a minute."""
 
 
 def scope(nodeid: str) -> str:
     """Return what a test stays together with."""
     path = nodeid.partition("::")[0]
-    return TOGETHER if path.startswith(TOGETHER) else path
+    return PLUGIN_CLUSTER if path in {f"tests/controlplane/test_{name}.py" for name in TOGETHER} else path
+
+
+def cost(scope: str) -> Cost:
+    """Return what a file costs."""
+    return COSTS.get(scope) or next((found for folder, found in FOLDERS.items() if scope.startswith(folder)), NOTHING)
 
 
 def choose(waiting: Sequence[str], others: Iterable[str]) -> str | None:
     """Return what a process runs next, None if what is left must wait. `others` is what the other processes have to do."""
-    beds = sum(one.startswith(MACHINES) for one in others)
-    allowed = [one for one in waiting if not one.startswith(MACHINES) or beds < BEDS]
-    return min(allowed, key=_rank, default=None)
-
-
-def _rank(scope: str) -> tuple[int, int]:
-    name = scope.removeprefix(MACHINES)
-    return (0, 0) if scope == TOGETHER else (1, LONG.index(name) if name in LONG else len(LONG)) if name != scope else (2, 0)
+    room = LIMIT - sum(cost(one).weight for one in others)
+    allowed = [one for one in waiting if cost(one).weight <= room or not cost(one).weight]
+    return max(allowed, key=lambda one: (cost(one).weight > 0, cost(one).seconds), default=None)
 
 
 class Lanes(LoadScopeScheduling):
@@ -73,13 +118,13 @@ class Lanes(LoadScopeScheduling):
     def _of_others(self, node: WorkerController) -> list[str]:
         """Return what the other processes have not done yet: one is at work at one thing, and may have the next already."""
         units = [self.assigned_work[other] for other in self.nodes if other is not node]
-        return [one for unit in units if (one := _at_work(unit)) is not None]
+        return [one for unit in units if (one := _heaviest(unit)) is not None]
 
 
-def _at_work(unit: Mapping[str, Mapping[str, bool]]) -> str | None:
-    """Return one thing of a process that is not done, whole machines before others: it is at them or will be."""
+def _heaviest(unit: Mapping[str, Mapping[str, bool]]) -> str | None:
+    """Return the heaviest thing of a process that is not done: it is at it or will be."""
     left = [one for one, tests in unit.items() if not all(tests.values())]
-    return max(left, key=lambda one: one.startswith(MACHINES), default=None)
+    return max(left, key=lambda one: cost(one).weight, default=None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:

@@ -1,23 +1,62 @@
-"""How long the tests of each tier take, printed at the end of the run: their sum is what one process would need."""
+"""How long the tests of each tier take, and what came of a part of the suite: printed at the end, the latter also written for the end of `make`."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
+
+CLOSING: Final = "build/{part}.txt"
+"""Below the root directory: what `make test` and `make test-all` show last, after what other commands have said."""
+_BEGAN: Final = pytest.StashKey[float]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Remember when the run began."""
+    config.stash[_BEGAN] = time.monotonic()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the sums of the durations of set-up, test and tear-down, by the folder below `tests`, and of the longest files."""
-    tiers: Counter[str] = Counter()
-    files: Counter[str] = Counter()
-    for report in (one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)):
-        path = Path(report.nodeid.partition("::")[0])
-        tiers["/".join(path.parts[:2])] += report.duration
-        files[str(path)] += report.duration
+    tiers, files = _sums(terminalreporter)
     if sum(tiers.values()) < 60:
         return
     terminalreporter.section("seconds")
     for name, seconds in [*tiers.most_common(), *files.most_common(12)]:
         terminalreporter.write_line(f"{seconds:8.1f}  {name}")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Write what came of a part."""
+    reporter, part = config.pluginmanager.get_plugin("terminalreporter"), config.getoption("part", None)
+    if not part or reporter is None or hasattr(config, "workerinput"):
+        return
+    path = config.rootpath / CLOSING.format(part=part)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in closing(reporter, part, time.monotonic() - config.stash[_BEGAN])))
+
+
+def closing(reporter: pytest.TerminalReporter, part: str, seconds: float) -> Iterator[str]:
+    """Yield the lines that sum up a run: the counts, what failed, and for each tier how long its tests took all together."""
+    counts = ", ".join(text for text, _ in reporter.build_summary_stats_line()[0])
+    yield f"{part} part: {counts} in {seconds / 60:.1f} minutes"
+    for outcome in ("failed", "error"):
+        yield from (f"  {outcome}: {report.nodeid}" for report in reporter.stats.get(outcome, ()))
+    tiers, _ = _sums(reporter)
+    yield "  " + ", ".join(f"{name} {total:.0f} s" for name, total in tiers.most_common())
+
+
+def _sums(reporter: pytest.TerminalReporter) -> tuple[Counter[str], Counter[str]]:
+    """Return the seconds of tiers and of files: what one process would need for them."""
+    tiers: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for report in (one for found in reporter.stats.values() for one in found if isinstance(one, pytest.TestReport)):
+        path = Path(report.nodeid.partition("::")[0])
+        tiers["/".join(path.parts[:2])] += report.duration
+        files[str(path)] += report.duration
+    return tiers, files

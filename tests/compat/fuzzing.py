@@ -8,8 +8,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
-SEED = int(os.environ.get("KUBEWRIGHT_DIFFERENTIAL_SEED") or 20261121)
-"""The same in every `make test`, so that a change is judged by itself; `make fuzz` goes on with fresh ones."""
+import parts
+
+SEED = int(os.environ.get("KUBEWRIGHT_DIFFERENTIAL_SEED") or parts.seed(20261121))
+"""The same in every run of a part of the suite, so that a change is judged by itself; `make fuzz` goes on with fresh ones."""
 _EXAMPLES = os.environ.get("KUBEWRIGHT_DIFFERENTIAL_EXAMPLES", "")
 _CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
@@ -17,9 +19,9 @@ _PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shri
 
 
 def examples(number: int) -> Any:
-    """Try so many; KUBEWRIGHT_DIFFERENTIAL_EXAMPLES says otherwise for all tests."""
+    """Try so many, divided between the parts of the suite; KUBEWRIGHT_DIFFERENTIAL_EXAMPLES says otherwise for all tests."""
     return settings(
-        max_examples=int(_EXAMPLES or number),
+        max_examples=int(_EXAMPLES) if _EXAMPLES else parts.examples(number),
         deadline=None,
         print_blob=True,
         phases=_PHASES,

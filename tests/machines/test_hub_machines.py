@@ -6,10 +6,11 @@ import base64
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ INTERFACE = "wg-86f7e437faa5"  # of the cluster's name
 BEFORE = "v1.35.4"
 """The kubelet of a minor version before the cluster's."""
 PROGRAMS = "/opt/kubewright/before"
-"""Where machines have it."""
+"""Where a machine has it."""
 KUBELET = """\
 cgroupDriver: cgroupfs
 failCgroupV1: false  # these machines have cgroup v1
@@ -119,10 +120,9 @@ class Tenant:
 
 
 @pytest.fixture(scope="module")
-def tenant(parts: Parts) -> Iterator[Tenant]:
-    found = binaries.ensure(("kubelet",), version=BEFORE, sources=binaries.sources_from({**os.environ, "KUBEWRIGHT_BINARIES_DIR": ""}))
-    shared = {**SHARED, PROGRAMS: Path(found["kubelet"].path).parent}
-    with Bed("one", "two", "three", "hub", bed="hub", parts=parts, shared=shared) as bed:
+def bare(parts: Parts) -> Iterator[Tenant]:
+    """A control plane, a hub that serves it, and machines that have not joined."""
+    with Bed("one", "two", "three", "hub", bed="hub", parts=parts, shared=SHARED) as bed:
         one, serving = bed["one"], bed["hub"]
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)
@@ -141,8 +141,16 @@ def tenant(parts: Parts) -> Iterator[Tenant]:
         yield Tenant(bed, json.loads(made.hub("token", "create", "a", "-o", "json").out))
 
 
-def test_a_worker_joins_through_the_hub_and_is_ready(tenant: Tenant) -> None:
-    two = tenant.bed["two"]
+@pytest.fixture(scope="module")
+def tenant(bare: Tenant) -> Tenant:
+    """The same with the machine `two` as a node."""
+    if not bare.records():
+        bare.join(bare.bed["two"])
+    return bare
+
+
+def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
+    tenant, two = bare, bare.bed["two"]
     planned = json.loads(tenant.join(two, "--plan", "-o", "json").out)
     assert [row["action"] for row in planned if row["target"] == "nodejoinrequest two"] == ["create"]
     assert [row["action"] for row in planned if row["target"] == "service oi-wg"] == ["update"]
@@ -197,6 +205,10 @@ def _pod(tenant: Tenant, node: str, *command: str) -> str:
 
 def _join_with_the_kubelet_before(tenant: Tenant, machine: Machine, name: str) -> None:
     """Have a machine, which brings the cluster's kubelet, join with that of the minor version before; it is started with flags that it has."""
+    found = binaries.ensure(("kubelet",), version=BEFORE, sources=binaries.sources_from({**os.environ, "KUBEWRIGHT_BINARIES_DIR": ""}))
+    place = machine.root / PROGRAMS.lstrip("/")
+    place.mkdir(parents=True)
+    shutil.copy(found["kubelet"].path, place)
     tenant.add(f"--kubernetes-version={BEFORE}", f"--certificate-lifetime={SHORT}")
     said = tenant.join(machine, f"--nodename={name}", KUBEWRIGHT_BINARIES_DIR=PROGRAMS).out
     tenant.add()

@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 import lanes
 import skips
-from lanes import TOGETHER
+from lanes import COSTS as ALL_COSTS
+from lanes import PLUGIN_CLUSTER, TOGETHER, Cost
 
 pytest_plugins = ["pytester"]
 TESTS = Path(skips.__file__).parent
 
-ONE, TWO, THREE = (f"tests/machines/{name}" for name in ("test_kill_init.py", "test_reset_machines.py", "test_testbed.py"))
-LIGHT = "tests/unit/x/test_x.py"
+BIG, SMALL = "tests/machines/test_faults_quorum.py", "tests/machines/test_testbed.py"
+SEVERAL, ONE = "tests/controlplane/test_local_control_planes.py", "tests/controlplane/test_local_use.py"
+LONG, LIGHT = "tests/compat/test_malformed_input.py", "tests/unit/x/test_x.py"
+
+
+@pytest.fixture(autouse=True)
+def table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table that does not change with the suite, and a machine of two cores."""
+    costs = {BIG: (4, 140), SMALL: (3, 20), SEVERAL: (3, 60), ONE: (2, 10), LONG: (0, 100)}
+    monkeypatch.setattr(lanes, "COSTS", {name: Cost(*cost) for name, cost in costs.items()})
+    monkeypatch.setattr(lanes, "LIMIT", 6)
 
 
 @pytest.mark.parametrize(
     ("waiting", "others", "chosen"),
     [
-        ([LIGHT, THREE, TOGETHER], [], TOGETHER),
-        ([LIGHT, THREE, TWO, ONE], [TOGETHER], ONE),
-        ([LIGHT, THREE, TWO], [TOGETHER, ONE], TWO),
-        ([LIGHT, THREE], [ONE, TWO], LIGHT),
-        ([THREE], [ONE, TWO], None),
-        ([THREE], [ONE, LIGHT], THREE),
+        ([LIGHT, LONG, SMALL, BIG], [], BIG),  # what has a weight, the longest first
+        ([LIGHT, LONG, SMALL, ONE], [BIG], ONE),  # of what there is room for
+        ([LIGHT, LONG, SMALL, ONE], [BIG, ONE], LONG),  # what weighs nothing fills the other processes
+        ([LIGHT, SMALL], [SMALL], SMALL),
+        ([LIGHT, SMALL], [SMALL, ONE], LIGHT),
+        ([SMALL], [SMALL, ONE], None),
+        ([ONE], [ONE, ONE], ONE),
+        ([LIGHT], [BIG, BIG], LIGHT),
     ],
 )
-def test_two_files_on_whole_machines_run_at_a_time_and_the_longest_begin(waiting: list[str], others: list[str], chosen: str | None) -> None:
+def test_what_starts_clusters_or_machines_runs_while_there_is_room(waiting: list[str], others: list[str], chosen: str | None) -> None:
     assert lanes.choose(waiting, others) == chosen
+    assert lanes.choose(waiting[::-1], others) == chosen
 
 
-def test_a_file_stays_together_and_so_do_the_tests_that_share_an_api_server() -> None:
-    assert lanes.scope("tests/machines/test_kill_init.py::TestInit::test_x[1]") == ONE
-    assert {lanes.scope(f"tests/controlplane/test_{name}.py::test_x") for name in "ab"} == {TOGETHER}
+def test_a_file_stays_together_and_so_do_the_files_that_share_the_cluster_of_the_plugin() -> None:
+    assert lanes.scope("tests/machines/test_kill_init.py::TestInit::test_x[1]") == "tests/machines/test_kill_init.py"
+    assert lanes.scope("tests/controlplane/test_local_use.py::test_x") == ONE
+    assert {lanes.scope(f"tests/controlplane/test_{name}.py::test_x") for name in TOGETHER} == {PLUGIN_CLUSTER}
+    assert lanes.cost("tests/controlplane/test_new.py") == lanes.FOLDERS["tests/controlplane/"]
+    assert lanes.cost(PLUGIN_CLUSTER) == lanes.NOTHING, "the table of these tests has no row"
 
 
-def test_the_files_that_take_long_exist() -> None:
-    assert [name for name in lanes.LONG if not (TESTS / "machines" / name).is_file()] == []
+def test_the_files_that_share_the_cluster_of_the_plugin_are_those_that_ask_for_it() -> None:
+    found = {path.stem.removeprefix("test_") for path in (TESTS / "controlplane").glob("test_*.py") if _asked_for(path) & FIXTURES}
+    assert found == set(TOGETHER)
+
+
+FIXTURES = {"kubewright_cluster", "kubewright_namespace", "controlplane"}
+
+
+def _asked_for(path: Path) -> set[str]:
+    """Return the fixtures that functions of a file ask for."""
+    functions = [one for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {argument.arg for function in functions for argument in function.args.args}
+
+
+def test_the_files_of_the_table_exist_and_fit_beside_something_else() -> None:
+    assert [name for name in ALL_COSTS if name != PLUGIN_CLUSTER and not (TESTS.parent / name).is_file()] == []
+    assert [name for name, cost in ALL_COSTS.items() if cost.weight > 5] == []
 
 
 NOTES = """
@@ -71,7 +103,6 @@ def test_every_test_runs_once_and_a_file_in_one_process(pytester: pytest.Pyteste
     rows = [line.split() for line in (pytester.path / "ran").read_text().splitlines()]
     assert len(rows) == len({(name, number) for _, name, number in rows}) == 4 * sum(folders.values())
     assert len({(worker, name) for worker, name, _ in rows}) == sum(folders.values())
-    assert len({worker for worker, name, _ in rows if "controlplane" in name}) == 1
 
 
 SKIPS = """

@@ -1,0 +1,133 @@
+"""Which tests `make test` runs, and which are left for the second half of `make test-all`: a table, and the option `--part`.
+
+`make test` has a test of everything that kubewright does and builds nothing that its own tests do not need: no programs of other minor
+releases, no archive, no image. What waits long, kills, or tries many variants is in the rest. Without the option all tests run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+import pytest
+
+
+class Part(Enum):
+    """A part of the suite. BOTH have the tests of made-up examples: a fifth of the examples are for the first, the others for the second."""
+
+    FIRST = "first"
+    REST = "rest"
+    BOTH = "both"
+
+
+FIRST, REST, BOTH = Part.FIRST, Part.REST, Part.BOTH
+TABLE: Final[Mapping[str, Part]] = {
+    "tests": FIRST,
+    # made-up configurations, files, machines, command lines and templates
+    "tests/compat/test_command_differential.py": BOTH,
+    "tests/compat/test_config_differential.py": BOTH,
+    "tests/compat/test_init_differential.py": BOTH,
+    "tests/compat/test_malformed_input.py::test_damaged_files_end_in_an_error_of_ours_and_leave_nothing_half_done": BOTH,
+    "tests/compat/test_output_differential.py": BOTH,
+    # programs of other minor releases
+    "tests/compat/test_other_versions.py": REST,
+    "tests/compat/test_row_deletion.py": REST,
+    # control planes: kills, replicas, several clusters at a time, builds, and what waits long
+    "tests/controlplane/test_agent_disturbed.py": REST,
+    "tests/controlplane/test_agent_lifecycle.py": REST,
+    "tests/controlplane/test_agent_run.py::test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_does_not": REST,
+    "tests/controlplane/test_agent_run.py::test_an_agent_that_was_stopped_is_missed_and_ready_again_when_it_goes_on": REST,
+    "tests/controlplane/test_agent_run.py::test_one_request_is_open_however_often_the_agent_ends_until_somebody_approves_it": REST,
+    "tests/controlplane/test_binaries_build.py": REST,
+    "tests/controlplane/test_controllers_real.py::test_beside_kube_controller_manager_every_request_ends_alike": REST,
+    "tests/controlplane/test_controllers_replicas_real.py": REST,
+    "tests/controlplane/test_etcd_membership.py": REST,
+    "tests/controlplane/test_hub_real.py::test_hubs_and_nodes_that_are_killed_at_random_moments_end_well": REST,
+    "tests/controlplane/test_hub_real.py::test_hundreds_of_hostile_requests_do_not_hold_up_good_ones": REST,
+    "tests/controlplane/test_hub_secrets_real.py": REST,
+    "tests/controlplane/test_local_beside.py": REST,
+    "tests/controlplane/test_local_control_planes.py": REST,
+    "tests/controlplane/test_local_down.py": REST,
+    "tests/controlplane/test_local_down.py::test_down_leaves_nothing[well]": FIRST,
+    "tests/controlplane/test_local_down.py::test_down_of_what_is_not_there_is_no_error": FIRST,
+    "tests/controlplane/test_local_down.py::test_kept_data_is_there_after_the_next_up": FIRST,
+    "tests/controlplane/test_local_faults.py::test_a_certificate_of_another_authority_is_named": REST,
+    "tests/controlplane/test_local_faults.py::test_a_component_with_a_bad_flag_is_told_with_its_own_last_words": REST,
+    "tests/controlplane/test_local_faults.py::test_a_disk_that_fills_up_on_the_way_is_named": REST,
+    "tests/controlplane/test_local_faults.py::test_a_disk_that_was_full_can_be_used_once_there_is_space": REST,
+    "tests/controlplane/test_local_faults.py::test_a_port_taken_from_a_running_cluster_is_told_by_the_component": REST,
+    "tests/controlplane/test_local_faults.py::test_a_state_directory_that_turns_read_only_is_named": REST,
+    "tests/controlplane/test_local_faults.py::test_damaged_data_is_told_with_etcds_last_words_and_kept": REST,
+    "tests/controlplane/test_local_killed.py": REST,
+    "tests/controlplane/test_local_namespaces.py": REST,
+    "tests/controlplane/test_local_ordinary_user.py": REST,
+    "tests/controlplane/test_plugin_guide.py": REST,
+    "tests/controlplane/test_plugin_runs.py": REST,
+    "tests/controlplane/test_plugin_runs.py::test_a_run_has_a_cluster_and_leaves_nothing": FIRST,
+    "tests/controlplane/test_plugin_workers.py": REST,
+    # whole machines: one of each operation
+    "tests/machines": REST,
+    "tests/machines/test_agent_machines.py::test_a_node_is_taken_over_and_given_back": FIRST,
+    "tests/machines/test_agent_machines.py::test_every_difference_is_written_down": FIRST,
+    "tests/machines/test_canaries_machines.py": FIRST,
+    "tests/machines/test_hub_machines.py::test_a_worker_joins_through_the_hub_and_is_ready": FIRST,
+    "tests/machines/test_init_machines.py": FIRST,
+    "tests/machines/test_interop_machines.py::test_machines_of_both_tools_make_one_cluster[kubeadm-kubewright]": FIRST,
+    "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]": FIRST,
+}
+"""A folder, a file, a test or one case of it, and the part that it is in. The most specific row counts."""
+SHARE: Final = 5
+"""One of so many examples is for the first part."""
+
+_chosen: Part | None = None
+
+
+def part_of(nodeid: str) -> Part:
+    """Return the part that a test is in."""
+    return next(TABLE[prefix] for prefix in prefixes(nodeid) if prefix in TABLE)
+
+
+def prefixes(nodeid: str) -> list[str]:
+    """Return what a row may name to mean a test: the test, the function without its parameters, class, file, and folders."""
+    found, (path, *names) = [nodeid], nodeid.partition("[")[0].split("::")
+    found += ["::".join((path, *names[:count])) for count in range(len(names), 0, -1)]
+    folders = path.split("/")
+    return found + ["/".join(folders[:count]) for count in range(len(folders), 0, -1)]
+
+
+def examples(number: int) -> int:
+    """Return how many of so many made-up examples the chosen part tries."""
+    first = -(-number // SHARE)
+    return {FIRST: first, REST: number - first}.get(_chosen, number)  # type: ignore[arg-type]
+
+
+def seed(number: int) -> int:
+    """Return the seed of the chosen part: the rest does not repeat the examples of the first."""
+    return number + 1 if _chosen is REST else number
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option."""
+    parser.addoption("--part", choices=[FIRST.value, REST.value], help="Run one part of the suite: what `make test` has, or the rest.")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Remember the part before modules of tests are imported: they ask how many examples they should try."""
+    global _chosen
+    chosen = config.getoption("part")
+    _chosen = Part(chosen) if chosen else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests of the other part. Raises UsageError for a row of a case that its test does not have."""
+    if _chosen is None:
+        return
+    cases = {item.nodeid for item in items}
+    functions = {nodeid.partition("[")[0] for nodeid in cases}
+    if dead := [row for row in TABLE if "[" in row and row not in cases and row.partition("[")[0] in functions]:
+        raise pytest.UsageError(f"tests/parts.py has rows of cases that there are not: {dead}")
+    left = [item for item in items if part_of(item.nodeid) not in {_chosen, BOTH}]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if part_of(item.nodeid) in {_chosen, BOTH}]

@@ -1,0 +1,109 @@
+"""The two parts of the suite (tests/parts.py): every test is in one of them, and a fifth of the made-up examples are in the first."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import parts
+from parts import BOTH, FIRST, REST, TABLE
+
+pytest_plugins = ["pytester"]
+TESTS = Path(parts.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "part"),
+    [
+        ("tests/unit/x/test_x.py::test_x", FIRST),
+        ("tests/machines/test_new.py::TestX::test_x[a/b::c]", REST),
+        ("tests/controlplane/test_local_down.py::test_down_leaves_nothing[well]", FIRST),
+        ("tests/controlplane/test_local_down.py::test_down_leaves_nothing[_litter]", REST),
+        ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]", FIRST),
+        ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[1]", REST),
+        ("tests/compat/test_config_differential.py::test_broken_files_are_judged_alike", BOTH),
+    ],
+)
+def test_the_most_specific_row_counts(nodeid: str, part: parts.Part) -> None:
+    assert parts.part_of(nodeid) is part
+
+
+def test_a_row_names_something_that_exists_and_does_not_repeat_the_row_above_it() -> None:
+    assert len(TABLE) > 40
+    assert [row for row in TABLE if not _exists(*row.partition("[")[0].split("::"))] == []
+    above = {row: next((one for one in parts.prefixes(row)[1:] if one != row and one in TABLE), None) for row in TABLE}
+    assert [row for row, other in above.items() if other and TABLE[row] is TABLE[other]] == []
+
+
+def _exists(path: str, *names: str) -> bool:
+    """Whether there is a folder or a file, and in it a function or class; methods may be inherited."""
+    place = TESTS.parent / path
+    if not names or not place.is_file():
+        return place.exists() and not names
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return any(isinstance(one, kinds) and one.name == names[0] for one in ast.parse(place.read_text()).body)
+
+
+SUITE = {
+    "tests/unit/test_a.py": "import pytest\n@pytest.mark.parametrize('n', range(3))\ndef test_a(n): pass\n",
+    "tests/machines/test_init_machines.py": "def test_a(): pass\ndef test_b(): pass\n",
+    "tests/machines/test_b.py": "class TestB:\n    def test_b(self): pass\n",
+    "tests/compat/test_config_differential.py": "import parts\ndef test_c(): print('examples', parts.examples(300), parts.seed(7))\n",
+}
+COUNTS = {"first": (5, "examples 60 7"), "rest": (1, "examples 240 8"), "": (7, "examples 300 7")}
+
+
+@pytest.mark.parametrize("processes", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two processes"])
+def test_each_test_is_in_one_part_and_examples_are_divided(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, processes: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    for name, text in SUITE.items():
+        (pytester.path / name).parent.mkdir(parents=True, exist_ok=True)
+        (pytester.path / name).write_text(text)
+    (pytester.path / "conftest.py").write_text('pytest_plugins = ["parts", "seconds"]\n')
+    ran = {}
+    for part, (tests, said) in COUNTS.items():
+        given = ("--part", part) if part else ()
+        result = _run(pytester.path, "-rA", *given, *processes)
+        names = [line.split()[1] for line in result.splitlines() if line.startswith("PASSED ")]
+        ran[part] = sorted(name for name in names if "differential" not in name)
+        assert (len(ran[part]), len(names) - len(ran[part])) == (tests - (not part), 1)
+        assert said in result
+    assert sorted(ran["first"] + ran["rest"]) == ran[""]
+    assert (pytester.path / "build" / "first.txt").read_text().startswith("first part: 6 passed")
+
+
+def _run(root: Path, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--rootdir", str(root), *arguments, "tests"],
+        cwd=root,
+        env={"PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_row_of_a_case_that_its_test_does_not_have_is_an_error(pytester: pytest.Pytester) -> None:
+    path = pytester.path / "tests/machines/test_kill_worker.py"
+    path.parent.mkdir(parents=True)
+    path.write_text("class TestWorkerJoin:\n    def test_killed_at_a_boundary_between_phases(self): pass\n")
+    (pytester.path / "conftest.py").write_text('pytest_plugins = ["parts", "seconds"]\n')
+    assert "rows of cases that there are not" in _run(pytester.path, "--part", "first", code=4)
+
+
+def test_a_fifth_of_any_number_of_examples_is_in_the_first_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in (5, 6, 60, 300):
+        found = []
+        for part in (FIRST, REST):
+            monkeypatch.setattr(parts, "_chosen", part)
+            found.append(parts.examples(number))
+        assert sum(found) == number
+        assert found[0] == -(-number // 5)
