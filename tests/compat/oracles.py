@@ -11,7 +11,7 @@ from kubewright.base.level import KUBERNETES
 from kubewright.base.versions import OWN
 
 KUBEADMS = {"1.35": "v1.35.4", OWN.line: KUBERNETES, "1.37": "v1.37.1"}
-"""By minor release. `make test` fetches them all."""
+"""By minor release. `make test-all` fetches them all."""
 
 
 def kubeadm_of(line: str) -> str:

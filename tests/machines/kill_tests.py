@@ -24,7 +24,7 @@ Matrices = Callable[[str], Matrix]
 class Kills:
     """A seed chooses `boundaries` of those between phases and `moments` of a run; `make soak` has all boundaries and more moments.
 
-    What is promised of all of them is tried at some of them in each run, at others in the next: the time of `make test` is limited.
+    What is promised of all of them is tried at some of them in each run, at others in the next: the time of `make test-all` is limited.
     """
 
     boundaries: ClassVar[int]

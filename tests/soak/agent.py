@@ -65,7 +65,7 @@ With kube-controller-manager the control plane is started by hand, with kubewrig
 """
 ZONES: Final = """
 Zones that fall silent in part or in whole, under the node lifecycle controller with its own periods and rates (50 s, 60 s for a Node that never had a
-status, 0.1 and 0.01 evictions a second), in nodes whose registration, status and leases are the agent's. In `make test` the same has higher rates
+status, 0.1 and 0.01 evictions a second), in nodes whose registration, status and leases are the agent's. In `make test-all` the same has higher rates
 (`test_evictions_slow_down_at_55_percent_stop_in_zones_of_fifty_and_where_all_are_silent`).
 
 | part | how much | outcome | seconds | taken |

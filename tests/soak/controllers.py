@@ -40,7 +40,7 @@ HEAD: Final = """\
 # Soak: the controllers
 
 Made by `make soak-controllers` ([tests/soak/controllers.py](../tests/soak/controllers.py)); not by hand. Replicas of our controllers on a real API server, whose
-audit log is the witness: no request is approved or signed by two writes, and none is lost. `make test` does the same with smaller numbers.
+audit log is the witness: no request is approved or signed by two writes, and none is lost. `make test-all` does the same with smaller numbers.
 """
 
 

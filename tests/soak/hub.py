@@ -38,7 +38,7 @@ HEAD: Final = """\
 # Soak: the hub
 
 Made by `make soak-hub` ([tests/soak/hub.py](../tests/soak/hub.py)); not by hand. A hub and nodes as processes on a real API server. After each kill the same
-command has to end well: the machine has the files of its one record, a further run changes nothing, no name and no address has two holders. `make test` does the
+command has to end well: the machine has the files of its one record, a further run changes nothing, no name and no address has two holders. `make test-all` does the
 same with smaller numbers.
 """
 

@@ -18,7 +18,7 @@ _HEAD: Final = """\
 
 Made by `make soak` ([tests/soak](../tests/soak)); not by hand. A machine that was never used for each kill; kubewright is killed by SIGKILL; then the
 same command runs again and must end in the state of a run that nothing disturbed: every file with mode, owner and content (of certificates what they
-are for and who signed them), every object that kubewright makes, the members of etcd, and an empty `--plan`. `make test` does the same at some
+are for and who signed them), every object that kubewright makes, the members of etcd, and an empty `--plan`. `make test-all` does the same at some
 boundaries and moments that a seed chooses, with SIGTERM, with SIGHUP and a reset, and with a power cut.
 """
 _BOUNDARIES: Final = "At every boundary between two phases"

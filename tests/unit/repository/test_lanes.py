@@ -51,7 +51,7 @@ def test_a_file_stays_together_and_so_do_the_files_that_share_the_cluster_of_the
     assert lanes.scope("tests/controlplane/test_local_use.py::test_x") == ONE
     assert {lanes.scope(f"tests/controlplane/test_{name}.py::test_x") for name in TOGETHER} == {PLUGIN_CLUSTER}
     assert lanes.cost("tests/controlplane/test_new.py") == lanes.FOLDERS["tests/controlplane/"]
-    assert lanes.cost(PLUGIN_CLUSTER) == lanes.NOTHING, "the table of these tests has no row"
+    assert ALL_COSTS[PLUGIN_CLUSTER].weight == lanes.FOLDERS["tests/controlplane/"].weight
 
 
 def test_the_files_that_share_the_cluster_of_the_plugin_are_those_that_ask_for_it() -> None:
