@@ -50,7 +50,7 @@ class Cgroups:
         """Return who is in them or below."""
         return {pid for directory in self.directories for pid in _processes(directory)}
 
-    def kill(self, *, within: float = 10) -> None:
+    def kill(self, *, within: float = 120) -> None:
         """End everything in them at once, and wait for the last one."""
         end = time.monotonic() + within
         while (left := self.processes()) and time.monotonic() < end:

@@ -69,7 +69,7 @@ class Machine:
             argv = self.cgroups.within(self._command())
             self._container = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=_NSPAWN)
 
-    def ready(self, *, within: float = 180) -> None:
+    def ready(self, *, within: float = 600) -> None:
         """Wait until the container runtime of the machine serves. Raises BedError with the end of the console."""
         end = time.monotonic() + within
         while time.monotonic() < end:
@@ -106,7 +106,7 @@ class Machine:
         return subprocess.Popen(self.argv(*command, env=env), **how)  # type: ignore[call-overload, no-any-return]
 
     def run(
-        self, *command: str, env: Mapping[str, str] | None = None, within: float = 300, check: bool = True, data: str | None = None
+        self, *command: str, env: Mapping[str, str] | None = None, within: float = 900, check: bool = True, data: str | None = None
     ) -> Ended:
         """Run a command in the machine. Raises BedError if it fails and `check` is set."""
         ended = subprocess.run(
@@ -132,7 +132,7 @@ class Machine:
             self._container.kill()
         self.cgroups.kill()
         if self._container is not None:
-            self._container.wait(120)
+            self._container.wait(600)
         self._container, self._leader = None, 0
         unmount(self.places.root)
 

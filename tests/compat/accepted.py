@@ -110,7 +110,14 @@ FILES = Table(
 DRY = "/srv/dry"
 """Where dry runs write."""
 
-MACHINES = Table()
+MACHINES = Table(
+    Row(
+        "no value of a file that other programs read has a use for control characters",
+        "config.md",
+        "values of a KubeletConfiguration with line ends or other control characters pass",
+        lambda found: found.what == "verdict" and not _failed(found.theirs) and "holds a control character\n" in found.ours,
+    ),
+)
 """Of the files, images and add-ons of a control plane."""
 
 COMMANDS = Table(

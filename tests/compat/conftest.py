@@ -1,7 +1,7 @@
 """Print the seed of the differential tests, so that what they found can be found again."""
 
-from fuzzing import SEED
-
 
 def pytest_terminal_summary(terminalreporter):
+    from fuzzing import SEED  # not before the part of the suite is known, which determines it
+
     terminalreporter.write_line(f"differential tests: repeat with KUBEWRIGHT_DIFFERENTIAL_SEED={SEED}")

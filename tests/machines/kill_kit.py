@@ -77,7 +77,7 @@ class Command:
 
     def interrupt(self, number: int) -> None:
         """Send a signal as a user would: once it has said something. Python itself ends by the signal before that."""
-        self._at_work.wait(60)
+        self._at_work.wait(600)
         self.send(number)
 
     def send(self, number: int) -> None:
@@ -97,7 +97,7 @@ class Command:
         for _ in self._events():
             pass
         self._process.stderr.close()
-        return self._process.wait(300)
+        return self._process.wait(600)
 
     def _events(self) -> Iterator[dict[str, Any]]:
         assert self._process.stderr is not None

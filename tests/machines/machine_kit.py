@@ -34,7 +34,7 @@ def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(ended.out)) if ended.code == 0 else {}
 
 
-def eventually(condition: Callable[[], bool], what: str, *, within: float = 180) -> None:
+def eventually(condition: Callable[[], bool], what: str, *, within: float = 600) -> None:
     """Wait; the time is a guard against hangs and no measurement."""
     end = time.monotonic() + within
     while not condition():

@@ -123,6 +123,6 @@ def test_an_api_server_that_restarts_is_waited_for(cluster: Cluster) -> None:
     assert running.stdout is not None
     assert any(b"bootstrap-kubelet.conf" in line for line in iter(running.stdout.readline, b""))
     cluster.one.run("pkill", "-KILL", "-x", "kube-apiserver", check=False)
-    said, _ = running.communicate(timeout=400)  # the kubelet lets a server that fell twice wait, and join waits five minutes
+    said, _ = running.communicate(timeout=900)  # the kubelet lets a server that fell twice wait, and join waits five minutes
     assert running.returncode == 0, said.decode()
     eventually(lambda: cluster.ready("three"), "the Node to be Ready")

@@ -44,6 +44,6 @@ def _cut_off(two: Machine, three: Machine, moment: str) -> Ended:
     lines = iter(running.stdout.readline, b"")
     said = next((line for line in lines if moment in line.decode()), None)
     two.cut_power()
-    out, err = running.communicate(timeout=400)
+    out, err = running.communicate(timeout=900)
     assert said is not None, (moment, err.decode())
     return Ended(running.returncode, out.decode(), err.decode())

@@ -132,7 +132,7 @@ def test_a_second_run_is_refused_and_an_interrupted_one_is_finished_by_the_same_
     machine.run("pkill", "-STOP", "-x", "kubelet")  # what is waited for does not come meanwhile
     second = kubewright(machine, "init", "--config", CONFIG, check=False)
     machine.run("pkill", "-INT", "-f", "kubewright init")
-    _, said = first.communicate(timeout=300)
+    _, said = first.communicate(timeout=900)
     machine.run("pkill", "-CONT", "-x", "kubelet")
     assert second.code == 1
     assert "another kubewright is at work" in second.err

@@ -114,7 +114,7 @@ def test_what_a_killed_bed_left_is_swept() -> None:
     name = words[-2]
     assert sweep() == []
     process.send_signal(signal.SIGKILL)
-    process.wait(10)
+    process.wait(120)
     process.stdout.close()
     bridge = Network(int((beds() / name / "network").read_text())).bridge
     assert len(left(name, bridge=bridge)) >= 4
