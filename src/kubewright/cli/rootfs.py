@@ -22,7 +22,7 @@ _DAEMON_COMMANDS: Final = ("kubewright.cli.local", "kubewright.cli.controllers",
 DAEMONS: Final = (
     "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",
     "kubewright.cli.daemon_serving", "kubewright.cli.daemons", "kubewright.enrollment.hub", "kubewright.enrollment.tenants",
-    "kubewright.enrollment.telemetry", "kubewright.http.aio", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
+    "kubewright.enrollment.telemetry", "kubewright.http.lean", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip
 """What only local clusters and daemons need, with all that is below it: it takes as long to load as everything else."""
 NEVER: Final = ("kubewright.testing", "kubewright.__main__")

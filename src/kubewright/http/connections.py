@@ -57,6 +57,9 @@ class Connection(asyncio.Protocol):
     """One connection. It carries one request at a time; whoever sends has waited for the answer before."""
 
     transport: asyncio.Transport
+    """Takes what is sent. Set once the connection is there."""
+    bottom: asyncio.Transport
+    """That of TCP: aborting it closes the layers above it. asyncio's own abort of TLS over TLS fails (Python 3.11)."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -64,8 +67,14 @@ class Connection(asyncio.Protocol):
         self._headers: dict[str, str] = {}
         self._early = 0
         self._head = False
+        self._lost: Exception | None = None
         self.open = False
         self.used = 0.0
+
+    def require_open(self) -> None:
+        """Raise what the connection was lost by."""
+        if self._lost is not None:
+            raise self._lost
 
     def send(self, data: bytes, answer: _Answer) -> None:
         """Send one request whose answer goes to `answer`."""
@@ -75,12 +84,13 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close it now, without TLS's goodbye, for which a silent server could have one wait."""
         self.open, self._answer = False, None
-        self.transport.abort()
+        self.bottom.abort()
 
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport, self.open = cast("asyncio.Transport", transport), True  # uvloop's are of no class of asyncio
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's are of no class of asyncio
+        self.open = self._lost is None  # of TLS, the end may be told before the beginning
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or (not self._head and self._early > _HEAD):  # nobody asked for it; or a head without end
@@ -126,9 +136,10 @@ class Connection(asyncio.Protocol):
 
     def lost(self, error: Exception) -> None:
         """Give it up: whoever waits for an answer gets the error."""
+        self.open, self._lost = False, self._lost or error
         self._finish(error)
-        self.open = False
-        self.transport.abort()
+        if hasattr(self, "bottom"):
+            self.bottom.abort()
 
     def _finish(self, error: Exception | None) -> None:
         answer, self._answer, self._head = self._answer, None, False

@@ -1,12 +1,11 @@
-"""What the asynchronous transports have in common: a request in flight is bounded in time, traced, waited for by `drain`, and fails by one error.
+"""What an asynchronous transport does around its requests: each is bounded in time, traced, waited for by `drain`, and fails by one error.
 
-`aio` (aiohttp: proxies, Unix sockets) and `lean` (httptools) say how the bytes come and go.
+`lean` says how the bytes come and go.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import ClassVar, Final, Protocol
@@ -18,9 +17,6 @@ from kubewright.http.proxies import origin
 
 DRAIN: Final = 10.0
 """Seconds that requests in flight get to finish when a transport is drained."""
-
-# A watch says nothing for minutes: the kernel finds out whether the other end is still there (seconds, seconds, count).
-_PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 
 class OpenStream(AsyncStream, Protocol):
@@ -128,10 +124,3 @@ class Exchanges:
 
     def _too_large(self, method: str, target: str) -> NoAnswer:
         return failures.no_answer(self._server, method, target, Reason.TOO_LARGE, detail=f"more than {self._limits.body} bytes")
-
-
-def keep_alive(sock: socket.socket) -> None:
-    """Have the kernel notice when the other end of a connection is gone."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _PROBES:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -69,8 +69,6 @@ def reason_of(error: BaseException) -> tuple[Reason, str] | None:
     ssl = sys.modules.get("ssl")  # where nobody imported it, no error is of it; the control socket's client does without
     for cause in _chain(error):
         if ssl is not None and isinstance(cause, ssl.SSLCertVerificationError):
-            if not hasattr(cause, "verify_message"):
-                continue  # aiohttp's wrapper is of this class too, and empty; what it wraps comes later in the chain
             return Reason.UNTRUSTED, cause.verify_message
         if ssl is not None and isinstance(cause, ssl.SSLError):
             return Reason.TLS, cause.reason or ""

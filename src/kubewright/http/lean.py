@@ -1,30 +1,29 @@
-"""HTTP for daemons that send thousands of small requests: HTTP/1.1 straight to one server, parsed by httptools, carried by asyncio.
+"""HTTP for daemons that send thousands of small requests: HTTP/1.1 to one server, parsed by httptools, carried by asyncio.
 
 What a request costs here is writing its bytes, TLS, and a parser in C; sessions, URLs and multidicts are left out
-(docs/decisions/0021-a-lean-connection.md). Proxies and Unix sockets are `aio`'s.
+(docs/decisions/0021-a-lean-connection.md).
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.base.errors import UsageError
-from kubewright.http import tracing
+from kubewright.http import failures, tracing
 from kubewright.http.connections import Connection, NotHTTP, Streamed, Truncated, Whole
-from kubewright.http.deadlines import require_name
-from kubewright.http.exchanges import Exchanges, keep_alive
+from kubewright.http.exchanges import Exchanges
 from kubewright.http.failures import Reason
 from kubewright.http.messages import Headers, Limits, Response, header_pairs
+from kubewright.http.proxies import Proxy
+from kubewright.http.ways import ProxyFailed, Way
 
 KEEP_ALIVE: Final = 80.0
 """Seconds after which an idle connection is not used any more: kube-apiserver closes it after 90 (apiserver: secure_serving.go)."""
 
-_PORTS: Final = {"http": 80, "https": 443}
 _TARGET: Final = re.compile(r"/[!-~]*")
 _LINES: Final = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n)*")
 
@@ -34,24 +33,38 @@ class Transport(Exchanges):
 
     troubles = (NotHTTP, Truncated, OSError, ValueError)
 
-    def __init__(self, base: str, *, context: ssl.SSLContext | None = None, limits: Limits | None = None, server_name: str = "") -> None:
+    def __init__(
+        self,
+        base: str,
+        *,
+        context: ssl.SSLContext | None = None,
+        proxy: Proxy | None = None,
+        limits: Limits | None = None,
+        server_name: str = "",
+    ) -> None:
         super().__init__(base, limits=limits)
         place = urlsplit(self._server)
         if place.scheme == "https" and context is None:
             raise UsageError(f"{self._server} is asked for over TLS without anything to verify it with", remedy="give an SSLContext")
-        self._host, self._port = place.hostname or "", place.port or _PORTS[place.scheme]
-        self._context = context if place.scheme == "https" else None
-        self._server_name = server_name or self._host
+        self._way = Way(self._server, context=context, server_name=server_name, proxy=proxy)
+        self._before, authorization = "", None
+        if proxy is not None and self._way.forwarding:
+            self._before, authorization = self._server, proxy.authorization()
         self._common = f"HTTP/1.1\r\nhost: {place.netloc}\r\nuser-agent: kubewright\r\naccept-encoding: identity\r\n"
+        if authorization is not None:
+            self._common += f"proxy-authorization: {authorization}\r\n"
         self._slots = asyncio.Semaphore(self._limits.connections)
         self._free: list[Connection] = []
         self._busy: set[Connection] = set()
+        self._opening: set[asyncio.Timeout] = set()
         self._streams: set[Streamed] = set()
 
     async def close(self) -> None:
         self._closed = True
         for stream in list(self._streams):
             stream.close()
+        for bound in self._opening:
+            bound.reschedule(asyncio.get_running_loop().time())
         for connection in (*self._free, *self._busy):
             connection.lost(ConnectionAbortedError())
         self._free.clear()
@@ -92,6 +105,9 @@ class Transport(Exchanges):
         return stream
 
     def _reason(self, error: Exception) -> tuple[Reason, str]:
+        if isinstance(error, ProxyFailed):
+            below = failures.reason_of(error)
+            return Reason.PROXY, str(error) or (below[0].value if below else "")
         if isinstance(error, Truncated):
             return Reason.TRUNCATED, ""
         if isinstance(error, NotHTTP):
@@ -106,7 +122,7 @@ class Transport(Exchanges):
         if not _TARGET.fullmatch(path) or not _LINES.fullmatch(lines) or lines.count("\n") != len(pairs):
             raise ValueError("a target or header that HTTP cannot carry")
         length = f"content-length: {len(body)}\r\n" if body is not None else ""
-        head = f"{method} {path} {self._common}{length}{lines}\r\n".encode()
+        head = f"{method} {self._before}{path} {self._common}{length}{lines}\r\n".encode()
         return head + body if body else head
 
     def _kept(self) -> Connection | None:
@@ -127,21 +143,17 @@ class Transport(Exchanges):
         self._free.append(connection)
 
     async def _opened(self) -> Connection:
-        """Open a connection to the first address that takes one."""
         self._require_open()
-        require_name(self._host)
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(self._limits.connect):
-            sock = await _connected(self._host, self._port)
-            name = self._server_name if self._context is not None else None
-            try:
-                _, connection = await loop.create_connection(Connection, sock=sock, ssl=self._context, server_hostname=name)
-            except BaseException:
-                sock.close()
-                raise
+        try:
+            async with asyncio.timeout(self._limits.connect) as bound:
+                self._opening.add(bound)
+                connection = await self._way.opened()
+        finally:
+            self._opening.discard(bound)
         try:
             self._require_open()
-        except OSError:
+            connection.require_open()
+        except BaseException:
             connection.abort()
             raise
         return connection
@@ -149,25 +161,3 @@ class Transport(Exchanges):
     def _require_open(self) -> None:
         if self._closed:
             raise ConnectionAbortedError
-
-
-async def _connected(host: str, port: int) -> socket.socket:
-    """Open a connection to the first address of a name that takes one. Raises OSError: that of the last address."""
-    loop = asyncio.get_running_loop()
-    failed: OSError | None = None
-    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            keep_alive(sock)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, address)
-        except OSError as error:
-            sock.close()
-            failed = error
-        except BaseException:
-            sock.close()
-            raise
-        else:
-            return sock
-    raise failed or OSError(f"{host} has no address")

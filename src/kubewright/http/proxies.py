@@ -8,6 +8,7 @@ Pure: the environment is an argument.
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
 from collections.abc import Mapping
@@ -54,6 +55,12 @@ class Proxy:
 
     def __repr__(self) -> str:
         return f"Proxy({self.url!r})"
+
+    def authorization(self) -> str | None:
+        """Return the value of the header `proxy-authorization`, None where the proxy wants no credentials."""
+        if self.user is None:
+            return None
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
     def secret_url(self) -> str:
         """Return the URL with the credentials, for a file that nobody else may read."""

@@ -40,8 +40,8 @@ class Patience:
 
     handshake: float = 10.0
     idle: float = 120.0
-    """For the head of a request, from the connection's beginning or the answer before it. Longer than clients keep idle connections (90 s,
-    `aio.KEEP_ALIVE` and Go's default transport), so that none sends a request into a connection that is being closed."""
+    """For the head of a request, from the connection's beginning or the answer before it. Longer than clients keep idle connections (90 s:
+    Go's default transport), so that none sends a request into a connection that is being closed."""
     body: float = 30.0
     answer: float = 30.0
     """To take an answer that is whole."""

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import urllib3
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.util import Timeout, make_headers
+from urllib3.util import Timeout
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.messages import shown_url
@@ -260,12 +260,12 @@ def _manager(context: ssl.SSLContext | None, proxy: Proxy | None, *, connections
     if proxy is None:
         manager = urllib3.PoolManager(num_pools=4, maxsize=connections, ssl_context=context, **named)
     else:
-        basic = make_headers(proxy_basic_auth=f"{proxy.user}:{proxy.password}") if proxy.user is not None else None
+        authorization = proxy.authorization()
         manager = urllib3.ProxyManager(
             proxy.url,
             num_pools=4,
             maxsize=connections,
-            proxy_headers=basic,
+            proxy_headers={"proxy-authorization": authorization} if authorization is not None else None,
             ssl_context=context,
             proxy_ssl_context=_proxy_context(proxy),
             **named,

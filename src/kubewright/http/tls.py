@@ -268,9 +268,11 @@ async def serves_async(address: str, port: int, *, within: float) -> bool:
     """The asynchronous form of `serves`."""
     import asyncio  # commands have no use for it, and it takes 15 ms
 
+    from kubewright.http.opening import opened
+
     with suppress(OSError, TimeoutError):
         async with asyncio.timeout(within):
-            _, writer = await asyncio.open_connection(address, port, ssl=anonymous_context(None, verify=False))
-        writer.transport.abort()
+            transport = await opened(asyncio.Protocol(), address, port, context=anonymous_context(None, verify=False))
+        transport.abort()
         return True
     return False

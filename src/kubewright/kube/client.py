@@ -1,4 +1,4 @@
-"""The clients of a real API server: `KubeClient` for commands, over urllib3, and `AsyncKubeClient` for daemons, over aiohttp."""
+"""The clients of a real API server: `KubeClient` for commands, over urllib3, and `AsyncKubeClient` for daemons, over httptools."""
 
 from __future__ import annotations
 
@@ -190,10 +190,6 @@ class AsyncKubeClient(AsyncKubeAPI):
 
     def _default_transport(self, access: Access) -> AsyncTransport:
         context, proxy = access.context(), access.proxy or self._proxies.for_url(access.server)
-        if proxy is None:
-            from kubewright.http import lean
+        from kubewright.http import lean
 
-            return lean.Transport(access.server, context=context, server_name=access.tls_server_name, limits=self._limits)
-        from kubewright.http import aio
-
-        return aio.Transport(access.server, context=context, proxy=proxy, server_name=access.tls_server_name, limits=self._limits)
+        return lean.Transport(access.server, context=context, proxy=proxy, server_name=access.tls_server_name, limits=self._limits)

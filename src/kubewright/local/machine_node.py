@@ -22,6 +22,7 @@ from kubewright.base.errors import KubewrightError
 from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
 from kubewright.http.messages import Response
+from kubewright.http.opening import opened
 from kubewright.http.routes import Request, Route
 from kubewright.http.serving import Server, serve
 from kubewright.kube.kubeconfigs import load_access
@@ -172,10 +173,10 @@ async def _healthy(_: Request) -> Response:
 async def _listens(address: str, port: int) -> bool:
     try:
         async with asyncio.timeout(_CONNECT):
-            _, writer = await asyncio.open_connection(address, port)
+            transport = await opened(asyncio.Protocol(), address, port)
     except OSError:  # the time-out too
         return False
-    writer.close()
+    transport.abort()
     return True
 
 

@@ -24,7 +24,7 @@ from kubewright.agent.server import Contents, KubeletServer
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ServerError
 from kubewright.base.randomness import SeededRandom
-from kubewright.http import aio, loop, tls
+from kubewright.http import lean, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Response
 from kubewright.http.metrics import Registry
@@ -351,7 +351,7 @@ def test_only_certificates_for_clients_by_the_clusters_ca_are_taken():
         found: dict[str, object] = {}
         for name, (authority, usage) in cases.items():
             context = tls.client_context(None, *client_pair(authority, usage), verify=False)
-            transport = aio.Transport(f"https://127.0.0.1:{port}", context=context)
+            transport = lean.Transport(f"https://127.0.0.1:{port}", context=context)
             try:
                 found[name] = (await transport.request("GET", "/pods")).status
             except NoAnswer:

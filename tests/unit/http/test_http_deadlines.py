@@ -15,7 +15,7 @@ import pytest
 from dripping import STAGES, DrippingServer, said
 from scripted_server import Raw, ScriptedServer, answer, lines_answer
 
-from kubewright.http import aio, loop, sync, tls, unix
+from kubewright.http import lean, loop, sync, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxies, Proxy
@@ -51,7 +51,7 @@ def ask_sync(url: str, context: ssl.SSLContext | None, *, body: bytes | None = N
 
 def ask_async(url: str, context: ssl.SSLContext | None, *, body: bytes | None = None, timeout: float = TIMEOUT, **options: object) -> None:
     async def main() -> None:
-        transport = aio.Transport(url, context=context, limits=Limits(connect=timeout), **options)
+        transport = lean.Transport(url, context=context, limits=Limits(connect=timeout), **options)
         try:
             await transport.request("POST", "/x", body=body, timeout=timeout)
         finally:
@@ -151,7 +151,7 @@ def test_what_a_stream_says_may_take_longer_than_its_beginning(
         return found
 
     async def main() -> list[bytes]:
-        transport = aio.Transport(server.url, context=trusting)
+        transport = lean.Transport(server.url, context=trusting)
         async with transport.stream("GET", "/log", timeout=1, stall=HANGS) as stream:
             found = [chunk async for chunk in stream.chunks()]
         await transport.close()
@@ -172,7 +172,7 @@ def test_the_beginning_of_a_stream_has_a_deadline(drip, trusting: ssl.SSLContext
             pass
 
     async def main() -> None:
-        asynchronous = aio.Transport(server.url, context=trusting)
+        asynchronous = lean.Transport(server.url, context=trusting)
         try:
             async with asynchronous.stream("GET", "/log", timeout=TIMEOUT):
                 pass
@@ -188,7 +188,7 @@ def test_a_refusal_of_a_stream_is_read_within_a_deadline(drip, trusting: ssl.SSL
     server = drip("body")
 
     async def main() -> None:
-        transport = aio.Transport(server.url, context=trusting)
+        transport = lean.Transport(server.url, context=trusting)
         try:
             async with transport.stream("GET", "/log") as answered:
                 await answered.read(within=TIMEOUT)

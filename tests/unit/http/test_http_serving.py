@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kubewright.base.errors import Forbidden, HostError, PortInUse, UsageError
-from kubewright.http import aio, loop, serving, tls, unix
+from kubewright.http import lean, loop, serving, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.listening import listen
 from kubewright.http.messages import Response
@@ -67,7 +67,7 @@ ROUTES = (
 def served(server_pair: tuple[bytes, bytes], ca_pem: bytes, use: Callable[[str], object]) -> object:
     async def main() -> object:
         context = tls.server_context(*server_pair, client_ca_pem=ca_pem, clients=tls.Clients.OPTIONAL)
-        server = await aio.serve(ROUTES, host="127.0.0.1", port=0, context=context)
+        server = await serving.serve(ROUTES, host="127.0.0.1", port=0, context=context)
         try:
             return await use(f"https://127.0.0.1:{server.port}")
         finally:
@@ -81,7 +81,7 @@ def test_the_handler_learns_who_calls(server_pair, ca_pem: bytes, client_pair) -
     async def use(url: str) -> list[Response]:
         found = []
         for pair in (client_pair, ()):
-            transport = aio.Transport(url, context=tls.client_context(ca_pem, *pair))
+            transport = lean.Transport(url, context=tls.client_context(ca_pem, *pair))
             found.append(await transport.request("POST", "/show/a%20b?q=1", body=b"12345"))
             await transport.close()
         return found
@@ -104,7 +104,7 @@ def test_the_handler_learns_who_calls(server_pair, ca_pem: bytes, client_pair) -
 )
 def test_what_no_route_answers_is_refused(server_pair, ca_pem: bytes, method: str, target: str, body: bytes, status: int) -> None:
     async def use(url: str) -> int:
-        transport = aio.Transport(url, context=tls.client_context(ca_pem))
+        transport = lean.Transport(url, context=tls.client_context(ca_pem))
         found = await transport.request(method, target, body=body)
         await transport.close()
         return found.status
@@ -114,7 +114,7 @@ def test_what_no_route_answers_is_refused(server_pair, ca_pem: bytes, method: st
 
 def test_an_answer_may_be_streamed(server_pair, ca_pem: bytes) -> None:
     async def use(url: str) -> bytes:
-        transport = aio.Transport(url, context=tls.client_context(ca_pem))
+        transport = lean.Transport(url, context=tls.client_context(ca_pem))
         async with transport.stream("GET", "/count") as stream:
             found = await stream.read()
         await transport.close()
@@ -128,8 +128,8 @@ def test_a_stopping_server_does_not_wait_for_ever(server_pair, ca_pem: bytes, mo
 
     async def main() -> float:
         loop = asyncio.get_running_loop()
-        server = await aio.serve(ROUTES, host="127.0.0.1", port=0, context=tls.server_context(*server_pair))
-        transport = aio.Transport(f"https://127.0.0.1:{server.port}", context=tls.client_context(ca_pem))
+        server = await serving.serve(ROUTES, host="127.0.0.1", port=0, context=tls.server_context(*server_pair))
+        transport = lean.Transport(f"https://127.0.0.1:{server.port}", context=tls.client_context(ca_pem))
         asking = asyncio.create_task(transport.request("GET", "/hang", timeout=30))
         await asyncio.sleep(0.1)
         start = loop.time()
@@ -147,17 +147,17 @@ def test_a_taken_port_is_told() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             with pytest.raises(PortInUse) as caught:
-                await aio.serve(ROUTES, host="127.0.0.1", port=port)
+                await serving.serve(ROUTES, host="127.0.0.1", port=port)
             assert str(port) in caught.value.what
         with pytest.raises(HostError):
-            await aio.serve(ROUTES, host="203.0.113.1", port=0)
+            await serving.serve(ROUTES, host="203.0.113.1", port=0)
 
     loop.run(main)
 
 
 def on_socket(path: Path, use: Callable[[], object]) -> object:
     async def main() -> object:
-        server = await aio.serve_unix(ROUTES, path=path)
+        server = await serving.serve_unix(ROUTES, path=path)
         try:
             return await asyncio.to_thread(use)
         finally:
@@ -249,7 +249,7 @@ def test_a_stream_ends_with_its_reader(place: Path) -> None:
             return next(chunks)
 
     async def main() -> None:
-        server = await aio.serve_unix([Route(method="GET", pattern="/follow", handler=follow)], path=place)
+        server = await serving.serve_unix([Route(method="GET", pattern="/follow", handler=follow)], path=place)
         assert b"0" in await asyncio.to_thread(read)
         async with asyncio.timeout(20):
             await ended.wait()
@@ -291,7 +291,7 @@ def test_a_directory_that_others_can_enter_is_refused(tmp_path: Path, mode: int)
     async def main() -> None:
         for bad in (directory, link, tmp_path / "missing"):
             with pytest.raises(HostError):
-                await aio.serve_unix(ROUTES, path=bad / "control.sock")
+                await serving.serve_unix(ROUTES, path=bad / "control.sock")
 
     loop.run(main)
 

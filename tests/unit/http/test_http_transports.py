@@ -16,7 +16,7 @@ from scripted_server import Raw, ScriptedServer, Seen, answer, json_answer, line
 
 from kubewright.base import logs
 from kubewright.base.errors import Unreachable
-from kubewright.http import aio, exchanges, lean, loop, sync, tls
+from kubewright.http import exchanges, lean, loop, sync, tls
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits, Response
 
@@ -35,14 +35,11 @@ class Sync:
 
 
 class Async:
-    """Runs a request through one of the asynchronous transports."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
+    """Runs a request through the asynchronous transport."""
 
     def __call__(self, url: str, context: ssl.SSLContext | None, *, limits: Limits | None = None, **options: object) -> Response:
         async def main() -> Response:
-            transport = self._transport(url, context=context, limits=limits)
+            transport = lean.Transport(url, context=context, limits=limits)
             try:
                 return await transport.request("GET", "/x?y=1", **options)
             finally:
@@ -52,16 +49,9 @@ class Async:
 
 
 Call = Sync | Async
-AsyncTransport = type[aio.Transport] | type[lean.Transport]
-ASYNC = {"aio": aio.Transport, "lean": lean.Transport}
 
 
-@pytest.fixture(params=ASYNC.values(), ids=ASYNC)
-def asynchronous(request: pytest.FixtureRequest) -> AsyncTransport:
-    return request.param
-
-
-@pytest.fixture(params=[Sync(), *map(Async, ASYNC.values())], ids=["sync", *ASYNC])
+@pytest.fixture(params=[Sync(), Async()], ids=["sync", "async"])
 def call(request: pytest.FixtureRequest) -> Call:
     return request.param
 
@@ -232,7 +222,7 @@ def test_the_environment_is_not_trusted(
     assert "authorization" not in server.seen[0].headers
 
 
-def test_one_connection_serves_many_requests(make_server: MakeServer, trusting: ssl.SSLContext, asynchronous: AsyncTransport) -> None:
+def test_one_connection_serves_many_requests(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server(lambda seen: json_answer({"target": seen.target}))
     transport = sync.Transport(server.url, context=trusting)
     for number in range(5):
@@ -240,7 +230,7 @@ def test_one_connection_serves_many_requests(make_server: MakeServer, trusting: 
     assert (server.connections, len(server.seen)) == (1, 5)
 
     async def main() -> None:
-        transport = asynchronous(server.url, context=trusting)
+        transport = lean.Transport(server.url, context=trusting)
         for number in range(5):
             await transport.request("PUT", f"/{number}", body=b"{}")
         await transport.close()
@@ -250,14 +240,14 @@ def test_one_connection_serves_many_requests(make_server: MakeServer, trusting: 
     transport.close()
 
 
-def test_streams_give_pieces_as_they_arrive(make_server: MakeServer, trusting: ssl.SSLContext, asynchronous: AsyncTransport) -> None:
+def test_streams_give_pieces_as_they_arrive(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server(lambda _: lines_answer(b"one\n", b"two\n", b"three\n", pause=0.05))
     transport = sync.Transport(server.url, context=trusting)
     with transport.stream("GET", "/log") as stream:
         assert list(stream.chunks()) == [b"one\n", b"two\n", b"three\n"]
 
     async def main() -> list[bytes]:
-        transport = asynchronous(server.url, context=trusting)
+        transport = lean.Transport(server.url, context=trusting)
         async with transport.stream("GET", "/log") as answered:
             found = [chunk async for chunk in answered.chunks()]
         await transport.close()
@@ -267,7 +257,7 @@ def test_streams_give_pieces_as_they_arrive(make_server: MakeServer, trusting: s
     transport.close()
 
 
-def test_a_stream_that_stalls_ends(make_server: MakeServer, trusting: ssl.SSLContext, asynchronous: AsyncTransport) -> None:
+def test_a_stream_that_stalls_ends(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server(lambda _: lines_answer(b"one\n", b"two\n", pause=0.3))
     transport = sync.Transport(server.url, context=trusting)
     with transport.stream("GET", "/log", stall=0.1) as stream, pytest.raises(NoAnswer) as caught:
@@ -275,7 +265,7 @@ def test_a_stream_that_stalls_ends(make_server: MakeServer, trusting: ssl.SSLCon
     assert caught.value.reason is Reason.TIMED_OUT
 
     async def main() -> None:
-        transport = asynchronous(server.url, context=trusting)
+        transport = lean.Transport(server.url, context=trusting)
         try:
             async with transport.stream("GET", "/log", stall=0.1) as answered:
                 async for _ in answered.chunks():
@@ -289,16 +279,14 @@ def test_a_stream_that_stalls_ends(make_server: MakeServer, trusting: ssl.SSLCon
     transport.close()
 
 
-def test_draining_lets_requests_finish_and_cuts_streams(
-    make_server: MakeServer, trusting: ssl.SSLContext, asynchronous: AsyncTransport
-) -> None:
+def test_draining_lets_requests_finish_and_cuts_streams(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     def handler(seen: Seen) -> Raw:
         return lines_answer(b"one\n", b"two\n", pause=0.8) if seen.target == "/watch" else json_answer({}, delay=0.2)
 
     server = make_server(handler)
 
     async def main() -> tuple[int, Reason]:
-        transport = asynchronous(server.url, context=trusting)
+        transport = lean.Transport(server.url, context=trusting)
 
         async def watch() -> Reason:
             with pytest.raises(NoAnswer) as caught:

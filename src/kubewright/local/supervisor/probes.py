@@ -14,12 +14,13 @@ import asyncio
 import contextlib
 import ssl
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from kubewright.apis.machine import host_port
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.http import tls
+from kubewright.http.opening import opened
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget
 from kubewright.local.supervisor.state import ProbeIdentity
 
@@ -80,15 +81,16 @@ class NetworkProber:
     async def _attempt(self, target: HttpTarget | TcpTarget, where: str) -> ProbeResult:
         context = self._tls(target.port) if isinstance(target, HttpTarget) and target.secure else None
         host = target.host or self._host
-        reader, writer = await asyncio.open_connection(host, target.port, ssl=context, limit=_BODY)
+        stream = _Stream(asyncio.StreamReader(limit=_BODY))
+        bottom = await opened(stream, host, target.port, context=context)
         try:
             if isinstance(target, TcpTarget):
                 return ProbeResult(ok=True)
-            writer.write(_request(target, where))
-            status, body = await _answer(reader)
+            stream.transport.write(_request(target, where))
+            status, body = await _answer(stream.reader)
         finally:
             # Not closed in good order: that would wait for the peer's part of the TLS shutdown.
-            writer.transport.abort()
+            bottom.abort()
         # The kubelet counts 200 to 399 as success (pkg/probe/http).
         return ProbeResult(ok=True) if 200 <= status < 400 else ProbeResult(ok=False, reason=_failure_text(target, where, status, body))
 
@@ -110,6 +112,20 @@ class NetworkProber:
         with contextlib.suppress(FileNotFoundError):
             return (self._identity.certificate.stat().st_mtime_ns, self._identity.key.stat().st_mtime_ns)
         return ()
+
+
+class _Stream(asyncio.StreamReaderProtocol):
+    """What comes over a connection, as a stream, and the transport that takes what goes."""
+
+    transport: asyncio.WriteTransport
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self.reader = reader
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.WriteTransport", transport)
+        super().connection_made(transport)
 
 
 def _request(target: HttpTarget, where: str) -> bytes:
