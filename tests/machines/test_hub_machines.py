@@ -22,6 +22,7 @@ from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
 import canaries
 from kubewright import binaries
+from kubewright.manifests import units
 from kubewright.pki import certificates
 
 GIVEN_BY_US = {"/root/token", "/root/ca.key", "/root/admin.conf", "/root/copy.db"}
@@ -31,6 +32,7 @@ VPN, VPN6 = "10.64.0.0/16", "fd00:64::/64"
 INTERFACE = "wg-86f7e437faa5"  # of the cluster's name
 BEFORE = "v1.35.4"
 """The kubelet of a minor version before the cluster's."""
+PACKAGED = "/lib/systemd/system"
 PROGRAMS = "/opt/kubewright/before"
 """Where a machine has it."""
 KUBELET = """\
@@ -62,6 +64,8 @@ class Tenant:
 
     bed: Bed
     created: dict[str, Any]
+    units: dict[str, tuple[str, str]]
+    """The kubelet's service of each machine as it was at the beginning."""
 
     @property
     def one(self) -> Machine:
@@ -134,11 +138,34 @@ def bare(parts: Parts) -> Iterator[Tenant]:
         environment = " ".join(f'"{name}={value}"' for name, value in ENVIRONMENT.items())
         command = " ".join(argv("hub", "run", "--config", "/root/hub.yaml"))
         write(serving, "/etc/systemd/system/hub.service", UNIT.format(environment=environment, command=command))
-        made = Tenant(bed, {})
+        three = bed["three"]  # its kubelet came from a package, and nobody has enabled it
+        three.run("systemctl", "disable", "kubelet")
+        three.run("sh", "-c", f"mkdir -p {PACKAGED} && mv /etc/systemd/system/kubelet.service* {PACKAGED}/ && systemctl daemon-reload")
+        made = Tenant(bed, {}, {name: _service(bed[name]) for name in ("two", "three")})
         made.add()
         serving.run("systemctl", "daemon-reload")
         serving.run("systemctl", "enable", "--now", "hub")
-        yield Tenant(bed, json.loads(made.hub("token", "create", "a", "-o", "json").out))
+        yield Tenant(bed, json.loads(made.hub("token", "create", "a", "-o", "json").out), made.units)
+
+
+def _service(machine: Machine) -> tuple[str, str]:
+    """Return the unit of the kubelet with its drop-ins, as systemd has them, and whether it is enabled."""
+    return machine.run("systemctl", "cat", "kubelet").out, machine.run("systemctl", "is-enabled", "kubelet", check=False).out.strip()
+
+
+def test_systemd_reads_the_words_of_our_units_as_they_are_and_ends_lines_where_we_think(tenant: Tenant) -> None:
+    three = tenant.bed["three"]
+    words = ["a b", "%h%%", "$HOME", "${PATH}", '"', "'", "back\\", "\\x41", ";", "", "é\u00a0x", "#", "@{}*?[]", "-"]
+    script = 'printf "%s=" "$@" > /root/words'
+    command = f"{units.program(PurePosixPath('/bin/sh'))} {units.arguments('-c', script, 'sh', *words)}"
+    write(three, "/etc/systemd/system/words.service", f"[Service]\nType=oneshot\nExecStart={command}\n")
+    injected = "x\0ExecStartPost=/bin/touch /root/nul\0ExecStartPost=/bin/touch /root/cr\rExecStartPost=/bin/touch /root/end"
+    write(three, "/etc/systemd/system/injected.service", f"[Service]\nType=oneshot\nExecStart=/bin/echo {injected}\n")
+    three.run("systemctl", "daemon-reload")
+    three.run("systemctl", "start", "words", "injected")
+    assert three.run("cat", "/root/words").out.split("=") == [*words, ""]
+    assert three.run("sh", "-c", "cd /root && ls nul cr end").out.split() == ["cr", "end", "nul"]  # so such values have to be refused
+    three.run("sh", "-c", "cd /etc/systemd/system && rm words.service injected.service")
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +247,8 @@ def _join_with_the_kubelet_before(tenant: Tenant, machine: Machine, name: str) -
     assert len(given) == 4
     program = "/usr/local/bin/kubelet"
     assert f"{program} --kubeconfig=" in started
+    assert _service(machine)[1] == "enabled"
+    assert machine.run("systemctl", "show", "--property=FragmentPath", "--value", "kubelet").out.strip() == f"{PACKAGED}/kubelet.service"
     known = machine.run(program, "--help").out
     assert [flag for flag in given if f"{flag} " not in known] == []
 
@@ -362,6 +391,7 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     tenant.require_peers()
     assert two.run("find", "/etc/oneinfra", "/var/lib/kubelet", "/var/lib/kubewright", "-type", "f", check=False).out == ""
     assert two.run("systemctl", "is-active", "kubelet", check=False).out.strip() != "active"
+    assert _service(two) == tenant.units["two"]
     events = [row["event"] for row in json.loads(tenant.hub("journal", "-o", "json").out) if row["node"] == "two"]
     assert events == ["issued", *["vpn key changed"] * 3, "left"]
 
@@ -466,3 +496,14 @@ def test_the_interface_goes_with_its_cluster(tenant: Tenant) -> None:
     tenant.hub("cluster", "remove", "a")
     eventually(lambda: addresses(tenant.serving, INTERFACE) == [], f"{INTERFACE} to go")
     assert tenant.serving.run("ls", f"/etc/systemd/system/{INTERFACE}.service", check=False).code != 0
+
+
+def test_a_reset_gives_a_machine_the_unit_of_its_package_back_as_it_was(tenant: Tenant) -> None:
+    three = tenant.bed["three"]
+    assert tenant.units["three"][1] == "disabled"
+    assert _service(three) != tenant.units["three"]
+    said = kubewright(three, "reset", "--force").out
+    assert "Restoring the kubelet service, as it was before: disabled" in said
+    assert _service(three) == tenant.units["three"]
+    assert addresses(three, "oi-wg") == []
+    assert three.run("find", "/etc/oneinfra", "/var/lib/kubewright", "-type", "f", check=False).out == ""

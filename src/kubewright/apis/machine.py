@@ -74,9 +74,14 @@ class Layout:
         return self.state / "node-tunnel-next.key"
 
     @property
+    def kubelet_service(self) -> PurePosixPath:
+        """Whether the kubelet's service was enabled before a join through a hub enabled it."""
+        return self.state / "kubelet-service.json"
+
+    @property
     def kept_files(self) -> tuple[PurePosixPath, ...]:
         """What we keep of the machine between runs; the record is the last to go."""
-        return (self.join_key, self.tunnel_key, self.next_tunnel_key, self.machine_record)
+        return (self.join_key, self.tunnel_key, self.next_tunnel_key, self.kubelet_service, self.machine_record)
 
     @property
     def cni(self) -> PurePosixPath:

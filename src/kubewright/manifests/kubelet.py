@@ -27,7 +27,15 @@ Patch = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 UNIT: Final = PurePosixPath("/etc/systemd/system/kubelet.service")
 DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
 UNIT_FILES: Final = (UNIT, DROP_IN)
+JOINED_DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/90-kubewright-hub.conf")
+"""Read after kubeadm's, which a package may have brought in either place: neither is touched."""
+JOINED_FILES: Final = (UNIT, JOINED_DROP_IN)
+OWN_FILES: Final = (*UNIT_FILES, JOINED_DROP_IN)
+"""Everything that may be ours."""
 UNIT_HEADER: Final = "# Installed by kubewright, because no package had brought a unit for the kubelet. `kubewright reset` removes it."
+JOINED_HEADER: Final = (
+    "# Installed by kubewright for a node that has joined through a hub. `kubewright node leave` and `kubewright reset` remove it."
+)
 _UNIT: Final = """\
 {header}
 [Unit]
@@ -56,7 +64,6 @@ EnvironmentFile=-/etc/default/kubelet
 ExecStart=
 ExecStart={program} $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 """
-# Under the name of kubeadm's, so that systemd reads this one in its place where a package has brought one.
 _JOINED_DROP_IN: Final = """\
 {header}
 [Service]
@@ -159,16 +166,16 @@ def joined_unit_files(
 ) -> Mapping[PurePosixPath, str]:
     """Return the unit and its drop-in, by path, of a kubelet that was given its certificates by a hub; `addresses` are those that it reports.
 
-    Raises HostError as `unit_files` does.
+    The drop-in says all that matters: it goes with a unit that somebody else has brought as well. Raises HostError as `unit_files` does.
     """
     command = units.program(program)
     reported = (f"--node-ip={','.join(addresses)}",) if addresses else ()
     given = (f"--kubeconfig={kubeconfig}", f"--config={config}", f"--hostname-override={node}", *reported)
     arguments = units.arguments(*given)
-    drop_in = _JOINED_DROP_IN.format(header=UNIT_HEADER, program=command, arguments=arguments)
-    return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), DROP_IN: drop_in}
+    drop_in = _JOINED_DROP_IN.format(header=JOINED_HEADER, program=command, arguments=arguments)
+    return {UNIT: _UNIT.format(header=UNIT_HEADER, program=command), JOINED_DROP_IN: drop_in}
 
 
 def is_ours(content: bytes | None) -> bool:
     """Tell whether a file was made by us."""
-    return content is not None and content.startswith(UNIT_HEADER.encode())
+    return content is not None and content.startswith((UNIT_HEADER.encode(), JOINED_HEADER.encode()))

@@ -192,6 +192,10 @@ class Disk(Dying, OverlayHost):
     def _tunnels(self):
         return Interface(self)
 
+    def knows(self, name, state):
+        """Have a service that a package has brought."""
+        self._planned_services._planned[name] = state
+
 
 class Node(Box):
     def __init__(self, root: Path, *, ours: bool = True, programs: tuple[str, ...] = ("ip", "wg", "wireguard-go", "kubelet")) -> None:
@@ -218,7 +222,7 @@ class Node(Box):
         return self.text(self.layout.oneinfra / "wg.key").strip()
 
     def require_tunnel(self, *, ours: bool) -> None:
-        unit, drop_in = self.text(UNIT), self.text(kubelet.DROP_IN)
+        unit, drop_in = self.text(UNIT), self.text(kubelet.JOINED_DROP_IN)
         assert wireguard.is_key(wireguard.public_key(self.key))
         assert self.key not in unit + drop_in
         assert self.disk.state(self.layout.oneinfra / "wg.key").mode == 0o600

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 from hub_kit import CLOCK
-from node_kit import Node, VPNCluster
+from node_kit import Node, VPNCluster, killed_at_each_step
 
 from kubewright.apis.join_records import IssuedCertificate
 from kubewright.apis.kubeconfig import parse, require_usable
@@ -21,11 +21,15 @@ from kubewright.enrollment import leave_proofs
 from kubewright.enrollment.node.leaving import NODE_LEAVE, LeaveRefused, NodeLeaveRequest
 from kubewright.host.desired import File
 from kubewright.host.facts import Facts
+from kubewright.host.states import ServiceState
 from kubewright.kube import core
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.reset.operation import RESET
+from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
+from kubewright.manifests import kubelet
 from kubewright.pki import certificates, issuing, keys
 from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm
@@ -197,3 +201,63 @@ def test_a_machine_that_is_part_of_a_cluster_in_another_way_is_not_emptied(tmp_p
 
 def test_a_machine_on_which_nothing_is_left_has_left(tmp_path):
     assert leave(Node(tmp_path), skip=()).failures == ()
+
+
+FOREIGN = {kubelet.UNIT: b"[Service]\nExecStart=/usr/bin/kubelet\n", kubelet.DROP_IN: b"[Service]\nEnvironment=A=b\n"}
+
+
+def reset(node):
+    machine = Machine(at=lambda _: node.disk, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
+    run(RESET, ResetRequest(flags=ResetFlags(force=True, ignore_preflight_errors=("all",))), machine, reporter=node.reporter)
+
+
+@pytest.mark.parametrize("go", [lambda node: leave(node, skip=()), reset], ids=["leave", "reset"])
+@pytest.mark.parametrize("files", [{}, FOREIGN], ids=["of a package", "in /etc"])
+@pytest.mark.parametrize("enabled", [False, True])
+def test_a_unit_that_somebody_else_has_brought_is_as_it_was_when_the_node_has_gone(tmp_path, go, files, enabled):
+    node = Node(tmp_path)
+    node.cluster = LeavingCluster(ours=True)
+    disk = node.disk
+    for path, content in files.items():
+        disk.ensure(File(path=path, content=content, mode=0o644))
+    disk.knows("kubelet", ServiceState(running=False, enabled=enabled))
+    before = {path: disk.read(path) for path in kubelet.UNIT_FILES}
+    node.join()
+    again = node.join()
+    assert again.changes == ()
+    assert {path: disk.read(path) for path in kubelet.UNIT_FILES} == before
+    assert (disk.service("kubelet").running, disk.service("kubelet").enabled) == (True, True)
+    assert b"--hostname-override=worker" in disk.read(kubelet.JOINED_DROP_IN)
+    go(node)
+    assert {path: disk.read(path) for path in kubelet.UNIT_FILES} == before
+    assert disk.read(kubelet.JOINED_DROP_IN) is None
+    assert (disk.service("kubelet").running, disk.service("kubelet").enabled) == (False, enabled)
+    assert [disk.state(path) for path in node.layout.kept_files] == [None] * len(node.layout.kept_files)
+
+
+def test_a_unit_that_a_join_has_installed_goes_whatever_ended_it_and_began_anew(tmp_path):
+    node = Node(tmp_path)
+    node.cluster = LeavingCluster(ours=True)
+    node.join()
+    assert [kubelet.is_ours(node.disk.read(path)) for path in kubelet.JOINED_FILES] == [True, True]
+    assert node.disk.state(node.layout.kubelet_service) is None
+    leave(node, skip=())
+    assert [node.disk.read(path) for path in kubelet.OWN_FILES] == [None] * 3
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_the_earlier_state_of_the_service_is_known_after_a_kill_at_any_step(tmp_path, after):
+    def make(number):
+        (tmp_path / str(number)).mkdir()
+        node = Node(tmp_path / str(number))
+        node.cluster = LeavingCluster(ours=True)
+        node.disk.knows("kubelet", ServiceState(running=False, enabled=False))
+        return node
+
+    kills = 0
+    for node in killed_at_each_step(make, lambda node, killer: node.join(killer=killer), after=after):
+        kills += 1
+        node.join()
+        leave(node, skip=())
+        assert (node.disk.service("kubelet").enabled, node.disk.read(kubelet.JOINED_DROP_IN)) == (False, None)
+    assert kills >= 10

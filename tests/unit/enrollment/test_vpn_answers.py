@@ -318,4 +318,4 @@ def test_the_kubelet_reports_the_addresses_of_the_tunnel(addresses, flag):
     files = kubelet.joined_unit_files(
         PurePosixPath("/usr/bin/kubelet"), kubeconfig=PurePosixPath("/a"), config=PurePosixPath("/b"), node="n", addresses=addresses
     )
-    assert [word for word in files[kubelet.DROP_IN].split() if word.startswith("--node-ip")] == ([flag] if flag else [])
+    assert [word for word in files[kubelet.JOINED_DROP_IN].split() if word.startswith("--node-ip")] == ([flag] if flag else [])

@@ -15,6 +15,7 @@ from kubewright.enrollment.node.joined import renewed
 from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
+from kubewright.lifecycle.steps import kubelet_service
 from kubewright.manifests import kubelet, tunnels
 
 if TYPE_CHECKING:
@@ -89,7 +90,11 @@ def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
 
 
 def start(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Write the unit and start it; a kubelet that runs is restarted where its unit has changed."""
+    """Write the drop-in, and the unit where there is none, and start it; a kubelet that runs is restarted where one of them has changed.
+
+    A unit that a package or a person has brought stays; whether it was enabled is kept for the day when the node leaves.
+    """
+    yield from kubelet_service.remember(ctx.host)
     texts = kubelet.joined_unit_files(
         _program(ctx),
         kubeconfig=ctx.kubeconfig,
@@ -97,7 +102,8 @@ def start(ctx: NodeJoinContext) -> Iterable[Change]:
         node=ctx.join.node,
         addresses=tunnels.node_addresses(ctx.host.read(tunnels.unit_path(tunnels.NODE_INTERFACE))),
     )
-    units = tuple(File(path=path, content=text.encode(), mode=0o644) for path, text in texts.items())
+    theirs = {kubelet.UNIT} if kubelet_service.is_of_others(ctx.host, ctx.host.service(_SERVICE)) else set()
+    units = tuple(File(path=path, content=text.encode(), mode=0o644) for path, text in texts.items() if path not in theirs)
     ctx.say("Starting the kubelet")
     yield ctx.host.ensure(Service(name=_SERVICE, enabled=True, units=units, restart=_began_before(ctx)))
 

@@ -21,6 +21,7 @@ from kubewright.host.desired import Service
 from kubewright.host.failures import BUG, expected
 from kubewright.host.seam import Host
 from kubewright.lifecycle.background import BackgroundTask
+from kubewright.lifecycle.steps import kubelet_service
 from kubewright.lifecycle.steps.inventory import SERVICE, Inventory
 
 if TYPE_CHECKING:
@@ -199,6 +200,15 @@ def remove_units(ctx: Cleanup) -> Iterator[Change]:
         yield ctx.host.remove_units(SERVICE, units=units)
 
 
+def restore_service(ctx: Cleanup) -> Iterator[Change]:
+    """Enable or disable the kubelet's service as it was before a join changed that, where its unit is not ours."""
+    earlier = kubelet_service.to_restore(ctx.host)
+    if earlier is not None:
+        what = f"the kubelet service, as it was before: {'enabled' if earlier.enabled else 'disabled'}"
+        ctx.tell(f"Restoring {what}", f"Would restore {what}")
+        yield ctx.host.ensure(earlier)
+
+
 def remove_tunnel(ctx: Cleanup) -> Iterator[Change]:
     """Remove the machine's end of a VPN: its service, an interface that outlived it, its unit. The key has gone with its directory."""
     unit = ctx.inventory.tunnel
@@ -233,6 +243,7 @@ STEPS: Final[tuple[Step, ...]] = (
     remove_cni,
     remove_accounts,
     remove_units,
+    restore_service,
     remove_tunnel,
 )
 """Keys and kubeconfigs go before the kubelet's directory, where a mount may hang and a tree may take long."""

@@ -79,10 +79,10 @@ class Inventory:
 
     @functools.cached_property
     def units(self) -> list[PurePosixPath]:
-        """The unit files of the kubelet that we installed, where no package had brought one."""
-        from kubewright.manifests.kubelet import UNIT_FILES, is_ours
+        """The unit files of the kubelet that we installed."""
+        from kubewright.manifests.kubelet import OWN_FILES, is_ours
 
-        return [path for path in UNIT_FILES if is_ours(self._host.read(path))]
+        return [path for path in OWN_FILES if is_ours(self._host.read(path))]
 
     @functools.cached_property
     def tunnel(self) -> PurePosixPath | None:

@@ -22,6 +22,7 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.diagnosis import observation
+from kubewright.lifecycle.steps import kubelet_service
 from kubewright.lifecycle.steps.announcing import announced
 from kubewright.manifests import kubelet, objects
 
@@ -71,7 +72,7 @@ def _missed(host: Host, paths: Iterable[PurePosixPath], found: ServiceState) -> 
 
 def missing_units(host: Host, layout: Layout, found: ServiceState | None) -> tuple[File, ...]:
     """Return the kubelet's unit and drop-in where no package has brought a unit and systemd is there to read it; else nothing."""
-    theirs = found is not None and not kubelet.is_ours(host.read(kubelet.UNIT))
+    theirs = kubelet_service.is_of_others(host, found)
     program = None if theirs or not host.facts.systemd else host.programs.path(SERVICE)
     if program is None:
         return ()
