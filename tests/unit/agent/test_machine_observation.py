@@ -257,6 +257,20 @@ async def test_one_look_sees_everything_and_images_may_have_a_disk_of_their_own(
     await observer.stop()
 
 
+async def test_of_a_runtime_that_stops_the_images_stay_and_the_version_is_unknown_until_it_answers_again():
+    runtime = FakeRuntime()
+    runtime.found = [Image(id="a", size=1)]
+    observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()), Calls)
+    observer.watch(lambda: None)
+    seen = []
+    for broken in (True, False):
+        runtime.broken = broken
+        await asyncio.sleep(70)
+        seen.append((observer.snapshot.runtime, observer.snapshot.images))
+    assert seen == [("containerd://Unknown", (Image(id="a", size=1),)), ("containerd://2.2.1", (Image(id="a", size=1),))]
+    await observer.stop()
+
+
 async def test_a_machine_without_a_runtime_has_nothing_to_say_of_one():
     observer = await observed(None, FakeFiles(V2, root=disk(available=1)))
     found = observer.snapshot
@@ -270,7 +284,7 @@ async def test_a_runtime_that_comes_back_is_seen_soon_and_an_unchanged_machine_c
     runtime.broken = True
     observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()))
     assert observer.snapshot.runtime_errors == (UNCHECKED,)
-    assert observer.snapshot.image_trouble == "nobody answers"
+    assert (observer.snapshot.runtime, observer.snapshot.images) == ("", ())
     observer.watch(lambda: changes.append(observer.snapshot))
     await asyncio.sleep(1)
     assert changes == []

@@ -157,10 +157,10 @@ class MachineObserver:
             return
         try:
             status = await self._ask_patiently(runtime.health)
-            version = self.snapshot.runtime or _shown(await self._for_runtime.make(runtime.version))
+            version = _shown(await self._for_runtime.make(runtime.version))
         except HostError as error:
             _log.info("the container runtime does not answer: %s", error)
-            version = self.snapshot.runtime
+            version = _unknown(self.snapshot.runtime)
         else:
             self._health = self._health.told(status, now=_now())
             await self._tell_pod_range(runtime)
@@ -201,11 +201,12 @@ class MachineObserver:
         if runtime is None:
             return
         try:
-            images, trouble = tuple(await self._for_runtime.make(runtime.images)), ""
+            images = tuple(await self._for_runtime.make(runtime.images))
             self._images = next(iter(await self._for_runtime.make(runtime.image_directories)), None)
-        except HostError as error:
-            images, trouble = (), str(error)
-        self._see(replace(self.snapshot, images=images, image_trouble=trouble))
+        except HostError as error:  # what was listed last stays (kubelet v1.36: pkg/kubelet/images/image_gc_manager.go, its imageCache)
+            _log.info("the container runtime does not list its images: %s", error)
+            images = self.snapshot.images or ()
+        self._see(replace(self.snapshot, images=images))
 
     def _addresses(self) -> tuple[tuple[str, ...], str]:
         looks, machine = self._looks, self._machine
@@ -258,6 +259,11 @@ def _disk(name: str, found: FileSystem | None) -> dict[str, Amount | None]:
 def _shown(version: RuntimeVersion) -> str:
     """Return what a Node says of its runtime: the kubelet reads the version, and writes it without the v of containerd's."""
     return f"{version.name}://{version.version.removeprefix('v')}"
+
+
+def _unknown(runtime: str) -> str:
+    """Return what a Node says of a runtime that does not answer now (kubelet v1.36: nodestatus.VersionInfo); '' of one that never did."""
+    return f"{runtime.partition('://')[0]}://Unknown" if runtime else ""
 
 
 def _now() -> float:

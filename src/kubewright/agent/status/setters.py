@@ -244,10 +244,7 @@ def set_platform(draft: Draft) -> None:
 
 
 def set_images(draft: Draft) -> None:
-    """Write the images, the largest first, digests before tags; nothing for a machine that has none to report.
-
-    Raises HostError, and leaves the list empty, where the runtime did not tell.
-    """
+    """Write the images, the largest first, digests before tags; nothing for a machine that has none to report."""
     snapshot = draft.snapshot
     if snapshot.images is None:
         return
@@ -258,8 +255,6 @@ def set_images(draft: Draft) -> None:
         draft.status["images"] = rows
     else:
         draft.status.pop("images", None)
-    if snapshot.image_trouble:
-        raise HostError(snapshot.image_trouble)
 
 
 def _image(image: Image) -> Object:
