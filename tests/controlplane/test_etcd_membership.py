@@ -17,6 +17,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.wait import InstantWaiter, PollingWaiter
+from kubewright.etcd import voters
 from kubewright.etcd.api import (
     LearnerNotInSync,
     MemberExists,
@@ -24,6 +25,7 @@ from kubewright.etcd.api import (
     NotLearner,
     RecordingEtcd,
     TooManyLearners,
+    UnhealthyCluster,
     by_peer_url,
     initial_cluster,
     quorum,
@@ -199,6 +201,13 @@ def test_a_dead_member_is_told_and_the_others_are_asked(cluster: Cluster) -> Non
     assert [status.healthy for status in sorted(statuses, key=lambda status: status.endpoint != cluster.url("two"))] == [False, True, True]
     assert quorum(statuses)
     assert len(client.members()) == 3  # asked of those that answer
+    found = voters.look(client)
+    assert ([one.member.name for one in found.dead], sorted(one.name for one in found.living)) == (["two"], ["one", "three"])
+    assert f"two at {cluster.peer('two')}: {cluster.url('two')}: " in found.dead[0].reason
+    assert found.has_quorum
+    with pytest.raises(UnhealthyCluster):  # which is why nobody joins before that
+        client.add_learner(cluster.peer("four"))
+    assert voters.look(client, without=cluster.peer("two")).dead == []
 
 
 def test_without_quorum_the_reason_is_told(cluster: Cluster) -> None:

@@ -165,6 +165,20 @@ def test_the_same_join_again_changes_nothing(cluster: Cluster) -> None:
     assert cluster.restarts("two") == {f"{name}-two": 0 for name in STATIC_PODS}
 
 
+def test_a_dead_member_is_named_before_anything_is_written(cluster: Cluster) -> None:
+    four, three = cluster.prepare("four", more=BY_KEY), cluster.bed["three"]
+    three.run("pkill", "-STOP", "-x", "etcd")
+    ended = join(four, check=False)
+    three.run("pkill", "-CONT", "-x", "etcd")
+    assert ended.code == 1
+    assert f"etcd takes no new member while one that votes is dead: three at https://{three.address}:2380" in ended.err
+    assert four.run("find", "/etc/kubernetes", "/var/lib/kubewright", "-type", "f", check=False).out == ""
+    removal = re.search(r"`(kubectl .* member) remove ([0-9a-f]+)`", ended.err)
+    assert removal is not None
+    listed = cluster.one.run("sh", "-c", f"{removal[1]} list", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}).out
+    assert re.search(rf"^{removal[2]}, started, three,", listed, re.MULTILINE)
+
+
 def test_what_has_to_be_copied_by_hand_is_told_all_at_once(cluster: Cluster) -> None:
     four = cluster.prepare("four", more=BY_HAND)
     four.run("mkdir", "-p", "/root/patches")

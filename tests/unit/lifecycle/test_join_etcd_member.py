@@ -234,13 +234,50 @@ def test_a_member_is_added_only_where_this_machine_reaches_the_others(run):
     assert (ctx.host.done, ctx.clock.monotonic()) == ([], pytest.approx(2.0))
 
 
-def test_members_that_are_down_need_not_be_reached(run):
-    ctx = run(ONE, THREE)
-    ctx.etcd.barred = {"https://10.0.0.3:2380": "connection refused"}
-    ctx.etcd._statuses = [Status(endpoint="https://one", member_id=1, leader_id=1), Status(endpoint="https://three", problem="no answer")]
-    list(etcd_member.join(ctx))
-    assert ctx.etcd.probed == ["https://10.0.0.1:2380"]
-    assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
+FOUR = Member(id=0x8E9E, name="four", peer_urls=("https://10.0.0.4:2380",), client_urls=("https://10.0.0.4:2379",))
+CREDENTIALS = " ".join(f"--{name}=/etc/kubernetes/pki/etcd/{file}" for name, file in
+    (("cacert", "ca.crt"), ("cert", "healthcheck-client.crt"), ("key", "healthcheck-client.key")))  # fmt: skip
+
+
+@pytest.mark.parametrize("phase", [etcd_member.check, etcd_member.join])
+def test_a_voting_member_that_is_dead_is_named_with_the_command_that_removes_it(run, phase):
+    ctx = run(ONE, THREE, FOUR)
+    ctx.etcd.barred = {"https://10.0.0.4:2380": "connection refused"}
+    ctx.etcd._statuses[2] = Status(endpoint="https://10.0.0.4:2379", problem="connection refused")
+    with pytest.raises(WaitTimeout) as caught:
+        list(phase(ctx))
+    assert caught.value.what == "etcd takes no new member while one that votes is dead: four at https://10.0.0.4:2380"
+    assert caught.value.detail == "four at https://10.0.0.4:2380: https://10.0.0.4:2379: connection refused"
+    removal = f"`kubectl -n kube-system exec etcd-one -- etcdctl {CREDENTIALS} member remove 8e9e`"
+    assert caught.value.remedy.startswith(f"start it again; if its machine is gone for good, remove the member: {removal}; ")
+    assert (ctx.etcd.actions, ctx.host.done, ctx.clock.monotonic()) == ([], [], pytest.approx(2.0))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"learner": True},
+        {"peer_urls": (OURS,)},
+        {"peer_urls": ("https://10.0.0.5:2380",)},
+    ],
+    ids=["a learner", "the member of this machine", "one whose clients' port is barred from here"],
+)
+def test_what_does_not_keep_etcd_from_taking_a_member_is_not_waited_for(run, changes):
+    ctx = run(ONE, THREE, replace(FOUR, **changes))
+    ctx.etcd.barred = {"https://10.0.0.4:2380": "connection refused"}
+    ctx.etcd._statuses[2] = Status(endpoint="https://10.0.0.4:2379", problem="connection refused")
+    assert len(list(etcd_member.check(ctx))) == 2
+    assert ctx.clock.monotonic() == 0.0
+
+
+def test_a_member_that_never_started_is_dead_and_without_a_quorum_none_can_be_removed(run):
+    lost = Member(id=9, peer_urls=("https://10.0.0.9:2380",))
+    ctx = run(ONE, lost)
+    ctx.etcd._statuses.pop()
+    with pytest.raises(WaitTimeout) as caught:
+        list(etcd_member.join(ctx))
+    assert caught.value.detail == "9 at https://10.0.0.9:2380: it has never started"
+    assert caught.value.remedy.startswith("see that most of the other control planes run")
 
 
 def test_peers_are_looked_for_only_where_a_member_is_added(run):
@@ -393,7 +430,7 @@ def test_health_is_waited_for_and_those_that_lack_it_are_named(run):
     ctx = run(ONE)
     well, dead = Status(endpoint="https://a", leader_id=1), Status(endpoint="https://b", problem="connection refused")
     ctx.etcd = Members(ONE, statuses=[well, well, dead])
-    assert len(list(etcd_member.check(ctx))) == 1
+    assert len(list(etcd_member.check(ctx))) == 2
     ctx.etcd = Members(ONE, statuses=[well, dead])
     with pytest.raises(WaitTimeout) as caught:
         list(etcd_member.check(ctx))
@@ -405,5 +442,5 @@ def test_the_member_of_this_machine_need_not_be_healthy_before_it_is_started(run
     ctx = run(ONE)
     well, own = Status(endpoint="https://a", leader_id=1), Status(endpoint="https://10.0.0.2:2379", problem="connection refused")
     ctx.etcd = Members(ONE, statuses=[well, own])
-    assert len(list(etcd_member.check(ctx))) == 1
+    assert len(list(etcd_member.check(ctx))) == 2
     assert ctx.clock.monotonic() == 0.0

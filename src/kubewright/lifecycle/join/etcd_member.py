@@ -12,7 +12,7 @@ from kubewright.base.events import Waited, Warned
 from kubewright.etcd.api import by_peer_url, initial_cluster, quorum
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member
 from kubewright.host.desired import Directory
-from kubewright.lifecycle.join import etcd_learner, peers
+from kubewright.lifecycle.join import etcd_learner, etcd_voters, peers
 from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.steps import static_pods
 
@@ -30,9 +30,10 @@ _WITHDRAWING: Final = 10.0
 
 
 def check(ctx: JoinContext) -> Iterable[Waited]:
-    """Wait until more than half of the others are healthy. Raises WaitTimeout, which names those that are not.
+    """Wait until more than half of the others are healthy, and then, for seconds, until all that vote are up.
 
-    The member of this machine does not count: a run that was killed may have left it without an etcd, which this one starts.
+    The member of this machine does not count: a run that was killed may have left it without an etcd, which this one starts. Raises
+    WaitTimeout, which names those that are not healthy.
     """
     if ctx.cluster.etcd.external is not None:
         ctx.say(CHECK, "Skipping etcd check in external mode")
@@ -49,6 +50,7 @@ def check(ctx: JoinContext) -> Iterable[Waited]:
         saying="etcd to be healthy",
         remedy=QUORUM_REMEDY,
     )
+    yield etcd_voters.alive(ctx)
 
 
 def join(ctx: JoinContext) -> Iterable[Change | Waited]:
@@ -67,6 +69,7 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
         yield from _clear(ctx)
         desired = _desired(ctx)
     if step is not Step.KEEP:
+        yield etcd_voters.alive(ctx)
         yield peers.reached(ctx)
     doing = "Using existing" if step is Step.KEEP else "Adding this machine's"
     ctx.say(TOPIC, f"{doing} etcd member at {desired.peer_url}")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError, ValidationError
+from kubewright.base.events import Waited
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.host.seam import Host
 from kubewright.lifecycle.background import BackgroundTask
@@ -31,11 +32,11 @@ def named(ctx: JoinContext) -> Iterable[Change]:
     return ()
 
 
-def checked(ctx: JoinContext) -> Iterable[Change]:
+def checked(ctx: JoinContext) -> Iterable[Change | Waited]:
     """Check the machine, find the cluster and read its configuration. What the machine is made of is kept once it can join.
 
-    The cluster is looked for and its configuration read beside the checks, which mostly wait. For a control plane there are more checks then, and
-    its images are pulled.
+    The cluster is looked for and its configuration read beside the checks, which mostly wait. For a control plane there are more checks then, the
+    cluster's etcd among them, and its images are pulled.
     """
     ctx.say(TOPIC, "Running pre-flight checks")
     user, found = ctx.host.facts.user, BackgroundTask(lambda: configuration.read_early(ctx))
@@ -46,16 +47,26 @@ def checked(ctx: JoinContext) -> Iterable[Change]:
     if not kubelet.is_bootstrapped(ctx) and ctx.runs("kubelet-start"):
         kubelet.require_free_name(ctx)  # now: another name would be another configuration once this one is kept
     if ctx.control_plane:
-        from kubewright.lifecycle.join.control_plane import reserve_keys  # with what makes certificates
-
-        reserve_keys(ctx)
-        ctx.say(TOPIC, "Running pre-flight checks before initializing the new control plane instance")
-        preflight.require_passed(_control_plane(ctx, user=user), reporter=ctx.reporter)
+        yield from _control_plane_can_join(ctx, user=user)
     ctx.bound.begin()
     if ctx.control_plane:
         ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
         registration = ctx.configuration.init.node_registration
         yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
+
+
+def _control_plane_can_join(ctx: JoinContext, *, user: int) -> Iterable[Waited]:
+    """Check this machine and the cluster's etcd for one more control plane, the first while the second is looked for."""
+    from kubewright.lifecycle.join import control_plane, etcd_voters  # with what makes certificates
+
+    control_plane.reserve_keys(ctx)
+    asked = BackgroundTask(lambda: etcd_voters.rehearsed(ctx))
+    asked.begin()
+    ctx.say(TOPIC, "Running pre-flight checks before initializing the new control plane instance")
+    preflight.require_passed(_control_plane(ctx, user=user), reporter=ctx.reporter)
+    copy = asked.result()
+    if copy is not None:
+        yield etcd_voters.alive(copy)
 
 
 def _require_possible(ctx: JoinContext) -> None:

@@ -1,0 +1,71 @@
+"""Which voting members of etcd are dead.
+
+Etcd takes no new member while one that votes is not connected to the others (etcd v3.6, server/etcdserver/server.go, mayAddMember), and says
+only that the cluster is unhealthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kubewright.base.records import dataclass
+from kubewright.etcd.api import Etcd, Member, Status
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadVoter:
+    """A member that votes and is not up, and why that is believed."""
+
+    member: Member
+    problem: str
+
+    @property
+    def reason(self) -> str:
+        """Name the member and the problem, on one line."""
+        return f"{self.member.shown}: {self.problem}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voters:
+    """The voting members of a cluster, and those of them that are dead."""
+
+    members: Sequence[Member]
+    dead: Sequence[DeadVoter]
+
+    @property
+    def has_quorum(self) -> bool:
+        """Whether those that live can agree on something, such as the removal of a dead one."""
+        return (len(self.members) - len(self.dead)) * 2 > len(self.members)
+
+    @property
+    def living(self) -> Sequence[Member]:
+        """The members that are up."""
+        dead = {one.member.id for one in self.dead}
+        return [member for member in self.members if member.id not in dead]
+
+
+def look(etcd: Etcd, *, without: str = "") -> Voters:
+    """Ask every voting member how it is. The one with the peer URL `without` counts as living: it is this machine's, which starts it.
+
+    A member whose peer port can be reached lives: perhaps only its port for clients is barred from here. Raises APIError where nobody tells who
+    the members are.
+    """
+    members = [member for member in etcd.members(agreed=False) if not member.learner]
+    known = {status.endpoint: status for status in etcd.statuses()}
+    healthy = {status.member_id for status in known.values() if status.healthy}
+    doubtful = [member for member in members if member.id not in healthy and without not in member.peer_urls]
+    dead = [DeadVoter(member=member, problem=problem) for member in doubtful if (problem := _problem(etcd, member, known))]
+    return Voters(members=members, dead=dead)
+
+
+def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
+    """Say why a member is believed to be dead, '' if it lives. `known` are the endpoints that have been asked."""
+    if not member.name:
+        return "it has never started"
+    said = [known.get(url) or etcd.status(url) for url in member.client_urls]
+    if any(status.healthy for status in said):
+        return ""
+    answered = next((status.reason for status in said if not status.problem), "")
+    if answered or any(not etcd.reach(url) for url in member.peer_urls):
+        return answered
+    return next((status.reason for status in said), "it tells nobody where it serves clients")

@@ -1,0 +1,100 @@
+"""Refusing to join while a voting member of etcd is dead, before anything is written.
+
+Etcd would take no new member, and kubeadm tries for two minutes to add one, in words that name no member. What etcd is asked with lies on no
+machine that only begins to join, so it is made in an overlay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import WaitTimeout
+from kubewright.base.events import SilentReporter, Waited
+from kubewright.base.records import replace
+from kubewright.etcd import voters
+from kubewright.etcd.api import Member
+from kubewright.etcd.voters import Voters
+from kubewright.host.overlay import OverlayHost
+from kubewright.lifecycle.join import control_plane
+from kubewright.lifecycle.stacked_etcd import NAMESPACE, QUORUM_REMEDY, peer_url
+from kubewright.lifecycle.steps import certificates as steps
+from kubewright.pki import keys, specs, store, table
+from kubewright.pki.ensure import Sources
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.join.context import JoinContext
+
+_WITHIN: Final = 5.0
+"""Seconds that a member may need to start again: etcd waits as long after one has come before it takes the next."""
+_CLIENT: Final = "etcd-healthcheck-client"
+_ADMINISTRATOR: Final = "admin"
+
+
+def alive(ctx: JoinContext) -> Waited:
+    """Wait, for seconds, until every voting member is up. Raises WaitTimeout that names those that are not, and the command that removes them."""
+    found = Voters(members=(), dead=())
+
+    def dead() -> str | None:
+        nonlocal found
+        found = voters.look(ctx.etcd, without=peer_url(ctx.addresses))
+        return "; ".join(one.reason for one in found.dead) or None
+
+    try:
+        return ctx.waiter.until(
+            dead,
+            within=min(_WITHIN, ctx.configuration.init.timeouts.etcd_api_call.seconds),
+            saying="every voting member of etcd to be up",
+        )
+    except WaitTimeout as error:
+        names = ", ".join(one.member.shown for one in found.dead)
+        raise WaitTimeout(
+            f"etcd takes no new member while one that votes is dead: {names}",
+            detail=error.detail,
+            remedy=_remedy(found, pki=ctx.layout.pki),
+        ) from error
+
+
+def _remedy(found: Voters, *, pki: PurePosixPath) -> str:
+    if not found.has_quorum:
+        return QUORUM_REMEDY
+    commands = " && ".join(removal(one.member, by=found.living, pki=pki) for one in found.dead)
+    return f"start it again; if its machine is gone for good, remove the member: `{commands}`; then run the same command again"
+
+
+def removal(member: Member, *, by: Sequence[Member], pki: PurePosixPath) -> str:
+    """Return the command that removes a member, in the static pod of one that lives."""
+    place = pki / "etcd"
+    credentials = f"--cacert={place}/ca.crt --cert={place}/healthcheck-client.crt --key={place}/healthcheck-client.key"
+    return f"kubectl -n {NAMESPACE} exec etcd-{by[0].name} -- etcdctl {credentials} member remove {member.hex_id}"
+
+
+def rehearsed(ctx: JoinContext) -> JoinContext | None:
+    """Return a context that can ask the cluster's etcd, and whose machine is an overlay: what lets it in is made there, and written nowhere.
+
+    None where the authorities that sign for it are kept elsewhere, or etcd is. Raises as `download_certs` does.
+    """
+    if ctx.cluster.etcd.external is not None:
+        return None
+    sources = replace(ctx.sources, discover=lambda _: ctx.found, configuration=lambda _: ctx.configuration)
+    copy = replace(ctx, sources=sources, bound=replace(ctx.bound, host=OverlayHost(ctx.host), reporter=SilentReporter()))
+    for _ in control_plane.download_certs(copy):
+        pass
+    for base in ("ca", "etcd/ca"):
+        authority = store.load_authority(copy.certificates, base)
+        if authority is None or authority.key is None:
+            return None
+    quick = Sources(ctx.clock, ctx.random, _QuickKeys(), ctx.bound.started)
+    client = specs.of(table.row(_CLIENT), ctx.configuration, ctx.addresses)
+    steps.certificate(client, store=copy.certificates, sources=quick, reporter=copy.reporter)
+    administrator = specs.of_kubeconfig(table.kubeconfig(_ADMINISTRATOR), ctx.configuration, ctx.addresses)
+    steps.kubeconfig(administrator, files=copy.kubeconfigs, certificates=copy.certificates, sources=quick, reporter=copy.reporter)
+    return copy
+
+
+class _QuickKeys:
+    """Makes keys that cost nothing, whatever the cluster's are like: they live for seconds."""
+
+    def take(self, _: keys.Algorithm | str, /) -> keys.PrivateKey:
+        return keys.generate(keys.Algorithm.ECDSA_P256)
