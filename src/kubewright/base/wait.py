@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 Condition = Callable[[], str | None]
 """Returns None once it holds, else the reason why it does not. Errors that it raises end the wait."""
+Remedy = str | Callable[[], str]
+"""What to do about a wait that fails. A function is called after the diagnosis, which may know more by then."""
 REPORT_AFTER = 1.0
 """Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
 
@@ -94,7 +96,7 @@ class Waiter(Protocol):
         every: float = 0.05,
         at_most: float = 0.5,
         diagnose: Callable[[], str] | None = None,
-        remedy: str = "",
+        remedy: Remedy = "",
     ) -> Waited:
         """Look until the condition holds.
 
@@ -121,7 +123,7 @@ class PollingWaiter:
         every: float = 0.05,
         at_most: float = 0.5,
         diagnose: Callable[[], str] | None = None,
-        remedy: str = "",
+        remedy: Remedy = "",
     ) -> Waited:
         start = self._clock.monotonic()
         pause, told = every, start
@@ -133,10 +135,11 @@ class PollingWaiter:
                 self._reporter.emit(done)
                 return done
             if now - start >= within:
+                detail = "\n".join(part for part in (reason, diagnose() if diagnose else "") if part)
                 raise WaitTimeout(
                     f"gave up waiting for {saying} after {format_seconds(within)}",
-                    detail="\n".join(part for part in (reason, diagnose() if diagnose else "") if part),
-                    remedy=remedy,
+                    detail=detail,
+                    remedy=remedy if isinstance(remedy, str) else remedy(),
                 )
             if now - told >= REPORT_AFTER:
                 told = now
@@ -161,7 +164,7 @@ class InstantWaiter:
         every: float = 0.05,
         at_most: float = 0.5,
         diagnose: Callable[[], str] | None = None,
-        remedy: str = "",
+        remedy: Remedy = "",
     ) -> Waited:
         if self._told is not None:
             self._told(saying)

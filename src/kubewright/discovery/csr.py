@@ -11,6 +11,7 @@ from typing import Any, Final
 from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import AlreadyExists, APIError, CertificateError, Unauthorized, WaitTimeout
 from kubewright.base.records import dataclass, field
+from kubewright.discovery import node_requests
 from kubewright.kube.answers import EventType, worth_retrying
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
@@ -24,7 +25,6 @@ from kubewright.pki.names import Names
 WITHIN: Final = 900.0
 """Seconds for one request; the kubelet's certificate manager waits 15 min (node.md 1)."""
 
-_REFUSALS: Final = ("Denied", "Failed")
 Seen = Callable[[Object], None]
 """Is told each state of a request while it is waited for."""
 
@@ -115,19 +115,10 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
     name = metadata.get("name", "")
     if metadata.get("uid") != uid:
         raise _lost(name)
-    conditions = {row.get("type"): row for row in status.get("conditions") or ()}
-    for kind in _REFUSALS:
-        if kind in conditions:
-            words = ": ".join(part for key in ("reason", "message") if (part := conditions[kind].get(key)))
-            raise RequestRefused(
-                f"certificate request {name} was denied" if kind == "Denied" else f"the signer could not sign certificate request {name}",
-                verdict=kind,
-                reason=conditions[kind].get("reason") or "",
-                detail=words,
-                remedy=f"see `kubectl describe csr {name}`, and who approves and signs requests in this cluster",
-            )
+    if (refused := node_requests.refusal(found)) is not None:
+        raise RequestRefused(refused.what, verdict=refused.verdict, reason=refused.reason, detail=refused.words, remedy=refused.remedy)
     content = status.get("certificate")
-    if "Approved" not in conditions or not content:
+    if not is_approved(found) or not content:
         return None
     try:
         return decode_base64(content)

@@ -218,7 +218,6 @@ class _Queue:
         """Say what is known of the learner that is in the way."""
         return "" if self._ahead is None else f"its id is {self._ahead.hex_id}"
 
-    @property
     def remedy(self) -> str:
         """Say how the learner goes away."""
         one = self._ahead

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kubewright.host.seam import Host
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
+    from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
     from kubewright.lifecycle.diagnosis.watch import Diagnosis
 
 LOCK: Final = "machine.lock"
@@ -56,11 +57,11 @@ class Machine:
         """Make what waits for things on this machine."""
         return PollingWaiter(clock=self.clock, reporter=reporter)
 
-    def diagnosis(self, names: Sequence[str], *, host: Host) -> Diagnosis:
-        """Make what says why static pods of this machine are not there yet, from now on. The order is that of their needs."""
+    def diagnosis(self, names: Sequence[str], *, host: Host, bootstrap: BootstrapLook | None = None) -> Diagnosis:
+        """Make what says why static pods of this machine, or its kubelet, are not there yet, from now on. The order is that of their needs."""
         from kubewright.lifecycle.diagnosis.watch import ComponentWatch  # for those that wait
 
-        return ComponentWatch(names, host=host, clock=self.clock)
+        return ComponentWatch(names, host=host, clock=self.clock, bootstrap=bootstrap)
 
     def lock_directory(self, host: Host) -> PurePosixPath:
         """Return where the lock lies."""

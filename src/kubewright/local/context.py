@@ -14,13 +14,14 @@ from kubewright.base.errors import APIError, ComponentFailed
 from kubewright.base.events import Reporter, State, Waited
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.base.wait import Condition, PollingWaiter, Waiter
+from kubewright.base.wait import Condition, PollingWaiter, Remedy, Waiter
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
 from kubewright.lifecycle.diagnosis.watch import Diagnosis, LastLines
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.machine import LONG, Machine
@@ -79,7 +80,7 @@ class WatchfulWaiter:
         every: float = 0.05,
         at_most: float = 0.5,
         diagnose: Callable[[], str] | None = None,
-        remedy: str = "",
+        remedy: Remedy = "",
     ) -> Waited:
         def watched() -> str | None:
             reason = condition()
@@ -117,7 +118,7 @@ class LocalMachine(Machine):
     def waiter(self, reporter: Reporter) -> Waiter:
         return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
 
-    def diagnosis(self, names: Sequence[str], *, host: Host) -> Diagnosis:
+    def diagnosis(self, names: Sequence[str], *, host: Host, bootstrap: BootstrapLook | None = None) -> Diagnosis:
         """Make what has last lines only: `look` says what becomes of the processes."""
         return LastLines(names, host=host)
 

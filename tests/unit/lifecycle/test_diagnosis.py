@@ -14,9 +14,11 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ComponentFailed, HostError, RuntimeUnavailable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.wait import PollingWaiter
+from kubewright.discovery.node_requests import RequestStatus
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, ContainerState, Sandbox, ServiceState
 from kubewright.lifecycle.diagnosis import failures, observation
+from kubewright.lifecycle.diagnosis.cluster import ClusterView
 from kubewright.lifecycle.diagnosis.observation import Component
 from kubewright.lifecycle.diagnosis.watch import ComponentWatch
 
@@ -102,13 +104,13 @@ def with_both(**more: object):
 
 
 def test_where_everything_runs_the_own_reason_is_told():
-    assert reason(with_both()) == "etcd runs for 2.0s, kube-apiserver runs for 1.0s: connection refused"
+    assert reason(with_both()) == "etcd has been running for 2.0s, kube-apiserver has been running for 1.0s: connection refused"
 
 
 def test_a_kubelet_that_fails_comes_before_everything_else():
     machine = Machine(kubelet=FAILS, lines=["Started kubelet.service - x.", BAD_FLAG, "kubelet.service: Failed with result 'exit-code'."])
     told = reason(machine, journal=False)
-    assert told.startswith("the kubelet ended once and is started again after a pause: ")
+    assert told.startswith("the kubelet has exited once, and systemd is about to restart it: ")
     assert told.endswith('err="failed to parse kubelet flag: unknown flag: --x"')
 
 
@@ -126,16 +128,16 @@ def test_a_runtime_that_does_not_answer_is_told():
 
 def test_what_does_not_run_yet_is_told_in_the_order_of_needs():
     machine = Machine(lines=[REFUSED])
-    assert reason(machine) == "the kubelet has not begun with etcd"
+    assert reason(machine) == "the kubelet has not started the pod of etcd yet"
     machine.runtime.begun = ["etcd"]
     machine.files["/etc/kubernetes/manifests/etcd.yaml"] = f"spec: {{containers: [{{image: {IMAGE}}}]}}\n"
-    assert reason(machine) == f"etcd waits for its image {IMAGE}, which is not on this machine"
+    assert reason(machine) == f"etcd is waiting for its image {IMAGE}, which is not on this machine"
     machine.runtime.images = {IMAGE}
-    assert reason(machine) == "the container of etcd is being made"
+    assert reason(machine) == "the container of etcd is being created"
     machine.runtime.lives = [life(state=ContainerState.CREATED)]
-    assert reason(machine) == "etcd is created and about to start"
+    assert reason(machine) == "etcd has a container that is about to start"
     machine.runtime.lives = [life()]
-    assert reason(machine) == "the kubelet has not begun with kube-apiserver"
+    assert reason(machine) == "the kubelet has not started the pod of kube-apiserver yet"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +145,7 @@ def test_what_does_not_run_yet_is_told_in_the_order_of_needs():
 )
 def test_a_manifest_that_is_none_has_no_image(text):
     machine = Machine(runtime=Runtime(begun=["etcd"]), files={"/etc/kubernetes/manifests/etcd.yaml": text})
-    assert reason(machine, names=("etcd",)) == "the container of etcd is being made"
+    assert reason(machine, names=("etcd",)) == "the container of etcd is being created"
 
 
 def test_a_component_that_ended_is_told_with_what_it_complained_about():
@@ -151,14 +153,16 @@ def test_a_component_that_ended_is_told_with_what_it_complained_about():
     machine = Machine(lines=[BAD_FLAG])
     machine.runtime.lives = [ended(code=2, attempt=1)]
     machine.runtime.said = {"etcd": ['invalid value "x" for flag -y: no', *usage]}
-    assert reason(machine) == 'etcd ended with code 2, for the second time: invalid value "x" for flag -y: no'
+    assert reason(machine) == 'etcd exited with code 2, for the second time: invalid value "x" for flag -y: no'
     machine.runtime.said = {
         "etcd": ['{"level":"info","msg":"x"}', '{"level":"fatal","msg":"discovery failed","error":"no space left on device"}']
     }
     machine.runtime.lives = [ended(code=137, reason="OOMKilled", attempt=3)]
-    assert reason(machine) == "etcd ended with code 137 (OOMKilled), for the 4th time: discovery failed: no space left on device"
+    assert reason(machine) == "etcd exited with code 137 (OOMKilled), for the 4th time: discovery failed: no space left on device"
     machine.runtime.lives = [life(attempt=1, created=99.0), life("kube-apiserver", attempt=2, state=ContainerState.UNKNOWN)]
-    assert reason(machine).startswith("kube-apiserver is in a state that its runtime does not know again, after it ended 2 times")
+    assert reason(machine).startswith(
+        "kube-apiserver is in a state that the container runtime does not know again, after it exited 2 times"
+    )
 
 
 def test_a_diagnosis_has_everything():
@@ -167,14 +171,14 @@ def test_a_diagnosis_has_everything():
     machine.runtime.said = {"etcd": ["first", "second"]}
     seen = observation.observe(machine, NAMES, journal=True)
     assert failures.report(seen, {"etcd": observation.last_errors(machine, "etcd")}).splitlines() == [
-        "the kubelet runs",
+        "the kubelet is running",
         "the last lines of the kubelet:",
         f"  {BAD_FLAG}",
-        "etcd runs again, after it ended once",
+        "etcd is running again, after it exited once",
         "the last lines of etcd:",
         "  first",
         "  second",
-        "the kubelet has not begun with kube-apiserver",
+        "the kubelet has not started the pod of kube-apiserver yet",
     ]
 
 
@@ -188,17 +192,73 @@ def test_a_wait_for_the_kubelet_itself_has_its_words():
     assert caught.value.detail.splitlines()[-2:] == ["the last lines of the kubelet:", f"  {line}"]
 
 
+def status(text="csr-x is Pending", *, refused=False):
+    return RequestStatus(text=text, remedy="kubectl certificate approve csr-x", refused=refused)
+
+
+class Bootstrap:
+    """What the cluster says; `asked` counts the looks, and whether they were thorough."""
+
+    def __init__(self, *views: ClusterView) -> None:
+        self.views = list(views)
+        self.asked: list[bool] = []
+
+    def look(self, kubelet, *, thoroughly=False):
+        assert kubelet.running
+        self.asked.append(thoroughly)
+        return self.views.pop(0) if len(self.views) > 1 else self.views[0]
+
+
+def test_a_kubelet_without_a_certificate_is_told_what_became_of_its_request():
+    noise = 'E1121 18:00:{:02}.000000 1 file_linux.go:59] "Unable to read config path" err="path does not exist, ignoring" path="/x"'
+    machine, bootstrap = (
+        Machine(lines=[noise.format(second) for second in range(9)]),
+        Bootstrap(ClusterView(), ClusterView(request=status())),
+    )
+    with pytest.raises(WaitTimeout) as caught:
+        wait(machine, names=(), within=60, own="it has no certificate yet", bootstrap=bootstrap)
+    assert wait.told[:3] == ["it has no certificate yet"] * 3
+    assert set(wait.told[8:]) == {"csr-x is Pending"}
+    assert caught.value.detail.splitlines() == ["csr-x is Pending", "the kubelet is running"]
+    assert caught.value.remedy == "kubectl certificate approve csr-x"
+    assert 10 < len(bootstrap.asked) < 30
+    assert bootstrap.asked.index(True) == len(bootstrap.asked) - 1
+
+
+def test_a_request_that_is_refused_ends_the_wait():
+    with pytest.raises(ComponentFailed) as caught:
+        wait(Machine(), names=(), bootstrap=Bootstrap(ClusterView(request=status("csr-x was denied by me: because", refused=True))))
+    assert caught.value.what == "csr-x was denied by me: because"
+    assert caught.value.remedy == "kubectl certificate approve csr-x"
+    assert wait.seconds < 6
+
+
+def test_a_wrong_clock_is_told_where_no_request_is():
+    with pytest.raises(WaitTimeout) as caught:
+        wait(Machine(), names=(), within=20, own="no certificate", bootstrap=Bootstrap(ClusterView(clock="the clock is 3h behind")))
+    assert wait.told[-1] == "the clock is 3h behind"
+    assert "timedatectl" in caught.value.remedy
+
+
+def test_lines_that_say_the_same_are_told_once():
+    lines = [f'E1121 18:00:{second:02}.000000 {second} x.go:{second}] "Cannot {second % 2}"' for second in range(20)]
+    with pytest.raises(WaitTimeout) as caught:
+        wait(Machine(lines=lines), names=(), within=5)
+    assert caught.value.detail.splitlines()[-2:] == [f"  {line}" for line in lines[-2:]]
+    assert caught.value.remedy == "fix it"
+
+
 @given(st.lists(st.text()))
 def test_any_log_has_something_or_nothing_to_tell(lines):
     assert len(observation.last_reason(lines)) <= observation.LONGEST
     assert set(observation.errors(lines)) <= set(lines)
 
 
-def wait(machine, *, names=NAMES, steps=(), within=240.0, own="connection refused"):
+def wait(machine, *, names=NAMES, steps=(), within=240.0, own="connection refused", bootstrap=None):
     """Wait with looks in between; `steps` are what happens to the machine, by second. Returns the reasons that were told."""
     clock, reporter = FakeClock(), RecordingReporter()
     began = clock.now().timestamp()
-    watching = ComponentWatch(names, host=machine, clock=clock, background=lambda work: work())
+    watching = ComponentWatch(names, host=machine, clock=clock, bootstrap=bootstrap, background=lambda work: work())
     left = sorted(steps, key=lambda step: step[0])
 
     def condition():
@@ -215,7 +275,7 @@ def wait(machine, *, names=NAMES, steps=(), within=240.0, own="connection refuse
             every=0.02,
             at_most=0.02,
             diagnose=watching.diagnose,
-            remedy="mend it",
+            remedy=lambda: watching.remedy() or "fix it",
         )
     finally:
         wait.seconds = clock.monotonic()
@@ -247,7 +307,7 @@ def test_the_journal_of_a_kubelet_that_runs_is_read_now_and_then_when_nothing_co
     with pytest.raises(WaitTimeout) as caught:
         wait(machine, within=12)
     assert 3 <= machine.read_journal <= 7
-    assert wait.told[0] == "the kubelet has not begun with etcd"
+    assert wait.told[0] == "the kubelet has not started the pod of etcd yet"
     assert "unknown flag" in wait.told[-1]
     assert "the last lines of the kubelet" in caught.value.detail
 
@@ -283,7 +343,7 @@ def test_a_kubelet_that_nobody_starts_again_ends_the_wait_at_once():
 def test_a_kubelet_that_is_stopped_is_waited_for():
     with pytest.raises(WaitTimeout):
         wait(Machine(kubelet=ServiceState(running=False)), within=60)
-    assert wait.told[1] == "the kubelet does not run"
+    assert wait.told[1] == "the kubelet is not running"
 
 
 def crash(machine, attempt, *, name="etcd"):
@@ -374,7 +434,7 @@ def test_why_a_container_is_not_there_is_told_though_its_text_looks_like_a_conse
     line = 'E1121 18:00:00.000000 1 x.go:1] "Failed to pull image" err="' + "x" * 300 + ': connection refused"'
     machine = without_image([BAD_FLAG, line, REFUSED])
     told = reason(machine)
-    assert told.startswith(f'etcd waits for its image {IMAGE}, which is not on this machine: "Failed to pull image" err="xxx')
+    assert told.startswith(f'etcd is waiting for its image {IMAGE}, which is not on this machine: "Failed to pull image" err="xxx')
     assert told.endswith('xxx: connection refused"')
 
 

@@ -242,7 +242,7 @@ def test_the_pod_in_which_etcd_learns_is_not_taken_for_the_members_own():
 def learning_context(box, *, waiter, clock):
     etcd_data = box.layout.etcd_data
     timeouts = SimpleNamespace(etcd_api_call=SimpleNamespace(seconds=2.0))
-    quiet = SimpleNamespace(explained=lambda condition: condition, diagnose=lambda: "")
+    quiet = SimpleNamespace(explained=lambda condition: condition, diagnose=lambda: "", remedy=lambda: "")
     return SimpleNamespace(
         layout=box.layout,
         host=box.machine(box.layout),
@@ -250,7 +250,7 @@ def learning_context(box, *, waiter, clock):
         etcd=RecordingEtcd(),
         clock=clock,
         configuration=SimpleNamespace(init=SimpleNamespace(timeouts=timeouts)),
-        components=ComponentWaiter(waiter=waiter, diagnosis=lambda names: quiet, within=2.0),
+        components=ComponentWaiter(waiter=waiter, diagnosis=lambda names, bootstrap: quiet, within=2.0),
         waiter=waiter,
         data=etcd_data,
         resumed=False,

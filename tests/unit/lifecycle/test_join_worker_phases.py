@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -34,6 +35,8 @@ from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.diagnosis import watch
 from kubewright.lifecycle.join.context import WORKER
+from kubewright.pki import csr, keys
+from kubewright.pki.keys import Algorithm
 from kubewright.pki.pins import PinMismatch
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Check, Finding
@@ -235,7 +238,7 @@ def test_a_plan_on_a_fresh_machine_shows_everything_and_writes_nothing(box):
     before = box.snapshot()
     found = box.plan()
     assert names(found.changes)[0] == "Node node1"
-    assert len(found.changes) == 9
+    assert len(found.changes) == 10
     assert TOKEN[7:] not in found.text()
     assert box.snapshot() == before
 
@@ -352,6 +355,50 @@ def test_a_kubelet_that_gets_no_certificate_is_told_with_its_last_words(box):
     box.services.done.clear()
     box.act()
     assert machine_record.load(box.call(box.request()).host).finished
+
+
+def certificate_request(box, *conditions: str):
+    made = box.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    spec = {"request": base64.b64encode(csr.node_client_request("node1", keys.generate(Algorithm.ECDSA_P256))).decode()}
+    status = {"conditions": [{"type": one, "message": "who are you?"} for one in conditions]}
+    return {"metadata": {"name": "csr-1", "creationTimestamp": made}, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "error", "said"),
+    [
+        ((), WaitTimeout, "certificate request csr-1 is Pending, and nobody approves it: this machine is not bound to ClusterRole"),
+        (("Denied",), KubewrightError, "certificate request csr-1 was denied: who are you?"),
+    ],
+)
+def test_a_kubelet_without_a_certificate_is_told_what_became_of_its_request(box, conditions, error, said):
+    box.services.broken = True
+    asked = certificate_request(box, *conditions)
+    box.cluster.answers["certificatesigningrequests"] = lambda call: {"metadata": {}, "items": [asked]} if call.verb == "list" else asked
+    with pytest.raises(error) as caught:
+        box.act()
+    assert said in str(caught.value)
+    assert "csr-1" in caught.value.remedy
+    used = [one for one in box.cluster.asked if one.identity == BearerToken(TOKEN)]
+    assert len(used) >= 2, "it asks with what the kubelet asks with"
+
+
+def test_a_kubelet_that_began_with_another_token_is_restarted(box):
+    box.services.broken = True
+    with pytest.raises(WaitTimeout):
+        box.act()
+    began = time.time()
+    box.services.state = lambda name, /: ServiceState(running=True, enabled=True, since=began)
+    before = list(box.services.done)
+    box.services.broken = False
+    box.act()
+    assert box.services.done == [*before, "restart"]
+
+
+def test_a_workers_kubelet_finds_its_directory_of_static_pods(box):
+    box.act()
+    found = Path(box.layout.manifests)
+    assert (found.is_dir(), found.stat().st_mode & 0o777) == (True, 0o700)
 
 
 def test_a_port_of_zero_means_that_nobody_answers_for_the_kubelets_health(box, monkeypatch):

@@ -9,6 +9,7 @@ from kubewright.base.durations import format_seconds
 from kubewright.base.records import dataclass, field, replace
 from kubewright.host.states import Container, ContainerState, ServiceState
 from kubewright.lifecycle.diagnosis import observation, remedies
+from kubewright.lifecycle.diagnosis.cluster import SET_CLOCK, ClusterView
 from kubewright.lifecycle.diagnosis.observation import Component, Observation
 
 ENDS: Final = 3
@@ -28,7 +29,7 @@ LONGEST_REPORTED: Final = 500
 
 @dataclass(frozen=True, kw_only=True)
 class PermanentFailure:
-    """Why waiting is pointless, and what to do. `component` is the one that fails, '' for the kubelet."""
+    """Why waiting is pointless, and what to do. `component` is the one that fails, '' for the kubelet and what it asks for."""
 
     what: str
     remedy: str
@@ -55,8 +56,9 @@ class Observations:
         return cls(first=seen, latest=seen, began=began, earlier=_earlier(seen, began), pulls=_pulls(seen))
 
     def and_then(self, seen: Observation) -> Observations:
-        """Return what there is after one more. A journal that gives a reason is kept until there is another one."""
+        """Return what there is after one more. A journal that gives a reason, and what the cluster said, are kept until there is another one."""
         kept = seen if observation.last_reason(seen.journal) else replace(seen, journal=self.latest.journal)
+        kept = kept if kept.cluster is not None else replace(kept, cluster=self.latest.cluster)
         earlier = {**_earlier(seen, self.began), **self.earlier}
         return replace(self, latest=kept, earlier=earlier, pulls=self.pulls | _pulls(seen))
 
@@ -117,7 +119,12 @@ def _pulls(seen: Observation) -> frozenset[str]:
     return frozenset(line for line in seen.journal if _PULL in line)
 
 
-RULES: Final[tuple[Callable[[Observations], PermanentFailure | None], ...]] = (_kubelet_failure, _crash_loop, _image)
+def _refused_request(observations: Observations) -> PermanentFailure | None:
+    request = observations.latest.cluster.request if observations.latest.cluster is not None else None
+    return PermanentFailure(what=request.text, remedy=request.remedy) if request is not None and request.refused else None
+
+
+RULES: Final[tuple[Callable[[Observations], PermanentFailure | None], ...]] = (_kubelet_failure, _refused_request, _crash_loop, _image)
 
 
 def reason(seen: Observation, own: str, *, now: float) -> str:
@@ -129,13 +136,29 @@ def reason(seen: Observation, own: str, *, now: float) -> str:
         return _with(_kubelet(seen.kubelet), observation.last_reason(seen.journal))
     if seen.runtime:
         return seen.runtime
+    if seen.cluster is not None and (said := _cluster(seen.cluster)):
+        return said
     for component in seen.components:
         if not component.runs:
             return _with(_component(component), _last(component.errors) or observation.last_reason(seen.journal))
     if not seen.components:
         return _with(own, observation.last_reason(seen.journal))
-    running = [f"{one.name} runs for {_ago(one.latest, now)}" for one in seen.components if one.latest is not None]
+    running = [f"{one.name} has been running for {_ago(one.latest, now)}" for one in seen.components if one.latest is not None]
     return _with(", ".join(running), own)
+
+
+def _cluster(view: ClusterView) -> str:
+    """Say what became of the request for a certificate, or else that the clock is wrong."""
+    return view.request.text if view.request is not None else view.clock
+
+
+def remedy(seen: Observation) -> str:
+    """Return what to do about what was seen last, '' where nothing points to it."""
+    if seen.cluster is not None and seen.cluster.request is not None:
+        return seen.cluster.request.remedy
+    if seen.cluster is not None and seen.cluster.clock:
+        return SET_CLOCK
+    return remedies.match(remedies.KUBELET, observation.reasons(seen.journal))
 
 
 def report(seen: Observation, said: Mapping[str, Sequence[str]]) -> str:
@@ -147,9 +170,11 @@ def _report(seen: Observation, said: Mapping[str, Sequence[str]]) -> Iterator[st
     if seen.kubelet is not None:
         yield _kubelet(seen.kubelet)
         if not (seen.kubelet.running and seen.components and all(component.runs for component in seen.components)):
-            yield from with_heading("the kubelet", observation.reasons(seen.journal)[-REPORTED_LINES:])
+            yield from with_heading("the kubelet", observation.distinct(observation.reasons(seen.journal))[-REPORTED_LINES:])
     if seen.runtime:
         yield seen.runtime
+    if seen.cluster is not None:
+        yield from filter(None, (seen.cluster.request.text if seen.cluster.request is not None else "", seen.cluster.clock))
     for component in seen.components:
         yield _component(component)
         yield from with_heading(component.name, said.get(component.name, ()))
@@ -166,11 +191,11 @@ def _cut(line: str) -> str:
 
 def _kubelet(state: ServiceState) -> str:
     if state.running:
-        return "the kubelet runs"
+        return "the kubelet is running"
     if state.again:
         times = "once" if state.restarts == 0 else f"{state.restarts + 1} times"
-        return f"the kubelet ended {times} and is started again after a pause"
-    return "the kubelet failed, and nobody starts it again" if state.failed else "the kubelet does not run"
+        return f"the kubelet has exited {times}, and systemd is about to restart it"
+    return "the kubelet has failed, and its unit does not restart it" if state.failed else "the kubelet is not running"
 
 
 def _component(component: Component) -> str:
@@ -178,23 +203,23 @@ def _component(component: Component) -> str:
     if latest is not None:
         return f"{component.name} {_state(latest)}{_before(component)}"
     if not component.begun:
-        return f"the kubelet has not begun with {component.name}"
+        return f"the kubelet has not started the pod of {component.name} yet"
     if component.image_missing:
-        return f"{component.name} waits for its image {component.image}, which is not on this machine"
-    return f"the container of {component.name} is being made"
+        return f"{component.name} is waiting for its image {component.image}, which is not on this machine"
+    return f"the container of {component.name} is being created"
 
 
 def _state(container: Container) -> str:
     match container.state:
         case ContainerState.RUNNING:
-            return "runs"
+            return "is running"
         case ContainerState.CREATED:
-            return "is created and about to start"
+            return "has a container that is about to start"
         case ContainerState.EXITED:
             why = f" ({container.reason})" if container.reason and container.reason not in {"Error", "Completed"} else ""
-            return f"ended with code {container.code}{why}"
+            return f"exited with code {container.code}{why}"
         case _:
-            return "is in a state that its runtime does not know"
+            return "is in a state that the container runtime does not know"
 
 
 def _before(component: Component) -> str:
@@ -202,7 +227,11 @@ def _before(component: Component) -> str:
     if component.latest is not None and component.latest.state is ContainerState.EXITED:
         return f", for the {_ordinal(component.ends)} time" if component.ends > 1 else ""
     return (
-        f" again, after it ended {component.ends} times" if component.ends > 1 else " again, after it ended once" if component.ends else ""
+        f" again, after it exited {component.ends} times"
+        if component.ends > 1
+        else " again, after it exited once"
+        if component.ends
+        else ""
     )
 
 

@@ -16,6 +16,7 @@ from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 from kubewright.host.seam import Host
 from kubewright.host.states import Container, ContainerState, Sandbox, ServiceState
+from kubewright.lifecycle.diagnosis.cluster import ClusterView
 
 LONGEST: Final = 240
 """Characters of a line that is shown as a reason."""
@@ -36,7 +37,7 @@ _ERROR: Final = Pattern(r'^(error|panic|fatal|invalid|flag provided|unknown)\b|"
 _MEMBERS: Final = ("msg", "error")
 """Of a line of etcd's log, which is JSON."""
 _CONSEQUENCES: Final = Pattern(
-    r"connection refused|cni plugin not initialized|network not ready|node \S+ not found|Error getting (the current )?node"
+    r"connection refused|Unable to read config path|cni plugin not initialized|network not ready|node \S+ not found|Error getting (the current )?node"
     r"|Missing actuated pod level|Failed to ensure lease|Unable to register node|CrashLoopBackOff|Failed to watch|ImagePullBackOff|UnmountVolume|orphaned pod"
     r"|checkpoint is not found|Unable to write event|set owner ref to the node lease|no imagefs label|oom.score|PLEG is not healthy"
 )
@@ -64,6 +65,15 @@ def reasons(lines: Sequence[str]) -> list[str]:
         if chosen := [line for line in found if wanted(line)]:
             return chosen
     return []
+
+
+def distinct(lines: Sequence[str]) -> list[str]:
+    """Return each line once, where it stands last; lines that differ only in time and place in the program are one."""
+    found: dict[str, str] = {}
+    for line in lines:
+        found.pop(shortened(line), None)
+        found[shortened(line)] = line
+    return list(found.values())
 
 
 def errors(lines: Sequence[str]) -> list[str]:
@@ -152,13 +162,14 @@ class Observation:
     """The machine at one moment.
 
     `kubelet` is None where no service manager knows it, or nobody asked; `journal` are its last lines, where they were read. `runtime` says why
-    the container runtime does not answer, '' if it does.
+    the container runtime does not answer, '' if it does. `cluster` is what the cluster said, None where it was not asked.
     """
 
     kubelet: ServiceState | None = None
     journal: tuple[str, ...] = ()
     runtime: str = ""
     components: tuple[Component, ...] = ()
+    cluster: ClusterView | None = None
 
 
 def observe(host: Host, names: Sequence[str], *, journal: bool) -> Observation:

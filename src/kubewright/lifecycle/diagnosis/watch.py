@@ -8,9 +8,11 @@ from typing import Final, Protocol
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import ComponentFailed
+from kubewright.base.records import replace
 from kubewright.base.wait import Condition
 from kubewright.host.seam import Host
 from kubewright.lifecycle.diagnosis import failures, remedies
+from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
 from kubewright.lifecycle.diagnosis.failures import Observations, PermanentFailure
 from kubewright.lifecycle.diagnosis.observation import Observation, last_errors, observe
 
@@ -40,6 +42,10 @@ class Diagnosis(Protocol):
         """Return all that can be said when the wait has failed."""
         ...
 
+    def remedy(self) -> str:
+        """Return what to do about what `diagnose` found, '' where nothing points to it."""
+        ...
+
 
 def in_a_thread(work: Callable[[], None]) -> None:
     """Do it in a thread of its own, which nobody waits for."""
@@ -47,12 +53,24 @@ def in_a_thread(work: Callable[[], None]) -> None:
 
 
 class ComponentWatch:
-    """What stands behind one wait for components of this machine, in the order in which they need each other."""
+    """What stands behind one wait for components of this machine, in the order in which they need each other.
 
-    def __init__(self, names: Sequence[str], *, host: Host, clock: Clock, background: Submit = in_a_thread) -> None:
+    `bootstrap` asks the cluster where the kubelet is waiting for its certificate.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        host: Host,
+        clock: Clock,
+        bootstrap: BootstrapLook | None = None,
+        background: Submit = in_a_thread,
+    ) -> None:
         self._names = tuple(names)
         self._host = host
         self._clock = clock
+        self._bootstrap = bootstrap
         self._background = background
         self._began = clock.now().timestamp()
         self._start = clock.monotonic()
@@ -61,6 +79,8 @@ class ComponentWatch:
         self._next = self._start + FIRST
         self._count = 0
         self._observations: Observations | None = None
+        self._last = Observation()
+        self._told = ""
 
     def explained(self, condition: Condition, /) -> Condition:
         """Return the condition with the machine's reason in place of its own. It raises ComponentFailed where waiting is pointless."""
@@ -75,13 +95,26 @@ class ComponentWatch:
                 return own
             if (found := failures.permanent_failure(observations)) is not None:
                 raise self._failure(found, observations.latest)
-            return failures.reason(observations.latest, own, now=self._clock.now().timestamp())
+            self._told = failures.reason(observations.latest, own, now=self._clock.now().timestamp())
+            return self._told
 
         return watched
 
     def diagnose(self) -> str:
-        """Observe once more, and return all that can be said."""
-        return self._report(observe(self._host, self._names, journal=True))
+        """Observe once more, and return all that can be said but for the reason that was told last."""
+        self._last = self._look(journal=True, thoroughly=True)
+        return "\n".join(line for line in self._report(self._last).splitlines() if line != self._told)
+
+    def remedy(self) -> str:
+        """Return what to do about what `diagnose` found."""
+        return failures.remedy(self._last)
+
+    def _look(self, *, journal: bool, thoroughly: bool = False) -> Observation:
+        """Observe the machine; where the journal is worth reading, asking the cluster is worth it too."""
+        seen = observe(self._host, self._names, journal=journal)
+        if self._bootstrap is None or not journal:
+            return seen
+        return replace(seen, cluster=self._bootstrap.look(seen.kubelet, thoroughly=thoroughly))
 
     def _observe_again(self) -> None:
         if self._free.is_set() and self._clock.monotonic() >= self._next:
@@ -90,7 +123,7 @@ class ComponentWatch:
 
     def _observe(self) -> None:
         try:
-            seen = observe(self._host, self._names, journal=self._wants_journal())
+            seen = self._look(journal=self._wants_journal())
             self._observations = (
                 Observations.begin(seen, began=self._began) if self._observations is None else self._observations.and_then(seen)
             )
@@ -134,3 +167,6 @@ class LastLines:
         return "\n".join(
             line for name in self._names for line in failures.with_heading(name, self._host.runtime.last_lines(name, count=LAST_LINES))
         )
+
+    def remedy(self) -> str:
+        return ""

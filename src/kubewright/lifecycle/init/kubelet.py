@@ -27,4 +27,6 @@ def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     """Label and taint this machine's Node, once its kubelet has registered it."""
     init = ctx.configuration.init
     within = ctx.timeouts.kubernetes_api_call.seconds
-    yield from kubelet.mark(init.node_registration, look=ctx.probe, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
+    yield from kubelet.mark(
+        init.node_registration, look=ctx.probe, write=ctx.api, components=ctx.components, within=within, reporter=ctx.reporter
+    )

@@ -185,7 +185,7 @@ def wait(ctx: JoinContext) -> Iterable[Step]:
 def mark_control_plane(ctx: JoinContext) -> Iterable[Change | Waited]:
     """Mark the Node once it is registered, through the cluster's endpoint: the API server of this machine may not be up yet."""
     registration, within = ctx.join.node_registration, ctx.join.timeouts.kubernetes_api_call.seconds
-    yield from mark(registration, look=ctx.admin, write=ctx.api, waiter=ctx.waiter, within=within, reporter=ctx.reporter)
+    yield from mark(registration, look=ctx.admin, write=ctx.api, components=ctx.components, within=within, reporter=ctx.reporter)
     for body in rbac.grants(rbac.Purpose.JOINING):
         if body["metadata"]["name"] == _KUBELETS:
             yield objects.ensure_object(ctx.api, objects.DesiredObject(body))

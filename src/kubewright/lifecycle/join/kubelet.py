@@ -27,10 +27,12 @@ from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, NotFound, WaitTimeout
 from kubewright.base.events import Waited
-from kubewright.host.desired import File, Service, Show
+from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.kube.core import Object
 from kubewright.kube.credentials import Anonymous, ClientCertificate, Identity
+from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
+from kubewright.lifecycle.diagnosis.cluster import PATIENCE, BootstrapLook
 from kubewright.lifecycle.join import configuration, discovery
 from kubewright.lifecycle.join.request import authority_path
 from kubewright.lifecycle.steps import kubelet
@@ -40,6 +42,8 @@ from kubewright.manifests import kubelet as manifests
 from kubewright.manifests import patches
 
 if TYPE_CHECKING:
+    from kubewright.apis.kubeadm.types import NodeRegistration
+    from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.join.context import JoinContext
 
 _OVERRIDE: Final = "hostname-override"
@@ -52,10 +56,6 @@ _SIGNING: Final = 15.0
 TOPIC: Final = "kubelet-start"
 BOOTSTRAP: Final = "bootstrap-kubelet"
 USER: Final = "tls-bootstrap-token-user"
-_LOOK: Final = 0.05
-_REMEDY: Final = (
-    "`systemctl status kubelet` and `journalctl -xeu kubelet` tell more; mend what it complains about, then run the same command again"
-)
 _HEALTH_ADDRESS: Final = "127.0.0.1"
 _HEALTH_PORT: Final = 10248
 
@@ -63,7 +63,8 @@ _HEALTH_PORT: Final = 10248
 def start(ctx: JoinContext) -> Iterable[Change | Waited]:
     """Give the kubelet what it asks for its certificate with, its files and the cluster's CA, and start it.
 
-    A kubelet that has its certificate keeps it. Raises APIError where another machine is a Node of this name.
+    A kubelet that has its certificate keeps it. Raises APIError where another machine is a Node of this name. The directory of static pods is
+    made on workers too, as the kubelet's package does: without it the kubelet writes an error every second.
     """
     if is_bootstrapped(ctx):
         ctx.say(TOPIC, f'The kubelet has its certificate: "{ctx.layout.kubeconfig("kubelet")}" is used')
@@ -80,7 +81,15 @@ def start(ctx: JoinContext) -> Iterable[Change | Waited]:
         patch=lambda body: ctx.patched(patches.KUBELET, body),
         worker=not ctx.control_plane,
     )
-    yield from kubelet.start(files, host=ctx.host, layout=ctx.layout, stand_ins=ctx.bound.kubelet_makes, reporter=ctx.reporter)
+    yield ctx.host.ensure(Directory(path=ctx.layout.manifests, mode=kubelet.PRIVATE))
+    yield from kubelet.start(
+        files,
+        host=ctx.host,
+        layout=ctx.layout,
+        stand_ins=ctx.bound.kubelet_makes,
+        reporter=ctx.reporter,
+        credentials=(ctx.layout.kubeconfig(BOOTSTRAP),),
+    )
 
 
 def _bootstrap_kubeconfig(ctx: JoinContext) -> Change:
@@ -143,7 +152,16 @@ def wait_bootstrap(ctx: JoinContext) -> Iterable[Change | Waited]:
 
 
 def _until(ctx: JoinContext, condition: Callable[[], str | None], *, within: float, saying: str) -> Waited:
-    return ctx.components.until(condition, saying=saying, blame=(), within=within, every=_LOOK, remedy=_REMEDY)
+    bootstrap = BootstrapLook(_name(ctx.join.node_registration), connect=lambda: _as_the_kubelet(ctx), clock=ctx.clock)
+    return ctx.components.until(
+        condition, saying=saying, blame=(), within=within, every=kubelet.LOOK, remedy=kubelet.FIX, bootstrap=bootstrap
+    )
+
+
+def _as_the_kubelet(ctx: JoinContext) -> KubeAPI:
+    """Make a client with what the kubelet asks for its certificate with. Raises KubewrightError where it is not there."""
+    access = load_access(ctx.layout.kubeconfig(BOOTSTRAP), read=ctx.host.read)
+    return ctx.bound.connections.kube(access, timeout=PATIENCE)
 
 
 def _health_server(ctx: JoinContext) -> str:
@@ -194,9 +212,14 @@ def with_server(kubeconfig: bytes, server: str) -> bytes | None:
 
 
 def node_name(ctx: JoinContext) -> str:
-    """Return the name that the kubelet will register with: an argument counts more than the configuration."""
-    given = [arg.value for arg in ctx.configuration.init.node_registration.kubelet_extra_args if arg.name == _OVERRIDE]
-    return given[-1] if given else ctx.node_name
+    """Return the name that the kubelet will register with."""
+    return _name(ctx.configuration.init.node_registration)
+
+
+def _name(registration: NodeRegistration) -> str:
+    """An argument counts more than the configuration."""
+    given = [arg.value for arg in registration.kubelet_extra_args if arg.name == _OVERRIDE]
+    return given[-1] if given else registration.name
 
 
 def is_bootstrapped(ctx: JoinContext) -> bool:

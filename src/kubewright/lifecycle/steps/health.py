@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from kubewright.apis.kubeadm.types import Configuration, ControlPlaneComponent
 from kubewright.apis.machine import Addresses, Detected, Layout, url
@@ -18,13 +18,22 @@ if TYPE_CHECKING:
     from kubewright.base.events import Waited
     from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.deferred_manifests import DeferredManifests
+    from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
     from kubewright.lifecycle.diagnosis.watch import Diagnosis
     from kubewright.workflow.phases import Step
 
 LOOK: Final = 0.02
 """Seconds between two looks at a server that is about to answer: its start is what everything else waits for."""
-_REMEDY: Final = "mend what the component complains about, then run the same command again"
+_REMEDY: Final = "fix what the component reports, then run the same command again"
 _PATIENCE: Final = 2.0
+
+
+class MakeDiagnosis(Protocol):
+    """Makes the diagnosis of one wait, for static pods by their names."""
+
+    def __call__(self, names: Sequence[str], /, *, bootstrap: BootstrapLook | None = None) -> Diagnosis:
+        """Return it: it observes from now on."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +41,7 @@ class ComponentWaiter:
     """Waits for what static pods of one machine do. `diagnosis` gives what says why they do not, `within` is how many seconds they may take."""
 
     waiter: Waiter
-    diagnosis: Callable[[Sequence[str]], Diagnosis]
+    diagnosis: MakeDiagnosis
     within: float
 
     def until(
@@ -44,13 +53,15 @@ class ComponentWaiter:
         within: float | None = None,
         every: float = LOOK,
         remedy: str = _REMEDY,
+        bootstrap: BootstrapLook | None = None,
     ) -> Waited:
         """Wait, `within` seconds at most; without them, for as long as components may take.
 
-        `blame` names the static pods that it needs, in the order in which they need each other. What they, the kubelet and the runtime say is
-        the reason that is shown, and the diagnosis of a failure. Raises ComponentFailed as soon as waiting is pointless, WaitTimeout in the end.
+        `blame` names the static pods that it needs, in the order in which they need each other; none where it is the kubelet itself that is
+        waited for. What they, the kubelet, the runtime and, through `bootstrap`, the cluster say is the reason that is shown, and the diagnosis
+        of a failure. Raises ComponentFailed as soon as waiting is pointless, WaitTimeout in the end; `remedy` is for what nothing points to.
         """
-        diagnosis = self.diagnosis(blame)
+        diagnosis = self.diagnosis(blame, bootstrap=bootstrap)
         return self.waiter.until(
             diagnosis.explained(condition),
             within=self.within if within is None else within,
@@ -58,7 +69,7 @@ class ComponentWaiter:
             every=every,
             at_most=every,
             diagnose=diagnosis.diagnose,
-            remedy=remedy,
+            remedy=lambda: diagnosis.remedy() or remedy,
         )
 
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.types import NodeRegistration
 from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, HostError
+from kubewright.base.errors import APIError, HostError, NotFound
 from kubewright.base.events import Line, Reporter, Waited, Warned
-from kubewright.base.wait import Waiter
 from kubewright.host.decisions import decide_file, service_verbs
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.seam import Host
@@ -26,21 +25,35 @@ from kubewright.lifecycle.steps import kubelet_service
 from kubewright.lifecycle.steps.announcing import announced
 from kubewright.manifests import kubelet, objects
 
+if TYPE_CHECKING:
+    from kubewright.lifecycle.steps.health import ComponentWaiter
+
 SERVICE = "kubelet"
 FILE_MODE = 0o644
 PRIVATE = 0o700
+FIX: Final = "fix what the kubelet reports (`journalctl -xeu kubelet` has all of it), then run the same command again"
+"""The remedy of a wait for the kubelet where the diagnosis knows none."""
+LOOK: Final = 0.05
+"""Seconds between two looks at what the kubelet is waited for."""
 _START: Final = "kubelet-start"
 _MARK: Final = "mark-control-plane"
 
 
 def start(
-    files: Mapping[PurePosixPath, str], *, host: Host, layout: Layout, stand_ins: tuple[File, ...], reporter: Reporter
+    files: Mapping[PurePosixPath, str],
+    *,
+    host: Host,
+    layout: Layout,
+    stand_ins: tuple[File, ...],
+    reporter: Reporter,
+    credentials: tuple[PurePosixPath, ...] = (),
 ) -> Iterable[Change]:
     """Write the kubelet's files, then start it; it is restarted where one of them changed, also in a run that was killed before it did.
 
     It is restarted too where a static pod that it has begun with does not run: it pauses for minutes before it tries again, though what was
     missing may have come. Where no package brought a unit for it, that is installed. Starting is best effort, as with kubeadm: where there
     is no service manager, that is only said. `stand_ins` are files that it makes once it runs, for a plan, in which none is started.
+    `credentials` are files that the caller has written: a kubelet that has begun before holds older ones, and may have given up with them.
     """
     yield host.ensure(Directory(path=layout.kubelet, mode=PRIVATE))
     changed = False
@@ -54,7 +67,9 @@ def start(
     if found is None and not units:
         reporter.emit(Line(topic=_START, text="No service manager that knows the kubelet was found: start it by hand"))
         return
-    again = changed or (found is not None and found.running and (_missed(host, files, found) or bool(observation.not_running(host))))
+    again = changed or (
+        found is not None and found.running and (_missed(host, (*files, *credentials), found) or bool(observation.not_running(host)))
+    )
     wanted = Service(name=SERVICE, restart=again, enabled=True if units else None, units=units, stand_ins=stand_ins)
     due = service_verbs(found, wanted, units=[decide_file(host.state(unit.path), host.read(unit.path), unit) for unit in units])
     reporter.emit(Line(topic=_START, text="Starting the kubelet" if due else "The kubelet runs already"))
@@ -102,11 +117,13 @@ def finalize(layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Chan
 
 
 def mark(
-    registration: NodeRegistration, *, look: KubeAPI, write: KubeAPI, waiter: Waiter, within: float, reporter: Reporter
+    registration: NodeRegistration, *, look: KubeAPI, write: KubeAPI, components: ComponentWaiter, within: float, reporter: Reporter
 ) -> Iterable[Change | Waited]:
     """Label and taint a machine's Node, once its kubelet has registered it, in so many seconds. `look` tries each request once."""
     name = registration.name
-    yield waiter.until(lambda: _unregistered(look, name), within=within, saying=f"Node {name} to register", every=0.02, at_most=0.1)
+    yield components.until(
+        lambda: _unregistered(look, name), saying=f"Node {name} to register", blame=(), within=within, every=LOOK, remedy=FIX
+    )
     taints = registration.taints or ()
     labels = " ".join(objects.LABELS)
     marks = NodeMarks(name=name, labels=dict.fromkeys(objects.LABELS, ""), taints=taints)
@@ -123,6 +140,8 @@ def mark(
 def _unregistered(api: KubeAPI, name: str) -> str | None:
     try:
         found = api.get(NODE, name)
+    except NotFound:
+        return "the kubelet has not registered it yet"
     except APIError as error:
         return str(error)
     labels = found.get("metadata", {}).get("labels", {})

@@ -1,0 +1,257 @@
+"""What has become of a node's request for its client certificate, in words: what approves it, who denied it, and what to do about it.
+
+Asked with the node's own credentials, which may do little: create, get, list and watch requests (ClusterRole system:node-bootstrapper, which
+kubeadm binds to bootstrap tokens), and ask who they are and what they may do (system:basic-user, which everybody has).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError, CertificateError, Forbidden, NotFound, Unauthorized
+from kubewright.base.messages import one_line
+from kubewright.base.records import dataclass
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+from kubewright.pki import csr, request_details
+
+APPROVING_ROLE: Final = "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
+"""Whoever is bound to it has requests approved by kube-controller-manager (Kubernetes v1.36.3: pkg/controller/certificates/approver)."""
+APPROVING_BINDING: Final = "kubeadm:node-autoapprove-bootstrap"
+ASKING_ROLE: Final = "system:node-bootstrapper"
+ASKING_BINDING: Final = "kubeadm:kubelet-bootstrap"
+GROUP: Final = "system:bootstrappers:kubeadm:default-node-token"
+"""The ClusterRoleBindings that kubeadm makes for the two, and the group that they bind."""
+_REFUSALS: Final = (
+    ("Denied", "certificate request {name} was denied", "approval"),
+    ("Failed", "the signer could not sign certificate request {name}", "status"),
+)
+"""Types of conditions, what they mean, and the subresource that they are written to."""
+_EVERYBODY: Final = "system:authenticated"
+_LISTED_AGAIN: Final = (5.0, 60.0)
+"""Seconds until all requests are listed again, at first and at most: there may be thousands, and as many machines that wait."""
+_BINDS: Final = "make the binding again (`kubewright init phase bootstrap-token` on a control plane), then run the same command again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestStatus:
+    """What is known of a node's request. `text` is a sentence; `refused` means that no certificate will come of it."""
+
+    text: str
+    remedy: str
+    refused: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A decision against a request. `verdict` is Denied or Failed, `reason` what its maker called it, `words` everything that its maker said."""
+
+    verdict: str
+    reason: str
+    what: str
+    words: str
+    remedy: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asker:
+    """Who asks for certificates, as the API server knows them; nothing where it does not say."""
+
+    name: str = ""
+    groups: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        own = [group for group in self.groups if group != _EVERYBODY]
+        return f"{self.name} ({', '.join(own)})" if own else self.name or "this machine"
+
+
+def asker_of(request: Mapping[str, Any]) -> Asker:
+    """Return who made a request."""
+    spec = request.get("spec") or {}
+    return Asker(name=str(spec.get("username") or ""), groups=tuple(map(str, spec.get("groups") or ())))
+
+
+def rights_review(subresource: str = "") -> Object:
+    """Return the question whether the asker may create requests, or have them approved: `nodeclient`."""
+    attributes = {"group": CERTIFICATE_SIGNING_REQUEST.group, "resource": CERTIFICATE_SIGNING_REQUEST.plural, "verb": "create"}
+    more = {"subresource": subresource} if subresource else {}
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {**attributes, **more}},
+    }
+
+
+def allowed(review: Mapping[str, Any]) -> bool:
+    """Return the answer to such a question."""
+    return (review.get("status") or {}).get("allowed") is True
+
+
+def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> RequestStatus:
+    """Say what became of a request. `approvable`: whether its maker may have it approved automatically, None where that is not known."""
+    name = str((request.get("metadata") or {}).get("name") or "")
+    found = request.get("status") or {}
+    if (refused := refusal(request)) is not None:
+        text = f"{refused.what}: {refused.words}" if refused.words else refused.what
+        return RequestStatus(text=text, remedy=f"{refused.remedy}, then run the same command again", refused=True)
+    if found.get("certificate"):
+        return RequestStatus(
+            text=f"certificate request {name} is signed, and the kubelet has not stored the certificate yet",
+            remedy="see what the kubelet reports: `journalctl -u kubelet`",
+        )
+    if any(row.get("type") == "Approved" for row in found.get("conditions") or ()):
+        return RequestStatus(
+            text=f"certificate request {name} is Approved{_by(request, 'approval')}, and nobody has signed it",
+            remedy="check that kube-controller-manager runs and has the CA's key (`kubectl -n kube-system get pods -l component=kube-controller-manager`)",
+        )
+    return _pending(name, asker_of(request), approvable)
+
+
+def _pending(name: str, asker: Asker, approvable: bool | None) -> RequestStatus:
+    approve = f"approve it on a control plane (`kubectl certificate approve {name}`), then run the same command again"
+    if approvable is None:
+        return RequestStatus(text=f"certificate request {name} is Pending: nobody has approved it", remedy=approve)
+    if approvable:
+        return RequestStatus(
+            text=f"certificate request {name} is Pending: kube-controller-manager may approve it and has not",
+            remedy=f"check that kube-controller-manager runs, or {approve}",
+        )
+    return RequestStatus(
+        text=f"certificate request {name} is Pending, and nobody approves it: {_not_bound(asker, APPROVING_ROLE, APPROVING_BINDING)}",
+        remedy=approve,
+    )
+
+
+def _not_bound(asker: Asker, role: str, binding: str) -> str:
+    return f"{asker} is not bound to ClusterRole {role}; kubeadm binds group {GROUP} to it with ClusterRoleBinding {binding}"
+
+
+def refusal(request: Mapping[str, Any]) -> Refusal | None:
+    """Return who refused a request and why, None where nobody has."""
+    name = str((request.get("metadata") or {}).get("name") or "")
+    conditions = {row.get("type"): row for row in (request.get("status") or {}).get("conditions") or ()}
+    for verdict, what, subresource in _REFUSALS:
+        if verdict in conditions:
+            parts = [one_line(str(part)) for key in ("reason", "message") if (part := conditions[verdict].get(key))]
+            return Refusal(
+                verdict=verdict,
+                reason=str(conditions[verdict].get("reason") or ""),
+                what=f"{what.format(name=name)}{_by(request, subresource)}",
+                words=": ".join(parts),
+                remedy=f"ask whoever approves requests in this cluster (`kubectl describe csr {name}`)",
+            )
+    return None
+
+
+def _by(request: Mapping[str, Any], subresource: str) -> str:
+    """Name the program that wrote a decision: the API server notes it with each change."""
+    rows = (request.get("metadata") or {}).get("managedFields") or ()
+    made = sorted((str(row.get("time") or ""), str(row.get("manager") or "")) for row in rows if row.get("subresource") == subresource)
+    return f" by {one_line(made[-1][1])}" if made and made[-1][1] else ""
+
+
+def newest(requests: Iterable[Object], node_name: str, *, asker: str = "", since: datetime | None = None) -> Object | None:
+    """Return the request of a node that tells most: one that was refused, else the newest; None where it has made none.
+
+    `asker` is who must have made it, where that is known: anybody with a token may use the name of this node. `since` leaves out requests of
+    an earlier run.
+    """
+    own = [
+        one
+        for one in requests
+        if asker in {"", asker_of(one).name} and (since is None or _made(one) >= since) and _node_of(one) == csr.node_user(node_name)
+    ]
+    refused = [one for one in own if status_of(one).refused]
+    return max(refused or own, key=lambda one: (_made(one), one["metadata"]["name"]), default=None)
+
+
+def _made(request: Object) -> datetime:
+    try:
+        return datetime.fromisoformat(request["metadata"]["creationTimestamp"])
+    except (LookupError, TypeError, ValueError):
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def _node_of(request: Object) -> str:
+    try:
+        return request_details.read(base64.b64decode(request["spec"]["request"], validate=True)).common_name
+    except (CertificateError, binascii.Error, LookupError, TypeError):
+        return ""
+
+
+class NodeRequests:
+    """Looks for a node's request again and again, while it is waited for. Safe to use from one thread at a time."""
+
+    def __init__(self, api: KubeAPI, node_name: str, *, clock: Clock) -> None:
+        self._api = api
+        self._node_name = node_name
+        self._clock = clock
+        self._asker: Asker | None = None
+        self._name = ""
+        self._pause, self._longest = _LISTED_AGAIN
+        self._list_at = clock.monotonic()
+
+    def look(self, *, since: datetime | None = None, thoroughly: bool = False) -> RequestStatus | None:
+        """Say what became of the request; None where there is none, or nobody can tell. Never an error.
+
+        Between lists of all requests only the one that was found is read, unless `thoroughly`.
+        """
+        try:
+            request = self._find(since, thoroughly=thoroughly)
+        except Unauthorized:
+            return RequestStatus(
+                text="the API server does not accept the token of this machine any more",
+                remedy="make another one on a control plane (`kubewright token create --print-join-command`), and join with it",
+            )
+        except Forbidden:
+            return self._without_rights()
+        except APIError:
+            return None
+        if request is None:
+            return None
+        decided = bool((request.get("status") or {}).get("conditions"))
+        return status_of(request, approvable=None if decided else self._may("nodeclient"))
+
+    def _find(self, since: datetime | None, *, thoroughly: bool) -> Object | None:
+        now = self._clock.monotonic()
+        if self._name and not thoroughly and now < self._list_at:
+            with suppress(NotFound):
+                return self._api.get(CERTIFICATE_SIGNING_REQUEST, self._name)
+        self._list_at, self._pause = now + self._pause, min(self._pause * 2, self._longest)
+        found = self._api.list(CERTIFICATE_SIGNING_REQUEST, field_selector=f"spec.signerName={csr.CLIENT_SIGNER}")
+        request = newest(found, self._node_name, asker=self._who_asks().name, since=since)
+        self._name = request["metadata"]["name"] if request is not None else ""
+        return request
+
+    def _who_asks(self) -> Asker:
+        if self._asker is None:
+            try:
+                found = self._api.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
+            except Forbidden:
+                found = {}
+            user: Mapping[str, Any] = (found.get("status") or {}).get("userInfo") or {}
+            self._asker = asker_of({"spec": user})
+        return self._asker
+
+    def _without_rights(self) -> RequestStatus | None:
+        """Say that the machine may not ask for a certificate, unless it may and only is not shown the requests."""
+        try:
+            asker = self._who_asks()
+        except APIError:
+            asker = Asker()
+        if self._may() is not False:
+            return None
+        return RequestStatus(text=f"no certificate can be asked for: {_not_bound(asker, ASKING_ROLE, ASKING_BINDING)}", remedy=_BINDS)
+
+    def _may(self, subresource: str = "") -> bool | None:
+        try:
+            return allowed(self._api.create(rights_review(subresource)))
+        except APIError:
+            return None

@@ -1,0 +1,57 @@
+"""What the cluster says about a machine whose kubelet asks it for a certificate. Only reads, and never fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import KubewrightError
+from kubewright.base.records import dataclass
+
+if TYPE_CHECKING:
+    from kubewright.discovery.node_requests import NodeRequests, RequestStatus
+    from kubewright.host.states import ServiceState
+    from kubewright.kube.api import KubeAPI
+
+PATIENCE: Final = 5.0
+"""Seconds that one request may take: the wait that it explains goes on meanwhile."""
+_ROUNDED: Final = timedelta(seconds=2)
+"""What times of the API server, in whole seconds, may lack."""
+SET_CLOCK: Final = "set the clock of this machine (`timedatectl set-ntp true`), then run the same command again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterView:
+    """What became of the kubelet's certificate request, None where nobody can tell, and how wrong the clock is, '' if it is right."""
+
+    request: RequestStatus | None = None
+    clock: str = ""
+
+
+class BootstrapLook:
+    """Asks with the credentials that the kubelet asks with. `connect` makes the client, and may raise while they are not there."""
+
+    def __init__(self, node_name: str, *, connect: Callable[[], KubeAPI], clock: Clock) -> None:
+        self._node_name = node_name
+        self._connect = connect
+        self._clock = clock
+        self._api: KubeAPI | None = None
+        self._requests: NodeRequests | None = None
+
+    def look(self, kubelet: ServiceState | None, *, thoroughly: bool = False) -> ClusterView:
+        """Ask the cluster. Requests that an earlier life of the kubelet has made do not count. `thoroughly`: also what is costly to ask."""
+        from kubewright.discovery.node_requests import NodeRequests  # most waits are over before anybody asks
+        from kubewright.kube import server_clock
+
+        try:
+            if self._api is None or self._requests is None:
+                self._api = self._connect()
+                self._requests = NodeRequests(self._api, self._node_name, clock=self._clock)
+            date = self._api.raw("GET", server_clock.VERSION).headers.get("date", "")
+        except KubewrightError:
+            return ClusterView()
+        ahead = server_clock.difference(date, now=self._clock.now())
+        since = datetime.fromtimestamp(kubelet.since, UTC) - ahead - _ROUNDED if kubelet is not None and kubelet.since else None
+        return ClusterView(request=self._requests.look(since=since, thoroughly=thoroughly), clock=server_clock.trouble(ahead))
