@@ -1,7 +1,8 @@
-"""Faults while machines join: a clock that is wrong, an API server that restarts, a kubelet that does not start, an etcd without quorum."""
+"""Faults while machines join: a clock that is wrong, an API server that restarts, a certificate that nobody approves."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ from cluster_kit import CERTIFICATE_KEY, TOKEN, configuration
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
+
+from kubewright.discovery.node_requests import APPROVING_BINDING, ASKING_BINDING, ASKING_ROLE, GROUP
 
 HOURS = 3 * 3600
 SHIM = Path(__file__).with_name("clock_shift.c")
@@ -101,19 +104,72 @@ def test_an_api_server_that_nobody_reaches_is_named_when_patience_ends(cluster: 
     assert nothing_written(two)
 
 
-def test_a_kubelet_that_does_not_start_ends_the_join_early_and_the_same_command_works_later(cluster: Cluster) -> None:
-    two = cluster.prepared("two")
-    swaps = (
-        r"printf 'Filename Type Size Used Priority\n/dev/sda2 partition 1000 0 -2\n' > /root/swaps; mount --bind /root/swaps /proc/swaps"
-    )
-    two.run("sh", "-c", swaps)
-    said = complaint(join(two, check=False))
-    assert "error: the kubelet does not stay up" in said
-    assert "running with swap on is not supported" in said
-    assert "switch swap off" in said
-    two.run("umount", "/proc/swaps")
-    join(two)
+class Joining:
+    """A join that runs, and what it has written so far."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._process = machine.start(*argv("join", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.said = ""
+
+    def says(self, text: str) -> str:
+        """Read until a line has a text, and return that line."""
+        assert self._process.stdout is not None
+        for line in iter(self._process.stdout.readline, b""):
+            self.said += line.decode()
+            if text in line.decode():
+                return line.decode()
+        raise AssertionError(f"it never said {text!r}:\n{self.said}")
+
+    def ended(self) -> Ended:
+        rest, _ = self._process.communicate(timeout=400)
+        return Ended(self._process.returncode, "", self.said + rest.decode())
+
+
+def administer(cluster: Cluster, *words: str) -> None:
+    cluster.one.run("kubectl", *words, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
+
+
+@pytest.fixture
+def unapproved(cluster: Cluster) -> Iterator[None]:
+    """A cluster that approves no requests of kubelets; in the end it does again."""
+    administer(cluster, "delete", "clusterrolebinding", APPROVING_BINDING)
+    yield
+    kubewright(cluster.one, "init", "phase", "bootstrap-token", "--config", CONFIG)
+
+
+PENDING = re.compile(
+    r"certificate request (csr-\S+) is Pending, and nobody approves it: system:bootstrap:abcdef \(.*default-node-token\) is not"
+)
+
+
+@pytest.mark.usefixtures("unapproved")
+def test_a_request_is_named_with_the_binding_that_is_missing_and_the_join_goes_on_when_it_is_approved(cluster: Cluster) -> None:
+    joining = Joining(cluster.prepared("two"))
+    line = joining.says("is Pending")
+    found = PENDING.search(line)
+    assert found, line
+    assert f"ClusterRoleBinding {APPROVING_BINDING}" in line
+    assert "Unable to read config path" not in joining.said
+    administer(cluster, "certificate", "approve", found[1])
+    ended = joining.ended()
+    assert ended.code == 0, ended.err
     eventually(lambda: cluster.ready("two"), "the Node to be Ready")
+
+
+@pytest.mark.usefixtures("unapproved")
+def test_a_request_that_was_denied_ends_the_join_with_who_denied_it_and_why(cluster: Cluster) -> None:
+    administer(cluster, "delete", "clusterrolebinding", ASKING_BINDING)
+    joining = Joining(cluster.prepared("three"))
+    said = joining.says("no certificate can be asked for: system:bootstrap:abcdef")
+    assert f"ClusterRoleBinding {ASKING_BINDING}" in said
+    administer(cluster, "create", "clusterrolebinding", ASKING_BINDING, f"--clusterrole={ASKING_ROLE}", f"--group={GROUP}")
+    found = PENDING.search(joining.says("is Pending"))
+    assert found
+    administer(cluster, "certificate", "deny", found[1])
+    said = complaint(joining.ended())
+    why = "KubectlDeny: This CSR was denied by kubectl certificate deny."
+    assert f"error: certificate request {found[1]} was denied by kubectl: {why}" in said
+    assert f"hint: ask whoever approves requests in this cluster (`kubectl describe csr {found[1]}`)" in said
 
 
 def test_an_api_server_that_restarts_is_waited_for(cluster: Cluster) -> None:

@@ -58,7 +58,7 @@ def test_commands_that_are_shown_exist():
 
 def test_every_fault_names_a_test_where_the_page_says():
     """A path, or the folder that is named above the table."""
-    defined = re.compile(r"^def (test_\w+)", re.MULTILINE)
+    defined = re.compile(r"^(?:    )?def (test_\w+)", re.MULTILINE)
     tests = ROOT / "tests"
     there = {path.relative_to(tests).as_posix(): set(defined.findall(path.read_text())) for path in tests.rglob("test_*.py")}
     page = (ROOT / "docs" / "guide" / "troubleshooting.md").read_text()
