@@ -85,7 +85,9 @@ def differences(line: str, theirs: Answer, ours: Answer) -> Iterator[Found]:
 
 
 def named(error: str) -> str:
-    """A usage error; what is told in our own words is the flags."""
+    """A usage error; where the words are our own, only the flags that it names, and for a bad value the value and its flag."""
+    if value := re.match(r'error: invalid argument ".*" for "[^"]*" flag: ', error):
+        return value[0]
     own_words = re.match(
         r"error: (?:can not mix '--config' with arguments \[|--config cannot be combined with |required flag\(s\) |the flag )(.*?)"
         r"(?:\]| not set| is required|)$",

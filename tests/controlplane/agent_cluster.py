@@ -93,7 +93,7 @@ class AgentCluster:
         return path
 
     def bootstrap(self) -> TokenBootstrap:
-        return TokenBootstrap(self.url, self.token, pins=of_bundle(self.ca_pem), clock=SystemClock(), within=60)
+        return TokenBootstrap(self.url, self.token, pins=of_bundle(self.ca_pem), clock=SystemClock(), within=600)
 
     def client(self) -> KubeClient:
         """Make a client of its administrator."""
@@ -104,14 +104,14 @@ class AgentCluster:
         if not admin.exists():
             self.kubeconfig("kubernetes-admin")
         return subprocess.run(
-            [program("kubectl"), f"--kubeconfig={admin}", *arguments], check=check, capture_output=True, text=True, input=stdin, timeout=300
+            [program("kubectl"), f"--kubeconfig={admin}", *arguments], check=check, capture_output=True, text=True, input=stdin, timeout=900
         )
 
     def kill_server(self) -> None:
         """Kill the API server; `revive_server` starts it again."""
         [process] = [one for one in self.processes if Path(_argv(one)[0]).name == "kube-apiserver"]
         process.kill()
-        process.wait(60)
+        process.wait(600)
         self.processes.remove(process)
         self._ended = _argv(process)
 
@@ -259,7 +259,7 @@ def start(cluster: AgentCluster, name: str, *arguments: str) -> None:
     cluster.processes.append(process)
 
 
-def wait_for(condition, cluster: AgentCluster, *, within: float = 60) -> None:
+def wait_for(condition, cluster: AgentCluster, *, within: float = 600) -> None:
     end = time.monotonic() + within
     while time.monotonic() < end:
         dead = [process.args[0] for process in cluster.processes if process.poll() is not None]
@@ -273,7 +273,7 @@ def wait_for(condition, cluster: AgentCluster, *, within: float = 60) -> None:
 
 
 def _get(cluster: AgentCluster, path: str) -> bytes:
-    client = KubeClient(cluster.access(), timeout=2)
+    client = KubeClient(cluster.access(), timeout=30)
     try:
         answer = client.raw("GET", path)
     except (APIError, NotFound):

@@ -31,7 +31,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.host.network import RealNetwork
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET
 from kubewright.pki import csr
 from kubewright.pki.certificates import Pair, pair_of
 from kubewright.tokens import secrets, strings
@@ -113,14 +113,14 @@ class Agent:
         assert self._process is not None
         process, self._process = self._process, None
         process.send_signal(number)
-        return process.wait(30)
+        return process.wait(600)
 
     def has_ended(self) -> bool:
         return self._process is not None and self._process.poll() is not None
 
     def call(self, *words: str) -> subprocess.CompletedProcess[str]:
         argv = [sys.executable, "-m", "kubewright", "agent", *words, f"--root-dir={self.place / 'root'}"]
-        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=60)
+        return subprocess.run(argv, check=False, capture_output=True, text=True, timeout=900)
 
     def status(self) -> tuple[int, dict[str, Any]]:
         done = self.call("status", "-o", "json")
@@ -134,7 +134,7 @@ class Agent:
             self.end(signal.SIGKILL)
 
 
-def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: float = 60) -> Any:
+def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: float = 600) -> Any:
     end = time.monotonic() + within
     while time.monotonic() < end:
         with suppress(NotFound):
@@ -168,13 +168,20 @@ def ready_node(api: KubeClient, agent: Agent) -> dict[str, Any]:
     return found
 
 
-def manual_token(api: KubeClient, cluster: AgentCluster, *, expires: datetime | None = None) -> BootstrapTokenString:
+def manual_token(api: KubeClient, cluster: AgentCluster) -> BootstrapTokenString:
     """Make a token whose requests nobody approves by himself."""
     found = strings.generate(SystemRandom())
-    row = BootstrapToken(token=found.text, groups=[MANUAL], usages=["authentication"], expires=rfc3339(expires) if expires else "")
+    row = BootstrapToken(token=found.text, groups=[MANUAL], usages=["authentication"])
     api.create(secrets.secret_object(row, clock=SystemClock()))
     cluster.kubectl("create", "clusterrolebinding", "manual", "--clusterrole=system:node-bootstrapper", f"--group={MANUAL}", check=False)
     return found
+
+
+def expire(api: KubeClient, token: BootstrapTokenString) -> None:
+    """Let a token have expired a second ago."""
+    secret = api.get(SECRET, f"bootstrap-token-{token.id}", "kube-system")
+    moment = rfc3339(datetime.now(UTC) - timedelta(seconds=1))
+    api.update({**secret, "data": {**secret["data"], "expiration": base64.b64encode(moment.encode()).decode()}})
 
 
 def issued_pair(cluster: AgentCluster, name: str, *, seconds: float) -> Pair:

@@ -237,14 +237,14 @@ def _seconds(api: KubeClient, name: str) -> float:
     began = time.monotonic()
     api.create(body(name))
     while not (api.get(CERTIFICATE_SIGNING_REQUEST, name).get("status") or {}).get("certificate"):
-        assert time.monotonic() < began + 60, f"{name} has no certificate"
+        assert time.monotonic() < began + 600, f"{name} has no certificate"
         time.sleep(0.01)
     return time.monotonic() - began
 
 
 def _insisted(call: Callable[[], Any]) -> None:
     """Call until the API server answers; what was created before it was killed is there already."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while True:
         try:
             call()

@@ -72,8 +72,8 @@ class Cluster:
             "initial-advertise-peer-urls": peer,
             "initial-cluster": f"{name}={peer}",
             "initial-cluster-state": "existing" if "initial-cluster" in more else "new",
-            "heartbeat-interval": 20,
-            "election-timeout": 200,
+            "heartbeat-interval": 100,
+            "election-timeout": 1000,
             "unsafe-no-fsync": "true",
             **more,
         }
@@ -87,7 +87,7 @@ class Cluster:
         process.kill()
         process.wait()
 
-    def client(self, *names: str, timeout: float = 2.0) -> EtcdClient:
+    def client(self, *names: str, timeout: float = 5.0) -> EtcdClient:
         leaf = self.authority.issue_cert("client.example", common_name="kube-etcd-healthcheck-client")
         chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
         context = tls.client_context(self.authority.cert_pem.bytes(), chain, leaf.private_key_pem.bytes())

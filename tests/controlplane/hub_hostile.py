@@ -70,7 +70,7 @@ def beset(hub: HubProcess, server: RunningServer, token: str, *, count: int) -> 
             for one in floods:
                 ends[REJECTED] += one.result()
     with closing(KubeClient(server.access())) as admin:
-        eventually(lambda: all(_reason(one) for one in _hostile(admin)), "every hostile request to be answered", within=300)
+        eventually(lambda: all(_reason(one) for one in _hostile(admin)), "every hostile request to be answered")
         left = _hostile(admin)
         ends.update(_reason(one) for one in left)
     return Beset(alone=_p99(alone), beside=_p99(beside), ends=ends, left=len(left), memory=hub.peak_memory - before)
@@ -116,7 +116,7 @@ def _join(holder: KubeClient, node: OldNode, join_key: str) -> float:
     request = node.request(join_key)
     began = time.monotonic()
     holder.create(request)
-    eventually(lambda: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), f"the answer to {node.name}", within=120)
+    eventually(lambda: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), f"the answer to {node.name}")
     return time.monotonic() - began
 
 

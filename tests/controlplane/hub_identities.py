@@ -50,7 +50,7 @@ class Kubelet:
             condition = node_join_requests.condition_of(found)
             return condition is not None and condition.status in {"True", "False"}
 
-        eventually(answered, f"the answer to {self.name}", within=60)
+        eventually(answered, f"the answer to {self.name}")
         [condition] = found["status"]["conditions"]
         if condition["status"] == "True":
             config = self._peer.results(found)["kubeConfig"].encode()
@@ -91,7 +91,7 @@ def mark_as_leaving(client: KubeClient, name: str, proof: str) -> None:
 def wait_until_seen(admin: KubeClient) -> None:
     """Wait until the hub has seen everything that was written to Nodes: it answers to the marker, whose event is the last one of the same watch."""
     mark_as_leaving(admin, MARKER, os.urandom(8).hex())
-    eventually(lambda: refusal(admin, MARKER), "the hub to see the Nodes", within=60)
+    eventually(lambda: refusal(admin, MARKER), "the hub to see the Nodes")
 
 
 def refusal(client: KubeClient, name: str) -> str:

@@ -19,7 +19,7 @@ from kubewright.pki import certificates
 
 TOGETHER: Final = 3
 """Nodes that join at a time."""
-LIMIT: Final = 120.0
+LIMIT: Final = 600.0
 HUB, NODE, PAUSED = "hub", "node", "paused hub"
 PAUSE: Final = 8.0
 """Seconds: longer than the lease of `hub_process`."""

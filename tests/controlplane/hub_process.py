@@ -75,7 +75,7 @@ class HubProcess:
         """End the daemon as a service manager does, and return its exit code."""
         assert self._daemon is not None
         self._daemon.terminate()
-        return self._daemon.wait(30)
+        return self._daemon.wait(600)
 
     def require_running(self) -> None:
         """Fail with the last that it said if the daemon has ended."""
@@ -127,7 +127,7 @@ class HubProcess:
     def run(self, *words: str, code: int = 0) -> str:
         """Run a command of the hub, and return what it prints."""
         argv = [sys.executable, "-m", "kubewright", "hub", *words, "--config", str(self.place / "hub.yaml")]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env={**os.environ})
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False, env={**os.environ})
         assert done.returncode == code, done.stderr
         return done.stdout if code == 0 else done.stderr
 
@@ -140,7 +140,7 @@ class HubProcess:
         files = {"kubeconfig": "admin.conf", "client-ca-cert-file": "ca.crt", "client-ca-key-file": "ca.key"}
         named = [f"--{flag}={self.place / name}" for flag, name in files.items()]
         [row] = self.data("cluster", "add", "a", *named, *flags)
-        eventually(lambda: self.served > before, "the hub to notice", within=60)
+        eventually(lambda: self.served > before, "the hub to notice")
         return dict(row)
 
 

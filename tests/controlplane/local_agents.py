@@ -52,7 +52,7 @@ class LocalAgentCluster:
 
     def kubectl(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         argv = [program("kubectl"), f"--kubeconfig={self.kubeconfig}", *arguments]
-        return subprocess.run(argv, check=check, capture_output=True, text=True, timeout=300)
+        return subprocess.run(argv, check=check, capture_output=True, text=True, timeout=900)
 
     def client(self) -> KubeClient:
         """Make a client of its administrator."""

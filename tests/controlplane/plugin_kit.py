@@ -18,7 +18,7 @@ from kubewright import binaries
 from kubewright.base.level import KUBERNETES
 from kubewright.local.programs import COMPONENTS
 
-LIMIT = 300.0
+LIMIT = 900.0
 """Seconds after which a run hangs."""
 
 
@@ -105,7 +105,7 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out)
 
 
-def eventually(condition: Callable[[], object], what: str, *, within: float = 120.0) -> None:
+def eventually(condition: Callable[[], object], what: str, *, within: float = LIMIT) -> None:
     """Wait until a condition holds."""
     end = time.monotonic() + within
     while not condition():

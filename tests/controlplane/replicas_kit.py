@@ -117,7 +117,7 @@ class Replicas:
             if one.process.poll() is None:
                 one.send(signal.SIGCONT)
                 one.send(signal.SIGTERM)
-                one.process.wait(60)
+                one.process.wait(600)
         self._running.clear()
 
 
@@ -192,7 +192,7 @@ def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, roun
         eventually(lambda stopped=leader: _is_followed(stopped, replicas, api), "another leader")
         if how == signal.SIGSTOP:
             leader.send(signal.SIGCONT)
-        assert leader.process.wait(60) == (1 if how == signal.SIGSTOP else -how)
+        assert leader.process.wait(600) == (1 if how == signal.SIGSTOP else -how)
         if how == signal.SIGSTOP:
             assert "was not renewed in time" in leader.log.read_text()
         by_leaders.append(leader.signed(f"round-{number}"))

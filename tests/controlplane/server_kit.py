@@ -51,14 +51,14 @@ def _process(log: Path, *argv: str) -> Iterator[subprocess.Popen[bytes]]:
     finally:
         process.terminate()
         try:
-            process.wait(60)
+            process.wait(600)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
 
 
 def _wait(what: str, condition: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while time.monotonic() < end:
         if process.poll() is not None:
             pytest.fail(f"{what} ended:\n" + "\n".join(log.read_text().splitlines()[-15:]))
@@ -97,7 +97,7 @@ def api_server(place: Path) -> Iterator[RunningServer]:
             *("--enable-admission-plugins=NodeRestriction", "--allow-privileged=true"),
         ) as process,
     ):
-        client = KubeClient(running.access(), timeout=2)
+        client = KubeClient(running.access(), timeout=30)
 
         def ready() -> bool:
             with contextlib.suppress(APIError):

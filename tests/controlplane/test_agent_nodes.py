@@ -23,7 +23,7 @@ from kubewright.kube import resources
 from kubewright.kube.client import AsyncKubeClient
 
 MACHINE = simulated_machine(kubelet_version="v1.36.3")
-WITHIN = 30.0
+WITHIN = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +98,9 @@ async def test_nodes_join_with_credentials_of_their_own(cluster: AgentCluster, t
         assert [(view.name, view.phase, view.trouble) for view in views(fleet)] == [(name, NodePhase.READY, "") for name in names]
         found = {item["metadata"]["name"]: item for item in (await get(cluster, "nodes"))["items"]}
         assert {"join-1", "join-2", "join-3"} <= set(found)
-        await kubectl(cluster, "wait", "--for=condition=Ready", "node", *names, "--timeout=180s")
+        await kubectl(cluster, "wait", "--for=condition=Ready", "node", *names, "--timeout=600s")
         await kubectl(cluster, "wait", "--for=jsonpath={.spec.holderIdentity}=join-1", "lease/join-1", "-n", "kube-node-lease")
-        async with asyncio.timeout(60):  # the node controller looks every five seconds
+        async with asyncio.timeout(600):  # the node controller looks every five seconds
             while (await kubectl(cluster, "get", "node", *names, "-o", "jsonpath={.items[*].spec.taints}")).stdout:
                 await asyncio.sleep(0.2)
     ranges = [found[name]["spec"]["podCIDR"] for name in names]
@@ -119,7 +119,7 @@ async def test_nodes_join_with_credentials_of_their_own(cluster: AgentCluster, t
 async def test_a_deployment_becomes_available_and_goes_again(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "pods-1", "pods-2") as fleet:
         await kubectl(cluster, "apply", "-f", "-", stdin=deployment("ten", 10))
-        await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=180s")
+        await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=600s")
         found = (await get(cluster, "pods", "-l", "app=ten"))["items"]
         assert len(found) == 10
         addresses = {pod["status"]["podIP"] for pod in found}
@@ -127,8 +127,8 @@ async def test_a_deployment_becomes_available_and_goes_again(cluster: AgentClust
         assert all(pod["status"]["phase"] == "Running" for pod in found)
         assert sum(view.pods for view in views(fleet)) == 10
         await kubectl(cluster, "set", "image", "deployment/ten", "app=example.org/app:2")
-        await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=180s")
-        await kubectl(cluster, "delete", "deployment/ten", "--timeout=180s", "--cascade=foreground")
+        await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=600s")
+        await kubectl(cluster, "delete", "deployment/ten", "--timeout=600s", "--cascade=foreground")
         assert (await get(cluster, "pods", "-l", "app=ten"))["items"] == []
         await until(lambda: not any(view.pods for view in views(fleet)))
 
@@ -141,20 +141,20 @@ async def test_the_api_server_agrees_with_what_is_written_about_a_pod(cluster: A
             "tolerations": [{"operator": "Exists"}],
         }
         await kubectl(cluster, "apply", "-f", "-", stdin=deployment("still", 1, **spec))
-        await kubectl(cluster, "rollout", "status", "deployment/still", "--timeout=180s")
+        await kubectl(cluster, "rollout", "status", "deployment/still", "--timeout=600s")
         (before,) = (await get(cluster, "pods", "-l", "app=still"))["items"]
         await kubectl(cluster, "label", "pod", before["metadata"]["name"], "touched=yes")
         await asyncio.sleep(0.5)
         (after,) = (await get(cluster, "pods", "-l", "app=still"))["items"]
         assert after["status"] == before["status"]
         assert int(after["metadata"]["resourceVersion"]) > int(before["metadata"]["resourceVersion"])
-        await kubectl(cluster, "delete", "deployment/still", "--timeout=180s", "--cascade=foreground")
+        await kubectl(cluster, "delete", "deployment/still", "--timeout=600s", "--cascade=foreground")
 
 
 async def test_a_job_succeeds_and_a_held_pod_waits_for_its_finalizer(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "job-1"):
         await kubectl(cluster, "create", "job", "once", "--image=example.org/once")
-        await kubectl(cluster, "wait", "--for=condition=Complete", "job/once", "--timeout=180s")
+        await kubectl(cluster, "wait", "--for=condition=Complete", "job/once", "--timeout=600s")
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -162,13 +162,13 @@ async def test_a_job_succeeds_and_a_held_pod_waits_for_its_finalizer(cluster: Ag
             "spec": {"containers": [{"name": "app", "image": "i"}]},
         }
         await kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(pod))
-        await kubectl(cluster, "wait", "--for=condition=Ready", "pod/held", "--timeout=180s")
+        await kubectl(cluster, "wait", "--for=condition=Ready", "pod/held", "--timeout=600s")
         await kubectl(cluster, "delete", "pod/held", "--wait=false")
-        await kubectl(cluster, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/held", "--timeout=180s")
+        await kubectl(cluster, "wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/held", "--timeout=600s")
         held = await get(cluster, "pod", "held")
         assert held["metadata"]["deletionTimestamp"]
         await kubectl(cluster, "patch", "pod", "held", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
-        await kubectl(cluster, "wait", "--for=delete", "pod/held", "--timeout=180s")
+        await kubectl(cluster, "wait", "--for=delete", "pod/held", "--timeout=600s")
 
 
 async def test_a_daemon_set_on_the_host_network_has_the_nodes_address(cluster: AgentCluster, tmp_path: Path):
@@ -177,16 +177,16 @@ async def test_a_daemon_set_on_the_host_network_has_the_nodes_address(cluster: A
         body["kind"] = "DaemonSet"
         del body["spec"]["replicas"]
         await kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(body))
-        await kubectl(cluster, "rollout", "status", "daemonset/every", "--timeout=180s")
+        await kubectl(cluster, "rollout", "status", "daemonset/every", "--timeout=600s")
         found = (await get(cluster, "pods", "-l", "app=every"))["items"]
         assert [pod["status"]["podIP"] for pod in found] == [cluster.address] * 2
-        await kubectl(cluster, "delete", "daemonset/every", "--timeout=180s")
+        await kubectl(cluster, "delete", "daemonset/every", "--timeout=600s")
 
 
 async def test_kubectl_shows_why_a_played_pod_has_no_logs(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "logs-1"):
         await kubectl(cluster, "run", "talker", "--image=example.org/app")
-        await kubectl(cluster, "wait", "--for=condition=Ready", "pod/talker", "--timeout=180s")
+        await kubectl(cluster, "wait", "--for=condition=Ready", "pod/talker", "--timeout=600s")
         for command, words in (
             (("logs", "talker"), "is played by kubewright: nothing runs in it, so it has no logs"),
             (("exec", "talker", "--", "true"), "is played by kubewright: nothing runs in it, so exec is not possible"),
@@ -195,13 +195,13 @@ async def test_kubectl_shows_why_a_played_pod_has_no_logs(cluster: AgentCluster,
             done = await kubectl(cluster, *command, check=False)
             assert done.returncode != 0
             assert words in done.stderr, f"{command}: {done.stderr}"
-        await kubectl(cluster, "delete", "pod/talker", "--timeout=180s")
+        await kubectl(cluster, "delete", "pod/talker", "--timeout=600s")
 
 
 async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "again-1") as first:
         await kubectl(cluster, "apply", "-f", "-", stdin=deployment("stays", 3))
-        await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=180s")
+        await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=600s")
         before = (await get(cluster, "pods", "-l", "app=stays"))["items"]
         requests = len((await get(cluster, "csr"))["items"])
         await first.stop()
@@ -212,7 +212,7 @@ async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(clu
             async with asyncio.timeout(WITHIN):
                 await all_ready(second)
             await kubectl(cluster, "scale", "deployment/stays", "--replicas=5")
-            await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=180s")
+            await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=600s")
             after = {pod["metadata"]["uid"]: pod for pod in (await get(cluster, "pods", "-l", "app=stays"))["items"]}
         finally:
             await second.stop()
@@ -313,13 +313,13 @@ async def test_pods_of_a_provider_of_ones_own_run_and_are_deleted_when_it_has_en
         wanted = json.loads(deployment("owned", 2))
         wanted["spec"]["template"]["spec"]["nodeSelector"] = {"kind": "own"}
         await kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(wanted))
-        await kubectl(cluster, "rollout", "status", "deployment/owned", "--timeout=60s")
+        await kubectl(cluster, "rollout", "status", "deployment/owned", "--timeout=600s")
         pods = (await get(cluster, "pods", "-l", "app=owned"))["items"]
         assert {pod["spec"]["nodeName"] for pod in pods} == {"own-1"}
         assert sorted(notes.running.values()) == sorted(pod["metadata"]["name"] for pod in pods)
         assert {pod["status"]["podIP"] for pod in pods} == {"10.1.2.3"}
         await kubectl(cluster, "delete", "deployment", "owned", "--wait=false")
-        await kubectl(cluster, "wait", "--for=delete", "pod", "-l", "app=owned", "--timeout=60s")
+        await kubectl(cluster, "wait", "--for=delete", "pod", "-l", "app=owned", "--timeout=600s")
         assert notes.running == {}
         assert sorted(name for name, _ in notes.ended) == sorted(pod["metadata"]["name"] for pod in pods)
         assert {grace for _, grace in notes.ended} == {30.0}

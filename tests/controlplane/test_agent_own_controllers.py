@@ -65,7 +65,7 @@ def test_a_client_certificate_is_approved_a_serving_certificate_waits_for_a_pers
 
         ends = ""
         for _ in range(2):
-            [request] = eventually(lambda: serving(api, undecided=True), "a serving request", agent, within=120)
+            [request] = eventually(lambda: serving(api, undecided=True), "a serving request", agent)
             cluster.kubectl("certificate", "approve", request["metadata"]["name"])
             ends = eventually(lambda last=ends: (now := served_until(address, cluster.ca_pem)) > last and now, "it to be served", agent)
         assert "Traceback" not in agent.log()

@@ -81,7 +81,7 @@ async def machine(cluster: AgentCluster, tmp_path: Path, name: str) -> AsyncIter
     await kubelet.start(cluster.address, 10250)
     running = asyncio.create_task(agent.run())
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(600):
             await agent.ready.wait()
         yield agent, static
     finally:
@@ -98,7 +98,7 @@ async def kubectl(cluster: AgentCluster, *arguments: str) -> str:
 async def mirrored(cluster: AgentCluster, hash_: str) -> None:
     """Wait until the mirror pod is that of a static pod: `kubectl wait` gives up on a pod that is not there."""
     path = "jsonpath={.metadata.annotations.kubernetes\\.io/config\\.mirror}{.metadata.deletionTimestamp}"
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(600):
         while await kubectl(cluster, "get", "pod", "echo-control-1", "--ignore-not-found", "-o", path) != hash_:
             await asyncio.sleep(0.05)
 
@@ -106,7 +106,7 @@ async def mirrored(cluster: AgentCluster, hash_: str) -> None:
 async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, tmp_path: Path):
     async with machine(cluster, tmp_path, "control-1") as (agent, static):
         await mirrored(cluster, "hash-1")
-        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=180s")
+        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=600s")
         assert agent.client is not None
         found = await agent.client.get(resources.POD, "echo-control-1", "kube-system")
         assert found["status"]["containerStatuses"][0]["restartCount"] == 2
@@ -119,16 +119,16 @@ async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, 
         assert "no earlier log of echo-control-1 is kept" in await kubectl(cluster, "logs", "echo-control-1", "--previous")
         assert "exec is not possible there" in await kubectl(cluster, "exec", "echo-control-1", "--", "true")
 
-        await kubectl(cluster, "delete", "pod", "echo-control-1", "--timeout=180s")
+        await kubectl(cluster, "delete", "pod", "echo-control-1", "--timeout=600s")
         await mirrored(cluster, "hash-1")
-        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=180s")
+        assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=600s")
 
         static.pods = [static.pod("hash-2")]
         static.changed.set()
         await mirrored(cluster, "hash-2")
         static.pods = []
         static.changed.set()
-        await kubectl(cluster, "wait", "--for=delete", "pod/echo-control-1", "--timeout=180s")
+        await kubectl(cluster, "wait", "--for=delete", "pod/echo-control-1", "--timeout=600s")
         assert "not found" in await kubectl(cluster, "get", "pod", "echo-control-1")
 
 

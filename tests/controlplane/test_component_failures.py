@@ -20,7 +20,7 @@ from other_user import becoming, uid
 
 def _run(argv: list[str], **how: Any) -> list[str]:
     """Run a program that must fail, and return what it wrote: the lines of its log that a container runtime would have."""
-    ended = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False, **how)
+    ended = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False, **how)
     assert ended.returncode != 0
     return ended.stdout.decode(errors="replace").splitlines()[-observation.LOG_LINES :]
 

@@ -72,7 +72,7 @@ def holder(hub: HubProcess, apiserver: RunningServer, created: dict[str, Any]) -
     """The cluster as somebody sees it who has a token."""
     client = KubeClient(Access(server=apiserver.url, ca_pem=apiserver.ca_pem, identity=BearerToken(created["token"])))
     hub.require_running()
-    eventually(lambda: _join_key(client), "the hub to publish its key", within=60)
+    eventually(lambda: _join_key(client), "the hub to publish its key")
     yield client
     client.close()
 
@@ -94,7 +94,7 @@ def answered(client: KubeClient, name: str) -> dict[str, Any]:
         condition = node_join_requests.condition_of(found)
         return condition is not None and condition.status in {"True", "False"}
 
-    eventually(is_answered, f"the answer to {name}", within=60)
+    eventually(is_answered, f"the answer to {name}")
     return found
 
 
@@ -245,7 +245,7 @@ def test_malformed_requests_hurt_nobody(hub: HubProcess, apiserver: RunningServe
     holder.create({**head, "metadata": {"name": "laden", "labels": labels}, "spec": {}})
     node = OldNode("beside", apiserver.url)
     assert node.issued(join_as(holder, node))
-    eventually(lambda: "laden" not in {row["node"] for row in hub.data("requests")}, "the large one to go", within=60)
+    eventually(lambda: "laden" not in {row["node"] for row in hub.data("requests")}, "the large one to go")
     reasons = {name: answered(holder, name)["status"]["conditions"][0]["reason"] for name in broken}
     assert reasons == dict.fromkeys(broken, "Malformed")
 
@@ -270,7 +270,7 @@ def test_a_person_decides_where_the_cluster_says_so(hub: HubProcess, apiserver: 
     def states() -> dict[str, str]:
         return {row["node"]: row["state"] for row in hub.data("requests")}
 
-    eventually(lambda: states()["asks-1"] == states()["asks-2"] == "AwaitingApproval", "both to wait", within=60)
+    eventually(lambda: states()["asks-1"] == states()["asks-2"] == "AwaitingApproval", "both to wait")
     assert hub.run("requests", "approve", "a", "asks-1") == "a asks-1: approved\n"
     refused = hub.data("requests", "refuse", "a", "asks-2")
     assert (refused["cluster"], refused["event"], refused["node"]) == ("a", "refused by a person", "asks-2")
@@ -413,12 +413,12 @@ def test_who_may_write_to_nodes_and_ask_frees_no_name_of_another(hub: HubProcess
         with contextlib.closing(KubeClient(apiserver.access("patcher", "people"))) as patcher:
             for proof in ("", thief.proof("vic", uid), victim.proof("vic", "uid-of-before")):
                 mark_as_leaving(patcher, "vic", proof)
-                eventually(lambda: "nothing proves" in refusal(patcher, "vic"), "the hub to say why it frees nothing", within=60)
+                eventually(lambda: "nothing proves" in refusal(patcher, "vic"), "the hub to say why it frees nothing")
                 another = Kubelet("vic", apiserver, holder=holder, admin=admin, key=_join_key(holder))
                 assert another.ask().startswith('NameTaken: another machine has joined as "vic"')
             assert admin.get(NODE, "vic")["metadata"]["uid"] == uid
             mark_as_leaving(patcher, "vic", victim.proof("vic", uid))
-            eventually(lambda: "vic" not in {core.identity_of(one)[0] for one in admin.list(NODE)}, "the Node to go", within=60)
+            eventually(lambda: "vic" not in {core.identity_of(one)[0] for one in admin.list(NODE)}, "the Node to go")
         assert another.ask() == "Issued: "
         assert [row["event"] for row in hub.data("journal") if row["node"] == "vic" and row["event"] != "refused"] == [
             *("issued", "left", "issued"),

@@ -124,7 +124,7 @@ def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: 
     created = hub.data("token", "create", "a", "--ttl", "1h")
     holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
     with closing(holder):
-        eventually(lambda: _pin(_published(holder)) == created["joinKey"], "the hub to publish its key", within=60)
+        eventually(lambda: _pin(_published(holder)) == created["joinKey"], "the hub to publish its key")
         key = _published(holder)
         for name in ("secret-1", "secret-2"):
             node = OldNode(name, management.url)
@@ -135,7 +135,7 @@ def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: 
                 return condition is not None and condition.status == "True"
 
             holder.create(node.request(key))
-            eventually(answered, f"the answer to {name}", within=60)
+            eventually(answered, f"the answer to {name}")
             if name == "secret-1":
                 hub.kill()
                 hub.start()
@@ -158,17 +158,17 @@ def test_of_two_hubs_with_one_state_one_works_and_the_other_goes_on_when_that_st
     other = HubProcess(hub.place, management, hub.state, name="other")
     other.start()
     try:
-        eventually(lambda: "waiting for the lease" in other.log, "the other one to wait", within=60)
+        eventually(lambda: "waiting for the lease" in other.log, "the other one to wait")
         holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
         with closing(holder):
-            eventually(lambda: _pin(_published(holder)) == created["joinKey"], "the hub to publish its key", within=60)
+            eventually(lambda: _pin(_published(holder)) == created["joinKey"], "the hub to publish its key")
             first = _joined(holder, management, "replica-1", "replica-2")
             assert other.log.count("has been answered") == 0
             hub.pause()
             nodes = _joined(holder, management, "replica-3", "replica-4")
             assert other.log.count("has been answered") == 2
             hub.pause(go_on=True)
-            eventually(lambda: not hub.runs, "the one that stood still to end", within=60)
+            eventually(lambda: not hub.runs, "the one that stood still to end")
             assert "was not renewed in time" in hub.log
             hub.start()
             last = _joined(holder, management, "replica-5")
@@ -179,7 +179,7 @@ def test_of_two_hubs_with_one_state_one_works_and_the_other_goes_on_when_that_st
     finally:
         other.kill()
     led = hub.log.count("leads by the lease")
-    eventually(lambda: hub.log.count("leads by the lease") > led, "the first one to lead again", within=60)
+    eventually(lambda: hub.log.count("leads by the lease") > led, "the first one to lead again")
     hub.run("token", "revoke", "a", created["id"])
     hub.run("cluster", "remove", "a")
 
@@ -190,7 +190,7 @@ def _joined(holder: KubeClient, server: RunningServer, *names: str) -> dict[str,
     for node in nodes:
         holder.create(node.request(key))
     for node in nodes:
-        eventually(lambda node=node: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), f"the answer to {node.name}", within=60)
+        eventually(lambda node=node: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), f"the answer to {node.name}")
     found = {node.name: node.results(holder.get(NODE_JOIN_REQUEST, node.name))["kubeletServerCertificate"] for node in nodes}
     return {name: f"{certificates.first(pem.encode(), source=name).serial:x}" for name, pem in found.items()}
 
@@ -221,10 +221,10 @@ def test_a_cluster_of_oneinfras_is_imported_and_its_nodes_go_on(hub: HubProcess,
     token = BearerToken(found["spec"]["joinTokens"][0])
     with closing(KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=token))) as holder:
         public = keys.load(JOIN_KEY.encode(), source="the join key").public_pem().decode()
-        eventually(lambda: _published(holder) == public, "the hub to publish the key that old nodes know", within=60)
+        eventually(lambda: _published(holder) == public, "the hub to publish the key that old nodes know")
         node = OldNode("from-before", management.url)
         holder.create(node.request(public))
-        eventually(lambda: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), "the answer", within=60)
+        eventually(lambda: node.issued(holder.get(NODE_JOIN_REQUEST, node.name)), "the answer")
     hub.run("cluster", "remove", "old")
 
 

@@ -219,7 +219,7 @@ def bootstrapped(apiserver, admin: KubeClient) -> None:
 @pytest.mark.usefixtures("bootstrapped")
 def test_a_cluster_is_found_by_token_and_pin(apiserver) -> None:
     pins = [Pin.parse(pin(apiserver.ca_pem))]
-    question = token.Question(server=apiserver.url, token=TOKEN, pins=pins, within=60)
+    question = token.Question(server=apiserver.url, token=TOKEN, pins=pins, within=600)
     clock = SystemClock()
     waiter = PollingWaiter(clock=clock, reporter=SilentReporter())
     found = token.discover(question, connect=KubeClient, waiter=waiter, clock=clock)
@@ -288,7 +288,7 @@ def test_a_certificate_is_asked_for_with_the_token(apiserver, kind: str) -> None
         deciding = asyncio.create_task(decide(apiserver, admin, kind))
         try:
             # The rights were made a moment ago, and the authorizer learns of them by a watch.
-            content = await once_allowed(lambda: csr.obtain(client, csr.node_client(node, key), within=60))
+            content = await once_allowed(lambda: csr.obtain(client, csr.node_client(node, key), within=600))
             await client.set_identity(csr.identity(content, key))
             review = await client.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
         finally:

@@ -175,7 +175,7 @@ def test_a_new_daemon_adopts_the_components_of_all_machines(three: Bench) -> Non
 def _though_a_leader_is_elected(call: Callable[[], object], *, done: type[APIError]) -> None:
     """Call until it is done: also if that is told by the refusal to do it once more."""
     with suppress(done):
-        persist(call, clock=SystemClock(), within=60, on=lambda error: worth_retrying(error) and not isinstance(error, done))
+        persist(call, clock=SystemClock(), within=600, on=lambda error: worth_retrying(error) and not isinstance(error, done))
 
 
 def test_what_is_killed_edited_or_deleted_on_a_further_control_plane_is_mended(three: Bench) -> None:

@@ -65,7 +65,7 @@ def _inside(home: Bench, mount: str, *then: str) -> Ran:
     """Run a shell script where the state directory is a file system of its own, which ends with the script and whatever it started."""
     script = "\n".join(["set -e", f"mount {mount} {home.root}", "set +e", *then])
     done = subprocess.run(
-        ["unshare", "-m", "--propagation", "private", "sh", "-c", script], capture_output=True, text=True, timeout=300, check=False
+        ["unshare", "-m", "--propagation", "private", "sh", "-c", script], capture_output=True, text=True, timeout=900, check=False
     )
     return Ran(done.returncode, done.stdout, done.stderr)
 
@@ -401,7 +401,7 @@ def test_a_port_taken_from_a_running_cluster_is_told_by_the_component(home: Benc
     try:
         assert thief.stdout is not None
         thief.stdout.readline()
-        ran = home.run("up", timeout=300)
+        ran = home.run("up")
         assert ran.code == 1, ran.err
         assert "kube-scheduler does not stay up" in ran.err
         assert "address already in use" in ran.err

@@ -70,7 +70,7 @@ def _groups(api: KubeClient) -> Iterator[str]:
 
 def _settled(home: Bench) -> EndState:
     """Return the state when all pods of the add-ons run and controllers have nothing left to do: a second changes nothing."""
-    eventually(lambda: _add_ons_run(home), "the pods of the add-ons", within=120)
+    eventually(lambda: _add_ons_run(home), "the pods of the add-ons")
     before, state = None, _end_state(home)
     while state != before:
         time.sleep(1)
@@ -132,7 +132,7 @@ def _is_whole(home: Bench, undisturbed: EndState) -> None:
         return found.files == undisturbed.files and found.objects - mine == undisturbed.objects
 
     with suppress(AssertionError):
-        eventually(same, "the cluster to settle", within=120)
+        eventually(same, "the cluster to settle")
     assert sorted(found.files ^ undisturbed.files) == []
     assert sorted(found.objects ^ undisturbed.objects) == sorted(mine)
 

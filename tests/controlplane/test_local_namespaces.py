@@ -29,7 +29,7 @@ class Inside:
         self._enter = ["nsenter", "--target", str(self._holder.pid), *users, "--mount"]
 
     def run(self, *words: str) -> Ran:
-        done = subprocess.run([*self._enter, *self._home.argv(*words)], capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run([*self._enter, *self._home.argv(*words)], capture_output=True, text=True, timeout=900, check=False)
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def components(self) -> dict[str, int]:

@@ -35,7 +35,7 @@ def test_kubectl_uses_what_local_use_wrote_and_down_leaves_what_was_there(home: 
         shutil.copy(program(name), own / name)
 
     def kubectl(*words: str) -> tuple[int, str]:
-        done = subprocess.run([own / "kubectl", "--kubeconfig", config, *words], capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run([own / "kubectl", "--kubeconfig", config, *words], capture_output=True, text=True, check=False, timeout=900)
         return done.returncode, done.stdout + done.stderr
 
     ran = home.run("up", "--nodes", "0", "--binaries-dir", str(own))

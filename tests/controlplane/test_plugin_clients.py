@@ -42,7 +42,7 @@ def kubectl(kubewright_cluster: LocalCluster, kubewright_namespace: str) -> Kube
     base = [program("kubectl"), f"--kubeconfig={kubewright_cluster.kubeconfig}", f"--namespace={kubewright_namespace}"]
 
     def run(*arguments: str, stdin: str = "") -> str:
-        done = subprocess.run([*base, *arguments], input=stdin, capture_output=True, text=True, timeout=300, check=False)
+        done = subprocess.run([*base, *arguments], input=stdin, capture_output=True, text=True, timeout=900, check=False)
         assert done.returncode == 0, f"kubectl {' '.join(arguments)}: {done.stderr}"
         return done.stdout
 
@@ -51,15 +51,15 @@ def kubectl(kubewright_cluster: LocalCluster, kubewright_namespace: str) -> Kube
 
 def test_kubectl_applies_waits_scales_and_deletes(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=deployment(10))
-    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=180s")
-    kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=180s")
+    assert "successfully rolled out" in kubectl("rollout", "status", "deployment/web", "--timeout=600s")
+    kubectl("wait", "--for=condition=Available", "deployment/web", "--timeout=600s")
     pods = json.loads(kubectl("get", "pods", "-o", "json"))["items"]
     assert len(pods) == 10
     assert len({pod["status"]["podIP"] for pod in pods}) == 10
     assert "configured" in kubectl("apply", "-f", "-", stdin=deployment(2))
-    kubectl("rollout", "status", "deployment/web", "--timeout=180s")
+    kubectl("rollout", "status", "deployment/web", "--timeout=600s")
     kubectl("delete", "deployment", "web", "--wait")
-    kubectl("wait", "--for=delete", "pod", "--selector=app=web", "--timeout=180s")
+    kubectl("wait", "--for=delete", "pod", "--selector=app=web", "--timeout=600s")
     assert kubectl("get", "pods") == ""
 
 

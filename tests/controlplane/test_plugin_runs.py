@@ -107,7 +107,7 @@ def test_a_run_that_asks_for_no_cluster_starts_none(project: Project) -> None:
 def test_ctrl_c_during_a_test_removes_the_cluster(project: Project) -> None:
     project.write("test_waits.py", WAITS_TO_BE_KILLED)
     process = project.start()
-    eventually((project.root / "running").exists, "the test to run", within=180)
+    eventually((project.root / "running").exists, "the test to run")
     process.send_signal(signal.SIGINT)
     done = ended(process)
     assert done.code == pytest.ExitCode.INTERRUPTED
@@ -129,17 +129,17 @@ def test_ctrl_c_while_the_cluster_starts_removes_what_is_there(project: Project)
 def test_a_killed_run_takes_its_cluster_with_it(project: Project, number: signal.Signals) -> None:
     project.write("test_waits.py", WAITS_TO_BE_KILLED)
     process = project.start()
-    eventually((project.root / "running").exists, "the test to run", within=180)
+    eventually((project.root / "running").exists, "the test to run")
     process.send_signal(number)
     assert ended(process).code == -number
-    eventually(lambda: project.left() == [], "the cluster to go", within=60)
+    eventually(lambda: project.left() == [], "the cluster to go")
 
 
 def test_what_a_power_failure_left_goes_with_the_next_run(project: Project) -> None:
     """Everything is killed at once: pytest, the daemon, the components. Only files are left."""
     project.write("test_waits.py", WAITS_TO_BE_KILLED)
     process = project.start()
-    eventually((project.root / "running").exists, "the test to run", within=180)
+    eventually((project.root / "running").exists, "the test to run")
     daemon = int((project.clusters[0] / "daemon.json").read_text().split(":")[0])
     os.kill(daemon, signal.SIGKILL)
     process.kill()

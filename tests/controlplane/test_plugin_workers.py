@@ -67,7 +67,7 @@ def test_killing_the_controlling_process_ends_the_cluster(project: Project) -> N
         "import pathlib, time\ndef test_waits(kubewright_cluster):\n    pathlib.Path('running').touch()\n    time.sleep(100)\n",
     )
     process = project.start("-n", "1")
-    eventually((project.root / "running").exists, "the test to run", within=600)
+    eventually((project.root / "running").exists, "the test to run")
     process.send_signal(signal.SIGKILL)
     ended(process)
-    eventually(lambda: project.left() == [], "the cluster to go", within=60)
+    eventually(lambda: project.left() == [], "the cluster to go")

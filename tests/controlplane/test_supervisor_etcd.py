@@ -127,7 +127,7 @@ def place(tmp_path: Path, program: Path) -> Place:
 
 async def _until(supervisor: Supervisor, condition: Callable[[ComponentState], bool]) -> ComponentState:
     """Wait for a state of etcd."""
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(600):
         async for states in supervisor.changes():
             if states and condition(states[0]):
                 return states[0]
@@ -198,7 +198,7 @@ async def test_a_changed_manifest_restarts_etcd_with_its_data(place: Place) -> N
         (before,) = supervisor.snapshot()
         member = sorted(path.name for path in (place.root / "data" / "member" / "wal").iterdir())
         place.write(place.manifest(**{"snapshot-count": 5000}))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(600):
             async for states in supervisor.changes():
                 if states and states[0].ready and states[0].manifest_hash != before.manifest_hash:
                     break

@@ -67,7 +67,7 @@ class Cluster:
         if "kubeadm" not in found:
             pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
         words = [str(found["kubeadm"].path), "token", *map(str, argv), "--kubeconfig", str(self.kubeconfig)]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=900)
         return Run(done.returncode, done.stdout, done.stderr)
 
     def both(self, *argv: object) -> tuple[Run, Run]:

@@ -113,7 +113,7 @@ class Cluster:
             pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         words = [*inside, str(found["kubeadm"].path), f"--rootfs={self.root}", "upgrade", *argv]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300, env={"PATH": os.environ["PATH"]})
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=900, env={"PATH": os.environ["PATH"]})
         return Run(done.returncode, done.stdout, done.stderr)
 
 
@@ -368,7 +368,7 @@ def manifests(cluster, version: str) -> None:
     if "kubeadm" not in program:
         pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
     own = [] if os.geteuid() == 0 else ["unshare", "-r"]
-    subprocess.run([*own, str(program["kubeadm"].path), f"--rootfs={cluster.root}", *words], check=True, capture_output=True, timeout=300)
+    subprocess.run([*own, str(program["kubeadm"].path), f"--rootfs={cluster.root}", *words], check=True, capture_output=True, timeout=900)
     assert len(list(inside.iterdir())) == 3
 
 

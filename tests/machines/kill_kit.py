@@ -81,14 +81,14 @@ class Command:
         self.send(number)
 
     def send(self, number: int) -> None:
-        """Send a signal to kubewright itself, not to what led to it. Nothing happens once it has ended."""
+        """Send a signal to kubewright itself, not to what led to it. Nothing happens once it has ended, which it may at any moment."""
+        pid = self._process.pid
         while self._process.poll() is None:
-            children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text(encoding="ascii").split()
-            if children:
-                for child in children:
-                    with suppress(ProcessLookupError):  # it has just ended
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if children := Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split():
+                    for child in children:
                         os.kill(int(child), number)
-                return
+                    return
             time.sleep(0.005)  # the machine is being entered
 
     def end(self) -> int:

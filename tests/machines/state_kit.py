@@ -20,6 +20,7 @@ from typing import Any, Final
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from machine_kit import eventually, kubectl
 from testbed.machine import Machine
 
 from kubewright.manifests import rbac
@@ -143,7 +144,6 @@ _KINDS: Final = (
     *("nodes", "configmaps", "secrets", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings"),
     *("daemonsets", "deployments", "services"),
 )
-_ADMIN: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 _OURS: Final = {"coredns", "kube-proxy"}
 _RACED: Final = {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in rbac.bootstrap_policy()}
 """What init makes if it comes before the API server, which makes the same a second after its start."""
@@ -158,8 +158,13 @@ _LATER: Final = (
 
 def objects(machine: Machine) -> State:
     """Return the objects that init and join make, by kind and name; tokens as a list. The machine is a control plane."""
-    argv = ("kubectl", "get", "-A", "--show-managed-fields", "-o", "json", ",".join(_KINDS))
-    items = json.loads(machine.run(*argv, env=_ADMIN).out)["items"]
+    items: list[State] = []
+
+    def listed() -> bool:
+        items[:] = kubectl(machine, "get", "-A", "--show-managed-fields", ",".join(_KINDS)).get("items", [])
+        return bool(items)
+
+    eventually(listed, "the API server to list its objects")
     found: State = {"bootstrap tokens": []}
     for item in filter(_made_by_us, items):
         metadata, kind = item["metadata"], item["kind"]
@@ -230,7 +235,8 @@ def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any]) -> dict[
         "-sS",
         "--fail",
         "--retry",
-        "30",
+        "120",
+        "--retry-all-errors",  # also where the kubelet is just starting it anew
         "--retry-delay",
         "1",
         "--cacert",

@@ -234,6 +234,11 @@ def test_ignored_checks_of_file_and_flags_are_united():
     assert _init(document, overrides=flags).node_registration.ignore_preflight_errors == ("Swap", "Mem", "NumCPU")
 
 
+def test_ignored_checks_of_a_file_alone_stay_as_they_are():
+    document = init(nodeRegistration={"ignorePreflightErrors": ["Swap", "Swap"]})
+    assert _init(document).node_registration.ignore_preflight_errors == ("Swap", "Swap")
+
+
 def test_flags_that_do_not_go_with_a_file_are_named_together():
     refuse_beside_config(["config", "node-name", "skip-phases", "skip-token-print", "dry-run", "v"])
     with pytest.raises(UsageError, match="--cri-socket, --patches"):

@@ -120,8 +120,9 @@ def apply_to_init(init: InitConfiguration, overrides: InitOverrides, *, from_fil
     Names of ignored checks are added to those of the file. Without a file the one token carries kubeadm's description.
     """
     changed = _apply(init, overrides, _INIT)
-    ignored = (*changed.node_registration.ignore_preflight_errors, *(overrides.ignore_preflight_errors or ()))
-    changed = with_attribute(changed, "node_registration.ignore_preflight_errors", tuple(dict.fromkeys(ignored)))
+    if overrides.ignore_preflight_errors:
+        ignored = (*changed.node_registration.ignore_preflight_errors, *overrides.ignore_preflight_errors)
+        changed = with_attribute(changed, "node_registration.ignore_preflight_errors", tuple(dict.fromkeys(ignored)))
     token = BootstrapToken(
         token=overrides.token or "",
         ttl=overrides.token_ttl,
