@@ -7,11 +7,13 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from busy import HANGS, LONGER, reaches
 from dripping import STAGES, DrippingServer, said
 from scripted_server import Raw, ScriptedServer, answer, lines_answer
 
@@ -22,11 +24,7 @@ from kubewright.http.proxies import Proxies, Proxy
 from kubewright.http.sync import Downloads
 from kubewright.http.tls import serves, serves_async
 
-TIMEOUT = 0.15
-LONGER = (TIMEOUT, 1.0, 5.0)
-"""On a busy machine a short time-out may pass before the stage is reached that a test is about: then it has to be a longer one."""
-HANGS = 20.0
-"""Seconds after which a test gives up: far from what any of these requests may take, and far below what a drip would last."""
+TIMEOUT = LONGER[0]
 LARGE = b"x" * (16 << 20)
 
 
@@ -86,11 +84,12 @@ def ends(call: Callable[[], object]) -> NoAnswer:
 
 def times_out(server: DrippingServer, call: Callable[[float], object], *reasons: Reason) -> None:
     """Require that a call with a time-out ends by it, while the server drips."""
-    for timeout in LONGER:
-        assert ends(lambda timeout=timeout: call(timeout)).reason in {Reason.TIMED_OUT, *reasons}
-        if server.dripped > 2:
-            return
-    raise AssertionError("the server never came to drip")
+
+    def drips(timeout: float) -> bool:
+        assert ends(lambda: call(timeout)).reason in {Reason.TIMED_OUT, *reasons}
+        return server.dripped > 2
+
+    reaches(drips)
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -141,25 +140,34 @@ def test_a_connection_that_is_used_again_has_the_deadline_of_its_new_request(
 def test_what_a_stream_says_may_take_longer_than_its_beginning(
     make_server: Callable[..., ScriptedServer], trusting: ssl.SSLContext
 ) -> None:
-    server = make_server(lambda _: lines_answer(*[b"line\n"] * 4, pause=0.3))
-
-    def follow() -> list[bytes]:
+    def follow(timeout: float) -> list[bytes]:
         transport = sync.Transport(server.url, context=trusting)
-        with transport.stream("GET", "/log", timeout=1, stall=HANGS) as stream:
-            found = list(stream.chunks())
-        transport.close()
-        return found
+        try:
+            with transport.stream("GET", "/log", timeout=timeout, stall=HANGS) as stream:
+                return list(stream.chunks())
+        finally:
+            transport.close()
 
-    async def main() -> list[bytes]:
+    async def follow_async(timeout: float) -> list[bytes]:
         transport = lean.Transport(server.url, context=trusting)
-        async with transport.stream("GET", "/log", timeout=1, stall=HANGS) as stream:
-            found = [chunk async for chunk in stream.chunks()]
-        await transport.close()
-        return found
+        try:
+            async with transport.stream("GET", "/log", timeout=timeout, stall=HANGS) as stream:
+                return [chunk async for chunk in stream.chunks()]
+        finally:
+            await transport.close()
 
-    with ThreadPoolExecutor() as threads:
-        both = [threads.submit(follow), threads.submit(loop.run, main)]
-        assert [one.result(HANGS) for one in both] == [[b"line\n"] * 4] * 2
+    server = make_server()
+
+    def outlasts(timeout: float) -> bool:
+        server.handler = lambda _: lines_answer(*[b"line\n"] * 3, pause=timeout / 2)
+        with ThreadPoolExecutor() as threads:
+            both = [threads.submit(follow, timeout), threads.submit(loop.run, lambda: follow_async(timeout))]
+            try:
+                return [one.result(HANGS) for one in both] == [[b"line\n"] * 3] * 2
+            except NoAnswer:  # the beginning took that long
+                return False
+
+    reaches(outlasts)
 
 
 @pytest.mark.parametrize("stage", ["handshake", "head", "interim answers"])
@@ -224,15 +232,22 @@ def test_a_download_without_one_has_it_for_its_beginning(drip, trusting: ssl.SSL
 
 
 def test_redirects_share_one_deadline(make_server: Callable[..., ScriptedServer], trusting: ssl.SSLContext) -> None:
-    server = make_server(lambda _: answer(302, headers={"Location": "/again"}, delay=TIMEOUT / 2))
+    server = make_server()
     downloads = Downloads(trusting)
 
-    def download() -> None:
-        with downloads.get(f"{server.url}/0", within=TIMEOUT, redirects=1000):
-            pass
+    def redirected(within: float) -> bool:
+        server.handler = lambda _: answer(302, headers={"Location": "/again"}, delay=within / 2)
 
-    assert ends(download).reason is Reason.TIMED_OUT
-    assert 1 <= len(server.seen) <= 3
+        def download() -> None:
+            with downloads.get(f"{server.url}/0", within=within, redirects=1000):
+                pass
+
+        before = len(server.seen)
+        assert ends(download).reason is Reason.TIMED_OUT
+        assert len(server.seen) - before <= 3
+        return len(server.seen) > before
+
+    reaches(redirected)
     downloads.close()
 
 
@@ -253,11 +268,20 @@ def test_following_a_log_through_the_control_socket_has_one_for_the_head_alone(t
     with DrippingServer("head", path=place):
         assert ends(follow).reason is Reason.TIMED_OUT
     place.unlink()
-    with DrippingServer("body", path=place), unix.stream("GET", place, "/logs/etcd", timeout=1, stall=None) as (status, _, chunks):
-        found = b""
-        while len(found) < 60:  # more than its time-out
-            found += next(chunks)
-    assert (status, set(found)) == (200, {ord("x")})
+
+    def outlasts(timeout: float) -> bool:
+        try:
+            with unix.stream("GET", place, "/logs/etcd", timeout=timeout, stall=None) as (status, _, chunks):
+                end, found = time.monotonic() + timeout, b""
+                while time.monotonic() < end:
+                    found += next(chunks)
+                assert (status, set(found)) == (200, {ord("x")})
+        except NoAnswer:  # the head took that long
+            return False
+        return True
+
+    with DrippingServer("body", path=place):
+        reaches(outlasts)
 
 
 @pytest.mark.parametrize("form", ["sync", "async"])

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 import trustme
+from busy import HANGS
 
 from kubewright.http.tls import serves, serves_async
 
@@ -16,8 +17,8 @@ from kubewright.http.tls import serves, serves_async
 @pytest.fixture(params=["sync", "async"])
 def ask(request):
     if request.param == "sync":
-        return lambda address, port: serves(address, port, within=0.5)
-    return lambda address, port: asyncio.run(serves_async(address, port, within=0.5))
+        return lambda address, port, within=HANGS: serves(address, port, within=within)
+    return lambda address, port, within=HANGS: asyncio.run(serves_async(address, port, within=within))
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_nobody_listens(ask):
 
 
 def test_a_port_that_is_open_and_not_served_yet(ask, listener):
-    assert ask(*listener.getsockname()) is False
+    assert ask(*listener.getsockname(), within=0.1) is False
 
 
 def test_a_server_that_serves(ask, listener):

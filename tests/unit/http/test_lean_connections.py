@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Awaitable, Callable
 
 import pytest
+from busy import HANGS, LONGER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import Raw, Seen, answer, json_answer, lines_answer
@@ -37,8 +38,14 @@ def talk(url: str, context: ssl.SSLContext | None, main: Callable[[Transport], A
 
 
 async def twice(transport: Transport) -> list[Response]:
+    return [await transport.request("GET", "/1"), await transport.request("GET", "/2")]
+
+
+async def twice_with_an_end_between(transport: Transport) -> list[Response]:
     first = await transport.request("GET", "/1")
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(HANGS):
+        while any(kept.open for kept in transport._free):
+            await asyncio.sleep(0.01)
     return [first, await transport.request("GET", "/2")]
 
 
@@ -56,7 +63,7 @@ ONCE = {
 @pytest.mark.parametrize("case", ONCE)
 def test_a_connection_of_which_nobody_knows_what_comes_next_is_not_used_again(make_server, trusting, case: str) -> None:
     server = make_server(lambda seen: ONCE[case] if seen.target == "/1" else json_answer({"second": True}))
-    first, second = talk(server.url, trusting, twice)
+    first, second = talk(server.url, trusting, twice_with_an_end_between)
     assert (first.body, second.body) == (b"{}", b'{"second": true}')
     assert server.connections == 2
 
@@ -81,7 +88,7 @@ def test_an_answer_in_an_unusual_form_is_read_and_the_connection_kept(make_serve
 
 
 def test_a_connection_that_was_idle_for_too_long_is_not_used_again(make_server, trusting, monkeypatch) -> None:
-    monkeypatch.setattr(lean, "KEEP_ALIVE", 0.05)
+    monkeypatch.setattr(lean, "KEEP_ALIVE", 0.0)
     server = make_server()
     talk(server.url, trusting, twice)
     assert server.connections == 2
@@ -93,7 +100,7 @@ def test_a_connection_that_was_idle_for_too_long_is_not_used_again(make_server, 
 def test_a_head_without_end_and_other_protocols_are_refused(make_server, trusting, raw: Raw) -> None:
     server = make_server(lambda _: raw)
     with pytest.raises(NoAnswer) as caught:
-        talk(server.url, trusting, lambda transport: transport.request("GET", "/", timeout=5))
+        talk(server.url, trusting, lambda transport: transport.request("GET", "/", timeout=HANGS))
     assert caught.value.reason is Reason.MALFORMED
 
 
@@ -134,19 +141,29 @@ def test_requests_wait_for_a_connection_where_there_may_be_no_more_of_them_and_s
 
 
 def test_a_request_that_is_cancelled_or_late_takes_its_connection_with_it(make_server, trusting) -> None:
-    server = make_server(lambda seen: json_answer({"target": seen.target}, delay=0.3 if seen.target == "/slow" else 0))
+    server = make_server(lambda seen: json_answer({"target": seen.target}, delay=HANGS if seen.target.startswith("/slow") else 0))
 
-    async def main(transport: Transport) -> bytes:
-        with pytest.raises(NoAnswer) as caught:
-            await transport.request("GET", "/slow", timeout=0.05)
-        assert caught.value.reason is Reason.TIMED_OUT
-        task = asyncio.create_task(transport.request("GET", "/slow"))
-        await asyncio.sleep(0.05)
+    async def quick(transport: Transport) -> int:
+        """Return how many connections a request opens."""
+        before = server.connections
+        assert (await transport.request("GET", "/quick")).body == b'{"target": "/quick"}'
+        return server.connections - before
+
+    async def main(transport: Transport) -> list[int]:
+        for timeout in LONGER:
+            with pytest.raises(NoAnswer) as caught:
+                await transport.request("GET", "/slow-late", timeout=timeout)
+            assert caught.value.reason is Reason.TIMED_OUT
+            if server.seen:
+                break
+        opened = [await quick(transport), await quick(transport)]
+        task = asyncio.create_task(transport.request("GET", "/slow", timeout=HANGS))
+        while server.seen[-1].target != "/slow":
+            await asyncio.sleep(0.01)
         task.cancel()
-        return (await transport.request("GET", "/quick")).body
+        return [*opened, await quick(transport)]
 
-    assert talk(server.url, trusting, main) == b'{"target": "/quick"}'
-    assert server.connections == 3
+    assert talk(server.url, trusting, main) == [1, 0, 1]
 
 
 def test_a_reader_that_is_slow_makes_the_server_wait(make_server, trusting) -> None:
