@@ -247,8 +247,9 @@ def _idle(arena: Arena, count: int) -> Row:
 
 def _remember(arena: Arena, count: int) -> None:
     """Have the state say that so many have joined, as their joins would have left it."""
-    key = sealing.parse_key(arena.key.read_text(encoding="ascii").strip())
+    key = sealing.parse_key(arena.key.read_text(encoding="ascii").split()[0])
     with closing(SQLiteStore(arena.state, key=key, random=SystemRandom())) as store:
+        [found] = store.clusters()
         for number in range(len(store.records("a")), count):
             node = f"old-{number}"
             certificate = IssuedCertificate(purpose="client", serial=f"{number:x}", fingerprint=f"{number:064x}", not_after=_MOMENT)
@@ -262,7 +263,8 @@ def _remember(arena: Arena, count: int) -> None:
                 certificates=(certificate,),
                 issued=_MOMENT,
             )
-            store.keep(record, Event(at=_MOMENT, cluster="a", event="issued", node=node, details={}), digest=f"{number:064x}")
+            event = Event(at=_MOMENT, cluster="a", event="issued", node=node, details={})
+            store.keep(record, event, digest=f"{number:064x}", generation=found.generation)
 
 
 def _old_rules(arena: Arena) -> float:

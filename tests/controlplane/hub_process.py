@@ -114,7 +114,7 @@ class HubProcess:
 
     def records(self, cluster: str = "a") -> list[JoinRecord]:
         """Return what the state has of nodes, wherever it is."""
-        key = sealing.parse_key((self.place / "hub" / "state.key").read_text().strip())
+        key = sealing.parse_key((self.place / "hub" / "state.key").read_text().split()[0])
         with contextlib.closing(self._store(key)) as store:
             return store.records(cluster)
 

@@ -19,6 +19,7 @@ from kubewright.base.errors import APIError, Forbidden
 from kubewright.base.randomness import SystemRandom
 from kubewright.enrollment.secret_store import SecretStore
 from kubewright.enrollment.store import HubStore, Retention
+from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST, SECRET
@@ -38,6 +39,12 @@ from test_hub_stores import (  # isort: skip
     test_what_one_process_writes_another_reads_and_neither_undoes_it,
 )
 
+from test_hub_writers import (  # isort: skip
+    paused_before,
+    test_what_nobody_else_has_touched_is_written,
+    test_what_was_decided_before_others_have_written_is_not_written,
+)
+
 __all__ = [
     "test_a_record_its_names_and_the_journal_are_one",
     "test_a_removed_cluster_leaves_nothing_but_the_journal",
@@ -47,7 +54,9 @@ __all__ = [
     "test_lines_beyond_the_limit_go",
     "test_of_a_write_that_fails_nothing_is_left",
     "test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted",
+    "test_what_nobody_else_has_touched_is_written",
     "test_what_one_process_writes_another_reads_and_neither_undoes_it",
+    "test_what_was_decided_before_others_have_written_is_not_written",
 ]
 
 NAMESPACE, USER = "hubs", "hub-state"
@@ -75,24 +84,41 @@ def management(apiserver: RunningServer) -> RunningServer:
 class RealPlace:
     """Secrets of a real cluster; each test has others."""
 
-    def __init__(self, server: RunningServer, name: str) -> None:
-        self._server = server
-        self._name = name
+    def __init__(self, server: RunningServer) -> None:
+        self.name = f"test-{os.urandom(4).hex()}"
+        self._access = server.access(USER, "hubs")
+
+    @property
+    def api(self) -> KubeAPI:
+        """A client of its own."""
+        return KubeClient(self._access)
 
     def open(self, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> HubStore:
-        api = KubeClient(self._server.access(USER, "hubs"))
-        return SecretStore(api, namespace=NAMESPACE, name=self._name, key=key, random=SystemRandom(), retention=retention)
+        return self.over(self.api, key=key, retention=retention)
+
+    def over(self, api: KubeAPI, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> HubStore:
+        """Open it through something that is put before the cluster."""
+        return SecretStore(api, namespace=NAMESPACE, name=self.name, key=key, random=SystemRandom(), retention=retention)
 
 
 @pytest.fixture
 def place(management: RunningServer) -> RealPlace:
-    return RealPlace(management, f"test-{os.urandom(4).hex()}")
+    return RealPlace(management)
 
 
 @pytest.fixture
 def store(place: RealPlace) -> Iterator[HubStore]:
     with closing(place.open()) as made:
         yield made
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["the cluster is made anew", "the state is deleted and begun anew"])
+@pytest.mark.parametrize("what", ["remove", "answer"])
+def test_a_writer_that_is_paused_before_any_call_leaves_what_is_newer_as_it_is(management: RunningServer, what: str, gone: bool) -> None:
+    paused_at = 0
+    while paused_before(RealPlace(management), what, paused_at, gone=gone):
+        paused_at += 1
+    assert paused_at >= 2
 
 
 @pytest.fixture(scope="module")

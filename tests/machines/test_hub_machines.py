@@ -443,7 +443,7 @@ def _wanted(tenant: Tenant) -> dict[str, tuple[str, ...]]:
         "serving key": canaries.forms(two.run("cat", "/etc/oneinfra/kubelet.key").out),
         "client key": canaries.forms(base64.b64decode(data).decode()),
         "authority": canaries.forms(tenant.serving.run("cat", "/root/ca.key").out),
-        "state key": (tenant.serving.run("cat", "/var/lib/kubewright/hub/state.key").out.strip(),),
+        "state key": (tenant.serving.run("cat", "/var/lib/kubewright/hub/state.key").out.split()[0],),
     }
 
 

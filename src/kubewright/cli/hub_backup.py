@@ -1,15 +1,31 @@
-"""`hub backup` and `hub restore`."""
+"""`hub backup`, `hub restore` and `hub migrate`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Final
 
+from kubewright.base.durations import Duration
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli import hub_state
 from kubewright.cli.inputs import absolute
+from kubewright.cli.output import write_rows
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment import sqlite_backup
+from kubewright.enrollment.clusters import TenantCluster
+from kubewright.enrollment.store import JoinToken
+from kubewright.pki import pins
+
+_COLUMNS: Final = (
+    ("name", "NAME"),
+    ("approval", "APPROVAL"),
+    ("lifetime", "CERTIFICATES LAST"),
+    ("tokens", "TOKENS"),
+    ("lastEnd", "LAST ENDS"),
+    ("clientCA", "CLIENT CA"),
+)
 
 
 def backup(parsed: Parsed) -> int:
@@ -21,11 +37,31 @@ def backup(parsed: Parsed) -> int:
     return hub_state.tell(parsed, done)
 
 
+def migrate(parsed: Parsed) -> int:
+    """Take a state of an earlier format over, and show what nothing in it vouched for."""
+    with closing(hub_state.open_store(hub_state.CONFIG.with_file(parsed), forced=True)) as store:
+        rows = [_vouched_for(cluster, store.tokens(cluster.name)) for cluster in store.clusters()]
+    write_rows(rows, columns=_COLUMNS, form=parsed.text("output"), none="the hub serves no cluster")
+    return 0
+
+
+def _vouched_for(cluster: TenantCluster, tokens: Sequence[JoinToken]) -> dict[str, object]:
+    ends = [token.expires for token in tokens]
+    return {
+        "name": cluster.name,
+        "approval": cluster.approval,
+        "lifetime": str(Duration.of_seconds(cluster.lifetime)),
+        "tokens": len(tokens),
+        "lastEnd": "never" if "" in ends else max(ends, default=""),
+        "clientCA": pins.pin(cluster.client_ca.encode(), source=f"the client CA of {cluster.name}"),
+    }
+
+
 def restore(parsed: Parsed) -> int:
     """Put a copy in the place of the state; a hub that runs follows it at once."""
     parsed = hub_state.CONFIG.with_file(parsed)
     source = Path(absolute(parsed.text("file")))
-    with closing(hub_state.open_file(parsed)) as store:
+    with closing(hub_state.open_file(parsed, forced=True)) as store:  # all of it is replaced
         done = hub_state.event("", "restored")
-        sqlite_backup.restore(store, source, key=hub_state.state_key(parsed), random=SystemRandom(), event=done)
+        sqlite_backup.restore(store, source, key=hub_state.state_key(parsed).content, random=SystemRandom(), event=done)
     return hub_state.tell(parsed, done)

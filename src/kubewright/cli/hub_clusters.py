@@ -57,7 +57,7 @@ def add(parsed: Parsed) -> int:
         subnets = (wanted["service_subnet"], *wanted["pod_subnets"])
         vpn = hub_vpn.wanted(parsed, name, subnets=subnets, server=wanted["server"], clusters=clusters)
         hub_vpn.require_room(vpn, store.records(name))
-        cluster = TenantCluster(**wanted, join_key=join_key, vpn=vpn, vpn_key=hub_vpn.key(vpn, known))
+        cluster = TenantCluster(**wanted, join_key=join_key, vpn=vpn, vpn_key=hub_vpn.key(vpn, known), generation=_generation(known))
         loaded = LoadedCluster(cluster)
         cluster.policy(foreign={})
         store.save_cluster(cluster, hub_state.event(name, "cluster changed" if known else "cluster added"))
@@ -103,10 +103,17 @@ def remove(parsed: Parsed) -> int:
     name = parsed.text("cluster")
     done = hub_state.event(name, "cluster removed")
     with hub_state.store(parsed) as store:
+        contents = store.contents(name)
         cluster = hub_state.cluster(store, name)
-        store.remove_cluster(name, done)
-    hub_vpn.remove(cluster.vpn)
+        store.remove_cluster(name, done, contents=contents)
+        others = [one.vpn.interface for one in store.clusters() if one.vpn is not None]
+    if cluster.vpn is not None and cluster.vpn.interface not in others:
+        hub_vpn.remove(cluster.vpn)
     return hub_state.tell(parsed, done)
+
+
+def _generation(known: TenantCluster | None) -> str:
+    return known.generation if known is not None else ""
 
 
 def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:

@@ -10,13 +10,14 @@ from typing import Any, Final
 from kubewright.apis import node_join_requests
 from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import SystemClock, rfc3339
-from kubewright.base.errors import APIError, NotFound, UsageError
+from kubewright.base.errors import APIError, Conflict, NotFound, UsageError
 from kubewright.base.messages import quoted
 from kubewright.cli import hub_state, inputs
 from kubewright.cli.output import human_duration, write_rows
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment import decisions, expiry
 from kubewright.enrollment.clusters import TenantCluster
+from kubewright.enrollment.store import require_same
 from kubewright.kube import core
 from kubewright.kube.core import Object
 from kubewright.kube.resources import NODE_JOIN_REQUEST
@@ -78,14 +79,17 @@ def forget(parsed: Parsed) -> int:
     name, node = parsed.strings("which")
     done = hub_state.event(name, "forgotten", node=node)
     with hub_state.store(parsed) as store:
-        cluster = hub_state.cluster(store, name)
-        if store.record(name, node) is None:
+        cluster, record = hub_state.cluster(store, name), store.record(name, node)
+        if record is None:
             raise UsageError(
                 f"no node {quoted(node)} has joined {quoted(name)}", remedy="`kubewright hub requests` and `hub journal` tell who has"
             )
-        with closing(hub_state.client(cluster)) as client, suppress(NotFound):
-            client.delete(NODE_JOIN_REQUEST, node)
-        store.forget(name, node, done)  # last: whoever is killed before it can say the same again
+        with closing(hub_state.client(cluster)) as client, suppress(NotFound, Conflict):
+            found = client.get(NODE_JOIN_REQUEST, node)
+            store.version()  # reads what others have written meanwhile
+            require_same(f"the record of {node}", now=store.record(name, node), decided=record)
+            client.delete(NODE_JOIN_REQUEST, node, uid=str(core.metadata(found).get("uid") or ""))
+        store.forget(record, done)  # last: whoever is killed before it can say the same again
     return hub_state.tell(parsed, done)
 
 

@@ -16,7 +16,7 @@ _STATE = (
     Flag("state-kubeconfig", "kubeconfig of that cluster; empty: the cluster of this pod", default="", metavar="file"),
     Flag(
         "key-file",
-        "file with the key that seals keys in the state, 64 hexadecimal digits; the credential hub.key of the service counts more",
+        "file with the key that seals the state, 64 hexadecimal digits; the credential hub.key of the service counts more",
         default="/var/lib/kubewright/hub/state.key",
         metavar="file",
     ),
@@ -202,6 +202,14 @@ ROWS = (
         handler="kubewright.cli.hub_backup:restore",
         argument=Argument("file", "file that hub backup has written", shown="file", least=1),
         flags=(*_STATE, ALL_FORMATS),
+    ),
+    Command(
+        "hub migrate",
+        "Take over a state that an earlier kubewright has made",
+        handler="kubewright.cli.hub_backup:migrate",
+        flags=(*_STATE, ALL_FORMATS),
+        description="`hub run` does so by itself, once, where it can write to the key file. In such a state nothing vouches for what clusters ask of nodes, for lifetimes and for authorities:"
+        " it prints what it has taken over, to be compared with what you have set.",
     ),
     Command("hub journal", "Show what the hub has done", handler="kubewright.cli.hub_requests:journal", flags=(*_STATE, ALL_FORMATS)),
 )

@@ -4,50 +4,48 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeVar
 
 from kubewright.apis import formats
 from kubewright.apis.kubeconfig import parse
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.durations import Duration
-from kubewright.base.errors import HostError, UsageError
+from kubewright.base.errors import UsageError
 from kubewright.base.events import SilentReporter
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
-from kubewright.cli import cluster_access, inputs, machine
+from kubewright.cli import cluster_access, hub_key, machine
 from kubewright.cli.flag_documents import FlagDocument
+from kubewright.cli.hub_key import HubKey
 from kubewright.cli.hub_rows import RUN_FLAGS
 from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import Event, HubStore, Retention
-from kubewright.host.desired import Directory, File, Show
+from kubewright.enrollment.state_seal import OldState
+from kubewright.enrollment.store import TAKEN_OVER, Event, HubStore, Retention
+from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.in_cluster import in_cluster_access, is_in_cluster
 from kubewright.kube.kubeconfigs import access_from_kubeconfig, load_access
-from kubewright.pki import sealing
-
-if TYPE_CHECKING:
-    from kubewright.host.seam import Host
 
 CONFIG: Final = FlagDocument(api_version="hub.kubewright/v1alpha1", kind="HubConfiguration", command="hub run", flags=RUN_FLAGS)
 _SECRETS: Final = "secrets:"
-_CREDENTIAL: Final = "hub.key"
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 30.0
 """Seconds that another process may take to make a state."""
+Store = TypeVar("Store", bound=HubStore)
 
 
 @contextmanager
@@ -63,13 +61,15 @@ def exists(parsed: Parsed) -> bool:
     return state.startswith(_SECRETS) or Path(absolute(state)).exists()
 
 
-def open_store(parsed: Parsed) -> HubStore:
+def open_store(parsed: Parsed, *, forced: bool = False) -> HubStore:
     """Open the state for a command; make it where there is none. Raises HostError where that is not possible."""
     place = secrets_place(parsed)
-    return open_file(parsed) if place is None else open_secrets(parsed, cluster_access.client(place.access), place)
+    if place is None:
+        return open_file(parsed, forced=forced)
+    return open_secrets(parsed, cluster_access.client(place.access), place, forced=forced)
 
 
-def open_file(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteStore:
+def open_file(parsed: Parsed, *, retention: Retention | None = None, forced: bool = False) -> SQLiteStore:
     """Open the state in a file; make it, and a key for it, where there is none. Raises HostError, and UsageError for one that is in Secrets."""
     if parsed.text("state").startswith(_SECRETS):
         raise UsageError(
@@ -77,7 +77,24 @@ def open_file(parsed: Parsed, *, retention: Retention | None = None) -> SQLiteSt
         )
     path = Path(absolute(parsed.text("state")))
     with _first(path):
-        return SQLiteStore(path, key=state_key(parsed), random=SystemRandom(), retention=retention)
+        key = state_key(parsed)
+
+        def made(taking_over: Event | None) -> SQLiteStore:
+            return SQLiteStore(path, key=key.content, random=SystemRandom(), retention=retention, taking_over=taking_over)
+
+        return _opened(made, key, forced=forced)
+
+
+def _opened(made: Callable[[Event | None], Store], key: HubKey, *, forced: bool) -> Store:
+    """Open a state; take one of an earlier format over where the key allows it, or where it is `forced`: a person has asked for it. Raises OldState."""
+    host, event_of_it = machine.host(), event("", TAKEN_OVER)
+    try:
+        store = made(event_of_it if forced else None)
+    except OldState as error:
+        hub_key.allow_old(host, key, error)
+        store = made(event_of_it)
+    hub_key.end_old(host, key)
+    return store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +124,19 @@ def secrets_place(parsed: Parsed) -> SecretsPlace | None:
     return SecretsPlace(namespace=namespace, name=name, access=access, in_pod=not kubeconfig)
 
 
-def open_secrets(parsed: Parsed, api: KubeClient, place: SecretsPlace, *, retention: Retention | None = None) -> HubStore:
+def open_secrets(
+    parsed: Parsed, api: KubeClient, place: SecretsPlace, *, retention: Retention | None = None, forced: bool = False
+) -> HubStore:
     """Open the state in Secrets. Only the daemon has a `retention`: commands remove nothing that is old."""
     from kubewright.enrollment.secret_store import SecretStore
 
-    key = _key(machine.host(), PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=False)
-    return SecretStore(api, namespace=place.namespace, name=place.name, key=key, random=SystemRandom(), retention=retention)
+    key = hub_key.read(machine.host(), PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=False)
+
+    def made(taking_over: Event | None) -> HubStore:
+        given = {"namespace": place.namespace, "name": place.name}
+        return SecretStore(api, **given, key=key.content, random=SystemRandom(), retention=retention, taking_over=taking_over)
+
+    return _opened(made, key, forced=forced)
 
 
 @contextmanager
@@ -139,32 +163,12 @@ def retention(parsed: Parsed) -> Retention:
     return Retention(age=timedelta(seconds=age), lines=lines)
 
 
-def state_key(parsed: Parsed) -> bytes:
+def state_key(parsed: Parsed) -> HubKey:
     """Return the key of the state; make one where there is no state yet. Raises HostError where it is missing, or can be read by others."""
     host = machine.host()
     path = PurePosixPath(absolute(parsed.text("state")))
     host.ensure(Directory(path=path.parent, mode=_PRIVATE))
-    return _key(host, PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=host.state(path) is None)
-
-
-def _key(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fresh: bool) -> bytes:
-    """Read the key: the service's credential (systemd: LoadCredential=), else the file, which is made for a new state."""
-    directory = environment.get("CREDENTIALS_DIRECTORY", "")
-    credential = host.read(PurePosixPath(directory) / _CREDENTIAL) if directory.startswith("/") else None
-    if credential is not None:
-        return sealing.parse_key(credential.decode(errors="replace").strip())
-    found = host.state(path)
-    if found is None and not fresh:
-        raise HostError(
-            f"{path} does not exist, and the state of the hub is sealed with it",
-            remedy="restore it from a backup, or name it with --key-file; for a new state in Secrets make it: kubewright certs certificate-key",
-        )
-    if found is None:
-        host.ensure(File(path=path, content=f"{sealing.new_key(SystemRandom())}\n".encode(), show=Show.SIZE, directory_mode=_PRIVATE))
-        inputs.warn([f"made {path}, which seals the new state of this hub; keep a copy of it in another place"])
-    elif found.mode & 0o077:
-        raise HostError(f"{path} can be read by others", remedy=f"chmod 600 {path}, and think about who may have read it")
-    return sealing.parse_key((host.read(path) or b"").decode(errors="replace").strip())
+    return hub_key.read(host, PurePosixPath(absolute(parsed.text("key-file"))), os.environ, fresh=host.state(path) is None)
 
 
 def cluster(found: HubStore, name: str) -> TenantCluster:

@@ -40,7 +40,8 @@ def create(parsed: Parsed) -> int:
             expires=rfc3339(SystemClock().now() + timedelta(seconds=length)),
             description=parsed.text("description"),
         )
-        store.save_token(token, hub_state.event(name, "token created", token=token.token.id, expires=token.expires))
+        done = hub_state.event(name, "token created", token=token.token.id, expires=token.expires)
+        store.save_token(token, done, generation=loaded.cluster.generation)
     _at_once(loaded.cluster, lambda api: ensure_object(api, DesiredObject(tenant_objects.token_secret(token))))
     form = parsed.text("output")
     if form == "text":
@@ -66,7 +67,8 @@ def revoke(parsed: Parsed) -> int:
     done = hub_state.event(name, "token revoked", token=token_id)
     with hub_state.store(parsed) as store:
         cluster = hub_state.cluster(store, name)
-        if not store.remove_token(name, token_id, done):
+        token = next((one for one in store.tokens(name) if one.token.id == token_id), None)
+        if token is None or not store.remove_token(token, done):
             raise UsageError(f"{quoted(name)} has no token {token_id}", remedy="`kubewright hub token list` shows them")
     _at_once(cluster, lambda api: remove_object(api, SECRET, secrets.name_of(token_id), secrets.NAMESPACE))
     return hub_state.tell(parsed, done)

@@ -77,10 +77,8 @@ def warn_of_missing_programs(found: VPN | None) -> None:
         inputs.warn([f"{error}: {error.remedy}"])
 
 
-def remove(found: VPN | None) -> None:
+def remove(found: VPN) -> None:
     """Remove the hub's interface: a daemon that does not run now would not know of it later."""
-    if found is None:
-        return
     try:
         hub_tunnels.remove(machine.host(), found)
     except HostError as error:

@@ -224,7 +224,7 @@ class Answering:
             serials=[one.serial for one in made.certificates],
         )
         try:
-            await self._ctx.store.ask(lambda store: store.keep(record, event, digest=seen.digest))
+            await self._ctx.keep(record, event, before=before, digest=seen.digest)
         except Taken as error:
             self._overtaken(seen, error)
             return None

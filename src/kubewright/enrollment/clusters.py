@@ -38,6 +38,7 @@ class TenantCluster:
     - `reserved`, `node_names`, `names`, `ranges` and `open_addresses` are those of `NamePolicy`.
     - `key_algorithm` is that of nodes' keys: oneinfra's is RSA-2048; nodes look into none.
     - `vpn` is None where nodes get none; `vpn_key` is the private key of the hub's end.
+    - `generation` is the store's: which of its clusters of this name it is, and as of which change; '' for one that is in no store.
     - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds, and so is `lifetime`, of certificates.
 
     All authorities are PEM, `kubeconfig` is YAML, with which the hub acts in the cluster.
@@ -70,10 +71,11 @@ class TenantCluster:
     client_key: str = field(repr=False)
     serving_key: str = field(repr=False)
     vpn_key: str = field(repr=False, default="")
+    generation: str = field(repr=False, compare=False, default="")
 
     def document(self) -> dict[str, Any]:
         """Return what is not secret."""
-        values = {name: value for name, value in shallow(self).items() if name not in _SECRET}
+        values = {name: value for name, value in shallow(self).items() if name not in (*_SECRET, "generation")}
         values["vpn"] = self.vpn.document() if self.vpn is not None else None
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -108,13 +110,13 @@ class TenantCluster:
         return Policy(names=names, approval=Approval(self.approval), kept=kept, waits=waits)
 
 
-def read(document: Mapping[str, Any], secrets: Mapping[str, str]) -> TenantCluster:
+def read(document: Mapping[str, Any], secrets: Mapping[str, str], *, generation: str = "") -> TenantCluster:
     """Put a cluster together. Raises DocumentError for fields that are missing or that nobody knows."""
     values: dict[str, Any] = {name: tuple(value) if name in _TUPLES else value for name, value in document.items()}
     values |= {name: remember(value) for name, value in secrets.items()}
     try:
         values["vpn"] = vpn.read(document["vpn"]) if document.get("vpn") else None
-        return TenantCluster(**values)
+        return TenantCluster(**values, generation=generation)
     except (TypeError, LookupError) as error:
         raise DocumentError(
             "what the hub keeps of a cluster cannot be read", detail=str(error), remedy="restore it from a backup"

@@ -76,7 +76,7 @@ class Departures:
     async def _free(self, record: JoinRecord) -> None:
         left = replace(record, state=State.LEFT, lease="", tunnel_key="", changed=rfc3339(self._ctx.clock.now()))
         event = self._ctx.event("left", record.node, serials=[one.serial for one in record.certificates])
-        await self._ctx.store.ask(lambda store: store.keep(left, event))
+        await self._ctx.keep(left, event, before=record)
         self._ctx.ends.put(left)
 
     async def _refuse(self, node: Object, reason: str) -> None:

@@ -107,7 +107,7 @@ class Hub:
     async def _follow(self) -> None:
         """Serve the clusters that the store has now."""
         wanted = {cluster.name: cluster for cluster in await self._store.ask(lambda store: store.clusters())}
-        ended = [served.cluster for name, served in self._served.items() if wanted.get(name) != served.cluster]
+        ended = [served.cluster for name, served in self._served.items() if not _same(wanted.get(name), served.cluster)]
         await self._end([cluster.name for cluster in ended])
         for cluster in ended:
             await self._remove_tunnel(cluster, wanted.get(cluster.name))
@@ -181,3 +181,8 @@ class Hub:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+
+def _same(now: TenantCluster | None, served: TenantCluster) -> bool:
+    """Whether a cluster is what is served, and has not been written anew since: what is decided for it is refused then."""
+    return now == served and now.generation == served.generation

@@ -95,7 +95,7 @@ class KeyRotation:
         changed = replace(record, tunnel_key=offer.key, changed=rfc3339(self._ctx.clock.now()))
         event = self._ctx.event("vpn key changed", record.node, key=offer.key)
         try:
-            await self._ctx.store.ask(lambda store: store.keep(changed, event))
+            await self._ctx.keep(changed, event, before=record)
         except Taken as error:
             raise NotNow(f"the key of {record.node} is looked at again: {error}", quiet=True) from error
         self._tunnel.withdraw(record.node)

@@ -6,12 +6,14 @@ import os
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from kubewright.base.errors import HostError
 from kubewright.base.messages import quoted, reason_of
 from kubewright.base.randomness import Random
+from kubewright.base.records import replace
 from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import Event
+from kubewright.enrollment.store import TAKEN_OVER, Event
 
 
 def backup(store: SQLiteStore, target: Path) -> None:
@@ -38,14 +40,31 @@ def backup(store: SQLiteStore, target: Path) -> None:
 
 
 def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, event: Event) -> None:
-    """Put a copy in the state's place, in one transaction. Raises HostError for what is no copy, TrustError for one that another key has sealed."""
+    """Put a copy in the state's place, in one transaction. Raises HostError for what is no copy, TrustError for one that another key has sealed.
+
+    What is newer in the state is lost: that is what it is for. A copy of an earlier format is brought forward: a person has named it.
+    """
     if not source.is_file():
         raise HostError(f"{source} does not exist", remedy="name a file that `hub backup` has written")
-    with closing(SQLiteStore(source, key=key, random=random, read_only=True)) as found:
-        problem = found.problem()
-        if problem:
-            raise HostError(f"{source} is damaged", detail=quoted(problem), remedy="use another copy")
-        found.clusters()
-        found.tokens()
-        store.replace_by(found)
+    with TemporaryDirectory(dir=store.path.parent, prefix=".restoring-") as place:
+        copy = Path(place) / "state.db"
+        _copy(source, copy)
+        with closing(SQLiteStore(copy, key=key, random=random, taking_over=replace(event, event=TAKEN_OVER))) as found:
+            problem = found.problem()
+            if problem:
+                raise HostError(f"{source} is damaged", detail=quoted(problem), remedy="use another copy")
+            found.read_everything()
+            store.replace_by(found)
     store.tell(event)
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a state, and leave it as it is. Raises HostError for a file that no hub has made."""
+    try:
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as found, closing(sqlite3.connect(target)) as copy:
+            if found.execute("PRAGMA user_version").fetchone()[0] < 1:
+                raise HostError(f"{source} is no copy of a hub's state", remedy="name a file that `hub backup` has written")
+            found.backup(copy)
+    except (OSError, sqlite3.Error) as error:
+        raise HostError(f"{source} cannot be read", detail=str(error), remedy="use another copy") from error

@@ -1,10 +1,11 @@
-"""A hub's state in one SQLite file: write-ahead log, full synchronisation, keys sealed with a key that is kept elsewhere.
+"""A hub's state in one SQLite file: write-ahead log, full synchronisation, rows sealed with a key that is kept elsewhere.
 
 One connection, to be used from one thread at a time. Several processes may have it open: the daemon, and commands beside it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -17,35 +18,18 @@ from kubewright.apis import join_records
 from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import DiskFull, HostError
+from kubewright.base.masking import remember
 from kubewright.base.randomness import Random
+from kubewright.enrollment import clusters
 from kubewright.enrollment.clusters import TenantCluster
-from kubewright.enrollment.state_seal import StateSeal
-from kubewright.enrollment.store import Event, JoinToken, Retention, copies_until, require_free, require_new
+from kubewright.enrollment.sqlite_formats import FORMAT, INDEX, SCHEMA, bring_forward, execute, request_value, token_value
+from kubewright.enrollment.state_seal import OldState, StateSeal
+from kubewright.enrollment.store import Event, JoinToken, Retention, copies_until, require_free, require_new, require_same
 from kubewright.tokens.secrets import parse_moment
+from kubewright.tokens.strings import BootstrapTokenString
 
-FORMAT: Final = 2
 _PATIENCE: Final = 10.0
 """Seconds that a write of another process is waited for."""
-_SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS clusters (name TEXT PRIMARY KEY, document TEXT NOT NULL, secrets BLOB NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS tokens (
-    cluster TEXT NOT NULL, id TEXT NOT NULL, secret BLOB NOT NULL, expires TEXT NOT NULL, description TEXT NOT NULL, PRIMARY KEY (cluster, id)
-) STRICT;
-CREATE TABLE IF NOT EXISTS records (cluster TEXT NOT NULL, node TEXT NOT NULL, document TEXT NOT NULL, PRIMARY KEY (cluster, node)) STRICT;
-CREATE TABLE IF NOT EXISTS names (cluster TEXT NOT NULL, name TEXT NOT NULL, node TEXT NOT NULL, PRIMARY KEY (cluster, name)) STRICT;
-CREATE INDEX IF NOT EXISTS names_of_nodes ON names (cluster, node);
-CREATE TABLE IF NOT EXISTS requests (
-    cluster TEXT NOT NULL, digest TEXT NOT NULL, uid TEXT NOT NULL, until TEXT NOT NULL DEFAULT '', PRIMARY KEY (cluster, digest)
-) STRICT;
-CREATE TABLE IF NOT EXISTS verdicts (cluster TEXT NOT NULL, uid TEXT NOT NULL, approved INTEGER NOT NULL, PRIMARY KEY (cluster, uid)) STRICT;
-CREATE TABLE IF NOT EXISTS journal (
-    number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, cluster TEXT NOT NULL, event TEXT NOT NULL, node TEXT NOT NULL,
-    details TEXT NOT NULL
-) STRICT;
-"""
-_SECOND: Final = "ALTER TABLE requests ADD COLUMN until TEXT NOT NULL DEFAULT '';"
-"""What a state of the first format lacks. '' stands for ever: nobody knows any more which tokens there were."""
-_INDEX: Final = "CREATE INDEX IF NOT EXISTS requests_until ON requests (until) WHERE until != '';"
 _AT_A_TIME: Final = 4
 """Old rows of each kind that go with one write: more than one write makes, so that any backlog goes in the end."""
 _OLD_LINES: Final = """DELETE FROM journal WHERE number IN
@@ -53,46 +37,60 @@ _OLD_LINES: Final = """DELETE FROM journal WHERE number IN
 _OLD_DIGESTS: Final = """DELETE FROM requests WHERE rowid IN
 (SELECT rowid FROM requests WHERE until != '' AND until < ? ORDER BY until LIMIT ?)"""
 _OF_CLUSTERS: Final = ("tokens", "records", "names", "requests", "verdicts")
+_SEALS: Final = """SELECT secrets FROM clusters WHERE name = :cluster
+UNION ALL SELECT secret FROM tokens WHERE cluster = :cluster UNION ALL SELECT seal FROM records WHERE cluster = :cluster
+UNION ALL SELECT seal FROM requests WHERE cluster = :cluster UNION ALL SELECT seal FROM verdicts WHERE cluster = :cluster"""
+"""No two seals are the same, not even of the same row: they tell every state of a cluster from every other."""
 
 
 class SQLiteStore:
-    """The file at `path`, made for its owner only where there is none. `key` seals keys: 32 bytes.
+    """The file at `path`, made for its owner only where there is none. `key` seals rows: 32 bytes.
 
-    Without a `retention` nothing old is removed. With `read_only` nothing is made or changed, and a file that no hub has made is refused. Raises HostError for a file that cannot be opened,
-    or that a later version has made.
+    Without a `retention` nothing old is removed. A state of an earlier format is taken over where an event for the journal says so, and otherwise
+    refused with OldState: not everything in it is authenticated. Raises HostError for a file that cannot be opened, or that a later version has made.
     """
 
-    def __init__(self, path: Path, *, key: bytes, random: Random, retention: Retention | None = None, read_only: bool = False) -> None:
-        self._path = path
+    def __init__(
+        self, path: Path, *, key: bytes, random: Random, retention: Retention | None = None, taking_over: Event | None = None
+    ) -> None:
+        self.path = path
         self._sealed = StateSeal(key, random=random, place=str(path))
         self._retention = retention
         with self._failing():
-            if not read_only:
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-            place = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rw'}"
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            place = f"{path.absolute().as_uri()}?mode=rw"
             self._db = sqlite3.connect(place, uri=True, timeout=_PATIENCE, isolation_level=None, check_same_thread=False)
             try:
-                self._prepare(read_only=read_only)
+                self._prepare(taking_over)
             except BaseException:
                 self._db.close()
                 raise
 
-    def _prepare(self, *, read_only: bool) -> None:
-        found = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if found > FORMAT:
-            raise HostError(f"{self._path} has format {found}, and this kubewright knows {FORMAT}", remedy="use a later kubewright")
-        if read_only:
-            if found < 1:
-                raise HostError(f"{self._path} is no copy of a hub's state", remedy="name a file that `hub backup` has written")
-            return
+    def _prepare(self, taking_over: Event | None) -> None:
+        self._require_usable(taking_over)  # before anything is changed
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON", "secure_delete = ON"):
             self._db.execute(f"PRAGMA {pragma}")
-        if found < FORMAT:
-            with self._transaction():
-                found = self._db.execute("PRAGMA user_version").fetchone()[0]  # again: another process may have been first
-                script = {0: _SCHEMA + _INDEX, 1: _SECOND + _INDEX}.get(found, "") + f"PRAGMA user_version = {FORMAT}"
-                for statement in script.split(";"):
-                    self._db.execute(statement)
+        if self._format() == FORMAT:
+            return
+        with self._transaction():
+            found = self._format()  # again: another process may have been first
+            if found == 0:
+                execute(self._db, SCHEMA + INDEX)
+            elif found < FORMAT and taking_over is not None:
+                bring_forward(self._db, found, self._sealed)
+                self._tell(taking_over)
+            self._db.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def _format(self) -> int:
+        """Return the format of the file, 0 for an empty one."""
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _require_usable(self, taking_over: Event | None) -> None:
+        found = self._format()
+        if found > FORMAT:
+            raise HostError(f"{self.path} has format {found}, and this kubewright knows {FORMAT}", remedy="use a later kubewright")
+        if 0 < found < FORMAT and taking_over is None:
+            raise OldState(str(self.path))
 
     def close(self) -> None:
         self._db.close()
@@ -105,24 +103,44 @@ class SQLiteStore:
     def replace_by(self, other: SQLiteStore) -> None:
         """Have everything that another one has, and nothing else. Raises HostError."""
         other.copy_to(self._db)
-        with self._failing():
-            self._prepare(read_only=False)
 
     def problem(self) -> str:
         """Say what is wrong with the file, '' if nothing is."""
         found = str(self._rows("PRAGMA integrity_check(1)")[0][0])
         return "" if found == "ok" else found
 
+    def read_everything(self) -> None:
+        """Read every row. Raises TrustError for the first one that was altered."""
+        self.clusters()
+        self.tokens()
+        for _ in self.each_record():
+            continue
+        for cluster, digest in self._rows("SELECT cluster, digest FROM requests"):
+            self.first_request(cluster, digest)
+        for cluster, subject in self._rows("SELECT cluster, uid FROM verdicts"):
+            self.verdict(cluster, subject)
+
     def version(self) -> int:
         return int(self._rows("PRAGMA data_version")[0][0])
 
     def clusters(self) -> list[TenantCluster]:
-        found = self._rows("SELECT name, document, secrets FROM clusters ORDER BY name")
-        return [self._sealed.cluster(name, json.loads(document), sealed) for name, document, sealed in found]
+        return [self._cluster(*row) for row in self._rows("SELECT name, document, secrets FROM clusters ORDER BY name")]
+
+    def _cluster(self, name: str, document: str, sealed: bytes) -> TenantCluster:
+        secrets = json.loads(self._sealed.opened(f"cluster/{name}", document, sealed))
+        return clusters.read(json.loads(document), secrets, generation=_digest([sealed]))
+
+    def _generation(self, name: str) -> str:
+        found = self._rows("SELECT secrets FROM clusters WHERE name = ?", name)
+        return _digest(found[0]) if found else ""
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
         with self._writing(event):
+            self._require_generation(cluster.name, cluster.generation)
             self._put_cluster(cluster)
+
+    def _require_generation(self, name: str, decided: str) -> None:
+        require_same(f"the cluster {name}", now=self._generation(name), decided=decided)
 
     def add_clusters(
         self, clusters: Sequence[TenantCluster], tokens: Sequence[JoinToken], records: Sequence[JoinRecord], event: Event
@@ -134,48 +152,69 @@ class SQLiteStore:
             for token in tokens:
                 self._put_token(token)
             for record in records:
-                self._require_free(record, record.held, "")
+                self._require_free(record, record.held, "", before=None)
                 self._put_record(record)
 
     def _put_cluster(self, cluster: TenantCluster) -> None:
-        row = (cluster.name, json.dumps(cluster.document(), sort_keys=True), self._sealed.of_cluster(cluster))
-        self._db.execute("INSERT OR REPLACE INTO clusters VALUES (?, ?, ?)", row)
+        document = _json(cluster.document())
+        seal = self._sealed.seal(f"cluster/{cluster.name}", document, secret=json.dumps(cluster.secrets()))
+        self._db.execute("INSERT OR REPLACE INTO clusters VALUES (?, ?, ?)", (cluster.name, document, seal))
 
-    def remove_cluster(self, name: str, event: Event) -> bool:
+    def contents(self, cluster: str) -> str:
+        with self._failing():
+            found = [seal for (seal,) in self._db.execute(_SEALS, {"cluster": cluster})]
+        return _digest(sorted(found)) if found else ""
+
+    def remove_cluster(self, name: str, event: Event, *, contents: str) -> None:
         with self._writing(event):
+            require_same(f"the cluster {name}", now=self.contents(name), decided=contents)
             for table in _OF_CLUSTERS:
                 self._db.execute(f"DELETE FROM {table} WHERE cluster = ?", (name,))  # noqa: S608 - names of ours
-            return self._db.execute("DELETE FROM clusters WHERE name = ?", (name,)).rowcount > 0
+            self._db.execute("DELETE FROM clusters WHERE name = ?", (name,))
 
     def tokens(self, cluster: str = "") -> list[JoinToken]:
-        found = self._rows(
-            "SELECT cluster, id, secret, expires, description FROM tokens WHERE ? IN ('', cluster) ORDER BY cluster, id", cluster
-        )
-        return [self._sealed.token(owner, id_, sealed, expires=expires, description=text) for owner, id_, sealed, expires, text in found]
+        query = "SELECT cluster, id, secret, expires, description FROM tokens WHERE ? IN ('', cluster) ORDER BY cluster, id"
+        return [self._token(*row) for row in self._rows(query, cluster)]
 
-    def save_token(self, token: JoinToken, event: Event) -> None:
+    def _token(self, cluster: str, id_: str, sealed: bytes, expires: str, description: str) -> JoinToken:
+        secret = remember(self._sealed.opened(f"token/{cluster}/{id_}", token_value(expires, description), sealed))
+        return JoinToken(cluster=cluster, token=BootstrapTokenString(id_, secret), expires=expires, description=description)
+
+    def save_token(self, token: JoinToken, event: Event, *, generation: str = "") -> None:
         with self._writing(event):
+            self._require_generation(token.cluster, generation)
             self._put_token(token)
 
     def _put_token(self, token: JoinToken) -> None:
-        row = (token.cluster, token.token.id, self._sealed.of_token(token), token.expires, token.description)
+        value = token_value(token.expires, token.description)
+        seal = self._sealed.seal(f"token/{token.cluster}/{token.token.id}", value, secret=token.token.secret)
+        row = (token.cluster, token.token.id, seal, token.expires, token.description)
         self._db.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?, ?, ?)", row)
 
-    def remove_token(self, cluster: str, token_id: str, event: Event) -> bool:
+    def remove_token(self, token: JoinToken, event: Event) -> bool:
         with self._writing(event):
-            return self._db.execute("DELETE FROM tokens WHERE cluster = ? AND id = ?", (cluster, token_id)).rowcount > 0
+            there = [one for one in self.tokens(token.cluster) if one.token.id == token.token.id]
+            if there:
+                require_same(f"the token {token.token.id}", now=there, decided=[token])
+                self._db.execute("DELETE FROM tokens WHERE cluster = ? AND id = ?", (token.cluster, token.token.id))
+            return bool(there)
 
     def record(self, cluster: str, node: str) -> JoinRecord | None:
-        found = self._rows("SELECT document FROM records WHERE cluster = ? AND node = ?", cluster, node)
-        return join_records.read(json.loads(found[0][0])) if found else None
+        found = self._rows("SELECT cluster, node, document, seal FROM records WHERE cluster = ? AND node = ?", cluster, node)
+        return self._record(*found[0]) if found else None
 
     def records(self, cluster: str = "") -> list[JoinRecord]:
         return list(self.each_record(cluster))
 
     def each_record(self, cluster: str = "") -> Iterator[JoinRecord]:
+        query = "SELECT cluster, node, document, seal FROM records WHERE ? IN ('', cluster) ORDER BY cluster, node"
         with self._failing():
-            for (document,) in self._db.execute("SELECT document FROM records WHERE ? IN ('', cluster) ORDER BY cluster, node", (cluster,)):
-                yield join_records.read(json.loads(document))
+            for row in self._db.execute(query, (cluster,)):
+                yield self._record(*row)
+
+    def _record(self, cluster: str, node: str, document: str, seal: bytes) -> JoinRecord:
+        self._sealed.opened(f"record/{cluster}/{node}", document, seal)
+        return join_records.read(json.loads(document))
 
     def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
         wanted = json.dumps(list(names))
@@ -184,47 +223,57 @@ class SQLiteStore:
         )
 
     def first_request(self, cluster: str, digest: str) -> str:
-        found = self._rows("SELECT uid FROM requests WHERE cluster = ? AND digest = ?", cluster, digest)
+        found = self._rows("SELECT uid, until, seal FROM requests WHERE cluster = ? AND digest = ?", cluster, digest)
+        for uid, until, seal in found:
+            self._sealed.opened(f"request/{cluster}/{digest}", request_value(uid, until), seal)
         return str(found[0][0]) if found else ""
 
-    def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
+    def keep(self, record: JoinRecord, event: Event, *, before: JoinRecord | None = None, digest: str = "", generation: str = "") -> None:
         with self._writing(event):
-            self._require_free(record, record.held, digest)
+            self._require_generation(record.cluster, generation)
+            now = self.record(record.cluster, record.node)
+            self._require_free(record, record.held, digest, before=now)
+            require_same(f"the record of {record.node}", now=now, decided=before)
             self._put_record(record)
-            if digest:
-                until = self._copies_until(record.cluster, event.at)
-                self._db.execute("INSERT OR IGNORE INTO requests VALUES (?, ?, ?, ?)", (record.cluster, digest, record.request, until))
+            if digest and not self.first_request(record.cluster, digest):
+                self._put_request(record, digest, at=event.at)
 
     def _put_record(self, record: JoinRecord) -> None:
-        row = (record.cluster, record.node, json.dumps(record.document(), sort_keys=True))
-        self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?)", row)
+        document = _json(record.document())
+        seal = self._sealed.seal(f"record/{record.cluster}/{record.node}", document)
+        self._db.execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", (record.cluster, record.node, document, seal))
         self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (record.cluster, record.node))
         self._db.executemany("INSERT INTO names VALUES (?, ?, ?)", [(record.cluster, name, record.node) for name in record.held])
 
-    def _copies_until(self, cluster: str, at: str) -> str:
-        ends = [expires for (expires,) in self._rows("SELECT expires FROM tokens WHERE cluster = ?", cluster)]
-        return copies_until(ends, at)
+    def _put_request(self, record: JoinRecord, digest: str, *, at: str) -> None:
+        until = copies_until([token.expires for token in self.tokens(record.cluster)], at)
+        seal = self._sealed.seal(f"request/{record.cluster}/{digest}", request_value(record.request, until))
+        self._db.execute("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", (record.cluster, digest, record.request, until, seal))
 
-    def _require_free(self, record: JoinRecord, own: Iterable[str], digest: str) -> None:
-        require_free(
-            record,
-            owners=self.owners(record.cluster, own),
-            first=self.first_request(record.cluster, digest),
-            before=self.record(record.cluster, record.node),
-        )
+    def _require_free(self, record: JoinRecord, own: Iterable[str], digest: str, *, before: JoinRecord | None) -> None:
+        owners, first = self.owners(record.cluster, own), self.first_request(record.cluster, digest)
+        require_free(record, owners=owners, first=first, before=before)
 
-    def forget(self, cluster: str, node: str, event: Event) -> bool:
+    def forget(self, record: JoinRecord, event: Event) -> bool:
+        cluster, node = record.cluster, record.node
         with self._writing(event):
-            self._db.execute("DELETE FROM names WHERE cluster = ? AND node = ?", (cluster, node))
-            return self._db.execute("DELETE FROM records WHERE cluster = ? AND node = ?", (cluster, node)).rowcount > 0
+            there = self.record(cluster, node)
+            if there is not None:
+                require_same(f"the record of {node}", now=there, decided=record)
+                for table in ("names", "records"):
+                    self._db.execute(f"DELETE FROM {table} WHERE cluster = ? AND node = ?", (cluster, node))  # noqa: S608 - names of ours
+            return there is not None
 
     def verdict(self, cluster: str, subject: str) -> bool | None:
-        found = self._rows("SELECT approved FROM verdicts WHERE cluster = ? AND uid = ?", cluster, subject)
+        found = self._rows("SELECT approved, seal FROM verdicts WHERE cluster = ? AND uid = ?", cluster, subject)
+        for approved, seal in found:
+            self._sealed.opened(f"verdict/{cluster}/{subject}", approved, seal)
         return bool(found[0][0]) if found else None
 
     def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event) -> None:
+        seal = self._sealed.seal(f"verdict/{cluster}/{subject}", int(approved))
         with self._writing(event):
-            self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?)", (cluster, subject, int(approved)))
+            self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)", (cluster, subject, int(approved), seal))
 
     def tell(self, event: Event) -> None:
         with self._writing(event):
@@ -246,9 +295,11 @@ class SQLiteStore:
         """Do everything inside as one transaction, with a line of the journal."""
         with self._failing(), self._transaction():
             yield
-            row = (event.at, event.cluster, event.event, event.node, _json(event.details))
-            number = self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row).lastrowid
-            self._remove_old(number or 0, event.at)
+            self._remove_old(self._tell(event), event.at)
+
+    def _tell(self, event: Event) -> int:
+        row = (event.at, event.cluster, event.event, event.node, _json(event.details))
+        return self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -278,7 +329,7 @@ class SQLiteStore:
         except (sqlite3.Error, OSError) as error:
             full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
             raise (DiskFull if full else HostError)(
-                f"the state of the hub in {self._path} cannot be used",
+                f"the state of the hub in {self.path} cannot be used",
                 detail=str(error),
                 remedy="check the file, its owner and the space on its disk",
             ) from error
@@ -286,3 +337,7 @@ class SQLiteStore:
 
 def _json(details: Mapping[str, Any]) -> str:
     return json.dumps(dict(details), sort_keys=True)
+
+
+def _digest(seals: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"".join(seals)).hexdigest()

@@ -1,17 +1,30 @@
-"""How secrets in a hub's state are sealed, wherever the state is: what they are for is part of the seal, so that none can be moved to another."""
+"""How the rows of a hub's state are sealed, wherever the state is.
+
+A seal holds what is secret in a row and authenticates everything else in it: the row's key is part of the seal, so that no row can be moved to another
+node or cluster, and so is its value. Whoever writes to the state without its key can only delete rows or put back older ones.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
-from kubewright.base.masking import remember
+from kubewright.base.errors import HostError, TrustError
 from kubewright.base.randomness import Random
-from kubewright.enrollment import clusters
-from kubewright.enrollment.clusters import TenantCluster
-from kubewright.enrollment.store import JoinToken
 from kubewright.pki import sealing
-from kubewright.tokens.strings import BootstrapTokenString
+
+_PURPOSE: Final = "kubewright hub state, 3"
+_REMEDY: Final = "restore the state of the hub from a backup"
+
+
+class OldState(HostError):
+    """A state of a format in which not everything is authenticated."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__(
+            f"{place} has the format of an earlier kubewright, in which approval, lifetimes and authorities can be changed without the key",
+            remedy="if this kubewright was updated just now: kubewright hub migrate; otherwise restore the state from a backup",
+        )
 
 
 class StateSeal:
@@ -22,25 +35,26 @@ class StateSeal:
         self._random = random
         self._place = place
 
-    def of_cluster(self, cluster: TenantCluster) -> bytes:
-        """Return the secrets of a cluster."""
-        return self._seal(f"cluster {cluster.name}", json.dumps(cluster.secrets()))
+    def seal(self, row: str, value: Any, *, secret: str = "") -> bytes:
+        """Seal a row; its key is `KIND/CLUSTER` or `KIND/CLUSTER/NAME`. `value` is JSON, which is stored beside the seal."""
+        return sealing.seal(secret.encode(), self._key, random=self._random, about=_about(row, value))
 
-    def cluster(self, name: str, document: dict[str, Any], sealed: bytes) -> TenantCluster:
-        """Put a cluster together."""
-        return clusters.read(document, json.loads(self._open(f"cluster {name}", sealed)))
+    def opened(self, row: str, value: Any, sealed: bytes) -> str:
+        """Return what is secret in a row. Raises TrustError unless key and value are those that were sealed."""
+        return sealing.opened(sealed, self._key, what=self._what(row), about=_about(row, value), remedy=_REMEDY).decode()
 
-    def of_token(self, token: JoinToken) -> bytes:
-        """Return the secret half of a token."""
-        return self._seal(f"token {token.cluster} {token.token.id}", token.token.secret)
+    def opened_old(self, row: str, sealed: bytes) -> str:
+        """Return what is secret in a row of an earlier format, in which nothing else of it was authenticated."""
+        return sealing.opened(sealed, self._key, what=self._what(row), about=row.replace("/", " ").encode(), remedy=_REMEDY).decode()
 
-    def token(self, cluster: str, id_: str, sealed: bytes, *, expires: str, description: str) -> JoinToken:
-        """Put a token together."""
-        secret = remember(self._open(f"token {cluster} {id_}", sealed))
-        return JoinToken(cluster=cluster, token=BootstrapTokenString(id_, secret), expires=expires, description=description)
+    def altered(self, row: str) -> TrustError:
+        """Return the error for a row that has not even the form of one."""
+        return TrustError(f"{self._what(row)} cannot be read", detail="it has no seal, or was altered", remedy=_REMEDY)
 
-    def _seal(self, about: str, text: str) -> bytes:
-        return sealing.seal(text.encode(), self._key, random=self._random, about=about.encode())
+    def _what(self, row: str) -> str:
+        return f"{row.replace('/', ' ')} in {self._place}"
 
-    def _open(self, about: str, sealed: bytes) -> str:
-        return sealing.opened(sealed, self._key, what=f"{about} in {self._place}", about=about.encode()).decode()
+
+def _about(row: str, value: Any) -> bytes:
+    """Return the one form of a row's key and value, whichever way the value was written down."""
+    return json.dumps([_PURPOSE, row, value], sort_keys=True, separators=(",", ":")).encode()

@@ -11,12 +11,14 @@ from typing import Any, Final, Protocol
 
 from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import rfc3339
-from kubewright.base.errors import KubewrightError
+from kubewright.base.errors import KubewrightError, TryAgain
 from kubewright.base.records import dataclass
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
 
+TAKEN_OVER: Final = "state of an earlier format taken over"
+"""The event of a state in which not everything was authenticated before."""
 _TOKEN_LIVES_ON: Final = timedelta(minutes=1)
 """An API server believes a token for ten seconds after its end."""
 
@@ -59,6 +61,13 @@ class Retention:
     lines: int = 100_000
 
 
+class Overtaken(TryAgain):
+    """What a write was decided on has changed since: nothing was written."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} has changed meanwhile, and nothing was written", remedy="look at it, and run the command again")
+
+
 class Taken(KubewrightError):
     """A name, an address or a request has become another's since a request was decided: they are decided side by side."""
 
@@ -72,6 +81,12 @@ def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, b
         raise Taken(f"the request of {record.node} is a copy of an earlier one")
     if record.active and before is not None and before.active and before.key != record.key:
         raise Taken(f"{record.node}: another machine has that name")
+
+
+def require_same(what: str, *, now: object, decided: object) -> None:
+    """Require that something in the state is what a write was decided on. Raises Overtaken."""
+    if now != decided:
+        raise Overtaken(what)
 
 
 def require_new(clusters: Iterable[TenantCluster], known: Iterable[str]) -> None:
@@ -100,7 +115,7 @@ class HubStore(Protocol):
         ...
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
-        """Add a cluster or replace it."""
+        """Add a cluster, or replace the one that it was made from (`TenantCluster.generation`). Raises Overtaken where another one is there."""
         ...
 
     def add_clusters(
@@ -109,20 +124,24 @@ class HubStore(Protocol):
         """Add clusters with their tokens and records, all or nothing. Raises Taken where there is a cluster of one of the names."""
         ...
 
-    def remove_cluster(self, name: str, event: Event) -> bool:
-        """Remove a cluster with its tokens and records; False if there was none."""
+    def contents(self, cluster: str) -> str:
+        """Return what changes with every change to a cluster, its tokens and its records; '' where there is nothing of it."""
+        ...
+
+    def remove_cluster(self, name: str, event: Event, *, contents: str) -> None:
+        """Remove a cluster with its tokens and records. Raises Overtaken unless these `contents` are all that there is."""
         ...
 
     def tokens(self, cluster: str = "") -> list[JoinToken]:
         """Return the tokens of a cluster, or of all."""
         ...
 
-    def save_token(self, token: JoinToken, event: Event) -> None:
-        """Add a token."""
+    def save_token(self, token: JoinToken, event: Event, *, generation: str = "") -> None:
+        """Add a token to the cluster of this generation. Raises Overtaken where that has changed."""
         ...
 
-    def remove_token(self, cluster: str, token_id: str, event: Event) -> bool:
-        """Remove a token; False if there was none."""
+    def remove_token(self, token: JoinToken, event: Event) -> bool:
+        """Remove a token; False if there was none. Raises Overtaken where there is another one with its id."""
         ...
 
     def record(self, cluster: str, node: str) -> JoinRecord | None:
@@ -145,15 +164,16 @@ class HubStore(Protocol):
         """Return the uid of the request that came with an encrypted key first, '' if none has."""
         ...
 
-    def keep(self, record: JoinRecord, event: Event, *, digest: str = "") -> None:
+    def keep(self, record: JoinRecord, event: Event, *, before: JoinRecord | None = None, digest: str = "", generation: str = "") -> None:
         """Save a record and what its node holds (`JoinRecord.held`); `digest` is that of the request it answers.
 
-        Raises Taken, and keeps nothing, where another node holds something of it.
+        `before` is the record that it replaces, `generation` that of the cluster for which it was decided. Raises Taken where another node holds something
+        of it, Overtaken where another record or another cluster is there by now; then nothing is kept.
         """
         ...
 
-    def forget(self, cluster: str, node: str, event: Event) -> bool:
-        """Remove the record of a node: its name is free; False if there was none."""
+    def forget(self, record: JoinRecord, event: Event) -> bool:
+        """Remove a record: its node's name is free; False if there was none. Raises Overtaken where there is another one by now."""
         ...
 
     def verdict(self, cluster: str, subject: str) -> bool | None:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Any
 
+from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.errors import NotFound
 from kubewright.base.randomness import Random
@@ -13,10 +14,11 @@ from kubewright.base.records import dataclass
 from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.expiry import CertificateEnds
 from kubewright.enrollment.hub_tunnels import HubTunnel
-from kubewright.enrollment.store import Event
+from kubewright.enrollment.store import Event, Overtaken
 from kubewright.enrollment.store_thread import StoreThread
 from kubewright.enrollment.telemetry import HubMetrics
 from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.controller import NotNow
 from kubewright.kube.core import Object
 
 _log = logging.getLogger(__name__)
@@ -48,6 +50,14 @@ class TenantContext:
     def event(self, event: str, node: str, **details: Any) -> Event:
         """Make a line of the journal."""
         return Event(at=rfc3339(self.clock.now()), cluster=self.name, event=event, node=node, details=details)
+
+    async def keep(self, record: JoinRecord, event: Event, *, before: JoinRecord | None, digest: str = "") -> None:
+        """Save a record in place of the one `before` that it was decided on. Raises Taken, and NotNow where something has changed since."""
+        generation = self.cluster.generation
+        try:
+            await self.store.ask(lambda store: store.keep(record, event, before=before, digest=digest, generation=generation))
+        except Overtaken as error:
+            raise NotNow(str(error), quiet=True) from error
 
     async def ignoring_gone(self, call: Awaitable[Object]) -> None:
         """Make a call about an object that somebody else may have deleted, or made anew, meanwhile: a watch tells of that."""

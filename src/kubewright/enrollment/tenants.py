@@ -180,7 +180,8 @@ class Tenant:
         for token in changes.missing:
             await ensure_object_async(self._ctx.api, DesiredObject(tenant_objects.token_secret(token)))
         for name in changes.surplus:
-            await self._ctx.ignoring_gone(self._ctx.api.delete(SECRET, name, secrets.NAMESPACE))
+            uid = str(core.metadata(self._secrets.get(name, secrets.NAMESPACE) or {}).get("uid") or "")
+            await self._ctx.ignoring_gone(self._ctx.api.delete(SECRET, name, secrets.NAMESPACE, uid=uid))
         left = [(end - now).total_seconds() for end in ends.values() if end is not None and end > now]
         return min(left, default=None)
 

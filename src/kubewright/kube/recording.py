@@ -127,8 +127,12 @@ class RecordingKube(KubeAPI):
         return self._store(call, _patched(found or {}, call.body, call.patch_type))
 
     def _delete(self, call: Call) -> Object:
-        if self._find(call) is None:
+        found = self._find(call)
+        if found is None:
             raise _missing(call)
+        wanted = (call.body or {}).get("preconditions") or {}
+        if any(core.metadata(found).get(name, value) != value for name, value in wanted.items()):
+            raise Conflict(f"{call.about} was changed in the plan since it was read", code=409, reason="Conflict")
         self._written[_key(call.resource, call.name, call.namespace)] = None
         self.actions.append(RecordedCall(call))
         return {"kind": "Status", "apiVersion": "v1", "status": "Success"}

@@ -48,15 +48,16 @@ def seal(content: bytes, key: bytes, *, random: Random, about: bytes = b"") -> b
     return nonce + AESGCM(key).encrypt(nonce, content, about or None)
 
 
-def opened(sealed: bytes, key: bytes, *, what: str, about: bytes = b"") -> bytes:
-    """Decrypt one value. Raises TrustError, naming `what` it is, where the key is another one or the value was altered."""
+def opened(sealed: bytes, key: bytes, *, what: str, about: bytes = b"", remedy: str = "") -> bytes:
+    """Decrypt one value. Raises TrustError, naming `what` it is, where the key is another one, or the value or what it is `about` was altered."""
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
         return AESGCM(key).decrypt(sealed[:_NONCE_SIZE], sealed[_NONCE_SIZE:], about or None)
     except (InvalidTag, ValueError) as error:
-        raise TrustError(f"{what} cannot be decrypted", detail="the key is another one, or the value was altered") from error
+        detail = "the key is another one, or the value was altered"
+        raise TrustError(f"{what} cannot be decrypted", detail=detail, remedy=remedy) from error
 
 
 def unseal(sealed: bytes, key: bytes, *, name: str) -> bytes:

@@ -1,18 +1,26 @@
-"""The state of a hub that several processes open at a time, before there is one."""
+"""The state of a hub as commands open it: several at a time before there is one, and one that an earlier kubewright has made."""
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
+
+import pytest
 
 from kubewright.base.clock import FakeClock, rfc3339
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import hub_state
+from kubewright.cli import hub_key, hub_state
+from kubewright.cli.main import main
 from kubewright.cli.parser import parse
-from kubewright.enrollment.store import Event, JoinToken
+from kubewright.enrollment.store import TAKEN_OVER, Event, JoinToken
 from kubewright.tokens import strings
 
+OLD = Path(__file__).parents[2] / "data" / "hub_states"
+TOKEN_ENDS = "2026-01-03T03:04:05Z"
 COUNT = 6
 ROUNDS = 5
 
@@ -34,3 +42,86 @@ def test_those_who_come_first_together_make_one_state_with_one_key(tmp_path):
         with closing(hub_state.open_store(parsed)) as store:
             assert len(store.tokens("a")) == COUNT
         assert sorted(path.name for path in place.iterdir()) == ["state.db", "state.key"]
+
+
+class OldHub:
+    """A hub whose state and key an earlier kubewright has made."""
+
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.state, self.key = directory / "state.db", directory / "state.key"
+        self._capsys = capsys
+        directory.chmod(0o700)
+        self.put_back()
+        self.key.touch(0o600)
+        self.key.write_text(f"{bytes(range(32)).hex()}\n")
+
+    def put_back(self) -> None:
+        """Put the old state in the place of what is there."""
+        for path in self.state.parent.glob("state.db*"):
+            path.unlink()
+        with closing(sqlite3.connect(self.state)) as db:
+            db.executescript((OLD / "format2.sql").read_text())
+
+    def run(self, *words: str, code: int = 0) -> str:
+        assert main(["hub", *words, f"--state={self.state}", f"--key-file={self.key}"]) == code
+        said = self._capsys.readouterr()
+        return said.out if code == 0 else said.err
+
+    @property
+    def note(self) -> str:
+        return self.key.read_text().split("\n", maxsplit=1)[1].strip()
+
+
+@pytest.fixture
+def old(tmp_path, capsys):
+    return OldHub(tmp_path, capsys)
+
+
+def test_a_state_of_an_earlier_kubewright_is_taken_over_once(old):
+    assert [row["node"] for row in json.loads(old.run("nodes", "-o", "json"))] == ["gone", "worker"]
+    assert old.note == hub_key.SEALED_ONLY
+    assert [row["event"] for row in json.loads(old.run("journal", "-o", "json"))][-1] == TAKEN_OVER
+    old.put_back()
+    before = old.state.read_bytes()
+    told = old.run("nodes", code=1)
+    assert "has the format of an earlier kubewright" in told
+    assert "hub migrate" in told
+    assert old.state.read_bytes() == before
+
+
+def test_a_person_can_have_it_taken_over_and_sees_what_nothing_vouched_for(old):
+    old.run("nodes")
+    old.put_back()
+    rows = json.loads(old.run("migrate", "-o", "json"))
+    assert [(row["name"], row["approval"], row["lifetime"], row["tokens"], row["lastEnd"]) for row in rows] == [
+        ("a", "human", "8760h0m0s", 1, TOKEN_ENDS),
+        ("b", "automatic", "8760h0m0s", 1, TOKEN_ENDS),
+    ]
+    assert {row["clientCA"][:7] for row in rows} == {"sha256:"}
+    assert old.run("nodes").splitlines()[0].split()[:2] == ["CLUSTER", "NODE"]
+    assert json.loads(old.run("migrate", "-o", "json")) == rows
+
+
+def test_who_was_killed_while_a_state_was_taken_over_goes_on(old):
+    old.key.write_text(f"{old.key.read_text()}{hub_key.TAKING_OVER}\n")
+    old.run("nodes")
+    assert old.note == hub_key.SEALED_ONLY
+
+
+def test_a_credential_takes_nothing_over_by_itself(old, monkeypatch):
+    credentials = old.key.parent / "credentials"
+    credentials.mkdir()
+    credential = old.key.rename(credentials / "hub.key")
+    before = credential.read_text()
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credentials))
+    assert "hub migrate" in old.run("nodes", code=1)
+    old.run("migrate")
+    assert len(json.loads(old.run("nodes", "-o", "json"))) == 2
+    assert credential.read_text() == before
+
+
+def test_the_key_of_a_new_state_takes_nothing_over(tmp_path, capsys):
+    place = tmp_path / "hub"
+    assert main(["hub", "nodes", f"--state={place}/state.db", f"--key-file={place}/state.key"]) == 0
+    first, second = (place / "state.key").read_text().splitlines()
+    assert (len(bytes.fromhex(first)), second, (place / "state.key").stat().st_mode & 0o777) == (32, hub_key.SEALED_ONLY, 0o600)

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "enrollment"))
 
-from hub_kit import CLIENT_CA, authority, event
+from hub_kit import CLIENT_CA, authority, keep
 
 from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
@@ -70,7 +70,7 @@ class Commands:
         return self.run("cluster", "add", name, *named, "--kubernetes-version=v1.36.3", "-o", "json", *flags, code=code)
 
     def store(self) -> SQLiteStore:
-        key = sealing.parse_key((self.host.read(PurePosixPath(self.directory / "state.key")) or b"").decode().strip())
+        key = sealing.parse_key((self.host.read(PurePosixPath(self.directory / "state.key")) or b"").decode().split()[0])
         return SQLiteStore(self.directory / "state.db", key=key, random=SystemRandom())
 
 
@@ -146,8 +146,8 @@ def test_two_clusters_of_a_hub_do_not_share_addresses(commands):
 def test_a_network_in_which_nodes_have_addresses_stays(commands, flags):
     commands.add(*VPN)
     with closing(commands.store()) as store:
-        store.keep(RECORD, event())
-        store.keep(replace(RECORD, node="gone", state=State.LEFT), event())
+        keep(store, RECORD)
+        keep(store, replace(RECORD, node="gone", state=State.LEFT))
     said = commands.add(*flags, code=2)
     assert "1 nodes have addresses in the VPN as it is" in said
     assert "worker" in said
@@ -166,7 +166,7 @@ def test_who_has_joined_is_listed_with_the_address_in_the_vpn(commands):
     assert (made.startswith("warning: made "), "keep a copy of it in another place" in made, told) == (True, True, "no node has joined")
     commands.add(*VPN)
     with closing(commands.store()) as store:
-        store.keep(RECORD, event())
+        keep(store, RECORD)
     [row] = json.loads(commands.run("nodes", "-o", "json"))
     assert (row["node"], row["state"], row["lease"], row["tunnelKey"]) == ("worker", "Issued", "10.64.0.7", "K")
     assert "key" not in row
@@ -181,8 +181,8 @@ def test_whose_certificates_end_soon_is_told_unless_the_kubelet_renews_them(comm
     )
     with closing(commands.store()) as store:
         for number in range(12):
-            store.keep(replace(RECORD, node=f"w-{number:02d}", lease="", tunnel_key="", certificates=certificates), event())
-        store.keep(replace(RECORD, node="gone", lease="", tunnel_key="", state=State.LEFT, certificates=certificates), event())
+            keep(store, replace(RECORD, node=f"w-{number:02d}", lease="", tunnel_key="", certificates=certificates))
+        keep(store, replace(RECORD, node="gone", lease="", tunnel_key="", state=State.LEFT, certificates=certificates))
     rows = json.loads(commands.run("nodes", "-o", "json"))
     assert {row["ends"] for row in rows if row["node"] != "gone"} == {"2026-01-01T00:00:00Z"}
     assert "certificates of 12 nodes end within 30 days: a w-00 (2026-01-01T00:00:00Z), " in commands.warned
@@ -221,6 +221,7 @@ def test_what_no_node_could_use_is_refused(commands, flag, problem):
     ],
 )
 def test_fields_that_nodes_refuse_are_told_when_the_cluster_is_added(commands, text, told, code):
+    commands.add()  # which tells of the new key
     (commands.directory / "kubelet.yaml").write_text(text)
     commands.add(f"--kubelet-config={commands.directory}/kubelet.yaml", code=code)
     assert told in commands.warned

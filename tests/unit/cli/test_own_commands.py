@@ -13,7 +13,7 @@ from kubewright.cli.model import INT, INT32
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
 _HUB = "config key-file output state state-kubeconfig"
-_NODE = "apiserver-ca-cert-file apiserver-endpoint container-runtime-endpoint extra-san{} image-service-endpoint join-key-fingerprint join-token nodename output plan"
+_NODE = "accept-kubelet-fields apiserver-ca-cert-file apiserver-endpoint container-runtime-endpoint extra-san{} image-service-endpoint join-key-fingerprint join-token nodename output plan"
 OWN = {
     "up": "binaries-dir config control-planes controllers kubernetes-version name nodes output state-dir wait",
     "down": "keep-data name output state-dir",
@@ -75,6 +75,7 @@ OWN = {
     "hub nodes": _HUB,
     "hub backup": _HUB,
     "hub restore": _HUB,
+    "hub migrate": _HUB,
     "node": "",
     "node join": _NODE.format(" ignore-preflight-errors") + " skip-phases",
     "node join phase": "",

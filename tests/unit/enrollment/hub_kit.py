@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
 from kubewright.enrollment.clusters import TenantCluster
 from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import Event
+from kubewright.enrollment.store import Event, HubStore
 from kubewright.pki import issuing, keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.specs import CertificateSpec
@@ -48,6 +50,27 @@ def cluster(name: str = "a", **more: object) -> TenantCluster:
 
 def event(what: str = "test", **more: object) -> Event:
     return Event(**{"at": "2026-01-02T03:04:05Z", "cluster": "a", "event": what, "details": {}, **more})
+
+
+def generation(store: HubStore, name: str = "a") -> str:
+    """Return that of a cluster in a store, '' if it has none of that name."""
+    return next((one.generation for one in store.clusters() if one.name == name), "")
+
+
+def put(store: HubStore, found: TenantCluster) -> None:
+    """Add a cluster, or replace it whatever it is now."""
+    store.save_cluster(replace(found, generation=generation(store, found.name)), event(cluster=found.name))
+
+
+def drop(store: HubStore, name: str = "a") -> None:
+    """Remove a cluster as it is now."""
+    store.remove_cluster(name, event("cluster removed", cluster=name), contents=store.contents(name))
+
+
+def keep(store: HubStore, record: JoinRecord, done: Event | None = None, **more: str) -> None:
+    """Keep a record, whatever it is now."""
+    before = store.record(record.cluster, record.node)
+    store.keep(record, done or event(), before=before, generation=generation(store, record.cluster), **more)
 
 
 def sqlite(directory: Path, *, key: bytes = STATE_KEY) -> SQLiteStore:

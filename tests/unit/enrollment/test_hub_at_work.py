@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from hub_kit import SERVING_CA, cluster, event, sqlite
+from hub_kit import SERVING_CA, cluster, drop, event, put, sqlite
 from old_peer import OldNode
 from tenants_kit import LOADED, FakeAPI, TenantClient
 from test_hub_stores import SecretsPlace
@@ -108,13 +108,13 @@ async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):
     clusters.state(lambda store: store.save_cluster(cluster("b", **QUICK), event(cluster="b")))
     clusters.ask("b", "one")
     await until(lambda: clusters.answered("b", "one") == "Issued")
-    clusters.state(lambda store: store.save_cluster(replace(cluster("b", **QUICK), approval="human"), event(cluster="b")))
+    clusters.state(lambda store: put(store, replace(cluster("b", **QUICK), approval="human")))
     await until(lambda: any(one.cluster.approval == "human" for one in clusters.hub._served.values()))
     clusters.ask("b", "two")
     await until(lambda: clusters.answered("b", "two") == "AwaitingApproval")
     clusters.state(lambda store: store.save_verdict("b", clusters.subject("b", "two"), approved=True, event=event(cluster="b")))
     await until(lambda: clusters.answered("b", "two") == "Issued")
-    clusters.state(lambda store: store.remove_cluster("b", event(cluster="b")))
+    clusters.state(lambda store: drop(store, "b"))
     await until(lambda: "b" not in clusters.hub._served)
     assert list(clusters.hub._served) == ["a"]
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import sqlite3
 from contextlib import closing
 from datetime import timedelta
 
 import pytest
-from hub_kit import STATE_KEY, cluster, event
+from hub_kit import STATE_KEY, cluster, event, generation, keep
 from test_hub_store import RECORD, TOKEN
 
 from kubewright.base.clock import FakeClock, rfc3339
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import sqlite_backup
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import Retention, Taken
 
@@ -71,16 +69,18 @@ def test_however_many_lines_are_written_no_more_than_the_limit_stay(tmp_path):
 def test_a_copy_is_refused_as_long_as_a_token_could_bring_it(tmp_path):
     with closing(opened(tmp_path, age=WEEK)) as store:
         store.save_cluster(cluster(), at(0))
-        store.save_token(replace(TOKEN, expires=rfc3339(NOW + timedelta(days=10))), at(0))
-        store.save_token(replace(TOKEN, token=replace(TOKEN.token, id="abcdeg"), expires=rfc3339(NOW + timedelta(days=3))), at(0))
-        store.keep(RECORD, at(1), digest="d1")
-        store.remove_token("a", "abcdef", at(1))
+        first, now = replace(TOKEN, expires=rfc3339(NOW + timedelta(days=10))), generation(store)
+        store.save_token(first, at(0), generation=now)
+        second = replace(TOKEN, token=replace(TOKEN.token, id="abcdeg"), expires=rfc3339(NOW + timedelta(days=3)))
+        store.save_token(second, at(0), generation=now)
+        keep(store, RECORD, at(1), digest="d1")
+        store.remove_token(first, at(1))
         copy = replace(RECORD, node="other", request="u2", names=())
         for day in (2, 5, 9.9):
             with pytest.raises(Taken, match="a copy of an earlier one"):
-                store.keep(copy, at(day), digest="d1")
+                keep(store, copy, at(day), digest="d1")
         assert store.first_request("a", "d1") == "u1"
-        store.keep(replace(RECORD, node="third", request="u3", names=()), at(11), digest="d3")
+        keep(store, replace(RECORD, node="third", request="u3", names=()), at(11), digest="d3")
         assert (store.first_request("a", "d1"), store.first_request("a", "d3")) == ("", "u3")
 
 
@@ -90,21 +90,3 @@ def test_with_a_token_that_never_ends_digests_stay(tmp_path):
         store.keep(RECORD, at(1), digest="d1")
         store.keep(replace(RECORD, node="other", request="u2", names=()), at(10_000), digest="d2")
         assert store.first_request("a", "d1") == "u1"
-
-
-def test_a_state_of_the_first_format_is_brought_forward_also_from_a_backup(tmp_path):
-    with closing(opened(tmp_path)) as store:
-        store.save_cluster(cluster(), at(0))
-        store.save_token(TOKEN, at(0))
-    old = tmp_path / "old.db"
-    with closing(sqlite3.connect(tmp_path / "state.db")) as db, closing(sqlite3.connect(old)) as copy:
-        db.backup(copy)
-        copy.executescript(
-            "DROP INDEX requests_until; ALTER TABLE requests DROP COLUMN until; INSERT INTO requests VALUES ('a', 'd', 'u'); PRAGMA user_version = 1;"
-        )
-    with closing(opened(tmp_path, age=WEEK)) as store:
-        sqlite_backup.restore(store, old, key=STATE_KEY, random=SeededRandom(1), event=at(0, event="restored"))
-        assert store.first_request("a", "d") == "u"
-        store.keep(replace(RECORD, request="u9"), at(0), digest="d9")
-    with closing(opened(tmp_path)) as store:
-        assert store.first_request("a", "d9") == "u9"

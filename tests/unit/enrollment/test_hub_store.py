@@ -7,7 +7,7 @@ import stat
 from contextlib import closing
 
 import pytest
-from hub_kit import CLIENT_CA, JOIN_KEY, STATE_KEY, cluster, event, sqlite
+from hub_kit import CLIENT_CA, JOIN_KEY, STATE_KEY, cluster, event, generation, keep, sqlite
 
 from kubewright.apis import join_records
 from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
@@ -41,7 +41,7 @@ def store(tmp_path):
 
 def test_the_file_holds_no_key_in_clear_and_is_its_owners(store, tmp_path):
     store.save_cluster(cluster(), event())
-    store.save_token(TOKEN, event())
+    store.save_token(TOKEN, event(), generation=generation(store))
     files = sorted(tmp_path.iterdir())
     assert len(files) >= 2
     content = b"".join(path.read_bytes() for path in files)
@@ -69,7 +69,7 @@ def test_who_leaves_gives_its_address_in_the_vpn_back(store):
     first = replace(RECORD, lease="10.64.0.2", tunnel_key="K")
     store.keep(first, event())
     assert store.owners("a", ["10.64.0.2", "wireguard:K"]) == {"10.64.0.2": "worker", "wireguard:K": "worker"}
-    store.keep(replace(first, state=State.LEFT), event())
+    keep(store, replace(first, state=State.LEFT))
     store.keep(replace(first, node="other", names=()), event())
     assert store.owners("a", ["10.64.0.2", "wireguard:K"]) == {"10.64.0.2": "other", "wireguard:K": "other"}
 
@@ -77,14 +77,14 @@ def test_who_leaves_gives_its_address_in_the_vpn_back(store):
 def test_a_backup_is_restored_into_a_state_that_is_in_use(store, tmp_path):
     copy = tmp_path / "copy.db"
     store.save_cluster(cluster(), event())
-    store.save_token(TOKEN, event())
-    store.keep(RECORD, event("issued"), digest="d")
+    store.save_token(TOKEN, event(), generation=generation(store))
+    keep(store, RECORD, event("issued"), digest="d")
     sqlite_backup.backup(store, copy)
     assert (stat.S_IMODE(copy.stat().st_mode), sorted(path.name for path in tmp_path.glob("copy*"))) == (0o600, ["copy.db"])
     assert JOIN_KEY.splitlines()[1].encode() not in copy.read_bytes()
     with pytest.raises(HostError, match="is there already"):
         sqlite_backup.backup(store, copy)
-    store.forget("a", "worker", event())
+    store.forget(RECORD, event())
     store.save_cluster(cluster("b"), event(cluster="b"))
     daemon = sqlite(tmp_path)
     before = daemon.version()

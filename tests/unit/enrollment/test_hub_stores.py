@@ -8,16 +8,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hub_kit import JOIN_KEY, STATE_KEY, cluster, event
+from hub_kit import JOIN_KEY, STATE_KEY, cluster, drop, event, generation, keep
 from test_hub_store import RECORD, TOKEN
 
 from kubewright.base.errors import ServerError, TrustError
-from kubewright.base.randomness import SeededRandom
+from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.secret_rows import CHUNK
 from kubewright.enrollment.secret_store import SecretStore
 from kubewright.enrollment.sqlite_store import SQLiteStore
 from kubewright.enrollment.store import HubStore, Retention, Taken
+from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import SECRET
@@ -30,17 +31,23 @@ class SQLitePlace:
         self.path = directory / "state.db"
 
     def open(self, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> HubStore:
-        return SQLiteStore(self.path, key=key, random=SeededRandom(8), retention=retention)
+        return SQLiteStore(self.path, key=key, random=SystemRandom(), retention=retention)
 
 
 class SecretsPlace:
     """Secrets of a cluster in memory."""
 
+    name = "one"
+
     def __init__(self, _: Path) -> None:
         self.api = Cluster()
 
     def open(self, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> SecretStore:
-        return SecretStore(self.api, namespace="hubs", name="one", key=key, random=SeededRandom(8), retention=retention)
+        return self.over(self.api, key=key, retention=retention)
+
+    def over(self, api: KubeAPI, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> SecretStore:
+        """Open it through something that is put before the cluster."""
+        return SecretStore(api, namespace="hubs", name=self.name, key=key, random=SystemRandom(), retention=retention)
 
 
 class Killed(BaseException):
@@ -53,6 +60,7 @@ class Cluster(RecordingKube):
     def __init__(self) -> None:
         super().__init__()
         self.down = False
+        self.made = 0
         self.before: Callable[[Call], None] = lambda _: None
         self.after: Callable[[Call], None] = lambda _: None
 
@@ -61,6 +69,12 @@ class Cluster(RecordingKube):
             raise ServerError("the API server is not there", code=503)
         if call.verb in {"get", "list"}:
             return super().send(call)
+        if call.verb == "create":  # as an API server does
+            self.made += 1
+            metadata = {**call.body["metadata"], "uid": f"uid-{self.made}"}
+            call = Call(
+                verb="create", resource=call.resource, namespace=call.namespace, name=call.name, body={**call.body, "metadata": metadata}
+            )
         self.before(call)
         found = super().send(call)
         self.after(call)
@@ -84,15 +98,15 @@ def store(place):
 def test_clusters_and_tokens_come_back_as_they_were(store, place):
     wanted = cluster(pod_subnets=("10.1.0.0/16",), kubelet_config={"failCgroupV1": False})
     store.save_cluster(wanted, event())
-    store.save_token(TOKEN, event())
+    store.save_token(TOKEN, event(), generation=generation(store))
     store.save_token(replace(TOKEN, cluster="b"), event(cluster="b"))
     store.close()
     again = place.open()
     assert again.clusters() == [wanted]
     assert [token.token.text for token in again.tokens("a")] == ["abcdef.0123456789abcdef"]
     assert [token.cluster for token in again.tokens()] == ["a", "b"]
-    assert again.remove_token("a", "abcdef", event())
-    assert not again.remove_token("a", "abcdef", event())
+    assert again.remove_token(TOKEN, event())
+    assert not again.remove_token(TOKEN, event())
     again.close()
 
 
@@ -101,11 +115,12 @@ def test_a_record_its_names_and_the_journal_are_one(store):
     assert store.record("a", "worker") == RECORD
     assert store.owners("a", ["10.0.0.5", "worker", "10.0.0.6"]) == {"10.0.0.5": "worker", "worker": "worker"}
     assert (store.first_request("a", "d1"), store.first_request("a", "d2"), store.first_request("b", "d1")) == ("u1", "", "")
-    store.keep(replace(RECORD, request="u2", names=()), event("issued", node="worker"), digest="d2")
+    second = replace(RECORD, request="u2", names=())
+    store.keep(second, event("issued", node="worker"), before=RECORD, digest="d2")
     assert (store.first_request("a", "d1"), store.first_request("a", "d2"), store.owners("a", ["10.0.0.5"])) == ("u1", "u2", {})
     assert [(one.number, one.event, one.node) for one in store.journal()] == [(1, "issued", "worker"), (2, "issued", "worker")]
-    assert store.forget("a", "worker", event("forgotten"))
-    assert (store.record("a", "worker"), store.owners("a", ["worker"]), store.forget("a", "worker", event())) == (None, {}, False)
+    assert store.forget(second, event("forgotten"))
+    assert (store.record("a", "worker"), store.owners("a", ["worker"]), store.forget(second, event())) == (None, {}, False)
 
 
 @pytest.mark.parametrize(
@@ -141,15 +156,15 @@ def test_of_a_write_that_fails_nothing_is_left(store):
 
 def test_a_removed_cluster_leaves_nothing_but_the_journal(store):
     store.save_cluster(cluster(), event())
-    store.save_token(TOKEN, event())
-    store.keep(RECORD, event(), digest="d")
+    store.save_token(TOKEN, event(), generation=generation(store))
+    keep(store, RECORD, digest="d")
     store.save_verdict("a", "u1", approved=True, event=event())
     assert store.verdict("a", "u1") is True
-    assert store.remove_cluster("a", event("cluster removed"))
-    assert not store.remove_cluster("a", event())
+    drop(store)
+    assert store.contents("a") == ""
     found = (store.clusters(), store.tokens(), store.records(), store.verdict("a", "u1"), store.first_request("a", "d"))
     assert found == ([], [], [], None, "")
-    assert len(store.journal()) == 6
+    assert len(store.journal()) == 5
 
 
 def test_another_process_is_noticed(store, place):
@@ -171,11 +186,11 @@ def test_what_one_process_writes_another_reads_and_neither_undoes_it(store, plac
     store.save_cluster(cluster(), event())
     with closing(place.open()) as other:
         for number in range(3):
-            store.keep(replace(RECORD, node=f"mine-{number}", names=()), event())
-            other.keep(replace(RECORD, node=f"other-{number}", names=()), event())
-        other.save_token(TOKEN, event())
+            keep(store, replace(RECORD, node=f"mine-{number}", names=()))
+            keep(other, replace(RECORD, node=f"other-{number}", names=()))
+        other.save_token(TOKEN, event(), generation=generation(other))
         with pytest.raises(Taken, match="another node has it"):
-            other.keep(replace(RECORD, node="thief", names=("mine-1",)), event())
+            keep(other, replace(RECORD, node="thief", names=("mine-1",)))
         store.version()
         for one in (store, other):
             assert [record.node for record in one.records("a")] == [
@@ -204,9 +219,9 @@ def test_secrets_hold_no_key_in_clear_and_stay_few(tmp_path):
     place = SecretsPlace(tmp_path)
     with closing(place.open()) as store:
         store.save_cluster(cluster(), event())
-        store.save_token(TOKEN, event())
+        store.save_token(TOKEN, event(), generation=generation(store))
         for _ in range(5):
-            store.keep(RECORD, event(), digest="d1")
+            keep(store, RECORD, digest="d1")
     found = place.api.secrets()
     assert len(found) == 3
     text = b"".join(base64.b64decode(one["data"]["content"]) for one in found.values())
@@ -256,7 +271,7 @@ def test_a_writer_that_was_stopped_for_a_while_does_not_put_back_what_has_change
         if writes == 2:  # the head is written, the record is not
             place.api.before = lambda _: None
             second.version()
-            second.forget("a", "worker", event("forgotten"))
+            second.forget(RECORD, event("forgotten"))
             second.keep(replace(RECORD, node="other"), event())
 
     place.api.before = overtaken

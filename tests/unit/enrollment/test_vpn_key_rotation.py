@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hub_kit import CLOCK
+from hub_kit import CLOCK, keep
 from node_kit import HUB_KEY as NODES_HUB_KEY
 from node_kit import UNIT, Node, VPNCluster, killed_at_each_step
 from old_peer import OldNode
@@ -186,7 +186,7 @@ async def test_a_state_from_before_a_change_finds_the_node_again(rotating):
     rotating.calls[new] = 6.0
     assert not await rotating.serve(lambda: rotating.answer() == f"taken {new}")
     store = rotating.store()
-    store.keep(before, store.journal()[0])
+    keep(store, before)
     store.close()
     assert not await rotating.serve(lambda: rotating.records()["worker"].tunnel_key == new)
 

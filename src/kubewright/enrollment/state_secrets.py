@@ -1,0 +1,120 @@
+"""The Secrets of one hub's state, as objects: how they are told apart, read and written. Nothing is deleted or overwritten but what was seen.
+
+| part | what |
+|---|---|
+| head | one Secret: the last transaction, the last lines of the journal |
+| group | rows that change together |
+| journal | older lines of the journal |
+
+Each has the number of the transaction that wrote it, and the identity of the state that it belongs to.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from kubewright.base.errors import Conflict, HostError, NotFound
+from kubewright.kube import core
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.resources import SECRET
+
+STATE_LABEL: Final = "enrollment.kubewright/state"
+PART_LABEL: Final = "enrollment.kubewright/part"
+CLUSTER_LABEL: Final = "enrollment.kubewright/cluster"
+TYPE: Final = "enrollment.kubewright/state"
+HEAD, GROUP, LINES = "head", "group", "journal"
+NUMBER: Final = "enrollment.kubewright/number"
+STATE_ID: Final = "enrollment.kubewright/state-id"
+_CONTENT: Final = "content"
+
+
+class StateSecrets:
+    """The Secrets of the state `name`, which is also the name of the head."""
+
+    def __init__(self, api: KubeAPI, *, namespace: str, name: str) -> None:
+        self.name = name
+        self.place = f"the Secrets {namespace}/{name}"
+        """Where the state is, for messages."""
+        self._api = api
+        self._namespace = namespace
+
+    def list(self, *, cluster: str = "") -> list[Object]:
+        """Return all of them, or those of a cluster."""
+        of_cluster = f",{CLUSTER_LABEL}={label(cluster)}" if cluster else ""
+        return self._api.list(SECRET, self._namespace, label_selector=f"{STATE_LABEL}={self.name}{of_cluster}")
+
+    def find(self, name: str) -> Object | None:
+        """Return one of them, None if it does not exist."""
+        try:
+            return self._api.get(SECRET, name, self._namespace)
+        except NotFound:
+            return None
+
+    def write(self, body: Object, *, over: Object | None) -> Object:
+        """Create a Secret, or update it as it was seen (`over`). Raises Conflict, AlreadyExists or NotFound where it is not like that any more."""
+        if over is None:
+            return self._api.create(body)
+        seen = core.metadata(over)
+        metadata = {**body["metadata"], "resourceVersion": seen.get("resourceVersion"), **({"uid": seen["uid"]} if seen.get("uid") else {})}
+        return self._api.update({**body, "metadata": metadata})
+
+    def delete(self, seen: Object) -> None:
+        """Delete a Secret as it was seen; one that has changed since, or is another, stays."""
+        name, metadata = core.identity_of(seen)[0], core.metadata(seen)
+        uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
+        with suppress(NotFound, Conflict):
+            self._api.delete(SECRET, name, self._namespace, uid=uid, resource_version=version)
+
+    def body(self, name: str, part: str, content: Mapping[str, Any], *, number: int, state: str, cluster: str = "") -> Object:
+        """Return a Secret as it is written."""
+        labels = {STATE_LABEL: self.name, PART_LABEL: part, **({CLUSTER_LABEL: label(cluster)} if cluster else {})}
+        annotations = {NUMBER: str(number), STATE_ID: state}
+        metadata = {"name": name, "namespace": self._namespace, "labels": labels, "annotations": annotations}
+        data = {_CONTENT: base64.b64encode(json.dumps(content).encode()).decode()}
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": TYPE, "data": data}
+
+
+def label(cluster: str) -> str:
+    """Return a cluster's name as a label has room for."""
+    return hashlib.sha256(cluster.encode()).hexdigest()[:40]
+
+
+def label_of(secret: Object, name: str) -> str:
+    """Return a label of a Secret, '' where it has none."""
+    return str((core.metadata(secret).get("labels") or {}).get(name) or "")
+
+
+def annotation_of(secret: Object, name: str) -> str:
+    """Return an annotation of a Secret, '' where it has none."""
+    return str((core.metadata(secret).get("annotations") or {}).get(name) or "")
+
+
+def number_of(secret: Object) -> int:
+    """Return the number of the transaction that has written a Secret, 0 where it has none."""
+    text = annotation_of(secret, NUMBER)
+    return int(text) if text.isdecimal() else 0
+
+
+def version_of(secret: Object | None) -> tuple[Any, Any] | None:
+    """Return what tells an object as it was seen from every other, and from itself later."""
+    return (core.metadata(secret).get("uid"), core.metadata(secret).get("resourceVersion")) if secret is not None else None
+
+
+def content_of(secret: Object) -> dict[str, Any]:
+    """Read what a Secret of ours holds. Raises HostError for one that somebody has changed."""
+    try:
+        found = json.loads(base64.b64decode((secret.get("data") or {})[_CONTENT], validate=True))
+    except (KeyError, ValueError, TypeError) as error:
+        name, namespace = core.identity_of(secret)
+        raise HostError(
+            f"the Secret {namespace}/{name} does not hold what a hub has written", detail=str(error), remedy="restore it from a backup"
+        ) from error
+    if not isinstance(found, dict):
+        raise HostError("a Secret of the hub's state holds no map", remedy="restore it from a backup")
+    return found
