@@ -119,7 +119,7 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
             )
         seen = decisions.look(request)
         done = hub_state.event(name, "approved" if approved else "refused by a person", node=node, request=seen.uid)
-        store.save_verdict(name, seen.subject, approved=approved, event=done)
+        store.save_verdict(name, seen.subject, approved=approved, event=done, generation=cluster.generation)
     return hub_state.tell(parsed, done)
 
 

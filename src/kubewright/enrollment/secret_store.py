@@ -288,11 +288,12 @@ class SecretStore:
         found = self._opened(f"verdict/{cluster}/{subject}")
         return None if found is None else bool(found[0])
 
-    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event) -> None:
+    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event, generation: str = "") -> None:
         key = f"verdict/{cluster}/{subject}"
         row = self._row(key, approved)
 
         def decide() -> Transaction:
+            self._require_generation(cluster, generation)
             old = [f"verdict/{cluster}/{one}" for one in list(self._rows.rows.of("verdict", cluster))[: -_MOST_VERDICTS + 1]]
             return Transaction(rows={**dict.fromkeys(old), key: row})
 

@@ -270,9 +270,10 @@ class SQLiteStore:
             self._sealed.opened(f"verdict/{cluster}/{subject}", approved, seal)
         return bool(found[0][0]) if found else None
 
-    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event) -> None:
+    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event, generation: str = "") -> None:
         seal = self._sealed.seal(f"verdict/{cluster}/{subject}", int(approved))
         with self._writing(event):
+            self._require_generation(cluster, generation)
             self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)", (cluster, subject, int(approved), seal))
 
     def tell(self, event: Event) -> None:

@@ -180,8 +180,8 @@ class HubStore(Protocol):
         """Return what a person has said about a request (`Seen.subject`); None if nobody has."""
         ...
 
-    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event) -> None:
-        """Keep what a person has said about a request."""
+    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event, generation: str = "") -> None:
+        """Keep what a person has said about a request to the cluster of this generation. Raises Overtaken where that has changed."""
         ...
 
     def tell(self, event: Event) -> None:

@@ -73,5 +73,10 @@ def keep(store: HubStore, record: JoinRecord, done: Event | None = None, **more:
     store.keep(record, done or event(), before=before, generation=generation(store, record.cluster), **more)
 
 
+def decide(store: HubStore, cluster: str, subject: str, *, approved: bool) -> None:
+    """Keep what a person says about a request."""
+    store.save_verdict(cluster, subject, approved=approved, event=event(cluster=cluster), generation=generation(store, cluster))
+
+
 def sqlite(directory: Path, *, key: bytes = STATE_KEY) -> SQLiteStore:
     return SQLiteStore(directory / "state.db", key=key, random=SeededRandom(8))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
-from hub_kit import SERVING_CA, cluster, drop, event, put, sqlite
+from hub_kit import SERVING_CA, cluster, decide, drop, event, put, sqlite
 from old_peer import OldNode
 from tenants_kit import LOADED, FakeAPI, TenantClient
 from test_hub_stores import SecretsPlace
@@ -112,7 +112,7 @@ async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):
     await until(lambda: any(one.cluster.approval == "human" for one in clusters.hub._served.values()))
     clusters.ask("b", "two")
     await until(lambda: clusters.answered("b", "two") == "AwaitingApproval")
-    clusters.state(lambda store: store.save_verdict("b", clusters.subject("b", "two"), approved=True, event=event(cluster="b")))
+    clusters.state(lambda store: decide(store, "b", clusters.subject("b", "two"), approved=True))
     await until(lambda: clusters.answered("b", "two") == "Issued")
     clusters.state(lambda store: drop(store, "b"))
     await until(lambda: "b" not in clusters.hub._served)
@@ -128,11 +128,11 @@ async def test_a_person_has_approved_what_was_there_then_and_not_what_somebody_h
     theirs = OldNode("one", ENDPOINT).request(LOADED.public_key)["spec"]
     clusters.apis["b"].put({**clusters.request("b", "one"), "spec": theirs})
     for subject in seen:
-        clusters.state(lambda store, subject=subject: store.save_verdict("b", subject, approved=True, event=event(cluster="b")))
+        clusters.state(lambda store, subject=subject: decide(store, "b", subject, approved=True))
     await until(lambda: clusters.answered("b", "two") == "Issued")
     assert clusters.answered("b", "one") == "AwaitingApproval"
     mine = clusters.subject("b", "one")
-    clusters.state(lambda store: store.save_verdict("b", mine, approved=True, event=event(cluster="b")))
+    clusters.state(lambda store: decide(store, "b", mine, approved=True))
     await until(lambda: clusters.answered("b", "one") == "Issued")
 
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from hub_kit import JOIN_KEY, STATE_KEY, cluster, drop, event, generation, keep
+from hub_kit import JOIN_KEY, STATE_KEY, cluster, decide, drop, event, generation, keep
 from test_hub_store import RECORD, TOKEN
 
 from kubewright.base.errors import ServerError, TrustError
@@ -158,7 +158,7 @@ def test_a_removed_cluster_leaves_nothing_but_the_journal(store):
     store.save_cluster(cluster(), event())
     store.save_token(TOKEN, event(), generation=generation(store))
     keep(store, RECORD, digest="d")
-    store.save_verdict("a", "u1", approved=True, event=event())
+    decide(store, "a", "u1", approved=True)
     assert store.verdict("a", "u1") is True
     drop(store)
     assert store.contents("a") == ""

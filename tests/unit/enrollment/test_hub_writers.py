@@ -88,6 +88,11 @@ def revoking(_: HubStore) -> Write:
     return lambda store: store.remove_token(TOKEN, event())
 
 
+def approving(store: HubStore) -> Write:
+    now = generation(store)
+    return lambda found: found.save_verdict("a", "u7", approved=True, event=event(), generation=now)
+
+
 def forgetting(_: HubStore) -> Write:
     return lambda store: store.forget(RECORD, event())
 
@@ -108,6 +113,8 @@ MEANWHILE: dict[str, tuple[Callable[[HubStore], Write], Write]] = {
     "a cluster is added that was added": (adding, lambda store: put(store, cluster("b", approval="human"))),
     "a token is made for a cluster that was made anew": (making_a_token, remove_and_begin_anew),
     "a token is made for a cluster that was removed": (making_a_token, drop),
+    "a request is approved to a cluster that was made anew": (approving, remove_and_begin_anew),
+    "a request is approved to a cluster that was removed": (approving, drop),
     "a token is revoked that was exchanged": (revoking, exchange_token),
     "a node is answered that was answered": (answering, lambda store: keep(store, replace(RECORD, request="u3"))),
     "a node is answered in a cluster that was made anew": (answering, remove_and_begin_anew),
@@ -139,7 +146,7 @@ def test_what_was_decided_before_others_have_written_is_not_written(place, what)
         assert everything(again) == after
 
 
-@pytest.mark.parametrize("decided", [removing, changing, making_a_token, answering, revoking, forgetting])
+@pytest.mark.parametrize("decided", [removing, changing, making_a_token, answering, approving, revoking, forgetting])
 def test_what_nobody_else_has_touched_is_written(place, decided):
     with closing(place.open()) as store:
         begin(store)

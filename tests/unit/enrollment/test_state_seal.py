@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_kit import STATE_KEY, cluster, event, generation, keep
+from hub_kit import STATE_KEY, cluster, decide, event, generation, keep
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_hub_store import RECORD, TOKEN
@@ -70,7 +70,7 @@ def fill(store: HubStore) -> None:
         store.save_cluster(cluster(name, approval="human"), event(cluster=name))
         store.save_token(replace(TOKEN, cluster=name), event(cluster=name), generation=generation(store, name))
         keep(store, replace(RECORD, cluster=name, lease="10.64.0.2"), digest=f"digest-{name}")
-        store.save_verdict(name, f"uid-{name}", approved=False, event=event(cluster=name))
+        decide(store, name, f"uid-{name}", approved=False)
 
 
 def read_everything(store: HubStore) -> None:

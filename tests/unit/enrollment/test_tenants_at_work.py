@@ -183,6 +183,16 @@ async def test_hundreds_of_malformed_requests_are_refused_once_each_and_a_good_o
     assert (done, len(bench.api.made("update", "nodejoinrequests"))) == (300, 301)
 
 
+async def test_a_token_that_the_hub_does_not_know_goes_and_no_other_object_of_its_name(bench):
+    head = {"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token"}
+    for name, labels in (("bootstrap-token-gone00", {"enrollment.kubewright/hub": "true"}), ("bootstrap-token-theirs", {})):
+        metadata = {"name": name, "namespace": "kube-system", "uid": f"uid-of-{name}", "labels": labels}
+        bench.api.put({**head, "metadata": metadata})
+    assert not await bench.serve(lambda: ("secrets", "kube-system", "bootstrap-token-gone00") not in bench.api.objects)
+    [call] = bench.api.made("delete", "secrets")
+    assert (call.name, call.body["uid"]) == ("bootstrap-token-gone00", "uid-of-bootstrap-token-gone00")
+
+
 async def test_a_crowd_of_refused_requests_does_not_stay(bench):
     head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
     for number in range(60):
