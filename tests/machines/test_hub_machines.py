@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+import kubelet_failures
 import pytest
 from canary_kit import Arguments, files, journal, seen
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
@@ -183,6 +184,7 @@ def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
     assert [row["action"] for row in planned if row["target"] == "service oi-wg"] == ["update"]
     assert addresses(two, "oi-wg") == []
     assert two.run("ls", "/etc/oneinfra", check=False).code != 0
+    _require_faults_told(tenant, two)
     said = tenant.join(two).out
     assert "This machine is the node two of the cluster, and Ready" in said
     assert tenant.ready("two")
@@ -192,6 +194,21 @@ def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
     assert [row["address"] for row in found["addresses"] if row["type"] == "InternalIP"] == lease
     again = json.loads(tenant.join(two, "-o", "json").out.splitlines()[-1])
     assert again == []
+
+
+def _require_faults_told(tenant: Tenant, machine: Machine) -> None:
+    """What keeps a kubelet from starting is told before it is installed, and when it fails, as by `join`."""
+    machine.run("sh", "-c", f"printf '{kubelet_failures.SWAP}' > /root/swaps; mount --bind /root/swaps /proc/swaps")
+    refused = tenant.join(machine, check=False)
+    assert refused.code == 4
+    assert "[ERROR Swap]: swap is on, and the kubelet does not start with it unless its configuration has failSwapOn: false" in refused.err
+    assert machine.run("ls", "/etc/oneinfra", check=False).code != 0
+    ended = tenant.join(machine, "--ignore-preflight-errors=Swap", check=False)
+    assert ended.code == 1
+    assert "error: the kubelet does not stay up" in ended.err
+    assert "running with swap on is not supported" in ended.err
+    assert "hint: switch swap off" in ended.err
+    machine.run("umount", "/proc/swaps")
 
 
 def test_a_name_that_the_cluster_does_not_allow_is_refused_and_says_so(tenant: Tenant) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from kubewright.apis import formats
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.apis.machine import Addresses, Layout
+from kubewright.base.versions import Version
 from kubewright.preflight import components, machine, network, system
-from kubewright.preflight.checks import PRIVILEGED, Check
+from kubewright.preflight.checks import PRIVILEGED, Check, Finding, Subject
 
 FORWARDING: Final = {
     4: PurePosixPath("/proc/sys/net/ipv4/ip_forward"),
@@ -19,18 +21,39 @@ FORWARDING: Final = {
 STATIC_PODS: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
 TOOLS: Final = ("losetup", "mount", "cp")
 
+Find = Callable[[Subject], Iterable[Finding]]
 ROOT: Final = Check(name=PRIVILEGED, find=machine.privileged)
 
 
-def common(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
-    """What every machine is checked for, whatever becomes of it."""
+def _runtime_and_system(verification: Find) -> tuple[Check, ...]:
     return (
         Check(name="CRI", find=components.runtime_answers),
         Check(name="ContainerRuntimeVersion", find=components.runtime_version),
         Check(name="Swap", find=machine.swap),
         *(machine.in_path(program) for program in TOOLS),
-        Check(name="SystemVerification", find=system.verification),
+        Check(name="SystemVerification", find=verification),
         machine.hostname(),
+    )
+
+
+def hub_join(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
+    """What is checked before a machine asks a hub: as for every machine, but for the kubelet, which the hub names. See `given_kubelet`."""
+    return (ROOT, *_runtime_and_system(system.kernel), network.port(addresses.ports.kubelet, ours="kubelet" if resumed else ""))
+
+
+def given_kubelet(configuration: Mapping[str, Any], version: Version) -> tuple[Check, ...]:
+    """What a machine is checked for once the version and the configuration of its kubelet are known."""
+    refuses_v1, refuses_swap = (configuration.get(name) is not False for name in ("failCgroupV1", "failSwapOn"))
+    return (
+        Check(name="Swap", find=functools.partial(machine.kubelet_takes_swap, refuses=refuses_swap)),
+        Check(name="SystemVerification", find=functools.partial(system.kubelet_takes_cgroups, kubelet=version, refuses_v1=refuses_v1)),
+    )
+
+
+def common(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
+    """What every machine is checked for, whatever becomes of it."""
+    return (
+        *_runtime_and_system(system.verification),
         Check(name="KubeletVersion", find=components.kubelet_fits),
         Check(name="Service-kubelet", find=components.kubelet_service),
         network.port(addresses.ports.kubelet, ours="kubelet" if resumed else ""),

@@ -44,12 +44,24 @@ def memory(subject: Subject) -> Iterable[Finding]:
 
 def swap(subject: Subject) -> Iterable[Finding]:
     """The kubelet refuses to start with swap on unless its configuration says otherwise."""
-    lines = (subject.host.read(_SWAPS) or b"").decode(errors="replace").splitlines()
-    if len(lines) > 1:
+    if _swaps(subject):
         yield warning(
             "swap is supported for cgroup v2 only. The kubelet must be properly configured to use swap",
             remedy="turn it off (`swapoff -a`, and its lines in /etc/fstab), or set failSwapOn: false and memorySwap in the kubelet's configuration",
         )
+
+
+def kubelet_takes_swap(subject: Subject, *, refuses: bool) -> Iterable[Finding]:
+    """A kubelet of a known configuration must start with the machine's swap. `refuses` is its failSwapOn."""
+    if refuses and _swaps(subject):
+        yield Finding(
+            text="swap is on, and the kubelet does not start with it unless its configuration has failSwapOn: false",
+            remedy="turn it off (`swapoff -a`, and its lines in /etc/fstab), or have failSwapOn: false set in the configuration of kubelets",
+        )
+
+
+def _swaps(subject: Subject) -> bool:
+    return len((subject.host.read(_SWAPS) or b"").decode(errors="replace").splitlines()) > 1
 
 
 def in_path(program: str) -> Check:

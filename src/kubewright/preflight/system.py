@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.versions import Version
 from kubewright.preflight.checks import Finding, Subject, warning
 from kubewright.preflight.components import kubelet_version
 
@@ -51,12 +52,31 @@ V1_ENDS: Final = (1, 35)
 
 def verification(subject: Subject) -> Iterable[Finding]:
     """All of it is one check with one name, as in kubeadm."""
-    cgroups = 2 if subject.host.state(_UNIFIED) is not None else 1
+    yield from kernel(subject)
+    if cgroup_version(subject) == 1:
+        yield _cgroups_v1(subject)
+
+
+def kernel(subject: Subject) -> Iterable[Finding]:
+    """All but the version of cgroups, for who knows how the kubelet will be configured: `kubelet_takes_cgroups`."""
+    cgroups = cgroup_version(subject)
     yield from _release(subject)
     yield from _configuration(subject, cgroups)
     yield from _controllers(subject, cgroups)
-    if cgroups == 1:
-        yield _cgroups_v1(subject)
+
+
+def cgroup_version(subject: Subject) -> int:
+    """Return the version of cgroups that the machine was booted with."""
+    return 2 if subject.host.state(_UNIFIED) is not None else 1
+
+
+def kubelet_takes_cgroups(subject: Subject, *, kubelet: Version, refuses_v1: bool) -> Iterable[Finding]:
+    """A kubelet of a known version and configuration must start with the machine's cgroups. `refuses_v1` is its failCgroupV1."""
+    if refuses_v1 and cgroup_version(subject) == 1 and (kubelet.major, kubelet.minor) >= V1_ENDS:
+        yield Finding(
+            text=f"this machine has cgroup v1, and the kubelet {kubelet} does not start with it unless its configuration has failCgroupV1: false",
+            remedy="boot with systemd.unified_cgroup_hierarchy=1, or have failCgroupV1: false set in the configuration of kubelets",
+        )
 
 
 def _release(subject: Subject) -> Iterable[Finding]:

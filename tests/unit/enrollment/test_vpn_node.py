@@ -6,9 +6,10 @@ import pytest
 from node_kit import UNIT, WITH_SERVICES, Node, killed_at_each_step
 
 from kubewright.base.change import Action
-from kubewright.base.errors import APIError, HostError, TrustError, WaitTimeout
+from kubewright.base.errors import APIError, ComponentFailed, HostError, TrustError, WaitTimeout
 from kubewright.base.events import Warned
 from kubewright.base.records import replace
+from kubewright.host.states import ServiceState
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.steps import cleanup
 from kubewright.lifecycle.steps.cleanup import Cleanup
@@ -128,3 +129,12 @@ def test_reset_takes_the_tunnel_away(tmp_path):
     assert said == ["Removing the tunnel oi-wg"]
     again = Inventory(host, detected=DetectedCluster(host), options=CleanupOptions(), default_pki=host.layout.pki)
     assert list(cleanup.remove_tunnel(replace(ctx, inventory=again))) == []
+
+
+def test_a_kubelet_that_fails_is_told_while_its_node_is_waited_for(tmp_path):
+    node = Node(tmp_path)
+    node.disk.knows("kubelet", ServiceState(running=False, failed=True))
+    with pytest.raises((ComponentFailed, WaitTimeout)) as caught:
+        node.join(skip=("preflight", "kubelet-install", "kubelet-start"))
+    assert "the kubelet has failed, and its unit does not restart it" in str(caught.value)
+    assert "journalctl" in caught.value.remedy

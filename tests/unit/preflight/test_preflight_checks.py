@@ -15,6 +15,7 @@ from kubewright.apis.machine import Addresses
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CheckFailed, RuntimeUnavailable
 from kubewright.base.records import replace
+from kubewright.base.versions import Version
 from kubewright.host.facts import MachineInfo
 from kubewright.host.network import PortOwner
 from kubewright.host.states import Condition, ServiceState
@@ -309,6 +310,37 @@ def test_a_worker_that_joins_is_checked_for_less():
     assert not any(check.name.startswith("FileContent") for check in by_name)
     by_file = lists.join(ADDRESSES, LAYOUT, control_plane=True, ca_path=PurePosixPath("/x"))
     assert not any(check.name.startswith(("HTTPProxy", "FileAvailable--x")) for check in by_file)
+
+
+def test_a_machine_that_asks_a_hub_is_checked_as_others_are_but_for_its_kubelet():
+    checks = lists.hub_join(ADDRESSES)
+    names = [check.name for check in checks]
+    left_out = {"KubeletVersion", "Service-kubelet"}
+    assert names == ["IsPrivilegedUser", *(check.name for check in lists.common(ADDRESSES) if check.name not in left_out)]
+    assert found(checks=checks, cluster=None) == set()
+    assert found(v1(), checks=checks, cluster=None) == set(), "its configuration is not known yet"
+
+
+SWAPPING = "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n"
+
+
+@pytest.mark.parametrize(
+    ("configuration", "version", "errors"),
+    [
+        ({}, "v1.36.3", {"SystemVerification", "Swap"}),
+        ({"failCgroupV1": True, "failSwapOn": True}, "v1.35.0", {"SystemVerification", "Swap"}),
+        ({}, "v1.34.9", {"Swap"}),
+        ({"failCgroupV1": False}, "v1.36.3", {"Swap"}),
+        ({"failSwapOn": False}, "v1.36.3", {"SystemVerification"}),
+        ({"failCgroupV1": False, "failSwapOn": False}, "v1.36.3", set()),
+    ],
+)
+def test_a_machine_must_fit_the_kubelet_that_it_is_given(configuration, version, errors):
+    checks = lists.given_kubelet(configuration, Version.parse(version))
+    old = v1()
+    old.files["/proc/swaps"] = SWAPPING
+    assert found(old, checks=checks, cluster=None) == {(name, "error") for name in errors}
+    assert found(checks=checks, cluster=None) == set()
 
 
 EXTERNAL = ExternalEtcd(

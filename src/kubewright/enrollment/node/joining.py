@@ -13,6 +13,7 @@ from kubewright.base.events import Waited, Waiting
 from kubewright.base.wait import REPORT_AFTER, Backoff, retry
 from kubewright.enrollment import requests
 from kubewright.enrollment.fields import MalformedField
+from kubewright.enrollment.node import preflight
 from kubewright.enrollment.requests import JoinRequest
 from kubewright.host import tunnels
 from kubewright.kube.answers import PAUSES, worth_retrying
@@ -126,7 +127,10 @@ def _require_own(ctx: NodeJoinContext, found: Object) -> None:
 
 
 def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
-    """Wait until the hub has answered, then check everything that it says. Raises RequestRefused, RequestLost, WaitTimeout and TrustError."""
+    """Wait until the hub has answered, then check everything that it says, and whether it fits this machine.
+
+    Raises RequestRefused, RequestLost, WaitTimeout, TrustError and CheckFailed.
+    """
     waiting = _Waiting(ctx)
     yield ctx.bound.waiter.until(
         waiting.reason,
@@ -138,6 +142,7 @@ def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
     )
     if ctx.checked.tunnel is not None:
         tunnels.find_programs(ctx.host, ctx.host.programs)  # before anything is written
+    preflight.require_fit(ctx)
     ctx.say("The answer of the hub is in order")
 
 

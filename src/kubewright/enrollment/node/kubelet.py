@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +16,9 @@ from kubewright.enrollment.node.joined import renewed
 from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
+from kubewright.lifecycle.steps import kubelet as steps
 from kubewright.lifecycle.steps import kubelet_service
+from kubewright.lifecycle.steps.health import ComponentWaiter
 from kubewright.manifests import kubelet, tunnels
 
 if TYPE_CHECKING:
@@ -26,7 +29,6 @@ _SERVICE: Final = "kubelet"
 _PRIVATE: Final = 0o700
 _READY_WITHIN: Final = 240.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
-_LINES: Final = 10
 
 
 def install(ctx: NodeJoinContext) -> Iterable[Change]:
@@ -120,15 +122,17 @@ def _began_before(ctx: NodeJoinContext) -> bool:
 
 
 def ready(ctx: NodeJoinContext) -> Iterable[Waited]:
-    """Wait until the Node is Ready. Raises WaitTimeout with what the kubelet said last."""
-    yield ctx.bound.waiter.until(
+    """Wait until the Node is Ready. Raises ComponentFailed where the kubelet does not stay up, WaitTimeout with what it said last."""
+    waiting = ComponentWaiter(
+        waiter=ctx.bound.waiter, diagnosis=functools.partial(ctx.bound.machine.diagnosis, host=ctx.host), within=_READY_WITHIN
+    )
+    yield waiting.until(
         lambda: _unready(ctx),
-        within=_READY_WITHIN,
         saying=f"Node {ctx.join.node} to be Ready",
+        blame=(),
         every=_LOOK,
         at_most=_LONGEST_LOOK,
-        diagnose=lambda: "\n".join(ctx.host.service_lines(_SERVICE, count=_LINES)),
-        remedy="`journalctl -u kubelet` tells more; mend what it complains about, then run the same command again",
+        remedy=steps.FIX,
     )
     ctx.say(f"This machine is the node {ctx.join.node} of the cluster, and Ready")
 
@@ -138,7 +142,7 @@ def _unready(ctx: NodeJoinContext) -> str | None:
         access = renewed(load_access(ctx.kubeconfig, read=ctx.host.read), ctx.host)
         found = ctx.bound.connections.kube(access).get(NODE, ctx.join.node)
     except NotFound:
-        return "it has not registered yet"
+        return "the kubelet has not registered it yet"
     except (APIError, HostError) as error:
         return str(error)
     conditions = (found.get("status") or {}).get("conditions") or ()

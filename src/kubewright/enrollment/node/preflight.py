@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.types import NodeRegistration
@@ -13,6 +13,7 @@ from kubewright.base.errors import APIError, HostError
 from kubewright.base.records import replace
 from kubewright.enrollment.node.context import until_joined
 from kubewright.host import tunnels
+from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Check, Finding, Subject, run_checks
@@ -27,19 +28,28 @@ _PROBE: Final = "registry.invalid/probe:none"
 def checked(ctx: NodeJoinContext) -> Iterable[Change]:
     """Check the machine. What it is made of is kept once it can join. Raises CheckFailed."""
     ctx.say("Running pre-flight checks")
-    node = NodeRegistration(name=ctx.join.node, cri_socket=ctx.join.runtime_endpoint)
-    subject = Subject(host=ctx.host, node=node, addresses=Addresses.of_machine(""), user=ctx.host.facts.user or 0)
-    preflight.require_passed(run_checks(checks(ctx), subject, ignored=ctx.join.ignored), reporter=ctx.bound.reporter)
+    _require_passed(ctx, checks(ctx))
     ctx.bound.begin()
     return ()
 
 
+def require_fit(ctx: NodeJoinContext) -> None:
+    """Require that the kubelet of the hub's answer starts on this machine; like the phase, not in plans and not where that is left out.
+
+    Raises CheckFailed.
+    """
+    if ctx.bound.mode is Mode.APPLY and "preflight" in ctx.bound.phases:
+        _require_passed(ctx, lists.given_kubelet(ctx.checked.kubelet, ctx.checked.version))
+
+
+def _require_passed(ctx: NodeJoinContext, checks: Sequence[Check]) -> None:
+    node = NodeRegistration(name=ctx.join.node, cri_socket=ctx.join.runtime_endpoint)
+    subject = Subject(host=ctx.host, node=node, addresses=Addresses.of_machine(""), user=ctx.host.facts.user or 0)
+    preflight.require_passed(run_checks(checks, subject, ignored=ctx.join.ignored), reporter=ctx.bound.reporter)
+
+
 def checks(ctx: NodeJoinContext) -> tuple[Check, ...]:
     """Return the rows."""
-
-    def runtime(_: Subject) -> Iterable[Finding]:
-        ctx.host.runtime.version()
-        return ()
 
     def images(_: Subject) -> Iterable[Finding]:
         machine = ctx.bound.machine
@@ -55,9 +65,8 @@ def checks(ctx: NodeJoinContext) -> tuple[Check, ...]:
             yield Finding(text=str(error), remedy=error.remedy)
 
     return (
-        lists.ROOT,
+        *lists.hub_join(Addresses.of_machine(""), resumed=ctx.bound.resumed or until_joined(ctx) is not None),
         Check(name="ServiceManager", find=_service_manager),
-        Check(name="ContainerRuntime", find=runtime),
         Check(name="ImageService", find=images),
         Check(name="WireGuard", find=wireguard),
     )

@@ -52,10 +52,11 @@ class ComponentWaiter:
         blame: Sequence[str],
         within: float | None = None,
         every: float = LOOK,
+        at_most: float | None = None,
         remedy: str = _REMEDY,
         bootstrap: BootstrapLook | None = None,
     ) -> Waited:
-        """Wait, `within` seconds at most; without them, for as long as components may take.
+        """Wait, `within` seconds at most; without them, for as long as components may take. Looks are `every` seconds apart, in the end `at_most`.
 
         `blame` names the static pods that it needs, in the order in which they need each other; none where it is the kubelet itself that is
         waited for. What they, the kubelet, the runtime and, through `bootstrap`, the cluster say is the reason that is shown, and the diagnosis
@@ -67,7 +68,7 @@ class ComponentWaiter:
             within=self.within if within is None else within,
             saying=saying,
             every=every,
-            at_most=every,
+            at_most=every if at_most is None else at_most,
             diagnose=diagnosis.diagnose,
             remedy=lambda: diagnosis.remedy() or remedy,
         )
