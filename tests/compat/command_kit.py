@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,3 +123,19 @@ def _written(draw: st.DrawFn, flag: dict[str, Any]) -> tuple[str, ...]:
     short = flag.get("shorthand") or ("v" if name == "v" else "")
     forms = [(f"--{name}={value}",), (f"--{name}", value), *([(f"-{short}", value), (f"-{short}{value}",)] if short else [])]
     return draw(st.sampled_from(forms))
+
+
+def named(error: str) -> str:
+    """A usage error; where the words are our own, only the flags that it names, and for a bad value the value and its flag."""
+    if value := re.match(r'error: invalid argument ".*" for "[^"]*" flag: ', error):
+        return value[0]
+    own_words = re.match(
+        r"error: (?:can not mix '--config' with arguments \[|--config cannot be combined with |required flag\(s\) |the flag )(.*?)"
+        r"(?:\]| not set| is required|)$",
+        error,
+    )
+    return " ".join(re.findall(r"\w[\w-]+", own_words[1])) if own_words else error
+
+
+def first_error(text: str) -> str:
+    return next((line for line in text.splitlines() if line.startswith("error: ")), "")

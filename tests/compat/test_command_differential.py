@@ -13,7 +13,7 @@ import pytest
 from accepted import COMMANDS, DRY, Found
 from arena import CONFIG, Answer, Files, Request, arena
 from certs_beside import INIT, find_kubeadm
-from command_kit import lines
+from command_kit import first_error, lines, named
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed
 from machine_files import describe
@@ -82,19 +82,3 @@ def differences(line: str, theirs: Answer, ours: Answer) -> Iterator[Found]:
             yield Found(path, line, str(one.files.get(path)), str(other.files.get(path)))
         if line.startswith(_PRINTED) and " -v" not in line and not _HELP & set(line.split()) and theirs.out != ours.out:
             yield Found("output", line, theirs.out, ours.out)
-
-
-def named(error: str) -> str:
-    """A usage error; where the words are our own, only the flags that it names, and for a bad value the value and its flag."""
-    if value := re.match(r'error: invalid argument ".*" for "[^"]*" flag: ', error):
-        return value[0]
-    own_words = re.match(
-        r"error: (?:can not mix '--config' with arguments \[|--config cannot be combined with |required flag\(s\) |the flag )(.*?)"
-        r"(?:\]| not set| is required|)$",
-        error,
-    )
-    return " ".join(re.findall(r"\w[\w-]+", own_words[1])) if own_words else error
-
-
-def first_error(text: str) -> str:
-    return next((line for line in text.splitlines() if line.startswith("error: ")), "")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from arena import Arena, Request, arena
 from certs_beside import find_kubeadm
+from command_kit import first_error, named
 
 SOURCE = Path(__file__).parents[2] / "src"
 TOKEN = "abcdef.0123456789abcdef"
@@ -215,11 +216,6 @@ def machines() -> Iterator[Arena]:
         yield both
 
 
-def first_error(text: str) -> str:
-    """The first line that is no log line and no warning."""
-    return next((line for line in text.splitlines() if not re.match(r"[IW]\d{4} |warning: ", line)), "")
-
-
 def naming_us(text: str) -> list[str]:
     """Lines that name kubewright. Paths may; so does our own part of the version."""
     lines = [re.sub(r"\S*/kubewright\S*", "", line) for line in text.splitlines()]
@@ -236,7 +232,7 @@ def test_a_command_line_ends_as_kubeadms(line, machines):
     theirs, ours = machines.both(request)
     assert (ours.code, dict(ours.files)) == (theirs.code, dict(theirs.files))
     if line in SAME:
-        assert (first_error(ours.err), ours.out) == (first_error(theirs.err), theirs.out)
+        assert (named(first_error(ours.err)), ours.out) == (named(first_error(theirs.err)), theirs.out)
     if line in TEXT:
         assert ours.out == theirs.out
     assert naming_us(ours.out + ours.err) == []

@@ -20,7 +20,11 @@ MACHINE = Detected(host_name="node1", default_ipv4="10.98.0.11", default_ipv6="f
 KUBEADMS = {tuple(row["command"].split()[1:]): row for row in json.loads((REFERENCE / "commands.json").read_text())}
 
 MISSING_FILES = {
-    "extra-everything": [" scheduler.extraArgs: --config: there is no /etc/kubernetes/sched.yaml on this machine"],
+    "extra-everything": [
+        " apiServer.extraArgs: kube-apiserver needs --authorization-webhook-config-file for the mode Webhook, and does not start with it",
+        " apiServer.extraArgs: the default of --authorization-mode is Node,RBAC; Node,RBAC,Webhook is used",
+        " scheduler.extraArgs: --config: there is no /etc/kubernetes/sched.yaml on this machine",
+    ],
     "structured-authz": [
         (
             " apiServer.extraArgs: --authorization-config: /etc/kubernetes/authz.yaml is not in kube-apiserver's static pod, "

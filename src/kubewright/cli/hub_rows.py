@@ -205,7 +205,7 @@ ROWS = (
     ),
     Command(
         "hub migrate",
-        "Take over a state that an earlier kubewright has made",
+        "Take over a state that an earlier version has made",
         handler="kubewright.cli.hub_backup:migrate",
         flags=(*_STATE, ALL_FORMATS),
         description="`hub run` does so by itself, once, where it can write to the key file. In such a state nothing vouches for what clusters ask of nodes, for lifetimes and for authorities:"

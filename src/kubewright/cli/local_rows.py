@@ -26,7 +26,7 @@ UP_FLAGS = (
     CONFIG,
     Flag(
         "controllers",
-        "who approves and signs certificate requests: kube-controller-manager, if not given, or kubewright",
+        "who approves and signs certificate requests: kube-controller-manager, if not given, or the controllers of this program",
         metavar="name",
     ),
     BINARIES_DIR,

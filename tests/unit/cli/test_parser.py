@@ -50,10 +50,10 @@ def test_flags_may_stand_anywhere_and_have_their_value_after_a_blank_or_an_equal
 
 
 def test_a_bare_boolean_is_true_and_takes_a_value_only_with_an_equals_sign():
-    assert read("down", "--keep-data").flag("keep-data") is True
-    assert read("down", "--keep-data=false").flag("keep-data") is False
-    with pytest.raises(UsageError, match='unknown command "false" for "kubewright down"'):
-        read("down", "--keep-data", "false")
+    assert read("node", "leave", "--drain").flag("drain") is True
+    assert read("node", "leave", "--drain=false").flag("drain") is False
+    with pytest.raises(UsageError, match='unknown command "false" for "kubewright node leave"'):
+        read("node", "leave", "--drain", "false")
 
 
 def test_list_flags_are_repeated_and_hold_commas():
