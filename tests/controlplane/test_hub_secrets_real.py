@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,14 +19,15 @@ from kubewright.base import yaml
 from kubewright.base.errors import APIError, Forbidden
 from kubewright.base.randomness import SystemRandom
 from kubewright.enrollment.secret_store import SecretStore
-from kubewright.enrollment.store import HubStore, Retention
+from kubewright.enrollment.state_seal import OldState
+from kubewright.enrollment.store import TAKEN_OVER, Event, HubStore, Retention
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST, SECRET
 from kubewright.pki import certificates, keys, oaep
 
-from hub_kit import JOIN_KEY, STATE_KEY  # isort: skip
+from hub_kit import JOIN_KEY, STATE_KEY, event  # isort: skip
 from oneinfra_kit import manifest  # isort: skip
 from test_hub_stores import (  # isort: skip
     test_a_record_its_names_and_the_journal_are_one,
@@ -44,6 +46,8 @@ from test_hub_writers import (  # isort: skip
     test_what_nobody_else_has_touched_is_written,
     test_what_was_decided_before_others_have_written_is_not_written,
 )
+
+from test_state_seal import OLD, require_taken_over  # isort: skip
 
 __all__ = [
     "test_a_record_its_names_and_the_journal_are_one",
@@ -119,6 +123,23 @@ def test_a_writer_that_is_paused_before_any_call_leaves_what_is_newer_as_it_is(m
     while paused_before(RealPlace(management), what, paused_at, gone=gone):
         paused_at += 1
     assert paused_at >= 2
+
+
+def test_a_state_of_an_earlier_kubewright_is_taken_over_once(management: RunningServer) -> None:
+    with closing(KubeClient(management.access())) as admin:
+        for one in json.loads((OLD / "secrets1.json").read_text())["items"]:
+            admin.create(one)
+
+    def opened(taking_over: Event | None = None) -> SecretStore:
+        api = KubeClient(management.access(USER, "hubs"))
+        return SecretStore(api, namespace=NAMESPACE, name="one", key=STATE_KEY, random=SystemRandom(), taking_over=taking_over)
+
+    with pytest.raises(OldState):
+        opened()
+    with closing(opened(event(TAKEN_OVER))) as store:
+        require_taken_over(store)
+    with closing(opened()) as again:
+        require_taken_over(again)
 
 
 @pytest.fixture(scope="module")

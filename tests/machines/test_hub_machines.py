@@ -154,8 +154,8 @@ def _service(machine: Machine) -> tuple[str, str]:
     return machine.run("systemctl", "cat", "kubelet").out, machine.run("systemctl", "is-enabled", "kubelet", check=False).out.strip()
 
 
-def test_systemd_reads_the_words_of_our_units_as_they_are_and_ends_lines_where_we_think(tenant: Tenant) -> None:
-    three = tenant.bed["three"]
+def test_systemd_reads_the_words_of_our_units_as_they_are_and_ends_lines_where_we_think(bare: Tenant) -> None:
+    three = bare.bed["three"]
     words = ["a b", "%h%%", "$HOME", "${PATH}", '"', "'", "back\\", "\\x41", ";", "", "é\u00a0x", "#", "@{}*?[]", "-"]
     script = 'printf "%s=" "$@" > /root/words'
     command = f"{units.program(PurePosixPath('/bin/sh'))} {units.arguments('-c', script, 'sh', *words)}"

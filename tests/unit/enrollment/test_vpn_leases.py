@@ -14,7 +14,7 @@ from kubewright.enrollment.leases import NoAddressLeft, Pool
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=20)
 
 
-def networks(least: int = 20, most: int = 29):
+def networks(least: int = 23, most: int = 29):
     four = st.tuples(st.integers(0, 2**32 - 1), st.integers(least, most)).map(lambda pair: ipaddress.ip_network(pair, strict=False))
     six = st.tuples(st.integers(0, 2**128 - 1), st.integers(96 + least, 96 + most)).map(
         lambda pair: ipaddress.IPv6Network(pair, strict=False)
