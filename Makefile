@@ -143,9 +143,9 @@ soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random momen
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak $(ARGS)
 
 # About 15 minutes on two quiet cores.
-soak-controllers: $(VENV)/.test ## Stop and kill controllers, cut them off, flood them, a million made-up requests; write docs/soak-controllers.md
+soak-controllers: $(VENV)/.test ## Stop and kill controllers, cut them off, flood them, a million made-up requests, a million texts for our decoders and Go's; write docs/soak-controllers.md
 	$(BIN)/kubewright binaries fetch
-	PYTHONPATH=tests:tests/controlplane:tests/unit/controllers $(BIN)/python -m tests.soak.controllers $(ARGS)
+	PYTHONPATH=tests:tests/controlplane:tests/unit/controllers:tests/compat $(BIN)/python -m tests.soak.controllers $(ARGS)
 
 # About 15 minutes on two quiet cores.
 soak-hub: $(VENV)/.test ## Kill hubs and nodes at 50 random moments of joins, 5,000 hostile requests; write docs/soak-hub.md

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 import controllers_faults
+import decoder_comparison
+import decoder_oracle
 import hostile_requests
 from local_kit import Bench
 from replicas_kit import Replicas, audited_cluster, interrupted_rounds
@@ -29,6 +31,8 @@ ROUNDS: Final = (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP)
 EACH: Final = 100
 MADE_UP: Final = 1_000_000
 BATCH: Final = 5_000
+TEXTS: Final = 1_000_000
+TEXTS_EACH: Final = 10_000
 HOSTILE: Final = 10_000
 HARMLESS: Final = 3_000
 """Requests that no controller looks at: what they cost others is the API server's and the machine's."""
@@ -95,11 +99,26 @@ def _made_up() -> tuple[str, str]:
     return f"{found.total():,} made-up requests (seeds from {seed})", f"no crash, no certificate that breaks a rule: {told}"
 
 
+def _decoders() -> tuple[str, str]:
+    seed, found, path = secrets.randbelow(2**31), Counter[tuple[str, str]](), decoder_oracle.program()
+    with ProcessPoolExecutor(max(1, len(os.sched_getaffinity(0)) - 1)) as pool:
+        count = TEXTS // TEXTS_EACH
+        for one in pool.map(decoder_comparison.compare, [path] * count, range(seed, seed + count), [TEXTS_EACH] * count):
+            found += one
+    outcomes = Counter[str]()
+    for (_, outcome), count in found.items():
+        outcomes[outcome] += count
+    told = ", ".join(f"{count:,} {outcome}" for outcome, count in outcomes.most_common())
+    each = ", ".join(f"{kind} {found[kind, decoder_comparison.WE_REFUSE]:,}" for kind in decoder_comparison.KINDS.values())
+    return f"{found.total():,} texts for our decoders and Go's (seeds from {seed})", f"0 read differently; {told} ({each})"
+
+
 PARTS: Final[Mapping[str, Part]] = {
     "leaders": _leaders,
     "faults": _faults,
     "hostile": _hostile,
     "made-up": _made_up,
+    "decoders": _decoders,
 }
 
 

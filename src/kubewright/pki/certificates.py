@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from kubewright.base.errors import CertificateMismatch
 from kubewright.base.records import dataclass, field
-from kubewright.pki import keys, pem
-from kubewright.pki.keys import PrivateKey, kind_of, public_der
+from kubewright.pki import der, keys, pem, uris
+from kubewright.pki.keys import PrivateKey, kind_of
 from kubewright.pki.pem import reading
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LONGEST_CHAIN = 8
+_VERSION = 0xA0
+"""The first part of a certificate, where it is there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +41,8 @@ class AlternativeNames:
 class Certificate:
     """A certificate that was read. `extensions` are the names in the order of the file; `usages` the names of extended key usages.
 
-    `key_kind` is `RSA-2048`, `ECDSA-P256` or the library's name of another kind; `public_key` is the DER SubjectPublicKeyInfo, empty for
-    a kind that the library does not know.
+    `key_kind` is `RSA-2048`, `ECDSA-P256` or the library's name of another kind; `public_key` is the DER SubjectPublicKeyInfo as the
+    certificate has it, of which pins are made. `path_length` is how many CAs may follow below an authority, None for any number.
     """
 
     der: bytes = field(repr=False)
@@ -51,6 +53,7 @@ class Certificate:
     not_before: datetime
     not_after: datetime
     is_authority: bool
+    path_length: int | None
     usages: tuple[str, ...]
     names: AlternativeNames
     extensions: tuple[str, ...]
@@ -108,27 +111,28 @@ class Certificate:
         return True
 
 
-def read(der: bytes, *, source: str) -> Certificate:
+def read(content: bytes, *, source: str) -> Certificate:
     """Read one DER certificate. Raises CertificateError, naming `source`."""
     from cryptography import x509
 
     with reading(f"the certificate in {source}", remedy=f"restore {source} from a copy, or remove it together with its key"):
-        native = x509.load_der_x509_certificate(der)
-        kind, public = _key(native)
+        native = x509.load_der_x509_certificate(content)
+        constraints = _constraints(native.extensions)
         return Certificate(
-            der=der,
+            der=content,
             native=native,
             subject=name_pairs(native.subject),
             issuer=name_pairs(native.issuer),
             serial=native.serial_number,
             not_before=native.not_valid_before_utc,
             not_after=native.not_valid_after_utc,
-            is_authority=_is_authority(native.extensions),
+            is_authority=constraints.ca,
+            path_length=constraints.path_length,
             usages=_usages(native.extensions),
             names=alternative_names(native.extensions),
             extensions=tuple(extension_name(extension.oid) for extension in native.extensions),
-            key_kind=kind,
-            public_key=public,
+            key_kind=_key_kind(native),
+            public_key=_public_key(native),
         )
 
 
@@ -149,7 +153,10 @@ def extension_name(oid: x509.ObjectIdentifier) -> str:
 
 
 def alternative_names(extensions: x509.Extensions) -> AlternativeNames:
-    """Return the alternative names of a certificate or request; kinds that Kubernetes has no use for are left out."""
+    """Return the alternative names of a certificate; kinds that Kubernetes has no use for are left out.
+
+    An IPv4 address that is mapped into IPv6 is that IPv4 address, and URIs are as Go writes them. Raises URIError for one that Go refuses.
+    """
     from cryptography import x509
 
     try:
@@ -158,9 +165,9 @@ def alternative_names(extensions: x509.Extensions) -> AlternativeNames:
         return AlternativeNames()
     return AlternativeNames(
         dns=tuple(names.get_values_for_type(x509.DNSName)),
-        ips=tuple(str(address) for address in names.get_values_for_type(x509.IPAddress)),
+        ips=tuple(str(getattr(address, "ipv4_mapped", None) or address) for address in names.get_values_for_type(x509.IPAddress)),
         emails=tuple(names.get_values_for_type(x509.RFC822Name)),
-        uris=tuple(names.get_values_for_type(x509.UniformResourceIdentifier)),
+        uris=tuple(map(uris.written, names.get_values_for_type(x509.UniformResourceIdentifier))),
     )
 
 
@@ -168,21 +175,26 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.hex()
 
 
-def _key(native: x509.Certificate) -> tuple[str, bytes]:
+def _key_kind(native: x509.Certificate) -> str:
     try:
-        key = native.public_key()
-        return kind_of(key), public_der(key)
+        return kind_of(native.public_key())
     except Exception:  # a bundle may hold an authority with a key of a kind that we cannot use; the others still count
-        return native.public_key_algorithm_oid.dotted_string, b""
+        return native.public_key_algorithm_oid.dotted_string
 
 
-def _is_authority(extensions: x509.Extensions) -> bool:
+def _public_key(native: x509.Certificate) -> bytes:
+    """Return the bytes that are there: written anew by the library they could be others, and make another pin."""
+    parts = [*der.one(native.tbs_certificate_bytes, "the content of a certificate").children()]
+    return parts[6 if parts[0].identifier == _VERSION else 5].whole
+
+
+def _constraints(extensions: x509.Extensions) -> x509.BasicConstraints:
     from cryptography import x509
 
     try:
-        return extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+        return extensions.get_extension_for_class(x509.BasicConstraints).value
     except x509.ExtensionNotFound:
-        return False
+        return x509.BasicConstraints(ca=False, path_length=None)
 
 
 def _usages(extensions: x509.Extensions) -> tuple[str, ...]:
@@ -200,7 +212,7 @@ def parse(text: bytes, *, source: str = "the bundle") -> list[Certificate]:
 
     Raises CertificateError, naming `source`, for one that cannot be read, and where there is none.
     """
-    return [read(der, source=source) for der in pem.certificates(text, source=source)]
+    return [read(content, source=source) for content in pem.certificates(text, source=source)]
 
 
 def chains_to(leaf: Certificate, *, roots: Sequence[Certificate], intermediates: Sequence[Certificate] = ()) -> bool:
@@ -291,4 +303,4 @@ def join(certificate_pem: bytes, key_pem: bytes) -> bytes:
     """Write certificate and key as one text, certificates first. What either text holds beside its own blocks is dropped."""
     found = pem.certificates(certificate_pem, source="the certificate")
     private = (block for block in pem.blocks(key_pem, source="the key") if block.private)
-    return b"".join(pem.encode(pem.CERTIFICATE, der) for der in found) + pem.join(private)
+    return b"".join(pem.encode(pem.CERTIFICATE, content) for content in found) + pem.join(private)

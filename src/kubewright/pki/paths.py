@@ -31,7 +31,7 @@ def vouched_for(anchors: Iterable[Certificate], others: Sequence[Certificate], *
 
 def _vouches(issuer: Certificate, subject: Certificate, now: datetime) -> bool:
     """Whether a CA may vouch for another one, and has signed it."""
-    longest, below = _path_length(issuer), _path_length(subject)
+    longest, below = issuer.path_length, subject.path_length
     return (
         issuer.is_authority
         and issuer.not_before <= now <= issuer.not_after
@@ -39,12 +39,6 @@ def _vouches(issuer: Certificate, subject: Certificate, now: datetime) -> bool:
         and _is_unlimited(issuer)
         and subject.issued_by(issuer)
     )
-
-
-def _path_length(authority: Certificate) -> int | None:
-    from cryptography import x509
-
-    return authority.native.extensions.get_extension_for_class(x509.BasicConstraints).value.path_length if authority.is_authority else None
 
 
 def _is_unlimited(authority: Certificate) -> bool:

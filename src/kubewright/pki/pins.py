@@ -65,7 +65,7 @@ def pin(text: bytes, *, source: str = "the certificate") -> str:
 
 def of_bundle(text: bytes, *, source: str = "the bundle") -> list[Pin]:
     """Return the pins of every certificate of PEM text, in order. Raises CertificateError, naming `source`."""
-    return [_of(certificate) for certificate in certificates.parse(text, source=source) if certificate.public_key]
+    return [_of(certificate) for certificate in certificates.parse(text, source=source)]
 
 
 def of_public_key(der: bytes) -> Pin:
@@ -91,7 +91,7 @@ def require(text: bytes, pinned: Sequence[Pin], *, server: str, now: datetime) -
     """
     source = f"the CA bundle of {server}"
     found = certificates.parse(text, source=source)
-    pinned_ones = [one for one in found if one.public_key and matches([_of(one)], pinned)]
+    pinned_ones = [one for one in found if matches([_of(one)], pinned)]
     if not pinned_ones:
         raise PinMismatch(server=server, found=of_bundle(text, source=source), pinned=pinned)
     anchors = _anchors(pinned_ones)

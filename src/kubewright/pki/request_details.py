@@ -224,7 +224,7 @@ def _names(value: bytes) -> RequestNames:
     return RequestNames(
         emails=tuple(_ascii(one, "an e-mail name") for one in found.get(0x81, ())),
         dns=tuple(_ascii(one, "a DNS name") for one in found.get(0x82, ())),
-        uris=tuple(_uri(_ascii(one, "a URI name")) for one in found.get(0x86, ())),
+        uris=tuple(uris.written(_ascii(one, "a URI name")) for one in found.get(0x86, ())),
         ips=tuple(_ip(one.content) for one in found.get(0x87, ())),
         others=tuple(_KINDS.get(kind, f"kind {kind:#04x}") for kind, ones in found.items() if kind not in known for _ in ones),
     )
@@ -235,18 +235,6 @@ def _ascii(element: Element, what: str) -> str:
         return element.content.decode("ascii")
     except UnicodeDecodeError as error:
         raise DERError(f"{what} is not ASCII") from error
-
-
-def _uri(text: str) -> str:
-    found = uris.parse(text)
-    if found.host and not _is_domain(found.host):
-        raise DERError("the host of a URI name is no domain name")
-    return found.text
-
-
-def _is_domain(host: str) -> bool:
-    """Go's crypto/x509 `domainNameValid`, without a limit on lengths."""
-    return all(label and all("!" <= mark <= "~" for mark in label) for label in host.split("."))
 
 
 def _ip(content: bytes) -> bytes:

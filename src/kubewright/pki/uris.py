@@ -45,6 +45,19 @@ def parse(text: str) -> URI:
     return URI(host, written)
 
 
+def written(text: str) -> str:
+    """Return a URI name of a certificate or request as Go writes it. Raises URIError for what Go's crypto/x509 refuses."""
+    found = parse(text)
+    if found.host and not _is_domain(found.host):
+        raise URIError("the host of a URI name is no domain name")
+    return found.text
+
+
+def _is_domain(host: str) -> bool:
+    """Go's crypto/x509 `domainNameValid`, without a limit on lengths."""
+    return all(label and all("!" <= mark <= "~" for mark in label) for label in host.split("."))
+
+
 def _main(text: str) -> tuple[str, str]:
     """Write everything before the fragment, and name the host."""
     if text == "*":

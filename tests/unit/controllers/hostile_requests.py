@@ -65,7 +65,7 @@ def made_up(chance: random.Random) -> dict[str, Any]:
     signer = chance.choice(tuple(_USUAL))
     usages = _USUAL[signer] if chance.random() < 0.7 else tuple(chance.choices(_USAGES, k=chance.randrange(4)))
     found = csr(
-        chance.choices(_KINDS, weights=(12, 3, 3, 1, 1))[0](chance),
+        chance.choices(KINDS, weights=(12, 3, 3, 1, 1))[0](chance),
         signer=signer,
         usages=usages,
         username=chance.choice(("system:node:a", "system:bootstrap:abcdef", "")),
@@ -137,7 +137,7 @@ def _random(chance: random.Random) -> bytes:
     return data if chance.random() < 0.2 else pem.encode(pem.REQUEST, data)
 
 
-_KINDS: Final[tuple[Callable[[random.Random], bytes], ...]] = (_structured, _nested, _damaged, _around, _random)
+KINDS: Final[tuple[Callable[[random.Random], bytes], ...]] = (_structured, _nested, _damaged, _around, _random)
 
 
 def _value(chance: random.Random) -> bytes:

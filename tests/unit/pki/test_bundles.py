@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from datetime import timedelta
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
 from pki_kit import DAY, START, authority, leaf
 
 from kubewright.base.errors import CertificateError
@@ -42,6 +46,24 @@ def test_what_readers_disagree_about_is_refused(text, reason):
     for reader in (certificates.parse, lambda text: certificates.first(text, source="x"), pins.of_bundle):
         with pytest.raises(CertificateError, match=reason):
             reader(text + OTHER.pem)
+
+
+def test_names_are_as_go_reads_them():
+    """Found by comparing with Go's decoder (tests/compat/test_decoders.py)."""
+    key = keys.generate("ECDSA-P256")
+    given = [
+        x509.IPAddress(ipaddress.ip_address("::ffff:10.0.0.1")),
+        x509.IPAddress(ipaddress.ip_address("fd00::1")),
+        *map(x509.UniformResourceIdentifier, ("HTTPS://a/%7Ex", "urn:x#")),
+    ]
+    name = x509.Name([])
+    builder = x509.CertificateBuilder(name, name, key.native.public_key(), 1, START, START + DAY)
+    made = builder.add_extension(x509.SubjectAlternativeName(given), critical=False).sign(key.native, hashes.SHA256())
+
+    found = certificates.read(made.public_bytes(Encoding.DER), source="x")
+
+    assert (found.names.ips, found.names.uris) == (("10.0.0.1", "fd00::1"), ("https://a/%7Ex", "urn:x"))
+    assert found.public_key == key.public_der()
 
 
 def test_one_bad_certificate_spoils_the_bundle():

@@ -16,7 +16,7 @@ from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
 
-FUZZ = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 CA = authority()
 LEAF, KEY = leaf(CA, names=Names(dns=("a.example.com",), ips=("192.0.2.1", "fd00::1")), organizations=("o",))
 RSA = keys.generate("RSA-2048")

@@ -1,0 +1,3 @@
+module kubewright.dev/tests/decoders
+
+go 1.26
