@@ -85,7 +85,7 @@ def of_request(text: bytes) -> Request:
     native = x509.load_pem_x509_csr(text)
     key = native.public_key()
     return Request(
-        subject=certificates.name_pairs(native.subject),
+        subject=tuple((certificates.extension_name(one.oid), str(one.value)) for one in native.subject),
         names=certificates.alternative_names(native.extensions),
         extensions=tuple(certificates.extension_name(extension.oid) for extension in native.extensions),
         key_kind=keys.kind_of(key),

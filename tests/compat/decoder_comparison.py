@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,7 @@ WE_REFUSE: Final = "only we refuse"
 GO_REFUSES: Final = "only Go refuses"
 BOTH_REFUSE: Final = "both refuse"
 BATCH: Final = 250
+FOUND: Final = Path(__file__).parents[2] / "build" / "fuzz"
 
 
 class ReadDifferently(AssertionError):
@@ -60,5 +61,15 @@ def _outcome(text: Text, ours: str | None, theirs: str, seed: int) -> str:
     if theirs == REFUSED:
         return GO_REFUSES
     if ours != theirs:
-        raise ReadDifferently(f"{KINDS[text[0]]}, seed {seed}: {text[1]!r}\nwe see: {ours}\nGo sees: {theirs}")
+        raise ReadDifferently(_told(text, ours, theirs, seed))
     return SAME
+
+
+def _told(text: Text, ours: str, theirs: str, seed: int) -> str:
+    """Say in which parts two readings differ; the whole is kept in a file."""
+    kind, content = text
+    FOUND.mkdir(parents=True, exist_ok=True)
+    report = FOUND / f"decoders-{seed}.txt"
+    report.write_text(f"{KINDS[kind]}: {content!r}\nwe see: {ours}\nGo sees: {theirs}\n")
+    parts = [(our, their) for our, their in zip_longest(ours.split(), theirs.split()) if our != their]
+    return f"{KINDS[kind]}, seed {seed}, see {report}: we see {parts[0][0]}, Go sees {parts[0][1]}"

@@ -6,13 +6,15 @@ Everything that rules look at is read at once, so that nothing later can fail on
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import CertificateMismatch
 from kubewright.base.records import dataclass, field
-from kubewright.pki import der, keys, pem, uris
+from kubewright.pki import der, distinguished_names, keys, pem, uris
+from kubewright.pki.der import DERError, Element
 from kubewright.pki.keys import PrivateKey, kind_of
 from kubewright.pki.pem import reading
 
@@ -118,11 +120,12 @@ def read(content: bytes, *, source: str) -> Certificate:
     with reading(f"the certificate in {source}", remedy=f"restore {source} from a copy, or remove it together with its key"):
         native = x509.load_der_x509_certificate(content)
         constraints = _constraints(native.extensions)
+        issuer, _, subject, key = _parts(native)
         return Certificate(
             der=content,
             native=native,
-            subject=name_pairs(native.subject),
-            issuer=name_pairs(native.issuer),
+            subject=tuple(_attributes(subject)),
+            issuer=tuple(_attributes(issuer)),
             serial=native.serial_number,
             not_before=native.not_valid_before_utc,
             not_after=native.not_valid_after_utc,
@@ -132,7 +135,7 @@ def read(content: bytes, *, source: str) -> Certificate:
             names=alternative_names(native.extensions),
             extensions=tuple(extension_name(extension.oid) for extension in native.extensions),
             key_kind=_key_kind(native),
-            public_key=_public_key(native),
+            public_key=key.whole,
         )
 
 
@@ -141,9 +144,21 @@ def first(text: bytes, *, source: str) -> Certificate:
     return read(pem.certificates(text, source=source)[0], source=source)
 
 
-def name_pairs(name: x509.Name) -> tuple[tuple[str, str], ...]:
-    """Return the attributes of a distinguished name, `commonName` and its like, in order."""
-    return tuple((extension_name(attribute.oid), _text(attribute.value)) for attribute in name)
+def _parts(native: x509.Certificate) -> list[Element]:
+    """Return issuer, validity, subject and public key as they are written: the library's form of them may be another one, and make another pin."""
+    parts = [*der.one(native.tbs_certificate_bytes, "the content of a certificate").children()]
+    first = 3 if parts[0].identifier == _VERSION else 2
+    return parts[first : first + 4]
+
+
+def _attributes(name: Element) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of a distinguished name, `commonName` and its like. Raises DERError for a value that is no string, as Go does."""
+    from cryptography import x509
+
+    for attribute in itertools.chain.from_iterable(distinguished_names.read(name)):
+        if attribute.text is None:
+            raise DERError(f"the attribute {attribute.oid} of a name is no string")
+        yield extension_name(x509.ObjectIdentifier(attribute.oid)), attribute.text
 
 
 def extension_name(oid: x509.ObjectIdentifier) -> str:
@@ -171,21 +186,11 @@ def alternative_names(extensions: x509.Extensions) -> AlternativeNames:
     )
 
 
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else value.hex()
-
-
 def _key_kind(native: x509.Certificate) -> str:
     try:
         return kind_of(native.public_key())
     except Exception:  # a bundle may hold an authority with a key of a kind that we cannot use; the others still count
         return native.public_key_algorithm_oid.dotted_string
-
-
-def _public_key(native: x509.Certificate) -> bytes:
-    """Return the bytes that are there: written anew by the library they could be others, and make another pin."""
-    parts = [*der.one(native.tbs_certificate_bytes, "the content of a certificate").children()]
-    return parts[6 if parts[0].identifier == _VERSION else 5].whole
 
 
 def _constraints(extensions: x509.Extensions) -> x509.BasicConstraints:

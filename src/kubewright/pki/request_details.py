@@ -14,8 +14,9 @@ from typing import Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass, field
-from kubewright.pki import der, pem, uris
+from kubewright.pki import der, distinguished_names, pem, uris
 from kubewright.pki.der import DERError, Element
+from kubewright.pki.distinguished_names import Attribute
 
 COMMON_NAME: Final = "2.5.4.3"
 ORGANIZATION: Final = "2.5.4.10"
@@ -36,14 +37,6 @@ _KINDS: Final = {
     0x87: "IP",
     0x88: "registered identifier",
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attribute:
-    """One attribute of a subject. `text` is None for a value that is no string."""
-
-    oid: str
-    text: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +138,7 @@ def _request(data: bytes) -> RequestDetails:
         public_key=key.whole,
         signature_algorithm=_algorithm(algorithm),
         signature=der.bits(signature.require(der.BIT_STRING, "the signature").content),
-        subject=tuple(_subject(subject)),
+        subject=tuple(distinguished_names.read(subject)),
         extensions=extensions,
         names=_names(san.value) if san is not None else RequestNames(),
     )
@@ -168,17 +161,6 @@ def _require_key(element: Element) -> None:
     algorithm, value = _parts(element, 2, "the public key")
     _algorithm(algorithm)
     der.bits(value.require(der.BIT_STRING, "the key's value").content)
-
-
-def _subject(element: Element) -> Iterator[tuple[Attribute, ...]]:
-    for part in element.require(der.SEQUENCE, "the subject").children():
-        yield tuple(_attribute(one) for one in part.require(der.SET, "a part of the subject").children())
-
-
-def _attribute(element: Element) -> Attribute:
-    what = "an attribute of the subject"
-    kind, value = _parts(element, 2, what)
-    return Attribute(oid=der.identifier_text(kind.require(der.OBJECT_IDENTIFIER, what).content), text=der.string(value))
 
 
 def _extensions(attributes: Element) -> Iterator[RequestedExtension]:

@@ -56,13 +56,14 @@ def test_names_are_as_go_reads_them():
         x509.IPAddress(ipaddress.ip_address("fd00::1")),
         *map(x509.UniformResourceIdentifier, ("HTTPS://a/%7Ex", "urn:x#")),
     ]
-    name = x509.Name([])
+    name = x509.Name([x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, "n\u00e4me", x509.name._ASN1Type.T61String)])
     builder = x509.CertificateBuilder(name, name, key.native.public_key(), 1, START, START + DAY)
     made = builder.add_extension(x509.SubjectAlternativeName(given), critical=False).sign(key.native, hashes.SHA256())
 
     found = certificates.read(made.public_bytes(Encoding.DER), source="x")
 
     assert (found.names.ips, found.names.uris) == (("10.0.0.1", "fd00::1"), ("https://a/%7Ex", "urn:x"))
+    assert found.organizations == ("n\u00c3\u00a4me",)
     assert found.public_key == key.public_der()
 
 
