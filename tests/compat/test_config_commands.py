@@ -21,7 +21,7 @@ KUBEADMS = {tuple(row["command"].split()[1:]): row for row in json.loads((REFERE
 
 MISSING_FILES = {
     "extra-everything": [
-        " apiServer.extraArgs: kube-apiserver needs --authorization-webhook-config-file for the mode Webhook, and does not start with it",
+        " apiServer.extraArgs: kube-apiserver needs --authorization-webhook-config-file for the mode Webhook, and does not start without it",
         " apiServer.extraArgs: the default of --authorization-mode is Node,RBAC; Node,RBAC,Webhook is used",
         " scheduler.extraArgs: --config: there is no /etc/kubernetes/sched.yaml on this machine",
     ],

@@ -78,7 +78,7 @@ def problems(given: Arguments) -> Iterator[str]:
 def _modes(given: Arguments, name: str) -> Iterator[str]:
     modes = given.listed(name)
     if given.has(_CONFIG):
-        yield f"{given.component} takes --{_CONFIG} or --{MODE}, not both, {NOT_STARTED}"
+        yield f"{given.component} takes --{_CONFIG} or --{MODE}, not both, and does not start with both"
         return
     if not modes:
         yield f"--{MODE} is empty, and {given.component} takes AlwaysAllow for that{_consequence([_OPEN])}"
@@ -88,7 +88,7 @@ def _modes(given: Arguments, name: str) -> Iterator[str]:
         yield f"{given.component} wants each --{MODE} once, not {mode} {modes.count(mode)} times, {NOT_STARTED}"
     for mode, flag in _NEEDED.items():
         if mode in modes and not given.has(flag):
-            yield f"{given.component} needs --{flag} for the mode {mode}, {NOT_STARTED}"
+            yield f"{given.component} needs --{flag} for the mode {mode}, and does not start without it"
     known = [mode for mode in modes if mode in MODES]
     if known and tuple(known) != DEFAULT_MODES:
         yield f"the default of --{MODE} is {','.join(DEFAULT_MODES)}; {','.join(known)} is used{_consequence(known)}"

@@ -143,7 +143,7 @@ VALUES = {
         "apiServer",
         [(MODE, "Node,RBAC,ABAC")],
         [
-            f"kube-apiserver needs --authorization-policy-file for the mode ABAC, {NO_START}",
+            "kube-apiserver needs --authorization-policy-file for the mode ABAC, and does not start without it",
             "the default of --authorization-mode is Node,RBAC; Node,RBAC,ABAC is used",
         ],
     ),
@@ -160,7 +160,7 @@ VALUES = {
     "modes beside a configuration": (
         "apiServer",
         [(MODE, "Node,RBAC"), ("authorization-config", "authz.yaml")],
-        [f"kube-apiserver takes --authorization-config or --authorization-mode, not both, {NO_START}"],
+        ["kube-apiserver takes --authorization-config or --authorization-mode, not both, and does not start with both"],
     ),
     "known plug-ins": ("apiServer", [(PLUGINS, "NodeRestriction,PodResizeValidator,"), ("disable_admission_plugins", "Priority")], []),
     "unknown plug-ins": (
