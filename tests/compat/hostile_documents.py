@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kubewright.apis.kubeadm import v1beta3
+from kubewright.apis.kubeadm import older_versions
 from kubewright.apis.kubeadm.explanations import COMPONENTS, ROOTS
 from kubewright.apis.scalars import Kind
 from kubewright.apis.schema import List, Map, Normalised, Only, Plain, Pointer, Struct
@@ -38,7 +38,7 @@ def _fields(kind: Kind, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str,
         yield from (((*path, field.name), field.kind) for field in kind.inner.fields)
 
 
-_OLD: dict[str, Kind] = {"InitConfiguration": v1beta3.INIT, "ClusterConfiguration": v1beta3.CLUSTER, "JoinConfiguration": v1beta3.JOIN}
+_OLD: dict[str, Kind] = dict(older_versions.kinds("v1beta3"))
 _VERSIONS = {"KubeletConfiguration": "kubelet.config.k8s.io/v1beta1", "KubeProxyConfiguration": "kubeproxy.config.k8s.io/v1alpha1"}
 PLACES: list[tuple[str, str, tuple[str, ...]]] = [
     (version, kind, path)

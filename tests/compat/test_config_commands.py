@@ -185,7 +185,7 @@ def test_a_field_is_explained_as_text_and_as_json(run):
         "kind:    ClusterConfiguration",
         "type:    string",
         "default: /var/lib/etcd",
-        "since:   v1beta3 or before",
+        "since:   v1beta1 or before",
         "",
         "directory of etcd's data",
     ]

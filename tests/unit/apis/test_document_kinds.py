@@ -36,7 +36,7 @@ def test_a_kind_given_twice_is_refused_whatever_its_version():
 
 @pytest.mark.parametrize(
     ("version", "last"),
-    [("v1alpha1", "v1.11"), ("v1alpha2", "v1.12"), ("v1alpha3", "v1.14"), ("v1beta1", "v1.15"), ("v1beta2", "v1.22")],
+    [("v1alpha1", "v1.11"), ("v1alpha2", "v1.12"), ("v1alpha3", "v1.14")],
 )
 @pytest.mark.parametrize("strict", [True, False])
 def test_old_versions_name_the_last_kubeadm_that_migrates_them(version, last, strict):
@@ -53,7 +53,7 @@ def test_v1beta3_is_read_with_a_warning_for_each_document():
 
 @pytest.mark.parametrize(
     ("kind", "version", "since"),
-    [("ClusterStatus", "v1beta2", "v1.22"), ("MasterConfiguration", "v1alpha1", "v1.12"), ("NodeConfiguration", "v1alpha2", "v1.12")],
+    [("ClusterStatus", "v1alpha3", "v1.22"), ("MasterConfiguration", "v1alpha1", "v1.12"), ("NodeConfiguration", "v1alpha2", "v1.12")],
 )
 @pytest.mark.parametrize("current", [True, False])
 def test_kinds_that_are_gone_say_since_when_and_what_to_do(kind, version, since, current):
@@ -149,7 +149,7 @@ def test_known_kinds_that_init_does_not_use_are_ignored_with_a_warning():
 
 
 def test_all_reasons_are_told_at_once_with_their_lines():
-    text = "apiVersion: v1\nkind: A\n---\napiVersion: kubeadm.k8s.io/v1beta2\nkind: InitConfiguration\n---\nfoo: bar\n"
+    text = "apiVersion: v1\nkind: A\n---\napiVersion: kubeadm.k8s.io/v1alpha3\nkind: InitConfiguration\n---\nfoo: bar\n"
     with pytest.raises(DocumentError) as caught:
         load_text(text)
     assert [line.partition(": ")[0] for line in caught.value.detail.splitlines()] == ["kubeadm.yaml:1", "kubeadm.yaml:4", "kubeadm.yaml:7"]

@@ -78,10 +78,10 @@ def test_no_value_of_any_field_draws_a_message_in_python(value):
     fields=st.dictionaries(st.sampled_from([path for _, path in PATHS]), st.sampled_from(VALUES), max_size=6),
     component=st.dictionaries(st.sampled_from(COMPONENT_FIELDS), st.sampled_from(VALUES), max_size=4),
     kind=st.sampled_from(sorted(ROOTS)),
-    version=st.sampled_from(["v1beta4", "v1beta3"]),
+    version=st.sampled_from(["v1beta4", "v1beta3", "v1beta2", "v1beta1"]),
 )
 def test_no_document_draws_a_message_in_python(fields, component, kind, version):
-    if version == "v1beta3" and kind in {"ResetConfiguration", "UpgradeConfiguration"}:
+    if version != "v1beta4" and kind in {"ResetConfiguration", "UpgradeConfiguration"}:
         version = "v1beta4"
     documents = [
         _document(kind, f"kubeadm.k8s.io/{version}", fields),

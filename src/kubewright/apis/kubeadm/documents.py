@@ -35,8 +35,9 @@ KINDS: Final = (INIT, CLUSTER, JOIN, RESET, UPGRADE)
 OF_INIT: Final = (INIT, CLUSTER, KUBELET, KUBE_PROXY)
 """The kinds that `init` works from."""
 
-READABLE: Final = {"v1beta4": KINDS, "v1beta3": (INIT, CLUSTER, JOIN)}
+CURRENT: Final = "v1beta4"
 DEPRECATED: Final = "v1beta3"
+READABLE: Final = {CURRENT: KINDS, **dict.fromkeys((DEPRECATED, *removed.STILL_READ), (INIT, CLUSTER, JOIN))}
 COMPONENT_GROUPS: Final = {
     "kubelet.config.k8s.io": ("v1beta1", KUBELET),
     "kubeproxy.config.k8s.io": ("v1alpha1", KUBE_PROXY),
@@ -51,12 +52,12 @@ T = TypeVar("T")
 class Selection:
     """The documents of one file by their role; None where there is none.
 
-    `notes` say what is ignored or deprecated. `old` are the kinds that are of v1beta3.
+    `notes` say what is ignored or deprecated. `older` has the version of each kind that is not of the current one.
     """
 
     by_kind: Mapping[str, Document] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    old: Collection[str] = ()
+    older: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, kind: str) -> Document | None:
         """Return the document of a kind."""
@@ -93,7 +94,8 @@ def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] 
         source = documents[0].source or "the configuration"
         raise DocumentError(f"{source} cannot be read", detail="\n".join(problems), remedy=_REMEDY)
     used = {kind: document for kind, (gvk, document) in found.items() if kind in use and gvk.known}
-    return Selection(by_kind=used, notes=tuple(notes), old={kind for kind in used if found[kind][0].version == DEPRECATED})
+    versions = {kind: found[kind][0].version for kind in used if found[kind][0].group == GROUP}
+    return Selection(by_kind=used, notes=tuple(notes), older={kind: version for kind, version in versions.items() if version != CURRENT})
 
 
 def require(selection: Selection, kind: str, *, source: str) -> None:
@@ -173,6 +175,11 @@ def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated:
         return _unknown(gvk, strict=strict, use=use, judged=judged)
     if gvk.kind not in use:
         return "", f"{gvk.kind} is ignored here"
+    if gvk.group == GROUP and gvk.version in removed.STILL_READ:
+        return (
+            "",
+            f"{gvk} is read as kubeadm {removed.STILL_READ[gvk.version]} read it, and written as {API_VERSION}; kubeadm v1.36 refuses it",
+        )
     if gvk.version == DEPRECATED and gvk.group == GROUP and not allow_deprecated:
         return "", f"{gvk} is deprecated; `config migrate` rewrites it as {API_VERSION}"
     return "", ""
@@ -180,6 +187,8 @@ def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated:
 
 def _unknown(gvk: _GVK, *, strict: bool, use: Collection[str], judged: bool) -> tuple[str, str]:
     """Say why something is not known: as what is wrong, or as a note where only the kinds that are read count."""
+    if gvk.group == GROUP and gvk.version in removed.STILL_READ and gvk.kind in removed.KINDS:
+        return "", f"{gvk} is ignored: {removed.KINDS[gvk.kind]}"
     if gvk.group == GROUP and (gvk.version in removed.LAST_MIGRATOR or gvk.kind in removed.KINDS) and judged:
         return _obsolete(gvk), ""
     if gvk.group in COMPONENT_GROUPS and judged:

@@ -22,8 +22,8 @@ COMPONENTS: Final[Mapping[str, Plain]] = {kubelet.KIND: kubelet.KUBELET, kubepro
 KINDS: Final = (*ROOTS, *COMPONENTS)
 """Every kind whose fields can be explained."""
 
-_OLDER: Final = "v1beta3 or before"
-_OF_V1BETA3: Final = ("InitConfiguration", "ClusterConfiguration", "JoinConfiguration")
+_OLDER: Final = "v1beta1 or before"
+_OF_V1BETA1: Final = ("InitConfiguration", "ClusterConfiguration", "JoinConfiguration")
 _ALWAYS: Final = "Kubernetes 1.18 or before"
 _INDEX: Final = Pattern(r"\[[^\]]*\]")
 _NUMBER: Final = Pattern(r"\d+")
@@ -62,7 +62,7 @@ def every(kind: str) -> Iterator[Explanation]:
     """Explain all fields of a kind, in the order of its table."""
     if kind in COMPONENTS:
         return _below(kind, COMPONENTS[kind], "", _ALWAYS)
-    return _below(kind, ROOTS[kind], "", _OLDER if kind in _OF_V1BETA3 else types.V1BETA4)
+    return _below(kind, ROOTS[kind], "", _OLDER if kind in _OF_V1BETA1 else types.V1BETA4)
 
 
 def _below(kind: str, struct: Struct[Any] | Plain, prefix: str, oldest: str) -> Iterator[Explanation]:
@@ -123,8 +123,11 @@ def _default(field: Field, record: object) -> str:
 
 
 def unknown_field(kind: str, path: str, meant: str) -> str:
-    """Return the reason of an error; `meant` is the sibling with the nearest name, or ''."""
+    """Return the reason of an error; `meant` is the sibling with the nearest name, or ''. The document may be of a version that lacks the field."""
     plain = _INDEX.sub("", path)
+    later = next((found.since for found in every(kind) if found.path == plain), "")
+    if later:
+        return f"it exists since {later}"
     gone = removed.field_hint(plain, component=kind in COMPONENTS)
     if gone or meant:
         return gone or f'did you mean "{meant}"?'

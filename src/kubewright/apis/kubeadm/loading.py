@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.kubeadm import documents as files
-from kubewright.apis.kubeadm import node_types, types, v1beta3
+from kubewright.apis.kubeadm import node_types, older_versions, types
 from kubewright.apis.kubeadm.defaults import NO_ADDRESS, Machine, cluster_defaults, init_defaults, join_defaults, reset_defaults
 from kubewright.apis.kubeadm.documents import Reading
 from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
@@ -198,7 +199,7 @@ def read_init(
 ) -> ReadInit:
     """Decode, default and check the kinds of `init`. What is wrong stays in the reading."""
     init = _init(reading, overrides, machine, flags_only=flags_only)
-    given, timeout = v1beta3.component_timeout(_decoded_cluster(reading))
+    given, timeout = older_versions.component_timeout(_decoded_cluster(reading))
     if timeout is not None:
         init = with_attribute(init, "timeouts.control_plane_component_health_check", timeout)
     placed = _placed(given, reading.selection.get(files.CLUSTER), defaults.layout)
@@ -225,12 +226,14 @@ def read_init(
 
 
 def _decoded_cluster(reading: Reading) -> ClusterConfiguration:
-    decoder = v1beta3.decode_cluster if files.CLUSTER in reading.selection.old else types.CLUSTER.decode
+    old = reading.selection.older.get(files.CLUSTER)
+    decoder = functools.partial(older_versions.decode_cluster, old) if old else types.CLUSTER.decode
     return reading.decode(files.CLUSTER, decoder) or ClusterConfiguration()
 
 
 def _init(reading: Reading, overrides: InitOverrides, machine: Machine, *, flags_only: bool) -> InitConfiguration:
-    decoder = v1beta3.decode_init if files.INIT in reading.selection.old else types.INIT.decode
+    old = reading.selection.older.get(files.INIT)
+    decoder = functools.partial(older_versions.decode_init, old) if old else types.INIT.decode
     given = reading.decode(files.INIT, decoder) or InitConfiguration()
     return init_defaults(apply_to_init(given, overrides, from_file=not flags_only), machine, reading.place(files.INIT))
 
@@ -319,7 +322,8 @@ def read_join(
     exists: Callable[[str], bool],
 ) -> JoinConfiguration:
     """Decode, default and check. What is wrong stays in the reading."""
-    decoder = v1beta3.decode_join if files.JOIN in reading.selection.old else node_types.JOIN.decode
+    old = reading.selection.older.get(files.JOIN)
+    decoder = functools.partial(older_versions.decode_join, old) if old else node_types.JOIN.decode
     given = reading.decode(files.JOIN, decoder) or JoinConfiguration()
     found = join_defaults(change(given), machine, reading.place(files.JOIN))
     validate_join(found, reading.place(files.JOIN), runs=runs, exists=exists)

@@ -20,6 +20,8 @@ from kubewright.apis.kubeadm.types import (
     SERIAL_PULLS,
     SKIPPED,
     TEXTS,
+    V1BETA2,
+    V1BETA3,
     V1BETA4,
     WAITS,
     LocalAPIEndpoint,
@@ -71,7 +73,7 @@ class JoinControlPlane:
     """What a further control plane needs beside a worker."""
 
     local_api_endpoint: LocalAPIEndpoint = member(Struct(LocalAPIEndpoint), ENDPOINT, default=LocalAPIEndpoint(), name="localAPIEndpoint")
-    certificate_key: str = member(SECRET, "key that the uploaded certificates were sealed with", default="")
+    certificate_key: str = member(SECRET, "key that the uploaded certificates were sealed with", default="", since=V1BETA2)
 
 
 @struct
@@ -85,8 +87,8 @@ class JoinConfiguration:
     control_plane: JoinControlPlane | None = member(
         Pointer(Struct(JoinControlPlane)), "given: this machine becomes a further control plane", default=None
     )
-    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=())
-    patches_directory: str = member(PATCHES, PATCHED, default="", name="patches")
+    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=(), since=V1BETA3)
+    patches_directory: str = member(PATCHES, PATCHED, default="", name="patches", since=V1BETA3)
     timeouts: Timeouts = member(Struct(Timeouts), WAITS, default=Timeouts(), since=V1BETA4)
 
 

@@ -22,8 +22,10 @@ _FROZEN: Final = ("k8s.gcr.io", "gcr.io/google_containers", "gcr.io/google-conta
 
 GROUP: Final = "kubeadm.k8s.io"
 
-LAST_MIGRATOR: Final = {"v1alpha1": "v1.11", "v1alpha2": "v1.12", "v1alpha3": "v1.14", "v1beta1": "v1.15", "v1beta2": "v1.22"}
+LAST_MIGRATOR: Final = {"v1alpha1": "v1.11", "v1alpha2": "v1.12", "v1alpha3": "v1.14"}
 """The last kubeadm that could migrate an old version."""
+STILL_READ: Final = {"v1beta1": "v1.15", "v1beta2": "v1.22"}
+"""Versions that are read here and not by kubeadm v1.36: the last kubeadm that could migrate them, which they are read as."""
 
 KINDS: Final = {
     "ClusterStatus": "there is no ClusterStatus since v1.22: leave the document out, each API server's address is kept in its static pod",

@@ -1,7 +1,7 @@
 """kubeadm's configuration kinds in their internal form: what all phases and renderers read, and the table that documents are read by.
 
 The shape is v1beta4's (spec/kubeadm.md 3.2 to 3.8). An attribute is one row: its name, kind and default, what it means, and since when it exists;
-documents, explanations and v1beta3 are made of these rows. After loading, every default is filled in: a `None` means what the comment says.
+documents, explanations and older versions are made of these rows. After loading, every default is filled in: a `None` means what the comment says.
 Values are frozen; an altered copy is made with `base.records.replace`. They are never written back to a cluster: the codec renders documents.
 """
 
@@ -25,8 +25,10 @@ TOKEN_USAGES: Final = ("signing", "authentication")
 DEFAULT_CERTIFICATE_VALIDITY = Duration(8760 * HOUR)
 DEFAULT_CA_VALIDITY = Duration(87600 * HOUR)
 
+V1BETA2: Final = "v1beta2 (Kubernetes 1.15)"
+V1BETA3: Final = "v1beta3 (Kubernetes 1.22)"
 V1BETA4: Final = "v1beta4 (Kubernetes 1.31)"
-"""Since when most fields exist that v1beta3 lacks (spec/kubeadm.md 3.12)."""
+"""Since when most fields exist that v1beta3 lacks (spec/kubeadm.md 3.12); the other two are those of fields that v1beta1 and v1beta2 lack."""
 TEXTS: Final = List(TEXT)
 _PERIOD: Final = Pointer(SPAN)
 
@@ -244,8 +246,8 @@ class NodeRegistration:
         List(Normalised(TAINT)), "taints of the Node; null: those of its role, []: none", default=None, keep=True
     )
     kubelet_extra_args: Sequence[Arg] = member(ARGUMENTS, "further flags of the kubelet", default=())
-    ignore_preflight_errors: Sequence[str] = member(TEXTS, CHECKS, default=())
-    image_pull_policy: str = member(TEXT, PULL_POLICY, default="IfNotPresent")
+    ignore_preflight_errors: Sequence[str] = member(TEXTS, CHECKS, default=(), since=V1BETA2)
+    image_pull_policy: str = member(TEXT, PULL_POLICY, default="IfNotPresent", since=V1BETA3)
     image_pull_serial: bool = member(Pointer(FLAG), SERIAL_PULLS, default=True, since=V1BETA4)
 
 
@@ -299,9 +301,11 @@ class InitConfiguration:
     dry_run: bool = member(FLAG, DRY_RUN, default=False, since=V1BETA4)
     node_registration: NodeRegistration = member(Struct(NodeRegistration), NODE, default=NodeRegistration())
     local_api_endpoint: LocalAPIEndpoint = member(Struct(LocalAPIEndpoint), ENDPOINT, default=LocalAPIEndpoint(), name="localAPIEndpoint")
-    certificate_key: str = member(SECRET, "key that seals the uploaded certificates: 32 bytes in hexadecimal digits", default="")
-    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=())
-    patches_directory: str = member(PATCHES, PATCHED, default="", name="patches")
+    certificate_key: str = member(
+        SECRET, "key that seals the uploaded certificates: 32 bytes in hexadecimal digits", default="", since=V1BETA2
+    )
+    skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=(), since=V1BETA3)
+    patches_directory: str = member(PATCHES, PATCHED, default="", name="patches", since=V1BETA3)
     timeouts: Timeouts = member(Struct(Timeouts), WAITS, default=Timeouts(), since=V1BETA4)
 
 
