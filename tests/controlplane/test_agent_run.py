@@ -222,6 +222,8 @@ def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approve
         agent.end(number)
         agent.start()
         eventually(lambda: agent.status()[1]["running"] and agent.status()[1]["waiting"], "the status", agent)
+    unapproved = f"certificate request {waits['request']} is Pending, and nobody approves it: system:bootstrap:"
+    eventually(lambda: unapproved in agent.call("status").stdout, "the binding that is missing", agent)
     [same] = requests_of(api, "device-2")
     assert same["metadata"]["uid"] == request["metadata"]["uid"]
 
@@ -232,6 +234,7 @@ def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approve
         agent,
     )
     assert len(second) == 1
+    assert f"certificate request {waits['request']} was denied: KubectlDeny" in agent.log()
     cluster.kubectl("certificate", "approve", second[0]["metadata"]["name"])
     ready_node(api, agent)
     assert len(requests_of(api, "device-2")) == 2
@@ -267,7 +270,7 @@ def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
 
     waiting = eventually(waits, "the status", agent)
     assert (waiting["waiting"]["request"], waiting["reason"], waiting["expires"]) == (request["metadata"]["name"], "waiting-approval", None)
-    assert "serving waits for     certificate request" in agent.call("status").stdout
+    assert f"serving waits because  certificate request {request['metadata']['name']} is Pending" in agent.call("status").stdout
     assert agent.end() == 0
     agent.start(*flags)
     eventually(lambda: agent.status()[1]["running"] and waits(), "the same request", agent)

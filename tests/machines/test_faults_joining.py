@@ -15,7 +15,7 @@ from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, 
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
-from kubewright.discovery.node_requests import APPROVING_BINDING, ASKING_BINDING, ASKING_ROLE, GROUP
+from kubewright.discovery.node_requests import ASKING, FIRST
 
 HOURS = 3 * 3600
 SHIM = Path(__file__).with_name("clock_shift.c")
@@ -132,7 +132,7 @@ def administer(cluster: Cluster, *words: str) -> None:
 @pytest.fixture
 def unapproved(cluster: Cluster) -> Iterator[None]:
     """A cluster that approves no requests of kubelets; in the end it does again."""
-    administer(cluster, "delete", "clusterrolebinding", APPROVING_BINDING)
+    administer(cluster, "delete", "clusterrolebinding", FIRST.name)
     yield
     kubewright(cluster.one, "init", "phase", "bootstrap-token", "--config", CONFIG)
 
@@ -148,7 +148,7 @@ def test_a_request_is_named_with_the_binding_that_is_missing_and_the_join_goes_o
     line = joining.says("is Pending")
     found = PENDING.search(line)
     assert found, line
-    assert f"ClusterRoleBinding {APPROVING_BINDING}" in line
+    assert f"ClusterRoleBinding {FIRST.name}" in line
     assert "Unable to read config path" not in joining.said
     administer(cluster, "certificate", "approve", found[1])
     ended = joining.ended()
@@ -158,11 +158,11 @@ def test_a_request_is_named_with_the_binding_that_is_missing_and_the_join_goes_o
 
 @pytest.mark.usefixtures("unapproved")
 def test_a_request_that_was_denied_ends_the_join_with_who_denied_it_and_why(cluster: Cluster) -> None:
-    administer(cluster, "delete", "clusterrolebinding", ASKING_BINDING)
+    administer(cluster, "delete", "clusterrolebinding", ASKING.name)
     joining = Joining(cluster.prepared("three"))
     said = joining.says("no certificate can be asked for: system:bootstrap:abcdef")
-    assert f"ClusterRoleBinding {ASKING_BINDING}" in said
-    administer(cluster, "create", "clusterrolebinding", ASKING_BINDING, f"--clusterrole={ASKING_ROLE}", f"--group={GROUP}")
+    assert f"ClusterRoleBinding {ASKING.name}" in said
+    administer(cluster, "create", "clusterrolebinding", ASKING.name, f"--clusterrole={ASKING.role}", f"--group={ASKING.group}")
     found = PENDING.search(joining.says("is Pending"))
     assert found
     administer(cluster, "certificate", "deny", found[1])

@@ -80,7 +80,7 @@ def test_a_kubelet_with_a_bad_argument_is_told_with_its_own_words(failed: Mappin
     said = complaint(failed["flag"])
     assert "error: the kubelet does not stay up" in said
     assert "failed to parse kubelet flag: unknown flag: --nonsense" in said
-    assert "nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not know" in said
+    assert "nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not accept" in said
     assert "kubewright reset" in said
 
 

@@ -94,7 +94,14 @@ def _certificate(view: CertificateView) -> dict[str, Any]:
 
 
 def _waiting(request: WaitingRequest | None) -> dict[str, Any] | None:
-    return None if request is None else {"request": request.name, "since": rfc3339(request.since), "approved": request.approved}
+    if request is None:
+        return None
+    return {
+        "request": request.name,
+        "since": rfc3339(request.since),
+        "approved": request.approved,
+        "explanation": request.explanation,
+    }
 
 
 def _moment(moment: datetime | None) -> str | None:

@@ -153,13 +153,13 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     yield "not ready because", found.get("notReady")
     yield "certificate expires", certificate["expires"]
     yield "certificate rotates", certificate["rotates"]
-    yield "waits for", _waits_for(certificate)
+    yield "waiting because", _waits_for(certificate)
     yield "clock", found.get("clock")
     yield "kubelet API", api and (api["trouble"] or f"port {api['port']}, certificate: {api['certificate']}")
     yield "serving until", serving.get("expires")
     yield "serving rotates", serving.get("rotates")
     yield "serving trouble", serving.get("trouble")
-    yield "serving waits for", _waits_for(serving)
+    yield "serving waits because", _waits_for(serving)
     yield "status reported", found["statusReported"]
     yield "lease renewed", found["leaseRenewed"]
     for setter, reason in found["failedSetters"].items():
@@ -171,5 +171,4 @@ def _waits_for(certificate: Mapping[str, Any]) -> str:
     waiting = certificate.get("waiting")
     if not waiting:
         return ""
-    step = "to be signed; it is approved" if waiting.get("approved") else "to be approved and signed"
-    return f"certificate request {waiting['request']} {step}, since {waiting['since']}"
+    return f"{waiting.get('explanation') or 'certificate request ' + waiting['request']} (since {waiting['since']})"

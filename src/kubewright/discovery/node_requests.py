@@ -22,13 +22,35 @@ from kubewright.kube.core import Object
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import csr, request_details
 
-APPROVING_ROLE: Final = "system:certificates.k8s.io:certificatesigningrequests:nodeclient"
-"""Whoever is bound to it has requests approved by kube-controller-manager (Kubernetes v1.36.3: pkg/controller/certificates/approver)."""
-APPROVING_BINDING: Final = "kubeadm:node-autoapprove-bootstrap"
-ASKING_ROLE: Final = "system:node-bootstrapper"
-ASKING_BINDING: Final = "kubeadm:kubelet-bootstrap"
-GROUP: Final = "system:bootstrappers:kubeadm:default-node-token"
-"""The ClusterRoleBindings that kubeadm makes for the two, and the group that they bind."""
+
+@dataclass(frozen=True, kw_only=True)
+class Binding:
+    """A ClusterRole that a machine has to be bound to, and the ClusterRoleBinding by which kubeadm binds a group."""
+
+    role: str
+    name: str
+    group: str
+    subresource: str = ""
+    """Of certificatesigningrequests: what the role allows to create."""
+
+    def lacks(self, asker: Asker) -> str:
+        """Say that somebody is not bound."""
+        return (
+            f"{asker} is not bound to ClusterRole {self.role}; kubeadm binds group {self.group} to it with ClusterRoleBinding {self.name}"
+        )
+
+
+_SIGNING: Final = "system:certificates.k8s.io:certificatesigningrequests"
+_TOKENS: Final = "system:bootstrappers:kubeadm:default-node-token"
+ASKING: Final = Binding(role="system:node-bootstrapper", name="kubeadm:kubelet-bootstrap", group=_TOKENS)
+FIRST: Final = Binding(role=f"{_SIGNING}:nodeclient", name="kubeadm:node-autoapprove-bootstrap", group=_TOKENS, subresource="nodeclient")
+RENEWED: Final = Binding(
+    role=f"{_SIGNING}:selfnodeclient",
+    name="kubeadm:node-autoapprove-certificate-rotation",
+    group=csr.NODES,
+    subresource="selfnodeclient",
+)
+"""What a machine needs to ask, and to have its first and later requests approved (Kubernetes v1.36.3: pkg/controller/certificates/approver)."""
 _REFUSALS: Final = (
     ("Denied", "certificate request {name} was denied", "approval"),
     ("Failed", "the signer could not sign certificate request {name}", "status"),
@@ -78,10 +100,17 @@ def asker_of(request: Mapping[str, Any]) -> Asker:
     return Asker(name=str(spec.get("username") or ""), groups=tuple(map(str, spec.get("groups") or ())))
 
 
-def rights_review(subresource: str = "") -> Object:
-    """Return the question whether the asker may create requests, or have them approved: `nodeclient`."""
+def approver_of(request: Mapping[str, Any]) -> Binding | None:
+    """Return what has to bind the maker of a request for kube-controller-manager to approve it; None for requests that it never approves."""
+    if (request.get("spec") or {}).get("signerName") != csr.CLIENT_SIGNER:
+        return None
+    return RENEWED if asker_of(request).name.startswith(csr.node_user("")) else FIRST
+
+
+def rights_review(binding: Binding) -> Object:
+    """Return the question whether the asker may do what a binding allows."""
     attributes = {"group": CERTIFICATE_SIGNING_REQUEST.group, "resource": CERTIFICATE_SIGNING_REQUEST.plural, "verb": "create"}
-    more = {"subresource": subresource} if subresource else {}
+    more = {"subresource": binding.subresource} if binding.subresource else {}
     return {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -92,6 +121,11 @@ def rights_review(subresource: str = "") -> Object:
 def allowed(review: Mapping[str, Any]) -> bool:
     """Return the answer to such a question."""
     return (review.get("status") or {}).get("allowed") is True
+
+
+def is_pending(request: Mapping[str, Any]) -> bool:
+    """Whether nobody has decided about a request."""
+    return not (request.get("status") or {}).get("conditions")
 
 
 def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> RequestStatus:
@@ -111,12 +145,13 @@ def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> 
             text=f"certificate request {name} is Approved{_by(request, 'approval')}, and nobody has signed it",
             remedy="check that kube-controller-manager runs and has the CA's key (`kubectl -n kube-system get pods -l component=kube-controller-manager`)",
         )
-    return _pending(name, asker_of(request), approvable)
+    return _pending(name, request, approvable)
 
 
-def _pending(name: str, asker: Asker, approvable: bool | None) -> RequestStatus:
+def _pending(name: str, request: Mapping[str, Any], approvable: bool | None) -> RequestStatus:
+    binding = approver_of(request)
     approve = f"approve it on a control plane (`kubectl certificate approve {name}`), then run the same command again"
-    if approvable is None:
+    if approvable is None or binding is None:
         return RequestStatus(text=f"certificate request {name} is Pending: nobody has approved it", remedy=approve)
     if approvable:
         return RequestStatus(
@@ -124,13 +159,9 @@ def _pending(name: str, asker: Asker, approvable: bool | None) -> RequestStatus:
             remedy=f"check that kube-controller-manager runs, or {approve}",
         )
     return RequestStatus(
-        text=f"certificate request {name} is Pending, and nobody approves it: {_not_bound(asker, APPROVING_ROLE, APPROVING_BINDING)}",
+        text=f"certificate request {name} is Pending, and nobody approves it: {binding.lacks(asker_of(request))}",
         remedy=approve,
     )
-
-
-def _not_bound(asker: Asker, role: str, binding: str) -> str:
-    return f"{asker} is not bound to ClusterRole {role}; kubeadm binds group {GROUP} to it with ClusterRoleBinding {binding}"
 
 
 def refusal(request: Mapping[str, Any]) -> Refusal | None:
@@ -151,7 +182,10 @@ def refusal(request: Mapping[str, Any]) -> Refusal | None:
 
 
 def _by(request: Mapping[str, Any], subresource: str) -> str:
-    """Name the program that wrote a decision: the API server notes it with each change."""
+    """Name the program that wrote a decision, '' where that is not known.
+
+    The API server notes it for requests to which it gave a name, as it does for a kubelet's; for others it keeps no managed fields.
+    """
     rows = (request.get("metadata") or {}).get("managedFields") or ()
     made = sorted((str(row.get("time") or ""), str(row.get("manager") or "")) for row in rows if row.get("subresource") == subresource)
     return f" by {one_line(made[-1][1])}" if made and made[-1][1] else ""
@@ -216,8 +250,7 @@ class NodeRequests:
             return None
         if request is None:
             return None
-        decided = bool((request.get("status") or {}).get("conditions"))
-        return status_of(request, approvable=None if decided else self._may("nodeclient"))
+        return status_of(request, approvable=self._may(FIRST) if is_pending(request) else None)
 
     def _find(self, since: datetime | None, *, thoroughly: bool) -> Object | None:
         now = self._clock.monotonic()
@@ -246,12 +279,12 @@ class NodeRequests:
             asker = self._who_asks()
         except APIError:
             asker = Asker()
-        if self._may() is not False:
+        if self._may(ASKING) is not False:
             return None
-        return RequestStatus(text=f"no certificate can be asked for: {_not_bound(asker, ASKING_ROLE, ASKING_BINDING)}", remedy=_BINDS)
+        return RequestStatus(text=f"no certificate can be asked for: {ASKING.lacks(asker)}", remedy=_BINDS)
 
-    def _may(self, subresource: str = "") -> bool | None:
+    def _may(self, binding: Binding) -> bool | None:
         try:
-            return allowed(self._api.create(rights_review(subresource)))
+            return allowed(self._api.create(rights_review(binding)))
         except APIError:
             return None

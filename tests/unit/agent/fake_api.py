@@ -47,6 +47,8 @@ class FakeAPI:
     reactors: list[Callable[[EventType, dict[str, Any]], None]] = field(default_factory=list)
     watchers: list[tuple[Resource, str, asyncio.Queue[WatchEvent | KubewrightError | None]]] = field(default_factory=list)
     version: int = 0
+    approves: bool = True
+    """Whether whoever asks has the right to have requests approved."""
     ahead: float = 0.0
     """Seconds by which its clock is ahead of the tests'."""
 
@@ -146,6 +148,8 @@ class FakeClient(AsyncKubeAPI):
         return {"items": copy.deepcopy(found), "metadata": {"resourceVersion": str(self.api.version)}}
 
     def _create(self, call: core.Call) -> dict[str, Any]:
+        if call.resource.plural == "selfsubjectaccessreviews":
+            return {"status": {"allowed": self.api.approves}}
         if (call.resource.plural, call.namespace or "", call.name) in self.api.objects:
             raise AlreadyExists(f"{call.about} is there", code=409)
         return self.api.put(call.body)

@@ -276,6 +276,27 @@ async def test_a_request_is_shown_as_open_only_once_it_is_made_and_while_the_clu
         assert "connection refused" in agent.trouble
 
 
+@pytest.mark.parametrize(
+    ("approves", "said"),
+    [
+        (True, "is Pending: kube-controller-manager may approve it and has not"),
+        (False, "is Pending, and nobody approves it: this machine is not bound to ClusterRole system:certificates.k8s.io:"),
+    ],
+)
+async def test_a_request_that_stays_pending_is_told_with_what_approves_it(tmp_path: Path, approves: bool, said: str):
+    cluster = Cluster()
+    cluster.controllers.sign_after = None
+    cluster.api.approves = approves
+    async with running(cluster.agent(pending=PendingKey(tmp_path))) as agent:
+        await asyncio.sleep(MINUTE)
+        [name] = cluster.requests
+        assert agent.view().certificate.waiting.explanation.startswith(f"certificate request {name} {said}")
+        assert len(cluster.api.made("create", "selfsubjectaccessreviews")) == 1
+        cluster.api.approves = not approves
+        await asyncio.sleep(MINUTE)
+        assert not agent.view().certificate.waiting.explanation.startswith(f"certificate request {name} {said}")
+
+
 async def test_who_denies_every_request_gets_a_few_a_day_and_not_thousands(tmp_path: Path):
     cluster = Cluster()
     cluster.controllers.sign_after = None

@@ -37,7 +37,9 @@ VIEW = NodeView(
     name="n",
     phase=NodePhase.JOINING,
     ready=False,
-    certificate=CertificateView(waiting=WaitingRequest(name="node-csr-x", since=START), reason="waiting-approval", errors=3),
+    certificate=CertificateView(
+        waiting=WaitingRequest(name="node-csr-x", since=START, explanation="node-csr-x is Pending"), reason="waiting-approval", errors=3
+    ),
     pods=0,
     reached={},
     trouble="no answer",
@@ -144,7 +146,12 @@ def test_the_status_file_is_replaced_whole_and_only_when_something_changed(tmp_p
     assert path.stat().st_mode & 0o777 == 0o644
     found = status_file.read(Files(), root)
     assert (found["phase"], found["failedSetters"]) == ("Ready", {"images": "no runtime"})
-    assert found["waiting"] == {"request": "node-csr-x", "since": "2026-01-02T03:04:05Z", "approved": False}
+    assert found["waiting"] == {
+        "request": "node-csr-x",
+        "since": "2026-01-02T03:04:05Z",
+        "approved": False,
+        "explanation": "node-csr-x is Pending",
+    }
     assert found["certificate"] == {"expires": None, "rotates": None, "reason": "waiting-approval", "trouble": ""}
     assert found["servingCertificate"] is None
 
@@ -171,7 +178,10 @@ EVERYTHING = NodeView(
     reached={},
     trouble="no answer",
     serving=CertificateView(
-        expires=START, rotates_at=START, trouble="it was denied", waiting=WaitingRequest(name="csr-y", since=START, approved=True)
+        expires=START,
+        rotates_at=START,
+        trouble="it was denied",
+        waiting=WaitingRequest(name="csr-y", since=START, approved=True, explanation="csr-y is Approved"),
     ),
     reported_at=START,
     renewed_at=START,
@@ -186,13 +196,13 @@ trouble                              no answer
 not ready because                    container runtime is down
 certificate expires                  2026-01-02T03:04:05Z
 certificate rotates                  2026-01-02T03:04:05Z
-waits for                            certificate request node-csr-x to be approved and signed, since 2026-01-02T03:04:05Z
+waiting because                      certificate request node-csr-x (since 2026-01-02T03:04:05Z)
 clock                                the clock of this machine is 2 h ahead
 kubelet API                          port 10250 of 10.0.0.5 is taken
 serving until                        2026-01-02T03:04:05Z
 serving rotates                      2026-01-02T03:04:05Z
 serving trouble                      it was denied
-serving waits for                    certificate request csr-y to be signed; it is approved, since 2026-01-02T03:04:05Z
+serving waits because                csr-y is Approved (since 2026-01-02T03:04:05Z)
 status reported                      2026-01-02T03:04:05Z
 lease renewed                        2026-01-02T03:04:05Z
 cannot tell images                   no runtime
@@ -208,7 +218,7 @@ ENDED = """\
 node                  n
 agent                 not running; it was Joining (pid PID, since 2026-01-02T03:04:05Z)
 trouble               no answer
-waits for             certificate request node-csr-x to be approved and signed, since 2026-01-02T03:04:05Z
+waiting because       node-csr-x is Pending (since 2026-01-02T03:04:05Z)
 cannot tell images    no runtime
 """
 TAKEN = {"port": 10250, "trouble": "port 10250 of 10.0.0.5 is taken", "certificate": ""}

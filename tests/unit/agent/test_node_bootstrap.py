@@ -13,6 +13,7 @@ from kubewright.agent.certificates.bootstrap import SharedIssuer, TokenBootstrap
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, Invalid, TrustError, WaitTimeout
 from kubewright.discovery import csr
+from kubewright.discovery.node_requests import FIRST, RENEWED
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import certificates, keys
@@ -91,6 +92,19 @@ def desk_of(api: FakeAPI) -> SharedIssuer:
 
 def put_status(api: FakeAPI, name: str, **status: Any) -> None:
     api.put({**api.get(CERTIFICATE_SIGNING_REQUEST, name), "status": status})
+
+
+async def test_nodes_that_wait_together_ask_once_in_ten_seconds_who_approves_them():
+    api = FakeAPI()
+    desk = desk_of(api)
+    assert await asyncio.gather(*(desk.may(FIRST) for _ in range(50))) == [True] * 50
+    assert len(api.made("create", "selfsubjectaccessreviews")) == 1
+    api.approves = False
+    assert await desk.may(FIRST)
+    assert not await desk.may(RENEWED)
+    await asyncio.sleep(10)
+    assert not await desk.may(FIRST)
+    assert len(api.made("create", "selfsubjectaccessreviews")) == 3
 
 
 async def test_requests_of_many_nodes_are_watched_together():

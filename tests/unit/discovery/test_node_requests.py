@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import APIError, Forbidden, NotFound, Unauthorized
-from kubewright.discovery import node_requests
-from kubewright.discovery.node_requests import NodeRequests, newest, status_of
+from kubewright.discovery.node_requests import ASKING, FIRST, RENEWED, NodeRequests, newest, status_of
 from kubewright.kube.api import KubeAPI
 from kubewright.manifests import rbac
 from kubewright.pki import csr, keys
@@ -21,7 +20,7 @@ from kubewright.pki.keys import Algorithm
 KEY = keys.generate(Algorithm.ECDSA_P256)
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 USER = "system:bootstrap:abcdef"
-GROUPS = ["system:bootstrappers", node_requests.GROUP, "system:authenticated"]
+GROUPS = ["system:bootstrappers", FIRST.group, "system:authenticated"]
 PENDING = (
     "certificate request csr-x is Pending, and nobody approves it: system:bootstrap:abcdef (system:bootstrappers,"
     " system:bootstrappers:kubeadm:default-node-token) is not bound to ClusterRole"
@@ -41,6 +40,7 @@ def request(name="csr-x", *conditions: str, node="n1", made=0, user=USER, by="",
         "spec": {
             "request": base64.b64encode(csr.node_client_request(node, KEY)).decode(),
             "username": user,
+            "signerName": csr.CLIENT_SIGNER,
             "groups": GROUPS,
         },
         "status": {
@@ -104,9 +104,19 @@ def test_the_words_of_others_stay_on_one_line(value):
 
 def test_the_bindings_are_those_that_kubeadm_makes():
     made = {grant.name: grant for grant in rbac.GRANTS}
-    approving, asking = made[node_requests.APPROVING_BINDING], made[node_requests.ASKING_BINDING]
-    assert (approving.role, asking.role) == (node_requests.APPROVING_ROLE, node_requests.ASKING_ROLE)
-    assert {one.name for grant in (approving, asking) for one in grant.subjects} == {node_requests.GROUP}
+    for binding in (ASKING, FIRST, RENEWED):
+        grant = made[binding.name]
+        assert (grant.role, [one.name for one in grant.subjects]) == (binding.role, [binding.group])
+
+
+def test_a_node_that_asks_again_needs_another_binding():
+    again = request(user="system:node:n1")
+    assert status_of(again, approvable=False).text.endswith(
+        "is not bound to ClusterRole system:certificates.k8s.io:certificatesigningrequests:selfnodeclient; kubeadm binds group system:nodes"
+        " to it with ClusterRoleBinding kubeadm:node-autoapprove-certificate-rotation"
+    )
+    again["spec"]["signerName"] = csr.SERVING_SIGNER
+    assert status_of(again, approvable=False).text == "certificate request csr-x is Pending: nobody has approved it"
 
 
 def test_the_newest_request_of_the_node_counts_and_a_refused_one_counts_more():

@@ -10,14 +10,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from pathlib import PurePosixPath
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from kubewright.agent.seams import Connect, connect
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, Unauthorized, WaitTimeout
-from kubewright.discovery import csr
+from kubewright.discovery import csr, node_requests
 from kubewright.discovery import token as discovery
 from kubewright.discovery.csr import RequestedCertificate, Seen
+from kubewright.discovery.node_requests import Binding
 from kubewright.discovery.token import Question
 from kubewright.http.messages import Headers, Response
 from kubewright.kube.answers import EventType, WatchEvent
@@ -31,12 +32,19 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
 
+_REMEMBERED: Final = 10.0
+"""Seconds for which an answer about rights counts."""
+
 
 class Issuer(Protocol):
     """Who is asked for a certificate."""
 
     async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = ...) -> bytes:
         """Ask, wait for the answer for so many seconds, and return the certificate as PEM. `seen` is told each state of the request."""
+        ...
+
+    async def may(self, binding: Binding) -> bool:
+        """Say whether whoever asks has the right that a binding gives. Raises APIError where that cannot be told."""
         ...
 
 
@@ -48,6 +56,9 @@ class SingleIssuer:
 
     async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = lambda _: None) -> bytes:
         return await csr.obtain(self._api, wanted, within=within, seen=seen)
+
+    async def may(self, binding: Binding) -> bool:
+        return node_requests.allowed(await self._api.create(node_requests.rights_review(binding)))
 
 
 class EitherIssuer:
@@ -65,6 +76,12 @@ class EitherIssuer:
                 return await self._second.obtain(wanted, within=within, seen=seen)
             except Unauthorized:
                 raise error from None
+
+    async def may(self, binding: Binding) -> bool:
+        try:
+            return await self._first.may(binding)
+        except Unauthorized:
+            return await self._second.may(binding)
 
 
 class _Waiting(NamedTuple):
@@ -87,6 +104,8 @@ class SharedIssuer:
         self._waiting: dict[str, _Waiting] = {}
         self._informer: Informer | None = None
         self._task: asyncio.Task[None] | None = None
+        self._rights: dict[Binding, tuple[float, bool]] = {}
+        self._asking = asyncio.Lock()
 
     async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = lambda _: None) -> bytes:
         """Ask for a certificate, wait until it is there, and return it as PEM.
@@ -111,6 +130,16 @@ class SharedIssuer:
             del self._waiting[uid]
             if not self._waiting:
                 await self.close()
+
+    async def may(self, binding: Binding) -> bool:
+        """Share one question and its answer among all that wait, for some seconds."""
+        async with self._asking:
+            now = asyncio.get_running_loop().time()
+            asked, answer = self._rights.get(binding, (float("-inf"), False))
+            if now - asked >= _REMEMBERED:
+                answer = node_requests.allowed(await self._api.create(node_requests.rights_review(binding)))
+                self._rights[binding] = now, answer
+            return answer
 
     async def close(self) -> None:
         """Stop watching. Idempotent."""

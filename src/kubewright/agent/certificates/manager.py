@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -29,7 +30,7 @@ from kubewright.base.errors import (
 )
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
-from kubewright.discovery import csr
+from kubewright.discovery import csr, node_requests
 from kubewright.discovery.csr import RequestedCertificate, RequestRefused
 from kubewright.kube.core import Object
 from kubewright.pki import certificates, keys
@@ -47,6 +48,10 @@ _LONGEST_SLEEP = 60.0
 """Seconds after which the wall clock is read again: it may have been set, or the machine slept."""
 _BACKDATED: Final = timedelta(minutes=5)
 """How long before its issue a certificate begins: what kube-controller-manager's signer gives for clocks that are slow."""
+_UNAPPROVED: Final = 3.0
+"""Seconds that a request may be pending before somebody looks for what approves it: most are approved in one or two."""
+_LOOKED_AGAIN: Final = 60.0
+"""Seconds until the next look: a binding may be added while the request waits."""
 _NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not know the rights of bootstrap tokens"
 """What people see of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
 
@@ -58,11 +63,15 @@ def rotation_point(*, not_before: datetime, not_after: datetime, random: Random)
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingRequest:
-    """A request that is open. `name` is '' until the server has chosen it; `approved` ones wait for their signer."""
+    """A request that is open. `name` is '' until the server has chosen it; `approved` ones wait for their signer.
+
+    `explanation` says what it waits for in a sentence, as `join` does.
+    """
 
     name: str
     since: datetime
     approved: bool = False
+    explanation: str = ""
 
 
 REASONS: Final = (
@@ -282,14 +291,37 @@ class CertificateManager:
         return pair
 
     async def _awaited(self, issuer: Issuer, wanted: RequestedCertificate) -> bytes:
+        explaining: asyncio.Task[None] | None = None
+
         def seen(request: Object) -> None:
+            nonlocal explaining
             self._saw(request, name=wanted.name)
+            if explaining is None and node_requests.is_pending(request):
+                explaining = self._tasks.start(self._explain(issuer, request))
 
         try:
             return await issuer.obtain(wanted, within=self._timings.certificate_wait, seen=seen)
         except CertificateError:
             self.view = replace(self.view, waiting=None)  # nothing will come of it
             raise
+        finally:
+            if explaining is not None:
+                explaining.cancel()
+
+    async def _explain(self, issuer: Issuer, request: Object) -> None:
+        """Find out again and again whether anybody approves a request that stays pending. Ends only when cancelled, or where nobody can."""
+        binding = node_requests.approver_of(request)
+        if binding is None:
+            return
+        pause = _UNAPPROVED
+        while True:
+            await asyncio.sleep(pause)
+            pause = _LOOKED_AGAIN
+            with suppress(KubewrightError):
+                explanation = node_requests.status_of(request, approvable=await issuer.may(binding)).text
+                waiting = self.view.waiting
+                if waiting is not None and not waiting.approved:
+                    self.view = replace(self.view, waiting=replace(waiting, explanation=explanation))
 
     def _saw(self, request: Object, *, name: str) -> None:
         """Note what became of the open request. Its name is told only where it can be found by it again.
@@ -299,7 +331,9 @@ class CertificateManager:
         made, approved = request["metadata"].get("creationTimestamp"), csr.is_approved(request)
         known = self.view.waiting
         since = datetime.fromisoformat(made) if made else known.since if known and known.name == name else self._seams.clock.now()
-        waiting = WaitingRequest(name=name, since=since, approved=approved)
+        same = known is not None and (known.name, known.approved) == (name, approved)
+        explanation = known.explanation if known is not None and same else node_requests.status_of(request).text
+        waiting = WaitingRequest(name=name, since=since, approved=approved, explanation=explanation)
         trouble = self.view.trouble if self._overdue else ""
         self.view = replace(self.view, waiting=waiting, trouble=trouble, reason="not-signed" if approved else "waiting-approval")
 
