@@ -29,22 +29,44 @@ def test_every_row_has_an_example(table):
     assert len(rows) == len(logs) == len(dict(rows)) == {"kubelet": 11, "component": 8}[table]
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_remedies_are_sentences_for_people(table):
-    for _, remedy in TABLES[table][0]:
-        assert remedy[0].islower()
-        assert not remedy.endswith(".")
-        assert "observation" not in remedy
-
-
-def test_the_remedies_of_a_machine_name_what_to_change():
-    by_text = dict(remedies.KUBELET)
-    assert by_text["cgroup v1"] == (
+AGAIN = ", then run the same command again"
+ANEW = ": correct the configuration, then run `kubewright reset`, and `kubewright init` or `kubewright join` with it"
+SPACE = f"free some space (`df -h` and `df -i` show where it went){AGAIN}"
+WRITABLE = f"remount the file system of that path for writing{AGAIN}"
+TEXTS = {
+    ("kubelet", "failed to parse kubelet flag"): (
+        f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not accept{ANEW}"
+    ),
+    ("kubelet", "cgroup v1"): (
         "boot this machine with cgroup v2, or set failCgroupV1: false in the KubeletConfiguration: this kubelet refuses cgroup v1"
-    )
-    assert by_text["failed at step exec"] == (
-        "install the kubelet where its unit looks for it (`systemctl cat kubelet`), then run the same command again"
-    )
+    ),
+    ("kubelet", "failed to validate kubelet configuration"): f"the KubeletConfiguration does not fit this kubelet{ANEW}",
+    ("kubelet", "failed to load kubelet config file"): f"the KubeletConfiguration does not fit this kubelet{ANEW}",
+    ("kubelet", "running with swap on"): f"switch swap off (`swapoff -a`, and in /etc/fstab), or set failSwapOn: false{AGAIN}",
+    ("kubelet", "exec format error"): f"install a kubelet that was built for this machine (`uname -m`){AGAIN}",
+    ("kubelet", "failed at step exec"): f"install the kubelet where its unit looks for it (`systemctl cat kubelet`){AGAIN}",
+    ("kubelet", "validate service connection"): (
+        f"start the container runtime (`systemctl status containerd` or `crio` says why it ended){AGAIN}"
+    ),
+    ("kubelet", "address already in use"): f"stop what uses the kubelet's port (`ss -ltnp` names it){AGAIN}",
+    ("kubelet", "no space left on device"): SPACE,
+    ("kubelet", "read-only file system"): WRITABLE,
+    ("component", "no space left on device"): SPACE,
+    ("component", "read-only file system"): WRITABLE,
+    ("component", "address already in use"): f"stop what uses the port (`ss -ltnp` names it){AGAIN}",
+    ("component", "unknown flag"): f"extraArgs has an argument that it does not know{ANEW}",
+    ("component", "flag provided but not defined"): f"extraArgs has an argument that it does not know{ANEW}",
+    ("component", "invalid argument"): f"extraArgs has a value that it does not accept{ANEW}",
+    ("component", "invalid value"): f"extraArgs has a value that it does not accept{ANEW}",
+    ("component", "permission denied"): f"correct the owner or the mode of the file that it names{AGAIN}",
+}
+"""What a person reads, by table and row."""
+
+
+def test_each_remedy_is_the_text_that_people_are_to_read():
+    assert {(table, text): remedy for table, (rows, _, _) in TABLES.items() for text, remedy in rows} == TEXTS
+    assert remedies.KUBELET_OTHERWISE == f"fix what the kubelet reports (`journalctl -u kubelet` has all of it){AGAIN}"
+    assert remedies.COMPONENT_OTHERWISE == f"fix what the component reports{AGAIN}"
 
 
 def test_the_latest_line_counts():
