@@ -37,10 +37,13 @@ def belongs(csi_node: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     return any(owner.get("kind") == "Node" and owner.get("uid") == node["metadata"]["uid"] for owner in owners)
 
 
-async def publish_first(api: AsyncKubeAPI, node: Mapping[str, Any]) -> bool:
-    """Create the CSINode of a Node that was made just now, in one try and without a look; `ensure_csi_node` makes good what fails."""
+async def publish_once(api: AsyncKubeAPI, node: Mapping[str, Any], *, is_new: bool) -> bool:
+    """Have a CSINode of this Node in one try, and say whether that worked; `ensure_csi_node` makes good what fails.
+
+    That of a Node that was made just now is created without a look.
+    """
     try:
-        await api.create(new_csi_node(node))
+        await (api.create(new_csi_node(node)) if is_new else _ensure(api, node))
     except APIError:
         return False
     return True

@@ -233,7 +233,9 @@ class NodeAgent:
         self._registered()
         # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves. The lease
         # goes before the pod range, which needs a moment, and otherwise after what the node is ready with.
-        published = self._duties.csi_node and self._node_status.is_new and await csi_node.publish_first(self._api(), self._present_node())
+        # The CSINode goes before the first status, which would otherwise call a Ready node that is taken over not ready.
+        is_new = self._node_status.is_new
+        published = self._duties.csi_node and await csi_node.publish_once(self._api(), self._present_node(), is_new=is_new)
         if published:
             self._node_status.storage = ""
         if self.facts.needs_pod_range:

@@ -95,6 +95,27 @@ async def test_a_csi_node_of_an_earlier_node_is_replaced_and_ones_own_is_kept():
     assert len(api.made("create", "csinodes")) == 2  # the first found one there
 
 
+@pytest.mark.parametrize("left", [("CSINode",), ()], ids=["as it was left", "without its CSINode"])
+async def test_a_ready_node_that_is_taken_over_stays_ready_and_only_its_heartbeats_move(left: tuple[str, ...]):
+    api = FakeAPI()
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+    before = api.get(NODE, "node-1")["status"]["conditions"]
+    if not left:
+        api.remove(CSI_NODE, "node-1")
+    api.calls.clear()
+    await asyncio.sleep(10)
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(60)
+        assert api.get(CSI_NODE, "node-1")["metadata"]["ownerReferences"][0]["uid"] == agent.node["metadata"]["uid"]
+    [report] = api.made("patch", "nodes/status")
+    assert list(report.body) == ["status"]
+    assert [sorted(row) for row in report.body["status"]["conditions"]] == [["lastHeartbeatTime", "type"]] * 4
+    after = api.get(NODE, "node-1")["status"]["conditions"]
+    assert [{**row, "lastHeartbeatTime": ""} for row in after] == [{**row, "lastHeartbeatTime": ""} for row in before]
+
+
 async def test_a_csi_node_that_cannot_be_made_is_said_and_tried_again():
     api = FakeAPI()
     api.fail("create", "csinodes", times=9)
