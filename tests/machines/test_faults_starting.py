@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubewright, ready, write
+from state_kit import files, require_same
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -23,7 +24,7 @@ SWAP = r"printf 'Filename Type Size Used Priority\n/dev/sda2 partition 1000 0 -2
 NO_SPACE = "mkdir -m 0700 -p /var/lib/etcd && mount -t tmpfs -o size=64k,mode=700 none /var/lib/etcd"
 NO_IMAGE = f"ctr -n k8s.io images export /root/etcd.tar {ETCD_IMAGE} && ctr -n k8s.io images rm {ETCD_IMAGE}"
 
-BROKEN: Mapping[str, str] = {"flag": "true", "swap": f"{NO_UNIT}; {SWAP}", "space": NO_SPACE, "image": NO_IMAGE}
+BROKEN: Mapping[str, str] = {"flag": "true", "api": "true", "swap": f"{NO_UNIT}; {SWAP}", "space": NO_SPACE, "image": NO_IMAGE}
 """A machine and what is broken on it."""
 MENDED: Mapping[str, str] = {
     "swap": "umount /proc/swaps",
@@ -33,6 +34,7 @@ MENDED: Mapping[str, str] = {
 WRITTEN: Mapping[str, tuple[str, str]] = {
     "flag": ("nodeRegistration:\n", "nodeRegistration:\n  kubeletExtraArgs: [{name: nonsense, value: x}]\n"),
     "image": ("nodeRegistration:\n", "nodeRegistration:\n  imagePullPolicy: Never\n"),
+    "api": ("kind: ClusterConfiguration\n", "kind: ClusterConfiguration\napiServer: {extraArgs: [{name: nonsense, value: x}]}\n"),
 }
 """What their configurations have besides."""
 
@@ -84,13 +86,27 @@ def test_a_kubelet_with_a_bad_argument_is_told_with_its_own_words(failed: Mappin
     assert "kubewright reset" in said
 
 
-def test_after_a_reset_the_corrected_configuration_works(bed: Bed, failed: Mapping[str, Ended]) -> None:
+def test_after_a_kubelet_that_did_not_start_the_corrected_configuration_works_at_once(bed: Bed, failed: Mapping[str, Ended]) -> None:
     machine = bed["flag"]
     write(machine, CONFIG, machine.run("cat", CONFIG).out.replace("nonsense, value: x", "v, value: '2'"))
-    refused = complaint(kubewright(machine, "init", "--config", CONFIG, check=False))
-    assert "made with another configuration" in refused
-    kubewright(machine, "reset", "--force")
     finished(machine)
+
+
+def test_after_an_api_server_that_did_not_start_another_configuration_makes_what_it_makes_of_a_fresh_machine(
+    bed: Bed, failed: Mapping[str, Ended]
+) -> None:
+    said, machine = complaint(failed["api"]), bed["api"]
+    assert "error: kube-apiserver does not stay up" in said
+    assert "unknown flag: --nonsense" in said
+    text = machine.run("cat", CONFIG).out.replace("extraArgs: [{name: nonsense, value: x}]", "certSANs: [other.test]")
+    write(machine, CONFIG, text.replace("10.244.0.0/16", "10.245.0.0/16"))
+    kubewright(machine, "init", "--config", CONFIG)
+    found = files(machine)
+    kubewright(machine, "reset", "--force")
+    kubewright(machine, "init", "--config", CONFIG)
+    require_same(files(machine), found)
+    assert "other.test" in str(found["/etc/kubernetes/pki/apiserver.crt"])
+    machine.cut_power()
 
 
 def test_swap_keeps_a_kubelet_from_starting(bed: Bed, failed: Mapping[str, Ended]) -> None:

@@ -178,7 +178,10 @@ def tenant(bare: Tenant) -> Tenant:
 
 
 def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
+    """Also after another name was refused, which leaves nothing in the way."""
     tenant, two = bare, bare.bed["two"]
+    refused = tenant.join(two, "--nodename", "another", check=False)
+    assert (refused.code, "does not let another in: NameNotAllowed" in refused.err) == (1, True)
     planned = json.loads(tenant.join(two, "--plan", "-o", "json").out)
     assert [row["action"] for row in planned if row["target"] == "nodejoinrequest two"] == ["create"]
     assert [row["action"] for row in planned if row["target"] == "service oi-wg"] == ["update"]

@@ -110,12 +110,12 @@ def service_verbs(found: ServiceState | None, desired: Service, *, units: Sequen
     return tuple(verbs)
 
 
-def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layout) -> Change:
+def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layout, own: Iterable[PurePosixPath] = ()) -> Change:
     """Compare with nothing: what is there goes, a directory with everything below it.
 
-    Raises HostError for a path outside of the layout's directories.
+    Raises HostError for a path outside of the layout's directories, and of `own`.
     """
-    require_below(path, roots(layout))
+    require_below(path, (*roots(layout), *own))
     kind = Kind.FILE if found is None else found.kind
     return Change(target=f"{kind.value} {path}", action=Action.NONE if found is None else Action.DELETE)
 

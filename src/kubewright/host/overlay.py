@@ -88,9 +88,9 @@ class OverlayHost(StoreHost):
         with self._overlay.lock:
             return self._note(super().ensure(desired))
 
-    def remove(self, path: PurePosixPath, /) -> Change:
+    def remove(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
         with self._overlay.lock:
-            return self._note(super().remove(path))
+            return self._note(super().remove(path, own=own))
 
     def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
         with self._overlay.lock:

@@ -73,8 +73,8 @@ class Host(FileReader, Protocol):
         """Write: make a file, directory or service as desired, if it differs. Raises HostError, DiskFull where there is no space."""
         ...
 
-    def remove(self, path: PurePosixPath, /) -> Change:
-        """Write: remove a file, a link, or a directory with all that is in it. Raises HostError for a path outside of the layout."""
+    def remove(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
+        """Write: remove a file, a link, or a directory with all that is in it. Raises HostError for a path outside of the layout, and of `own`."""
         ...
 
     def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:

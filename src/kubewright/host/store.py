@@ -139,10 +139,10 @@ class StoreHost(ABC):
             case TunnelKey():
                 return self._ensure_tunnel_key(desired)
 
-    def remove(self, path: PurePosixPath, /) -> Change:
-        change = decisions.decide_removal(self.state(path), path, layout=self.layout)
+    def remove(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
+        change = decisions.decide_removal(self.state(path), path, layout=self.layout, own=own)
         if change:
-            self._store.remove(path, below=roots(self.layout))
+            self._store.remove(path, below=(*roots(self.layout), *own))
         self._store.clean(path.parent)  # also for one that never came to be: half of it may be there
         return change
 

@@ -5,7 +5,7 @@ The directory is one that the environment names, or a new one that is removed ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import Final, cast
@@ -42,8 +42,8 @@ class DryRunHost(OverlayHost):
         self._reporter = reporter
         self._keeps = frozenset(keeps)
 
-    def remove(self, path: PurePosixPath, /) -> Change:
-        return Change(target=f"file {path}", action=Action.NONE) if path in self._keeps else super().remove(path)
+    def remove(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
+        return Change(target=f"file {path}", action=Action.NONE) if path in self._keeps else super().remove(path, own=own)
 
     def ensure(self, desired: Desired, /) -> Change:
         if isinstance(desired, Accounts):  # told and not added, as with kubeadm: their numbers are only known when they are

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Generic
 
 from kubewright.base.errors import HostError
-from kubewright.base.events import Reporter, Warned
+from kubewright.base.events import Reporter, SilentReporter, Warned
 from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
@@ -20,6 +20,9 @@ from kubewright.workflow import runner
 from kubewright.workflow.runner import Plan
 
 if TYPE_CHECKING:
+    from kubewright.apis.machine import Layout
+    from kubewright.base.change import Change
+    from kubewright.host.seam import Host
     from kubewright.lifecycle.machine_record import MachineRecord
 
 from kubewright.lifecycle.binding import bind
@@ -95,45 +98,81 @@ class _Run(Generic[Request, Configuration, Context]):
             return self._recorded(self.prepared.record)
 
     def _recorded(self, record: Callable[[], MachineRecord]) -> Result[Context]:
-        """Run everything, and keep what the machine is made of: from the moment that it is known to be fit. One that is refused keeps nothing."""
+        """Run everything, and keep what the machine is made of: from the moment that it is known to be fit. One that is refused keeps nothing.
+
+        Another configuration than that of an earlier run is refused once something lasts of what that made; else it takes its place.
+        """
         from kubewright.lifecycle import adoption, machine_record
+        from kubewright.lifecycle.attempts import Attempt
 
         host, wanted, policy = self.prepared.host, record(), self.operation.policy
         found = machine_record.current(host)
-        if found is not None:
-            machine_record.require_same(found, wanted)
+        other = found if found is not None and not machine_record.same(found, wanted) else None
+        if other is not None and machine_record.lasts(host, other):
+            machine_record.require_same(other, wanted)
 
         def plan() -> Plan:
             policy.before_adopting(host, self.machine)
             return self.walk(Mode.PLAN, quiet=True).plan
 
         adopted = adoption.check(host, adopts=self.prepared.adopts, may=policy.adopts, plan=plan, reporter=self.reporter)
-
-        def begin() -> None:
-            if found is None:
-                host.ensure(Directory(path=host.layout.state, mode=PRIVATE))
-                machine_record.save(host, wanted)
-
+        withdrawn = self._withdraw(host, other, wanted, at=self.machine.at, reporter=self.reporter)
+        resumed = found is not None and other is None
+        attempt = Attempt(host, wanted, found=found if resumed else None, lasts=adopted)
         if PREFLIGHT not in self.phases:
-            begin()
-        result = self.walk(Mode.APPLY, resumed=found is not None or adopted, begin=begin)
-        machine_record.save(host, replace(wanted, finished=True))
-        return result
+            attempt.begin(host.layout)
+        try:
+            result = self.walk(Mode.APPLY, resumed=resumed or adopted, begin=attempt.begin, settle=attempt.settle)
+        except BaseException:  # signals as well
+            with suppress(HostError):  # why the run ended is told, not this
+                attempt.fail()
+            raise
+        attempt.finish()
+        return replace(result, changes=(*withdrawn, *result.changes))
+
+    def _withdraw(
+        self, host: Host, other: MachineRecord | None, wanted: MachineRecord, *, at: Callable[[Layout], Host], reporter: Reporter
+    ) -> tuple[Change, ...]:
+        """Remove what an attempt with another configuration left, if there is one."""
+        if other is None:
+            return ()
+        from kubewright.lifecycle.withdrawal import withdraw  # few machines need it
+
+        return withdraw(host, other, wanted, clock=self.machine.clock, at=at, reporter=reporter)
+
+    def _without_attempt(self) -> tuple[_Run[Request, Configuration, Context], tuple[Change, ...]]:
+        """Return this run on a machine without what a real one would remove first, for those that do nothing, and the changes that this takes."""
+        if self.prepared.only or self.prepared.record is None:
+            return self, ()
+        from kubewright.host.overlay import OverlayHost
+        from kubewright.lifecycle import machine_record
+
+        found, wanted = None, self.prepared.record()
+        with suppress(HostError):  # a real run tells what is wrong with the record
+            found = machine_record.current(self.prepared.host)
+        if found is None or machine_record.same(found, wanted) or machine_record.lasts(self.prepared.host, found):
+            return self, ()
+        host = OverlayHost(self.prepared.host)
+        at = lambda layout: OverlayHost(self.machine.at(layout))  # noqa: E731
+        changes = self._withdraw(host, found, wanted, at=at, reporter=SilentReporter())
+        return replace(self, prepared=replace(self.prepared, host=host)), changes
 
     def plan(self) -> Result[Context]:
-        return self.walk(Mode.PLAN)
+        run, withdrawn = self._without_attempt()
+        result = run.walk(Mode.PLAN)
+        return replace(result, changes=(*withdrawn, *result.changes))
 
     def narrate(self) -> Result[Context]:
-        form = self.operation.dry_run
+        form, run = self.operation.dry_run, self._without_attempt()[0]
         if form is None:
-            return self.walk(Mode.NARRATE)
+            return run.walk(Mode.NARRATE)
         from kubewright.lifecycle import dry_run
 
-        quick = replace(self, prepared=replace(self.prepared, configuration=form.configure(self.prepared.configuration)))
+        quick = replace(run, prepared=replace(run.prepared, configuration=form.configure(run.prepared.configuration)))
         writer = self.machine.at(self.machine.layout)
         with dry_run.directory(writer, self.machine, variable=form.variable, prefix=form.prefix) as place:
             result = quick.walk(Mode.NARRATE)
-            written = dry_run.write(result.host, place, writer=writer, copies=form.copies(self.prepared.host), reporter=self.reporter)
+            written = dry_run.write(result.host, place, writer=writer, copies=form.copies(run.prepared.host), reporter=self.reporter)
         dry_run.say_whether_kept(self.machine, form.variable, reporter=self.reporter)
         return replace(result, written=tuple(written))
 
@@ -153,10 +192,18 @@ class _Run(Generic[Request, Configuration, Context]):
 
         return bool(adoption.traces(host))
 
-    def walk(self, mode: Mode, *, resumed: bool | None = None, begin: Callable[[], None] = nothing, quiet: bool = False) -> Result[Context]:
+    def walk(
+        self,
+        mode: Mode,
+        *,
+        resumed: bool | None = None,
+        begin: Callable[..., None] = nothing,
+        settle: Callable[[bool], None] = nothing,
+        quiet: bool = False,
+    ) -> Result[Context]:
         operation, prepared = self.operation, self.prepared
         with bind(operation, prepared, self.machine, mode=mode, reporter=self.reporter, quiet=quiet) as seams:
-            bound = replace(seams, resumed=self._resumed() if resumed is None else resumed, begin=begin)
+            bound = replace(seams, resumed=self._resumed() if resumed is None else resumed, begin=begin, settle=settle)
             context = operation.context(self.request, prepared.configuration, bound)
             order: Sequence[str] = ()
             if operation.start is not None and mode is Mode.APPLY and bound.phases >= operation.start.phases:

@@ -1,11 +1,14 @@
-"""What a machine was made of, kept on it between runs: so that a run with the same configuration goes on, and another one is refused.
+"""What a machine was made of, kept on it between runs: a run with the same configuration goes on.
 
-What is ours is decided by looking; the record only says with which configuration we began. It holds no token and no key.
+Another configuration is refused once something lasts that was made of the first one: a component has served, or the cluster knows the machine.
+Before that it takes its place, and `attempts` removes what was left. What is ours is decided by looking; the record only says with which
+configuration we began, and what was not there then. It holds no token and no key.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -13,7 +16,7 @@ from typing import Any, Final
 from kubewright.apis.kubeadm import codec
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.apis.kubeadm.types import Configuration
-from kubewright.apis.machine import Detected
+from kubewright.apis.machine import Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
 from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError
@@ -22,6 +25,8 @@ from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 
+MEMBER: Final = "member"
+"""What etcd makes in its data directory."""
 _FORMAT: Final = 1
 _NOT_KEPT: Final = ("bootstrapTokens", "certificateKey", "dryRun", "skipPhases", "timeouts")
 """Fields of an InitConfiguration, or a JoinConfiguration, that are secret, or say how one run goes and not what comes of it."""
@@ -33,11 +38,21 @@ _NOT_KEPT_BELOW: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRecord:
-    """`workflow` is `init` or `join`; `configuration` the documents as YAML; `finished` whether a run has come to its end."""
+    """`workflow` is `init` or `join`; `configuration` the documents as YAML; `finished` whether a run has come to its end.
+
+    - `established`: what was made of it lasts, as a run said that made it; `lasts` looks as well.
+    - `free` are the paths where nothing was when the first run began, and where runs may make something. For a file that people may put there
+      too: the digest of what a run left that failed, '' where it left nothing, None while a run is at work or was killed. None for a
+      record of an earlier version.
+    - `directories` are the directories that were not there then, the deepest first.
+    """
 
     workflow: str
     configuration: str
     finished: bool = False
+    established: bool = False
+    free: Mapping[str, str | None] | None = None
+    directories: tuple[str, ...] = ()
 
 
 def path(host: Host) -> PurePosixPath:
@@ -103,40 +118,103 @@ def with_runtime(detected: Detected, host: Host) -> Detected:
     found = None
     with suppress(HostError):  # who needs the record tells what is wrong with it
         found = current(host) if not detected.cri_sockets else None
-    socket = _cri_socket(found.configuration) if found is not None else None
+    socket = field(found, "nodeRegistration", "criSocket") if found is not None else ""
     return replace(detected, cri_sockets=(socket,)) if socket else detected
 
 
-def _cri_socket(text: str) -> str | None:
-    for value in _values(text):
-        registration = value.get("nodeRegistration") if isinstance(value, dict) else None
-        socket = registration.get("criSocket") if isinstance(registration, dict) else None
-        if isinstance(socket, str):
-            return socket
-    return None
+def runtime_socket(record: MachineRecord) -> str:
+    """Return where the container runtime of a record's configuration answers, '' where that does not say."""
+    return field(record, "nodeRegistration", "criSocket") or field(record, "containerRuntimeEndpoint")
+
+
+def field(record: MachineRecord, *names: str) -> str:
+    """Return the text at a path of names in the first document of a record's configuration that has one, '' where none has."""
+    return next((found for found in _at(record, names) if isinstance(found, str)), "")
+
+
+def _at(record: MachineRecord, names: Iterable[str]) -> Iterator[object]:
+    """Yield what is at a path of names in each document of a record's configuration."""
+    for document in _values(record.configuration):
+        found = document
+        for name in names:
+            found = found.get(name) if isinstance(found, dict) else None
+        yield found
 
 
 _FIELDS: Final = {"workflow": str, "configuration": str, "finished": bool}
+_OPTIONAL: Final[Mapping[str, tuple[type, ...]]] = {"established": (bool,), "free": (dict, type(None)), "directories": (list,)}
 
 
 def _read(content: bytes) -> MachineRecord:
     """Read a record, every field of its type. Raises ValueError, KeyError, TypeError."""
     found = json.loads(content)
     wrong = [name for name, kind in _FIELDS.items() if type(found[name]) is not kind]
+    wrong += [name for name, kinds in _OPTIONAL.items() if name in found and not isinstance(found[name], kinds)]
     if wrong or found["format"] != _FORMAT:
         raise ValueError(f"format {found['format']}, wrong: {', '.join(wrong)}")
-    return MachineRecord(**{name: found[name] for name in _FIELDS})
+    more = {name: found[name] for name in _OPTIONAL if name in found}
+    texts = [*(more.get("free") or ()), *((more.get("free") or {}).values()), *more.get("directories", ())]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise ValueError("paths and digests that are no texts")
+    return MachineRecord(**{name: found[name] for name in _FIELDS}, **{**more, "directories": tuple(more.get("directories", ()))})
 
 
 def save(host: Host, record: MachineRecord) -> None:
     """Replace the record in one step, for root only."""
-    content = {"format": _FORMAT, **{name: getattr(record, name) for name in _FIELDS}}
+    rest = {name: getattr(record, name) for name in _OPTIONAL if getattr(record, name)}
+    content = {"format": _FORMAT, **{name: getattr(record, name) for name in _FIELDS}, **rest}
     host.ensure(File(path=path(host), content=(json.dumps(content, indent=1) + "\n").encode(), mode=0o600, directory_mode=0o700))
 
 
+_IDENTITIES: Final[Mapping[str, Callable[[Layout], PurePosixPath]]] = {
+    "join": lambda layout: layout.kubeconfig("kubelet"),
+    "node join": lambda layout: layout.oneinfra / "kubelet.conf",
+}
+"""What a machine has of its cluster once that knows it, by workflow."""
+_ENDPOINTS: Final = (("localAPIEndpoint",), ("controlPlane", "localAPIEndpoint"))
+_API_SERVER: Final = "kube-apiserver"
+_STORED: Final = (b"k8s\x00", b"/registry/")
+"""What an API server begins its values with (apimachinery, runtime/serializer/protobuf), and by default its keys."""
+
+
+def lasts(host: Host, record: MachineRecord) -> bool:
+    """Whether something lasts that was made with a record's configuration, as a run said, or as the machine shows: whoever made it since."""
+    if record.finished or record.established or record.free is None:
+        return True
+    identity = _IDENTITIES.get(record.workflow)
+    return (
+        (identity is not None and host.state(identity(host.layout)) is not None)
+        or any(_has_objects(host, path) for path in map(PurePosixPath, record.free) if path.name == MEMBER)
+        or any(_serves(host, endpoint) for names in _ENDPOINTS for endpoint in _at(record, names))
+    )
+
+
+def _serves(host: Host, endpoint: object) -> bool:
+    """Whether an API server listens at the endpoint of this machine."""
+    address, port = (endpoint.get("advertiseAddress"), endpoint.get("bindPort")) if isinstance(endpoint, dict) else (None, None)
+    if not isinstance(address, str) or not isinstance(port, int):
+        return False
+    owner = host.network.owner_of_port(address, port)
+    return owner is not None and owner.program == _API_SERVER
+
+
+def _has_objects(host: Host, member: PurePosixPath) -> bool:
+    """Whether an API server has written to an etcd, by its files. One that cannot be read, as its size is that of a cluster at work, counts as such."""
+    try:
+        contents = (host.read(path) or b"" for part in ("wal", "snap") for path in host.entries(member / part))
+        return any(mark in content for content in contents for mark in _STORED)
+    except HostError:
+        return True
+
+
+def same(found: MachineRecord, wanted: MachineRecord) -> bool:
+    """Whether two records are of the same workflow and configuration."""
+    return found.workflow == wanted.workflow and _values(found.configuration) == _values(wanted.configuration)
+
+
 def require_same(found: MachineRecord, wanted: MachineRecord) -> None:
-    """Refuse another configuration than the one that the machine was begun with. Raises ConfigurationChanged with the difference."""
-    if found.workflow == wanted.workflow and _values(found.configuration) == _values(wanted.configuration):
+    """Refuse another configuration than the one that the machine was made with. Raises ConfigurationChanged with the difference."""
+    if same(found, wanted):
         return
     raise ConfigurationChanged(
         "this machine was made with another configuration",

@@ -80,7 +80,8 @@ class Bound:
     - `phases` are the full names of those that run, `whole` is False for single ones; certificates count from `started`.
     - `preflight` is what the phase of that name does in this mode.
     - `resumed`: an earlier run began to make this machine what it is, or something else did and it is taken over.
-    - `begin` is called once the machine is known to be fit: what it is made of is kept from then on.
+    - `begin` is called once the machine is known to be fit: what it is made of is kept from then on. It takes the layout, and the paths of
+      further files that the run may write. `settle` is told whether something lasts of what was made: another configuration is refused then.
     - `manifests` are those of static pods that are written later; `kubelet_makes` are files of a kubelet, where none is started.
     """
 
@@ -98,7 +99,8 @@ class Bound:
     preflight: Callable[[Any], Iterable[Step]]
     whole: bool = True
     resumed: bool = False
-    begin: Callable[[], None] = nothing
+    begin: Callable[..., None] = nothing
+    settle: Callable[[bool], None] = nothing
     kubelet_makes: tuple[File, ...] = ()
 
     @property

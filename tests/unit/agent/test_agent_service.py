@@ -20,6 +20,7 @@ from kubewright.agent.certificates.manager import CertificateView, WaitingReques
 from kubewright.agent.daemon import missing_taints
 from kubewright.agent.status.snapshot import Snapshot, Unchanging
 from kubewright.agent.view import NodePhase, NodeView
+from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import CheckFailed, HostError, NotFound
 from kubewright.base.records import replace
@@ -28,6 +29,7 @@ from kubewright.cli import agent_service, parser
 from kubewright.cli.main import main
 from kubewright.host.desired import File, Service
 from kubewright.host.files import Files
+from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.host.states import ServiceState
 from kubewright.http.metrics import Registry
@@ -90,8 +92,21 @@ def test_installing_writes_the_unit_and_starts_it_but_not_beside_a_kubelet():
     [file] = service.units
     assert isinstance(file, File)
     assert (str(file.path), file.mode) == ("/etc/systemd/system/kubewright-agent.service", 0o644)
+    host.running["kubelet"] = True
     with pytest.raises(CheckFailed, match="a kubelet runs"):
-        installation.install(FakeHost(kubelet=True), ["/k"])  # type: ignore[arg-type]
+        installation.install(host, ["/k", "agent", "run"])  # type: ignore[arg-type]
+    host.running["kubelet"] = False
+    installation.install(host, ["/k", "agent", "run", "--hostname-override=other"])  # type: ignore[arg-type]
+    assert b"--hostname-override=other" in host.desired[-1].units[0].content
+
+
+def test_other_flags_replace_those_of_an_earlier_installation(tmp_path: Path):
+    host = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={}))
+    installation.install(host, ["/k", "agent", "run", "--hostname-override=taken"])
+    [change] = installation.install(host, ["/k", "agent", "run", "--hostname-override=other"])
+    assert (change.action, change.reason) == (Action.UPDATE, "reload, restart")
+    assert b"--hostname-override=other" in (host.read(installation.UNIT) or b"")
+    assert not installation.install(host, ["/k", "agent", "run", "--hostname-override=other"])[0]
 
 
 def test_the_words_of_the_unit_are_the_flags_that_have_an_effect_with_paths_from_the_root(monkeypatch, tmp_path):

@@ -259,11 +259,10 @@ async def test_a_pod_that_never_ran_can_be_deleted_and_one_that_did_stays():
     assert api.get(POD, "ran", "default")["status"]["phase"] == "Running"
 
 
-def waiting(api: FakeAPI, place: Path) -> Any:
+def waiting(api: FakeAPI, place: Path, **named: str) -> Any:
     """An agent without a certificate, whose key is in a file."""
-    return agent_of(
-        api, bootstrap=KnownCluster(TOKEN, connect=api.connect), pending=PendingKey(place), facts=facts(needs_pod_range=False), **MACHINE
-    )
+    profile = facts(needs_pod_range=False, **named)
+    return agent_of(api, bootstrap=KnownCluster(TOKEN, connect=api.connect), pending=PendingKey(place), facts=profile, **MACHINE)
 
 
 def sign(api: FakeAPI, name: str) -> None:
@@ -285,6 +284,18 @@ async def test_an_open_request_is_found_again_after_a_restart(tmp_path: Path):
     async with running(waiting(api, tmp_path)) as agent:
         await asyncio.wait_for(agent.ready.wait(), 60)
         assert agent.view().certificate.waiting is None
+    assert not PendingKey(tmp_path).exists
+
+
+async def test_a_request_that_nobody_signs_does_not_stand_in_the_way_of_another_name(tmp_path: Path):
+    api = FakeAPI()
+    async with running(waiting(api, tmp_path, name="taken")):
+        await asyncio.sleep(5)
+    async with running(waiting(api, tmp_path, name="another")) as agent:
+        await asyncio.sleep(5)
+        sign(api, agent.view().certificate.waiting.name)
+        await asyncio.wait_for(agent.ready.wait(), 60)
+    assert [name for kind, _, name in api.objects if kind == "nodes"] == ["another"]
     assert not PendingKey(tmp_path).exists
 
 

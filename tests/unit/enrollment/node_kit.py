@@ -97,9 +97,9 @@ class Dying:
             raise Killed
         return change
 
-    def remove(self, path, /):
+    def remove(self, path, /, *, own=()):
         last = self.killer.before()
-        change = super().remove(path)
+        change = super().remove(path, own=own)
         if last:
             raise Killed
         return change
@@ -113,13 +113,14 @@ class Box:
     def __init__(self, root: Path) -> None:
         self.layout = Layout.below(PurePosixPath(root))
         self.cluster = HubCluster()
+        self.seed = 7
         self.reporter = RecordingReporter()
 
     def join(self, *, killer: Killer | None = None, mode: Mode = Mode.APPLY, **more: object):
         chosen = killer or Killer()
         self.cluster.killer = chosen
         machine = Machine(
-            at=lambda layout: self.host(layout, chosen), clock=CLOCK, random=SeededRandom(7), layout=self.layout, environment={}
+            at=lambda layout: self.host(layout, chosen), clock=CLOCK, random=SeededRandom(self.seed), layout=self.layout, environment={}
         )
         given = {"node": "worker", "server": "https://10.0.0.1:6443", "ca_pem": API_CA[0].encode(), "token": TOKEN, "skip": LEFT_OUT}
         pin = {"fingerprint": str(LOADED.recipient.pin), "sans": ("10.0.0.5",)}

@@ -143,6 +143,7 @@ def run(monkeypatch):
         clock, reporter = FakeClock(), RecordingReporter()
         etcd = Etcd(external=ExternalEtcd(endpoints=("https://e:2379",))) if external else Etcd(local=LocalEtcd())
         configuration, addresses = configured(etcd), Addresses.of_machine("10.0.0.2")
+        lasts = []
         ctx = SimpleNamespace(
             cluster=configuration.cluster,
             configuration=configuration,
@@ -156,7 +157,8 @@ def run(monkeypatch):
                 external_ca=False,
             ),
             patched=lambda name, pod: pod,
-            bound=SimpleNamespace(manifests=DeferredManifests(machine)),
+            bound=SimpleNamespace(manifests=DeferredManifests(machine), settle=lasts.append),
+            lasts=lasts,
             node_name="two",
             layout=layout,
             host=machine,
@@ -181,6 +183,7 @@ def test_a_new_member_learns_serves_and_votes(run):
     assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
     assert ctx.host.flag("initial-cluster") == f"one=https://10.0.0.1:2380,two={OURS}"
     assert ctx.host.flag("initial-cluster-state") == "existing"
+    assert ctx.lasts == [True]
 
 
 def test_a_member_that_votes_keeps_its_manifest(run):
@@ -369,6 +372,7 @@ def test_a_learner_that_never_serves_is_taken_back(run, resumed):
     assert ctx.etcd.members() == [ONE]
     assert ctx.said[-1] == f"[etcd] Removed member two at {OURS} again, because it did not come up: gave up waiting"
     assert MANIFEST not in ctx.host.files
+    assert ctx.lasts == [True, False]
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), Stopped(15), BrokenPipeError()])
@@ -407,7 +411,19 @@ def test_a_member_that_votes_is_never_taken_back(run):
     ctx = run(ONE, mine, fails=NotFound("gone", code=404), files={MANIFEST: OLD, DATA / "member" / "wal": b""})
     with pytest.raises(NotFound):
         list(etcd_member.join(ctx))
-    assert ctx.etcd.members() == [ONE, mine]
+    assert (ctx.etcd.members(), ctx.lasts) == ([ONE, mine], [True])
+
+
+def test_nothing_lasts_of_a_member_that_could_not_be_added(run):
+    ctx = run(ONE)
+
+    def refuse(peer_url, /):
+        raise NoQuorum("etcd has no leader")
+
+    ctx.etcd.add_learner = refuse
+    with pytest.raises(WaitTimeout):
+        list(etcd_member.join(ctx))
+    assert (ctx.etcd.members(), ctx.lasts) == ([ONE], [True, False])
 
 
 def test_a_member_that_cannot_be_taken_back_is_told(run):
@@ -418,6 +434,7 @@ def test_a_member_that_cannot_be_taken_back_is_told(run):
     (warning,) = [event.text for event in ctx.reporter.events if isinstance(event, Warned)]
     assert f"member two at {OURS}" in warning
     assert "Run the same join again, or reset" in warning
+    assert ctx.lasts == [True]
 
 
 def test_an_external_etcd_is_left_alone(run):

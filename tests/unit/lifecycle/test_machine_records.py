@@ -58,8 +58,19 @@ def test_another_configuration_is_refused_with_the_difference(box, other):
     assert "\n+" in caught.value.detail
 
 
+WHOLE = '{"format": 1, "workflow": "init", "configuration": "", "finished": false'
+
+
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "3", "{}", '{"format": 2}', '{"format": 1, "workflow": 3, "configuration": "", "finished": true}']
+    "text",
+    [
+        *("", "{", "[]", "3", "{}", '{"format": 2}'),
+        '{"format": 1, "workflow": 3, "configuration": "", "finished": true}',
+        *(
+            f"{WHOLE}, {more}}}"
+            for more in ('"established": 1', '"free": []', '"free": {"/a": 1}', '"directories": {}', '"directories": [1]')
+        ),
+    ],
 )
 def test_what_is_no_record_is_told(box, text):
     host = box.call(asked()).host

@@ -29,7 +29,7 @@ def checked(ctx: NodeJoinContext) -> Iterable[Change]:
     """Check the machine. What it is made of is kept once it can join. Raises CheckFailed."""
     ctx.say("Running pre-flight checks")
     _require_passed(ctx, checks(ctx))
-    ctx.bound.begin()
+    ctx.bound.begin(ctx.layout)
     return ()
 
 

@@ -9,7 +9,7 @@ Rows = Sequence[tuple[str, str]]
 """A text of a log line in lower case, and the remedy. Specific texts stand before general ones."""
 
 _AGAIN: Final = "then run the same command again"
-_ANEW: Final = "correct the configuration, then run `kubewright reset`, and `kubewright init` or `kubewright join` with it"
+_ANEW: Final = "correct the configuration and run the command again; where that is refused, run `kubewright reset` first"
 _COMMON: Final = (
     ("no space left on device", f"free some space (`df -h` and `df -i` show where it went), {_AGAIN}"),
     ("read-only file system", f"remount the file system of that path for writing, {_AGAIN}"),

@@ -27,16 +27,21 @@ class InitContext(MachineContext):
     request: InitRequest
 
     def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
-        """Make a client from the kubeconfig of a name (`admin`, `super-admin`), or from the one that was given."""
+        """Make a client from the kubeconfig of a name (`admin`, `super-admin`), or from the one that was given.
+
+        Once the API server has answered, the cluster lasts.
+        """
         from kubewright.lifecycle.init import existing_cluster
         from kubewright.lifecycle.steps import stand_ins
+        from kubewright.lifecycle.steps.announcing import Noticing
 
-        return self.bound.connections.own(
+        client = self.bound.connections.own(
             lambda: self._access(name),
             observe=lambda: existing_cluster.cluster(self.bound, self.addresses, kubeconfig=self.request.kubeconfig),
             stand_ins=stand_ins.objects(self.configuration),
             timeout=timeout,
         )
+        return Noticing(client, lambda: self.bound.settle(True))
 
     def _access(self, name: str) -> Access:
         """Read a kubeconfig. This machine's own API server is asked: a load balancer may not be there yet (spec/kubeadm.md 2.2)."""

@@ -35,7 +35,7 @@ def checked(ctx: InitContext) -> Iterable[Change]:
     ctx.say("preflight", "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
     yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
-    ctx.bound.begin()  # not before: with the name of an image that does not exist, another configuration has to be possible
+    ctx.bound.begin(ctx.layout)  # not before: with the name of an image that does not exist, another configuration has to be possible
 
 
 def examine(configuration: Configuration, *, host: Host, user: int, resumed: bool = False) -> Report:

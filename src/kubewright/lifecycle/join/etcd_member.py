@@ -73,6 +73,7 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
         yield peers.reached(ctx)
     doing = "Using existing" if step is Step.KEEP else "Adding this machine's"
     ctx.say(TOPIC, f"{doing} etcd member at {desired.peer_url}")
+    ctx.bound.settle(True)  # the other members know this machine from now on
     try:
         yield joining.add(desired)
         yield from _started(ctx, joining, desired)
@@ -157,6 +158,8 @@ def _withdraw(ctx: JoinContext, desired: EtcdMember, why: BaseException) -> None
     """Take back a member that has never voted, so that etcd takes the next one; and its manifest, which would start it in vain."""
     try:
         found = by_peer_url(ctx.etcd.members(), desired.peer_url)
+        if found is None:
+            ctx.bound.settle(False)
         if found is None or not found.learner:
             return
         for name in (etcd_learner.NAME, COMPONENT):
@@ -167,5 +170,6 @@ def _withdraw(ctx: JoinContext, desired: EtcdMember, why: BaseException) -> None
             Warned(text=f"{desired.target}, which did not come up, could not be removed: {error}. Run the same join again, or reset")
         )
         return
+    ctx.bound.settle(False)
     reason = f"it did not come up: {why.what}" if isinstance(why, KubewrightError) else "join was stopped"
     ctx.say(TOPIC, f"Removed {desired.target} again, because {reason}")

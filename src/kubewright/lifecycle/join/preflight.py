@@ -45,10 +45,10 @@ def checked(ctx: JoinContext) -> Iterable[Change | Waited]:
     found.result()
     _require_possible(ctx)
     if not kubelet.is_bootstrapped(ctx) and ctx.runs("kubelet-start"):
-        kubelet.require_free_name(ctx)  # now: another name would be another configuration once this one is kept
+        kubelet.require_free_name(ctx)
     if ctx.control_plane:
         yield from _control_plane_can_join(ctx, user=user)
-    ctx.bound.begin()
+    ctx.bound.begin(ctx.layout, authority_path(ctx.join, ctx.host.layout))
     if ctx.control_plane:
         ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
         registration = ctx.configuration.init.node_registration

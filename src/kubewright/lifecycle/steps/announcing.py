@@ -1,4 +1,4 @@
-"""Telling of a step that writes to a cluster: what is done, before its first write, or that nothing had to be done."""
+"""Noticing what goes to a cluster: a step that writes is told before its first write, or that nothing had to be done; and the first answer."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kubewright.base.change import Change
+from kubewright.base.errors import StatusError
 from kubewright.http.messages import Headers, Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
@@ -46,3 +47,27 @@ class _Announcing(KubeAPI):
         self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
     ) -> Response:
         return self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+
+
+class Noticing(KubeAPI):
+    """Calls `answered` after each answer, a refusal included."""
+
+    def __init__(self, inner: KubeAPI, answered: Callable[[], None]) -> None:
+        self._inner = inner
+        self._answered = answered
+
+    def send(self, call: Call, /) -> Object:
+        try:
+            found = self._inner.send(call)
+        except StatusError:
+            self._answered()
+            raise
+        self._answered()
+        return found
+
+    def raw(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
+    ) -> Response:
+        found = self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+        self._answered()
+        return found

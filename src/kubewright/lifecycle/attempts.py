@@ -1,0 +1,123 @@
+"""What a run makes of a machine, noted while it is at work: so that `withdrawal` can take it away again as long as nothing lasts of it.
+
+Noted is what was not there when the first run began. People may provide certificates, keys and kubeconfigs as well, and put their own in the place of
+those of a run that failed: of these the digests are noted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.machine import Layout
+from kubewright.base.errors import HostError
+from kubewright.base.records import replace
+from kubewright.host.desired import Directory
+from kubewright.host.seam import Host
+from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.machine_record import MEMBER, MachineRecord
+from kubewright.lifecycle.steps.inventory import KUBECONFIGS
+
+PRIVATE: Final = 0o700
+PODS: Final = ("etcd-learner", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+_HUB_FILES: Final = ("kubelet.conf", "kubelet.crt", "kubelet.key", "kubelet-client-ca.crt", "wg.key")
+_KUBELET: Final = (
+    *("config.yaml", "instance-config.yaml", "kubeadm-flags.env"),
+    *("actuated_pods_state", "allocated_pods_state", "checkpoints", "cpu_manager_state", "device-plugins", "dra_manager_state"),
+    *("graceful_node_shutdown_state", "image_manager", "memory_manager_state", "pki", "plugins", "plugins_registry", "pod-resources"),
+    *("pods", "pods-api"),
+)
+"""What runs write to the kubelet's directory, and what the kubelet makes there (v1.36.3, pkg/kubelet). People may keep more in it, as config.json."""
+
+
+def provided(layout: Layout) -> Iterator[PurePosixPath]:
+    """Yield the files that people may provide as well: certificates, keys and kubeconfigs."""
+    from kubewright.pki import table
+
+    yield from (layout.pki / name for row in table.CERTIFICATES for name in row.files)
+    yield from map(layout.kubeconfig, KUBECONFIGS)
+
+
+def made(layout: Layout) -> Iterator[PurePosixPath]:
+    """Yield what only runs make, and the components that they start."""
+    yield from map(layout.manifest, PODS)
+    yield from (layout.kubelet / name for name in _KUBELET)
+    yield layout.etcd_data / MEMBER
+    yield from (layout.oneinfra / name for name in _HUB_FILES)
+
+
+def directories(layout: Layout) -> tuple[PurePosixPath, ...]:
+    """Return the directories that runs may make, those below others first."""
+    made = (layout.pki / "etcd", layout.manifests, layout.kubelet, layout.etcd_data, layout.oneinfra)
+    found = {path for directory in made for path in (directory, *directory.parents)}
+    return tuple(sorted(found, key=lambda path: (-len(path.parts), path)))
+
+
+class Attempt:
+    """The record of a machine while a run is at work on it. `found` is that of an earlier run with the same configuration, which this one resumes.
+
+        made ── begin() ──> kept on the machine ── settle() ──> it lasts ── finish()
+                                   └── fail() ──> what was left is noted
+
+    Nothing is kept before `begin`. Safe to use from several threads.
+    """
+
+    def __init__(self, host: Host, wanted: MachineRecord, *, found: MachineRecord | None, lasts: bool = False) -> None:
+        self._host = host
+        self._wanted = replace(wanted, established=lasts)
+        self._found = found
+        self._kept: MachineRecord | None = None
+        self._provided: frozenset[str] = frozenset()
+        self._lock = threading.Lock()
+
+    def begin(self, layout: Layout, *more: PurePosixPath) -> None:
+        """Keep the record: the machine is fit. `layout` says where the run makes things, `more` names further files that it may write."""
+        host = self._host
+        self._provided = frozenset(map(str, (*provided(layout), *more)))
+        if self._found is None:
+            paths = [*provided(layout), *more, *made(layout)]
+            free = {str(path): None for path in dict.fromkeys(paths) if host.state(path) is None}
+            missing = tuple(str(path) for path in directories(layout) if host.state(path) is None)
+            host.ensure(Directory(path=host.layout.state, mode=PRIVATE))
+            self._keep(replace(self._wanted, free=free, directories=missing))
+            return
+        known = self._found
+        self._keep(known if known.free is None else replace(known, free=_still_free(host, known.free)))
+
+    def settle(self, lasts: bool) -> None:
+        """Keep whether something lasts of what was made."""
+        with self._lock:
+            if self._kept is not None and self._kept.established is not lasts:
+                self._keep(replace(self._kept, established=lasts))
+
+    def fail(self) -> None:
+        """Note what a run left that failed, of files that people may provide as well."""
+        kept = self._kept
+        if kept is None or kept.free is None or machine_record.lasts(self._host, kept):
+            return
+        self._keep(replace(kept, free={path: digest(self._host, path) if path in self._provided else None for path in kept.free}))
+
+    def finish(self) -> None:
+        """Keep that the run has come to its end."""
+        machine_record.save(self._host, replace(self._wanted, finished=True, established=False))
+
+    def _keep(self, record: MachineRecord) -> None:
+        machine_record.save(self._host, record)
+        self._kept = record
+
+
+def digest(host: Host, path: str) -> str:
+    """Return the digest of a file, '' where there is none."""
+    content = None
+    with suppress(HostError):  # not a regular file: nothing that a run has made
+        content = host.read(PurePosixPath(path))
+    return "" if content is None else hashlib.sha256(content).hexdigest()
+
+
+def _still_free(host: Host, free: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the paths of an attempt that goes on; without those where people have put something since it failed."""
+    return {path: None for path, left in free.items() if left is None or digest(host, path) in {"", left}}

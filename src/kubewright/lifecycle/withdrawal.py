@@ -1,0 +1,105 @@
+"""Removing what an attempt left that came to nothing, where another configuration takes its place.
+
+As long as nothing lasts, nothing is lost: no component has served, and no cluster knows the machine. The next run, of whatever command and
+configuration, then finds the machine as it was before the first one. A path goes only if nothing was there when the first run began; and a
+certificate, key or kubeconfig only if it is what the run left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.machine import Layout
+from kubewright.base.change import Change
+from kubewright.base.clock import Clock
+from kubewright.base.errors import RuntimeSilent, RuntimeUnavailable
+from kubewright.base.events import Line, Reporter, Warned
+from kubewright.base.records import replace
+from kubewright.host.desired import Service
+from kubewright.host.seam import Host
+from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.attempts import PODS, digest
+from kubewright.lifecycle.machine_record import MachineRecord
+from kubewright.lifecycle.operation import nothing
+from kubewright.lifecycle.steps import cleanup
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
+from kubewright.lifecycle.steps.inventory import SERVICE, CleanupOptions, Inventory
+
+if TYPE_CHECKING:
+    from kubewright.host.states import Sandbox
+
+TOPIC: Final = "preflight"
+_NAMESPACE: Final = "kube-system"
+_ENDPOINT: Final = "apiServerEndpoint"
+
+
+def withdraw(
+    host: Host, found: MachineRecord, wanted: MachineRecord, *, clock: Clock, at: Callable[[Layout], Host], reporter: Reporter
+) -> tuple[Change, ...]:
+    """Remove what an attempt left that came to nothing, its record last: a run that is broken off goes on with that. `at` gives the host with other places.
+
+    Raises HostError for what cannot be removed.
+    """
+    left = _left(host, found.free or {})
+    if left:
+        reporter.emit(Line(topic=TOPIC, text=f"Removing what an attempt with another configuration has left: [{' '.join(map(str, left))}]"))
+    return tuple(_withdraw(host, found, wanted, left, clock=clock, at=at, reporter=reporter))
+
+
+def _left(host: Host, free: Mapping[str, str | None]) -> list[PurePosixPath]:
+    """Return what an attempt has left."""
+    there = [(PurePosixPath(path), left) for path, left in free.items() if host.state(PurePosixPath(path)) is not None]
+    return [path for path, left in there if left is None or left == digest(host, str(path))]
+
+
+def _withdraw(
+    host: Host,
+    found: MachineRecord,
+    wanted: MachineRecord,
+    left: Sequence[PurePosixPath],
+    *,
+    clock: Clock,
+    at: Callable[[Layout], Host],
+    reporter: Reporter,
+) -> Iterator[Change]:
+    inventory = Inventory(host, detected=DetectedCluster(host), options=CleanupOptions(), default_pki=host.layout.pki)
+    ctx = cleanup.Cleanup(host=host, clock=clock, reporter=reporter, inventory=inventory, tell=nothing)
+    kubelet = inventory.kubelet
+    if kubelet is not None and (kubelet.running or kubelet.again):
+        yield host.ensure(Service(name=SERVICE, running=False))
+    if any(path.parent == host.layout.manifests for path in left):  # before them: a run that is broken off finds them again
+        socket = machine_record.runtime_socket(found)
+        yield from _remove_pods(host if socket in {"", host.layout.cri_socket} else at(replace(host.layout, cri_socket=socket)), reporter)
+    yield from (host.unmount(path) for path in reversed(inventory.mounts) if any(path.is_relative_to(one) for one in left))
+    yield from (host.remove(path, own=[path]) for path in left)
+    for step in (cleanup.remove_accounts, cleanup.remove_units, cleanup.restore_service, cleanup.remove_tunnel):
+        yield from step(ctx)
+    empty = (path for path in map(PurePosixPath, found.directories) if host.state(path) is not None and not host.entries(path))
+    yield from (host.remove(path, own=[path]) for path in empty)
+    layout = host.layout
+    needed = (layout.join_key, layout.tunnel_key) if _same_hub(found, wanted) else ()
+    yield from (host.remove(path) for path in layout.kept_files if path not in needed)
+
+
+def _remove_pods(host: Host, reporter: Reporter) -> Iterator[Change]:
+    """Remove the static pods of a control plane. A container runtime that is not there has none."""
+    try:
+        there = [pod for pod in host.runtime.sandboxes() if _is_static(pod)]
+    except RuntimeSilent:
+        raise
+    except RuntimeUnavailable as error:
+        reporter.emit(Warned(text=f"pods cannot be removed: {error}"))
+        return
+    yield from map(host.runtime.remove_sandbox, there)
+
+
+def _is_static(pod: Sandbox) -> bool:
+    return pod.namespace == _NAMESPACE and pod.name.startswith(tuple(f"{name}-" for name in PODS))
+
+
+def _same_hub(found: MachineRecord, wanted: MachineRecord) -> bool:
+    """Whether both join through the hub of one cluster, which knows a request by the key that it was sent with."""
+    asked = [machine_record.field(one, _ENDPOINT) for one in (found, wanted)]
+    return asked[0] == asked[1] != ""
