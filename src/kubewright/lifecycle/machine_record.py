@@ -178,12 +178,17 @@ _STORED: Final = (b"k8s\x00", b"/registry/")
 
 
 def lasts(host: Host, record: MachineRecord) -> bool:
-    """Whether something lasts that was made with a record's configuration, as a run said, or as the machine shows: whoever made it since."""
+    """Whether something lasts that was made with a record's configuration, as a run said, or as the machine shows.
+
+    It does not matter who made it: another tool may have been at work since. A kubelet.conf that names the kubelet's own certificate was written
+    after an API server had issued that; the one that init writes contains a certificate.
+    """
     if record.finished or record.established or record.free is None:
         return True
     identity = _IDENTITIES.get(record.workflow)
     return (
         (identity is not None and host.state(identity(host.layout)) is not None)
+        or str(host.layout.kubelet_client_current).encode() in (host.read(host.layout.kubeconfig("kubelet")) or b"")
         or any(_has_objects(host, path) for path in map(PurePosixPath, record.free) if path.name == MEMBER)
         or any(_serves(host, endpoint) for names in _ENDPOINTS for endpoint in _at(record, names))
     )

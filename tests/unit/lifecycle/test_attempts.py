@@ -259,6 +259,13 @@ def test_an_etcd_whose_data_cannot_be_read_is_protected(box, monkeypatch):
     stays(box)
 
 
+def test_a_kubelet_that_another_tool_joined_after_a_killed_run_is_protected(box):
+    """As after `kubeadm reset` and `kubeadm join`, which know nothing of our record."""
+    attempt(box)
+    write(box.layout.kubeconfig("kubelet"), f"users: [{{user: {{client-certificate: {box.layout.kubelet_client_current}}}}}]")
+    stays(box)
+
+
 @pytest.mark.parametrize(("program", "protected"), [("kube-apiserver", True), ("nginx", False), (None, False)])
 def test_an_api_server_that_runs_is_protected_whoever_started_it(box, monkeypatch, program, protected):
     """As after `kubeadm init` with an etcd that is elsewhere."""
