@@ -65,8 +65,10 @@ TEXTS = {
 
 def test_each_remedy_is_the_text_that_people_are_to_read():
     assert {(table, text): remedy for table, (rows, _, _) in TABLES.items() for text, remedy in rows} == TEXTS
-    assert remedies.KUBELET_OTHERWISE == f"fix what the kubelet reports (`journalctl -u kubelet` has all of it){AGAIN}"
-    assert remedies.COMPONENT_OTHERWISE == f"fix what the component reports{AGAIN}"
+    assert [remedies.of_kubelet([]), remedies.of_component([])] == [
+        f"fix what the kubelet reports (`journalctl -u kubelet` has all of it){AGAIN}",
+        f"fix what the component reports{AGAIN}",
+    ]
 
 
 def test_the_latest_line_counts():
