@@ -38,7 +38,7 @@ MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then echo "-
 # What goes into the archive, and makes it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter test-compat lint format bench soak soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -114,6 +114,9 @@ machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C
 
 enter: ## Enter one of those machines (MACHINE=one)
 	@PYTHONPATH=. $(BIN)/python -m testbed enter $(MACHINE) $(ARGS)
+
+copy: ## Copy files between them (ARGS='one:/etc/kubernetes/admin.conf two:')
+	@PYTHONPATH=. $(BIN)/python -m testbed copy $(ARGS)
 
 test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
 	$(FETCH)

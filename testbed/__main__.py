@@ -5,6 +5,7 @@ build                 make what is made once: base tree, kit, images
 ensure                both, where machines can be made; elsewhere it says why not and does nothing
 up NAME...            boot machines and keep them until the command is interrupted; prints how to enter them
 enter BED/NAME [CMD]  run a shell, or a command, in a machine of a bed that is up; without a bed in one of `up`
+copy FROM:PATH... TO: copy files from machines to the directory /root of another, with their modes (TO:DIRECTORY for another directory)
 sweep                 remove what killed beds left
 """
 
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePosixPath
 
 from testbed import host
 from testbed.bed import Bed, ensure_parts, sweep
@@ -90,12 +92,35 @@ def _furnish(machine: Machine) -> None:
 def _enter(arguments: list[str]) -> int:
     if not arguments:
         raise BedError("enter needs the name of a machine")
-    bed, _, name = arguments[0].rpartition("/")
-    bed, command = bed or _BED, arguments[1:]
+    machine, command = _machine(arguments[0]), arguments[1:]
+    return subprocess.run(machine.argv(*(command or ["bash", "-l"])), check=False).returncode
+
+
+def _machine(place: str) -> Machine:
+    """Find a machine that is up by its place, `BED/NAME` or `NAME`. Raises BedError if there is none."""
+    bed, _, name = place.rpartition("/")
+    bed = bed or _BED
     machine = Machine(name, bed=bed, places=MachinePlaces(beds() / bed / name), lower=(), namespace="", address="")
     if not machine.leader:
         raise BedError(f"there is no machine {name} in bed {bed}")
-    return subprocess.run(machine.argv(*(command or ["bash", "-l"])), check=False).returncode
+    return machine
+
+
+def _copy(arguments: list[str]) -> int:
+    """Copy with tar inside the machines: a link of a machine must not lead to a file of the host."""
+    split = [argument.partition(":") for argument in arguments]
+    if len(split) < 2 or not all(colon for _, colon, _ in split):
+        raise BedError("copy needs files and a machine: copy one:/etc/kubernetes/admin.conf two:")
+    *sources, (target, _, directory) = split
+    unpack = _machine(target).argv("tar", "-C", directory or ".", "-xf", "-")
+    for source, _, file in sources:
+        path = PurePosixPath(file)
+        packed = subprocess.run(
+            _machine(source).argv("tar", "-C", str(path.parent), "-chf", "-", path.name), stdout=subprocess.PIPE, check=False
+        )
+        if packed.returncode or subprocess.run(unpack, input=packed.stdout, check=False).returncode:
+            raise BedError(f"{source}:{file} cannot be copied to {target}:{directory}")
+    return 0
 
 
 def _sweep(_: list[str]) -> int:
@@ -110,6 +135,7 @@ _COMMANDS: Mapping[str, Callable[[list[str]], int]] = {
     "ensure": _ensure,
     "up": _up,
     "enter": _enter,
+    "copy": _copy,
     "sweep": _sweep,
 }
 

@@ -2,7 +2,7 @@
 
 The comment before a block of commands says in which terminal they are typed: `<!-- typed: here -->`. In a block with prompts (`$ `, `# `, `one# `)
 the other lines are output; `…` stands for any text, on a line of its own for any lines. `<!-- file: one kubeadm.yaml -->` has the reader save the
-block; `<!-- not typed: WHY -->` says why nobody types one, or which test does.
+block; `<!-- not typed: WHY -->` says why nobody types one, or which test does. A command that ends in `# prints nothing` prints nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,16 @@ HANG: Final = 900.0
 _FENCE: Final = re.compile(
     r"^(?:<!-- (?P<how>typed|file|not typed): (?P<where>[^>]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
-_PROMPT: Final = re.compile(r"^(?:(?P<machine>[a-z]+)# |[$#] )(?P<command>.*)$")
+_PROMPT: Final = re.compile(r"^(?:(?P<machine>[a-z]+)# |[$#] )(?P<command>.*)$", re.DOTALL)
 _SHELL: Final = frozenset({"", "console", "sh", "bash"})
 _ENDED: Final = "=typed="
 TOKEN: Final = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 PIN: Final = re.compile(r"\bsha256:[0-9a-f]{6,64}…?")
-_CHANGING: Final = ((TOKEN, "TOKEN"), (PIN, "PIN"), (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"), (re.compile(r"\s+"), " "))
+KEY: Final = re.compile(r"\b(?<!sha256:)[0-9a-f]{64}\b")
+"""A certificate key."""
+_SECRETS: Final = (TOKEN, PIN, KEY)
+_NOTHING: Final = re.compile(r"# prints nothing\b")
+_CHANGING: Final = ((TOKEN, "TOKEN"), (PIN, "PIN"), (KEY, "KEY"), (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"), (re.compile(r"\s+"), " "))
 """What differs from one run to the next: secrets, hashes, ages, and the width of columns."""
 
 
@@ -142,11 +146,11 @@ class Terminal:
 
 @dataclass
 class Reader:
-    """Somebody who does what a page says, and uses the token and the pin that they were given, not those that the page shows."""
+    """Somebody who does what a page says, and uses the token, pin and key that they were given, not those that the page shows."""
 
     terminals: Mapping[str, Terminal]
-    token: str = ""
-    pin: str = ""
+    given: dict[re.Pattern[str], str] = field(default_factory=dict)
+    """The last token, pin and certificate key that were printed."""
     done: list[str] = field(default_factory=list)
 
     def follow(self, found: Iterator[Step], *, besides: Mapping[str, str] | None = None) -> None:
@@ -164,16 +168,15 @@ class Reader:
             self._learn(said)
             self.done.append(command)
             assert matches(said, step.shown), f"{step.place}: {command} printed\n{said}\nand the page shows\n" + "\n".join(step.shown)
+            assert not (said and _NOTHING.search(command)), f"{step.place}: {command} printed\n{said}"
 
     def _own(self, command: str) -> str:
-        command = TOKEN.sub(self.token, command) if self.token else command
-        return PIN.sub(self.pin, command) if self.pin else command
+        for pattern, given in self.given.items():
+            command = pattern.sub(given, command)
+        return command
 
     def _learn(self, said: str) -> None:
-        if tokens := TOKEN.findall(said):
-            self.token = tokens[-1]
-        if pins := PIN.findall(said):
-            self.pin = pins[-1]
+        self.given |= {pattern: found[-1] for pattern in _SECRETS if (found := pattern.findall(said))}
 
 
 def matches(said: str, shown: Sequence[str]) -> bool:

@@ -1,45 +1,81 @@
-"""A reader boots machines with `make machines` and types what README says about them, in order, and sees what it shows."""
+"""A reader boots machines with `make machines`, types what a page says about them, in order, and sees what it shows."""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 from testbed.bed import Parts
 from testbed.configuration import has_cgroup_v1
 
-from typed import ROOT, Reader, Terminal, steps
+from typed import ROOT, Reader, Step, Terminal, steps
 
+GUIDE = ROOT / "docs" / "guide"
 TOOLS = ("kubewright", "kubeadm")
 BESIDES = {f"{tool} join": "--ignore-preflight-errors SystemVerification" for tool in TOOLS} if has_cgroup_v1() else {}
 """What README says these machines need on a host with cgroup v1."""
 
 
+class Host(Terminal):
+    """The reader's terminal outside of the machines. `named` says how `make machines` called each: another bed may have their plain names."""
+
+    def __init__(self, env: Mapping[str, str], named: Mapping[str, str]) -> None:
+        super().__init__(["bash", "--noprofile", "--norc"], cwd=ROOT, env=env)
+        self._named = named
+
+    def type(self, command: str) -> tuple[int, str]:
+        if command.startswith("make copy "):
+            command = re.sub(r"\b(\w+):", lambda found: f"{self._named[found[1]]}:", command)
+        return super().type(command)
+
+
 @contextmanager
-def machines(*names: str) -> Iterator[dict[str, Terminal]]:
-    """Boot machines as a reader does, and enter each."""
+def booted(making: str) -> Iterator[dict[str, Terminal]]:
+    """Boot machines with a command of a page, and enter each."""
+    names = re.findall(r"\w+", shlex.split(making)[-1].partition("ARGS=")[2])
     env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    making = ["make", "-s", "machines", f"ARGS={' '.join(names)}"]
-    booted = subprocess.Popen(making, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(shlex.split(making), cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        assert booted.stdout is not None
-        told = "".join(iter(booted.stdout.readline, "Ctrl-C here ends and removes them.\n"))
+        assert process.stdout is not None
+        told = "".join(iter(process.stdout.readline, "Ctrl-C here ends and removes them.\n"))
         named = dict(re.findall(r"^(\w+) .* MACHINE=(\S+)$", told, re.MULTILINE))
-        assert list(named) == list(names), told
+        assert list(named) == names, told
         with ExitStack() as stack:
             entered = {name: Terminal(["make", "-s", "enter", f"MACHINE={where}"], cwd=ROOT, env=env) for name, where in named.items()}
-            yield {name: stack.enter_context(closing(terminal)) for name, terminal in entered.items()}
+            terminals = {**entered, "here": Host(env, named)}
+            yield {name: stack.enter_context(closing(terminal)) for name, terminal in terminals.items()}
     finally:
-        os.killpg(booted.pid, signal.SIGINT)
-        booted.communicate(timeout=300)
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=300)
+
+
+def follow(page: Path) -> list[str]:
+    """Do all that a page says from `make machines` on, on fresh machines. Returns the commands that were typed."""
+    found = list(steps(page))
+    start = next(number for number, step in enumerate(found) if step.terminal == "machines")
+    [making], entering, rest = _sorted(found[start:])
+    assert [step.command for step in entering] == ["make enter MACHINE=one"]
+    with booted(shlex.join(shlex.split(making.command, comments=True))) as terminals:
+        reader = Reader(terminals)
+        reader.follow(iter(rest), besides=BESIDES)
+    return reader.done
+
+
+def _sorted(found: list[Step]) -> tuple[list[Step], list[Step], list[Step]]:
+    """Return the commands that boot machines, those that enter them, and all others."""
+    special = {name: [step for step in found if step.terminal == name] for name in ("machines", "enter")}
+    return special["machines"], special["enter"], [step for step in found if step.terminal not in special]
 
 
 def test_a_reader_of_the_readme_makes_two_machines_a_cluster(parts: Parts) -> None:
-    with machines("one", "two") as entered:
-        reader = Reader(entered)
-        reader.follow((step for step in steps(ROOT / "README.md") if step.terminal in entered), besides=BESIDES)
-        assert len(reader.done) == 10
+    assert len(follow(ROOT / "README.md")) == 10
+
+
+def test_a_reader_of_the_guide_makes_four_machines_a_cluster_and_resets_them(parts: Parts) -> None:
+    assert len(follow(GUIDE / "machines.md")) == 25
