@@ -1,4 +1,4 @@
-"""`python -m tests.mutation [TABLE ...] [--sample N] [--seed S] [--jobs N]`: no row without a test that needs it (DESIGN section 8).
+"""`python -m tests.mutation [TABLE ...] [--sample N] [--seed S] [--jobs N]`: no row without a test that needs it.
 
 Drops the rows of tables one at a time, from the syntax tree of their module while it is imported, and runs the tests that claim to cover
 them: one must fail. Prints the rows that nobody missed, and exits 1 if there are any. Nothing is written: each try is a forked process that

@@ -298,7 +298,7 @@ def test_a_bundle_is_pinned_as_a_whole(cluster, monkeypatch):
     ],
 )
 def test_what_cannot_be_done_makes_no_token(cluster, argv):
-    """kubeadm makes the token, then finds that the certificate key has nowhere to go (spec 14.2)."""
+    """kubeadm makes the token, then finds that the certificate key has nowhere to go."""
     run = cluster.kubewright("create", TOKEN, *argv)
     assert (run.code, run.out) == (1, "")
     assert KEY not in run.err

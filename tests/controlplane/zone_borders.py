@@ -1,4 +1,4 @@
-"""What the node lifecycle controller of a real kube-controller-manager makes of zones that fall silent in part and in whole (spec/node.md 16 and 19, no. 21).
+"""What the node lifecycle controller of a real kube-controller-manager makes of zones that fall silent in part and in whole (kube-controller-manager v1.36: pkg/controller/nodelifecycle).
 
 A test has it with short periods and high rates, `make soak-agent` with kube-controller-manager's own.
 """

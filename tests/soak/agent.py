@@ -265,7 +265,7 @@ def _judged(ground: Arena, pids: list[int], seen: list[list[Used]]) -> tuple[str
 
 
 def _borders(_name: str, _minutes: float) -> tuple[str, str]:
-    """The borders of spec/node.md 16, with kube-controller-manager's own constants."""
+    """The limits of the node lifecycle controller, with kube-controller-manager's own constants."""
 
     async def run(place: Path) -> dict[str, int]:
         with agent_cluster(place, manager=("--node-monitor-period=5s",)) as cluster:

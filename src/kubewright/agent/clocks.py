@@ -1,4 +1,4 @@
-"""The clock of the machine beside that of the API server: what depends on both fails in odd ways where they differ (spec/node.md 18)."""
+"""The clock of the machine beside that of the API server: what depends on both fails in odd ways where they differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `agent run` serves at its health port: whether it works, and metrics, the kubelet's by the kubelet's names (spec/node.md 11).
+"""What `agent run` serves at its health port: whether it works, and metrics, the kubelet's by the kubelet's names (client-go v0.36: util/certificate).
 
 As with the kubelet's health port nobody is asked who he is: it listens on loopback unless told otherwise, and nothing that it says is secret.
 """

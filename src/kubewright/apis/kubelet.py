@@ -1,4 +1,4 @@
-"""KubeletConfiguration: its fields, reading a user's document, kubeadm's defaults, writing it as Go would (spec/kubeadm.md 3.13).
+"""KubeletConfiguration: its fields, reading a user's document, kubeadm's defaults, writing it as Go would (kubeadm v1.36: componentconfigs).
 
 The fields are those of k8s.io/kubelet v0.36, kubelet.config.k8s.io/v1beta1. Defaults are the component's, or kubeadm's where it puts one.
 """

@@ -1,4 +1,4 @@
-"""KubeProxyConfiguration: its fields, kubeadm's defaults, writing it as Go would (spec/kubeadm.md 3.13), and what kube-proxy refuses when it starts.
+"""KubeProxyConfiguration: its fields, kubeadm's defaults, writing it as Go would (kubeadm v1.36: componentconfigs), and what kube-proxy refuses when it starts.
 
 The fields are those of k8s.io/kube-proxy v0.36; nearly all are written even when empty. The rules are those of proxy/apis/config/validation, v1.36, on Linux.
 """

@@ -197,6 +197,6 @@ class Detected:
     """The known container runtime sockets that exist."""
     systemd_resolved: bool = False
     ca_directories: tuple[str, ...] = ()
-    """Those of the host's well-known CA directories that exist (spec/kubeadm.md 6.7)."""
+    """Those of the host's well-known CA directories that exist (kubeadm v1.36: phases/controlplane/volumes.go)."""
     proxy_environment: Mapping[str, str] = field(default_factory=dict)
     """Variables of our own environment whose name ends in `_proxy`, any case, not empty."""

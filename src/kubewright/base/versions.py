@@ -61,7 +61,7 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What goes with one minor release of Kubernetes (kubeadm v1.36: cmd/kubeadm/app/constants)."""
+    """What goes with one minor release of Kubernetes (kubeadm v1.36: constants)."""
 
     line: str
     etcd_tag: str

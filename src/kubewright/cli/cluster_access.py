@@ -18,7 +18,7 @@ from kubewright.kube.kubeconfigs import default_paths, first_existing, load_acce
 def of_user(given: str) -> Access:
     """Return the access of a kubeconfig that is given, else of the first that exists: those of $KUBECONFIG (or ~/.kube/config), admin.conf.
 
-    This is kubeadm's rule for `token` (spec/kubeadm.md 1.1). Raises CertificateError where there is none.
+    This is kubeadm's rule for `token` (kubeadm v1.36: cmd/token.go). Raises CertificateError where there is none.
     """
     read = Files().read
     if given:

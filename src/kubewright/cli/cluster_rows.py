@@ -1,4 +1,4 @@
-"""The rows of `certs`, `config`, `kubeconfig` and `token` (spec/kubeadm.md 1.7 to 1.9). Imports nothing heavy."""
+"""The rows of `certs`, `config`, `kubeconfig` and `token` (kubeadm v1.36: cmd/certs.go, cmd/config.go, cmd/token.go). Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with
 
 
 def renewals() -> list[Command]:
-    """Return the commands below `certs renew`: one for each certificate that is renewed (spec/kubeadm.md 10.1)."""
+    """Return the commands below `certs renew`: one for each certificate that is renewed (kubeadm v1.36: phases/certs/renewal)."""
     from kubewright.lifecycle.certs import renewal
 
     return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in renewal.everything())]

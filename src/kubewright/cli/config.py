@@ -1,4 +1,4 @@
-"""The `config` commands but for those of images: print, validate, migrate (spec/kubeadm.md 1.8, 3.1, 3.14); explain and diff."""
+"""The `config` commands but for those of images: print, validate, migrate (kubeadm v1.36: cmd/config.go, util/config/common.go); explain and diff."""
 
 from __future__ import annotations
 

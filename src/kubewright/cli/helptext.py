@@ -90,7 +90,7 @@ def _columns(rows: list[tuple[str, str]]) -> str:
 def explain(parsed: parser.Parsed) -> int:
     """Print the help of the command that the words name; words behind it are ignored.
 
-    An unknown first word is told on stderr, with the commands that there are, and is no failure: kubeadm has it so (spec/kubeadm.md 15.2).
+    An unknown first word is told on stderr, with the commands that there are, and is no failure, as in kubeadm v1.36.
     """
     words = parsed.strings("command")
     found = parser.find(words, table=parsed.table)

@@ -1,4 +1,4 @@
-"""The rows of the commands that change a machine, or check it: `init`, `join`, `reset`, `upgrade`, `preflight` (spec/kubeadm.md 1.3 to 1.6).
+"""The rows of the commands that change a machine, or check it: `init`, `join`, `reset`, `upgrade`, `preflight` (kubeadm v1.36: cmd/init.go, cmd/join.go, cmd/reset.go, cmd/upgrade).
 
 Imports nothing heavy. The phases of a command, with their summaries and the names of their flags, stand in its tree; what a flag of that name is
 stands here.

@@ -1,4 +1,4 @@
-"""From argv to a command and its values, as cobra and pflag do it (spec/kubeadm.md 1.1): find the command, read the words behind it."""
+"""From argv to a command and its values, as cobra and pflag do it for kubeadm v1.36: find the command, read the words behind it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""pflag's habits (spec/kubeadm.md 1.1): the words behind a command become values of its flags, and arguments.
+"""How pflag, which kubeadm v1.36 uses, reads a command line: the words behind a command become values of its flags, and arguments.
 
 Flags and arguments may be mixed; a bare boolean means true and takes a value only with `=`; list flags may be repeated and hold commas;
 `-v5`, `-v=5` and `-v 5` are the same, and `-fy` is `-f -y`; no abbreviations; `--` ends the flags. What a text means for each kind of flag

@@ -58,7 +58,7 @@ def _wanted(parsed: Parsed) -> tuple[BootstrapToken, ...]:
 
 
 def _document(parsed: Parsed, arguments: tuple[str, ...]) -> Document:
-    """Say the flags as a document, which has the rules. Surplus arguments are ignored, as kubeadm does (spec/kubeadm.md 1.1)."""
+    """Say the flags as a document, which has the rules. Surplus arguments are ignored, as kubeadm v1.36 does."""
     entry = {
         "token": strings.parse(inputs.secret(arguments[0])).text if arguments else strings.generate(SystemRandom()).text,
         "description": parsed.text("description"),
@@ -75,7 +75,7 @@ def _checked(documents: list[Document]) -> tuple[BootstrapToken, ...]:
 
 
 def _require_fitting(parsed: Parsed) -> None:
-    """Refuse what cannot be printed. kubeadm finds out after it has made the token (spec 14.2)."""
+    """Refuse what cannot be printed. kubeadm finds out after it has made the token."""
     key = parsed.text("certificate-key")
     if key and not parsed.flag("print-join-command"):
         raise UsageError("--certificate-key needs --print-join-command", remedy="add --print-join-command, or leave the key out")

@@ -1,4 +1,4 @@
-"""A CertificateSigningRequest as a value: what the controllers look at, and how its conditions are read (spec/controllers.md 2 and 3)."""
+"""A CertificateSigningRequest as a value: what the controllers look at, and how its conditions are read (kube-controller-manager v1.36: pkg/controller/certificates)."""
 
 from __future__ import annotations
 

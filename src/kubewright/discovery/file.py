@@ -1,4 +1,4 @@
-"""Finding a cluster with a kubeconfig, from a file of this machine or from an https URL (spec/kubeadm.md 8.2).
+"""Finding a cluster with a kubeconfig, from a file of this machine or from an https URL (kubeadm v1.36: discovery/file, discovery/https).
 
 What came from a URL was written by whoever serves it: it may not run a program or name files of this machine (`resolve_discovery`). kubeadm
 looks at neither the status nor the size of the answer, and follows any redirect; here an error page is told as one, and the rest is bounded.

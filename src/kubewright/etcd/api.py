@@ -179,7 +179,7 @@ def by_peer_url(members: Iterable[Member], peer_url: str) -> Member | None:
 
 
 def quorum(statuses: Iterable[Status]) -> bool:
-    """Tell whether more than half of the endpoints are healthy (spec/kubeadm.md 8.6)."""
+    """Tell whether more than half of the endpoints are healthy (kubeadm v1.36: util/etcd/etcd.go)."""
     found = [status.healthy for status in statuses]
     return sum(found) * 2 > len(found)
 
@@ -187,7 +187,7 @@ def quorum(statuses: Iterable[Status]) -> bool:
 def initial_cluster(members: Iterable[Member], *, name: str, peer_url: str) -> str:
     """Return the value of `--initial-cluster` for the member with this peer URL: all members in the order of the list.
 
-    Its own entry has the name that it will start with, and one that never started has its id (spec/kubeadm.md 8.6).
+    Its own entry has the name that it will start with, and one that never started has its id (kubeadm v1.36: util/etcd/etcd.go).
     """
 
     def called(member: Member) -> str:

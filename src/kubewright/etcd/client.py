@@ -18,7 +18,7 @@ from kubewright.http.messages import Limits, Transport
 T = TypeVar("T")
 
 TIMEOUT: Final = 2.0
-"""Seconds that one endpoint is given for one answer, as kubeadm's client gives (spec/kubeadm.md, Constants)."""
+"""Seconds that one endpoint is given for one answer, as kubeadm's client gives (kubeadm v1.36: constants/constants.go)."""
 _LIMITS: Final = Limits(body=1 << 20, connections=2, connect=TIMEOUT)
 
 

@@ -1,6 +1,6 @@
 """System users and groups in the files of /etc: what is there, what is missing, the files with it added (pure functions), and the lock of the files.
 
-The rules are kubeadm's for its rootless control plane (spec/kubeadm.md 6.8): ids of the system's range from /etc/login.defs, the lowest
+The rules are kubeadm's for its rootless control plane (kubeadm v1.36: util/users/users_linux.go): ids of the system's range from /etc/login.defs, the lowest
 free ones first; users that may not log in, with a group of their own name.
 """
 

@@ -1,4 +1,4 @@
-"""What a machine tells about itself: what defaulting needs (`Detected`), and what a Node reports (spec/node.md 5.1, 5.3).
+"""What a machine tells about itself: what defaulting needs (`Detected`), and what a Node reports (kubelet v1.36: pkg/kubelet/nodestatus).
 
 Pure over the reading verbs. A fact that cannot be read is empty: the rules of those who use it say what follows.
 """
@@ -33,7 +33,7 @@ CA_DIRECTORIES: Final = (
     "/usr/share/ca-certificates",
     "/usr/local/share/ca-certificates",
 )
-"""Where distributions keep CA certificates besides /etc/ssl/certs, in kubeadm's order (spec/kubeadm.md 6.7)."""
+"""Where distributions keep CA certificates besides /etc/ssl/certs, in kubeadm's order (kubeadm v1.36: phases/controlplane/volumes.go)."""
 
 ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
 """Go's names of what `uname` says."""

@@ -1,7 +1,7 @@
 """A host on which nothing is really done: what is written lies over another host and is read back from here.
 
 Plans and dry runs are runs against it. It is the same host as the real one over another store, so that a plan tells what a run would do. A
-dry run then writes the files of its overlay into kubeadm's dry-run directory, where they lie flat (spec/kubeadm.md 2.5).
+dry run then writes the files of its overlay into kubeadm's dry-run directory, where they lie flat (kubeadm v1.36: util/apiclient/dryrun.go).
 """
 
 from __future__ import annotations

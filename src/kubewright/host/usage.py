@@ -1,4 +1,4 @@
-"""What a machine has in use of its memory and its process ids, as the kubelet measures it (cAdvisor; pkg/kubelet/eviction; spec/node.md 6 and 20).
+"""What a machine has in use of its memory and its process ids, as the kubelet measures it (cAdvisor; kubelet v1.36: pkg/kubelet/eviction).
 
 Pure over the reading verbs; text of the kernel that cannot be read counts as empty.
 """

@@ -1,7 +1,7 @@
 """Machines that are part of a cluster, and that something else than kubewright made: planned for freely, changed only on request.
 
 What a machine was made by is decided by looking: whoever started its kubelet has left kubelet.conf and the kubelet's configuration, and
-kubewright would have left its record as well (DESIGN principle 4). What its cluster has is read with an administrator's kubeconfig, which has to be
+kubewright would have left its record as well. What its cluster has is read with an administrator's kubeconfig, which has to be
 there, valid, and of this cluster: without one a plan would take the cluster for empty.
 """
 

@@ -1,4 +1,4 @@
-"""Bootstrap tokens of a running cluster: making, listing, deleting, and what a machine needs to join with one (spec/kubeadm.md 1.9, 10.3)."""
+"""Bootstrap tokens of a running cluster: making, listing, deleting, and what a machine needs to join with one (kubeadm v1.36: cmd/token.go, apis/output/v1alpha3)."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class ControlPlane:
 
 
 def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane | None = None) -> str:
-    """Return the command on one line, in the shape that scripts cut out (spec/kubeadm.md 12.4). Every certificate of the CA is pinned.
+    """Return the command on one line, in the shape that scripts cut out (kubeadm v1.36: cmd/util/join.go). Every certificate of the CA is pinned.
 
     It names `kubewright`; the command line says it as the program was called. The same words fit kubeadm.
 

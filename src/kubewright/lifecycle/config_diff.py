@@ -34,7 +34,7 @@ _ROWS: Final = {
     KUBE_PROXY: stored_configuration.KUBE_PROXY,
 }
 CONFIG_MAPS: Final[Mapping[str, tuple[str, str]]] = {kind: (name, key) for kind, (name, key, _) in _ROWS.items()}
-"""ConfigMap and key of each document (spec/kubeadm.md 7.2)."""
+"""ConfigMap and key of each document (kubeadm v1.36: phases/uploadconfig)."""
 _VERSION: Final = "kubernetesVersion"
 _UNKNOWN: Final = FieldErrorType.UNKNOWN.value
 ANOTHER: Final = " (another)"

@@ -1,4 +1,4 @@
-"""kubeadm's form of a dry run (spec/kubeadm.md 2.5): what would be done is told, and the files land in a directory.
+"""kubeadm's form of a dry run (kubeadm v1.36: util/apiclient/dryrun.go): what would be done is told, and the files land in a directory.
 
 The directory is one that the environment names, or a new one that is removed again.
 """

@@ -1,6 +1,6 @@
 """The engine: one function runs every operation in one of three modes.
 
-The mode binds the seams and nothing else: a plan and kubeadm's dry run are the same phases against overlays (DESIGN principle 3).
+The mode binds the seams and nothing else: a plan and kubeadm's dry run are the same phases against overlays.
 """
 
 from __future__ import annotations

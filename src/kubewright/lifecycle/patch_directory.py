@@ -1,4 +1,4 @@
-"""The directory of patches: which of its files are read, who may have written them, and what is said about it (spec/kubeadm.md 6.9)."""
+"""The directory of patches: which of its files are read, who may have written them, and what is said about it (kubeadm v1.36: util/patches/patches.go)."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _content(files: FileReader, path: PurePosixPath, *, user: int) -> bytes:
 
 
 def _require_ours(path: PurePosixPath, state: FileState, *, user: int) -> None:
-    """Refuse what others than root and we may change: a patch decides what runs as root (DESIGN section 8)."""
+    """Refuse what others than root and we may change: a patch decides what runs as root."""
     if state.owner not in {0, user}:
         raise HostError(
             f"the patches in {path} are not used: it belongs to user {state.owner}",

@@ -1,4 +1,4 @@
-"""The etcd of a cluster whose members are static pods of its control planes: where it is, and a client that is let in (spec/kubeadm.md 8.6)."""
+"""The etcd of a cluster whose members are static pods of its control planes: where it is, and a client that is let in (kubeadm v1.36: util/etcd/etcd.go)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration that a cluster keeps of itself, as documents (spec/kubeadm.md 7.2, 8.3)."""
+"""The configuration that a cluster keeps of itself, as documents (kubeadm v1.36: phases/uploadconfig, util/config/cluster.go)."""
 
 from __future__ import annotations
 

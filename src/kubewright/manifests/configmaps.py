@@ -1,4 +1,4 @@
-"""The ConfigMaps and the Secret in which kubeadm keeps configuration and certificates for machines that join (spec/kubeadm.md 7.2, 7.3)."""
+"""The ConfigMaps and the Secret in which kubeadm keeps configuration and certificates for machines that join (kubeadm v1.36: phases/uploadconfig, phases/copycerts)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our controllers beside kube-controller-manager: as a static pod, as a Deployment, and the rights that they need (spec/controllers.md 11).
+"""Our controllers beside kube-controller-manager: as a static pod, as a Deployment, and the rights that they need.
 
 The Deployment is not root and holds the authority in a Secret. A static pod reads the control plane's files, which belong to root: it is root without
 capabilities, as kubeadm's static pods are root.

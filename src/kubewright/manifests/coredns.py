@@ -1,4 +1,4 @@
-"""The CoreDNS add-on (spec/kubeadm.md 7.5)."""
+"""The CoreDNS add-on (kubeadm v1.36: phases/addons/dns)."""
 
 from __future__ import annotations
 

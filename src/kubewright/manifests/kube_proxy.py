@@ -1,4 +1,4 @@
-"""The kube-proxy add-on (spec/kubeadm.md 7.6)."""
+"""The kube-proxy add-on (kubeadm v1.36: phases/addons/proxy)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The kubelet's files. Pure.
 
-Flags for its unit, this machine's part of its configuration, and the configuration itself (spec/kubeadm.md 7.8); its unit and drop-in for systemd, for
+Flags for its unit, this machine's part of its configuration, and the configuration itself (kubeadm v1.36: phases/kubelet); its unit and drop-in for systemd, for
 machines where no package brought them, in meaning what Kubernetes' own packages have. Unit files begin with a line by which `reset` knows that they are ours.
 """
 

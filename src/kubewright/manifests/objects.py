@@ -1,4 +1,4 @@
-"""The objects that `init` writes, phase by phase, in kubeadm's order (spec/kubeadm.md 7.1), and what marks a Node as a control plane (7.7).
+"""The objects that `init` writes, phase by phase, in kubeadm's order (kubeadm v1.36: cmd/init.go), and what marks a Node as a control plane.
 
 Secrets of tokens are made by `tokens`.
 """

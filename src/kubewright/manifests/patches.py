@@ -1,4 +1,4 @@
-"""The patches of users for what kubeadm makes: file names, documents, targets, and their application (spec/kubeadm.md 6.9). Pure."""
+"""The patches of users for what kubeadm makes: file names, documents, targets, and their application (kubeadm v1.36: util/patches/patches.go). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The common shape of kubeadm's static pods (spec/kubeadm.md 6.1 to 6.3, 6.7): flags, volumes, probes; everything but what a component's row says.
+"""The common shape of kubeadm's static pods (kubeadm v1.36: util/staticpod, phases/controlplane): flags, volumes, probes; everything but what a component's row says.
 
 Rows of flags give kubeadm's defaults; a machine's overrides replace them; the user's arguments win over both.
 """

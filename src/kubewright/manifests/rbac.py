@@ -1,4 +1,4 @@
-"""Who may do what in a new cluster, as tables (spec/kubeadm.md 7.4). A row with rules is a role and its binding, else a binding alone.
+"""Who may do what in a new cluster, as tables (kubeadm v1.36: phases/bootstraptoken). A row with rules is a role and its binding, else a binding alone.
 
 `bootstrap_policy.jsonl` beside this file has the rights of kube-controller-manager and kube-scheduler, as an API server makes them for itself when it
 starts with an empty etcd: one object a line, without the label and the annotation that all of them have. tests/controlplane/policy_collecting.py

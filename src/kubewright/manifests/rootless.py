@@ -1,4 +1,4 @@
-"""A control plane that does not run as root (feature gate RootlessControlPlane; spec/kubeadm.md 6.8): one row for each component. Pure."""
+"""A control plane that does not run as root (feature gate RootlessControlPlane; kubeadm v1.36: util/staticpod/utils_linux.go): one row for each component. Pure."""
 
 from __future__ import annotations
 

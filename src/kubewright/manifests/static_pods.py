@@ -1,4 +1,4 @@
-"""The static pods of a control plane: one row each, one function that renders them (spec/kubeadm.md 6.4 to 6.6)."""
+"""The static pods of a control plane: one row each, one function that renders them (kubeadm v1.36: phases/controlplane/manifests.go)."""
 
 from __future__ import annotations
 

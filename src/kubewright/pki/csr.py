@@ -1,4 +1,4 @@
-"""Certificate signing requests (PKCS#10) as a node's kubelet makes them; `request_details` reads them (spec/node.md 10.5, 14)."""
+"""Certificate signing requests (PKCS#10) as a node's kubelet makes them; `request_details` reads them (kubelet v1.36: pkg/kubelet/certificate)."""
 
 from __future__ import annotations
 

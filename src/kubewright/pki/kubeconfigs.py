@@ -1,4 +1,4 @@
-"""Kubeconfigs with client certificates: kept where they fit, made where they are missing (kubeadm v1.36: phases/kubeconfig; spec 5.6)."""
+"""Kubeconfigs with client certificates: kept where they fit, made where they are missing (kubeadm v1.36: phases/kubeconfig)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which names and addresses the serving certificates are for (kubeadm v1.36: cmd/kubeadm/app/util/pkiutil, spec 5.3)."""
+"""Which names and addresses the serving certificates are for (kubeadm v1.36: util/pkiutil)."""
 
 from __future__ import annotations
 

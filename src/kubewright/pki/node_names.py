@@ -1,4 +1,4 @@
-"""Which names a node may have, and which names and addresses its serving certificate may be for (spec/controllers.md 10.2, S7, S8, S12, S13). Pure.
+"""Which names a node may have, and which names and addresses its serving certificate may be for. Pure.
 
 A rule is a row: it looks at one name and says what is wrong with it. They hold for whoever issues: a hub, and an approver of kubelet-serving
 requests.

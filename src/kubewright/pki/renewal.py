@@ -55,7 +55,7 @@ def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *
 def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: Sources) -> None:
     """Renew the client certificate inside a kubeconfig, and put the whole CA file into it; its other entries stay.
 
-    kubeadm embeds only the first certificate of ca.crt, which cuts the trust of the component in the middle of a change of CA (spec 14.2).
+    kubeadm embeds only the first certificate of ca.crt, which cuts the trust of the component in the middle of a change of CA.
     Raises CertificateError for a file that is missing, cannot be used or embeds no client certificate.
     """
     text = files.read(file)

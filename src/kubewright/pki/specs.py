@@ -1,7 +1,7 @@
 """What one certificate, key pair or kubeconfig has to be, and whether one that was found is it. Pure.
 
 A specification is a row of the table with a machine's configuration filled in. Fitness is a table of checks, each of which finds the first difference.
-kubeadm's `init` looks only at the chain (spec 5.2), so that a leaf without key or without a name fails much later, in a component's log.
+kubeadm's `init` looks only at the chain, so that a leaf without key or without a name fails much later, in a component's log.
 Here all checks hold; `KUBEADM_INIT` names those that kubeadm makes. Expiry is no misfit: renewal decides about that.
 """
 

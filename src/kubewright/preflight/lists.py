@@ -1,4 +1,4 @@
-"""Which checks a command runs, in kubeadm's order (spec/kubeadm.md 4.3). A row is a check; adding one is adding a row."""
+"""Which checks a command runs, in kubeadm's order (kubeadm v1.36: preflight/checks.go). A row is a check; adding one is adding a row."""
 
 from __future__ import annotations
 

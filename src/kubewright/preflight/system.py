@@ -1,4 +1,4 @@
-"""`SystemVerification`: the kernel, its configuration, and the cgroup controllers (spec/kubeadm.md 4.4)."""
+"""`SystemVerification`: the kernel, its configuration, and the cgroup controllers (kubeadm v1.36: preflight/checks_unix.go)."""
 
 from __future__ import annotations
 

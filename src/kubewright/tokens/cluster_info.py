@@ -1,4 +1,4 @@
-"""The ConfigMap kube-public/cluster-info and its signatures: how a machine that knows only a token finds out which cluster to trust (spec/kubeadm.md 7.2, 8.1).
+"""The ConfigMap kube-public/cluster-info and its signatures: how a machine that knows only a token finds out which cluster to trust (kubeadm v1.36: phases/bootstraptoken/clusterinfo, discovery/token).
 
 A signature is a detached JSON Web Signature (RFC 7515) with HMAC-SHA256, `b64url(header)..b64url(mac)`, unpadded; the key is the token's secret
 as bytes (cluster-bootstrap: token/jws).

@@ -1,4 +1,4 @@
-"""Phases: trees of named steps as plain values, and the rules by which some of them are chosen (spec/kubeadm.md 2.1).
+"""Phases: trees of named steps as plain values, and the rules by which some of them are chosen (kubeadm v1.36: cmd/phases/workflow).
 
 Cheap to import: what a phase does may be named instead of imported, so that help and completion can be made of the tree alone.
 """

@@ -57,7 +57,7 @@ class TestMaking:
         assert made(credentials)["users"] == [{"name": "me", "user": body}]
 
     def test_the_kubelets_own_file_can_be_made(self):
-        """It names files, and a context and namespace of its own (spec/node.md 10.3)."""
+        """It names files, and a context and namespace of its own (kubelet v1.36: pkg/kubelet/certificate/bootstrap)."""
         document = made(
             CertificateFiles(certificate="/p", key="/p"), ca_pem=None, ca_file="/ca.crt", context="default-context", namespace="default"
         )

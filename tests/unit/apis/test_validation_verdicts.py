@@ -18,7 +18,7 @@ REPAIRED = {
     ("ClusterConfiguration", "negative validity"): [("certificateValidityPeriod", "Invalid value")],
     ("ResetConfiguration", "criSocket tcp"): [("criSocket", "Invalid value")],
 }
-"""Cases that kubeadm judges wrongly (spec/kubeadm.md 14.2), and our verdict. Each has a row in docs/compat/config.md."""
+"""Cases that kubeadm v1.36 judges wrongly, and our verdict. Each has a row in docs/compat/config.md."""
 
 
 WARNED = {("ClusterConfiguration", "featureGate NodeLocalCRISocket false"): 1}

@@ -1,4 +1,4 @@
-"""Quantities: grammar, comparison, and the canonical text of spec/node.md 5.3."""
+"""Quantities: grammar, comparison, and the canonical text (apimachinery v0.36: pkg/api/resource)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading: what goyaml v2 makes of scalars, keys, merges, aliases and separators (spec/kubeadm.md 3.1, 15.1, 15.2), and how limits are told."""
+"""Reading: what goyaml v2 makes of scalars, keys, merges, aliases and separators (kubeadm v1.36: util/config/common.go), and how limits are told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""csrapproving: who is recognised, who is asked about, what is written (spec/controllers.md 3)."""
+"""csrapproving: who is recognised, who is asked about, what is written (kube-controller-manager v1.36: pkg/controller/certificates/approver)."""
 
 from __future__ import annotations
 

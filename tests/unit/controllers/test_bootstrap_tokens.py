@@ -1,4 +1,4 @@
-"""bootstrapsigner and tokencleaner: which tokens sign, when cluster-info is written, when a Secret goes (spec/controllers.md 7, 8, 12)."""
+"""bootstrapsigner and tokencleaner: which tokens sign, when cluster-info is written, when a Secret goes (kube-controller-manager v1.36: pkg/controller/bootstrap)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""csrcleaner: each limit on either side, times that were never set, requests that a newer one replaced (spec/controllers.md 5)."""
+"""csrcleaner: each limit on either side, times that were never set, requests that a newer one replaced (kube-controller-manager v1.36: pkg/controller/certificates/cleaner)."""
 
 from __future__ import annotations
 

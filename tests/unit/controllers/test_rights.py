@@ -1,4 +1,4 @@
-"""Each right of the controllers' user is taken away once: exactly what its row is for breaks (spec/controllers.md 11)."""
+"""Each right of the controllers' user is taken away once: exactly what its row is for breaks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""csrsigning: the rules of each signer in their order, lifetimes, what is tried again (spec/controllers.md 4 and 12)."""
+"""csrsigning: the rules of each signer in their order, lifetimes, what is tried again (kube-controller-manager v1.36: pkg/controller/certificates/signer)."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def worker(plane, *, embedded: bool):
 
 @pytest.mark.parametrize("embedded", [True, False])
 def test_a_worker_shows_its_ca_and_its_kubelets_certificate(plane, embedded):
-    """kubeadm's certs commands fail on every worker (spec 14.2)."""
+    """kubeadm's certs commands fail on every worker."""
     worker(plane, embedded=embedded)
     run = plane.check("-o", "json")
     assert run.code == 0

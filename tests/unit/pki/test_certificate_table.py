@@ -12,7 +12,7 @@ from pki_cases import CASES, addresses_of
 from kubewright.pki import specs, table
 from kubewright.pki.table import CERTIFICATES, KUBECONFIGS, Authority, Endpoint, Leaf
 
-# name, files, signer, common name, usages (spec 5.1)
+# name, files, signer, common name, usages (kubeadm v1.36: phases/certs/certlist.go)
 ROWS = [
     ("ca", ("ca.crt", "ca.key"), "", "kubernetes", ()),
     ("apiserver", ("apiserver.crt", "apiserver.key"), "ca", "kube-apiserver", ("serverAuth",)),

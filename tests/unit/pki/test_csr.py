@@ -29,7 +29,7 @@ def scalar(value):
     ],
 )
 def test_digest_names_are_the_kubelets(value, node, name):
-    """Known answers of spec/node.md 19."""
+    """Names that the kubelet v1.36 gives to requests with these keys and subjects."""
     public = scalar(value).public_der()
 
     assert csr.digest_name(public, common_name=csr.node_user(node), organizations=["system:nodes"], usages=USAGES) == name

@@ -57,7 +57,7 @@ def test_the_certificate_is_the_users_and_fits_its_key():
 
 
 def test_a_whole_bundle_is_embedded():
-    """kubeadm keeps only the first certificate, so that clients lose the other one during a change of CA (spec 14.2)."""
+    """kubeadm keeps only the first certificate, so that clients lose the other one during a change of CA."""
     store = full_store()
     store.write("ca.crt", authority(seed=4).pem + store["ca.crt"], mode=0o644)
 

@@ -1,4 +1,4 @@
-"""Certificates as kube-controller-manager makes them, read back by the X.509 library (spec/controllers.md 4.3)."""
+"""Certificates as kube-controller-manager makes them, read back by the X.509 library (v1.36: pkg/controller/certificates/authority)."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_the_signature_of_the_reference_cluster():
     ],
 )
 def test_known_answers(token, content, signature):
-    """Of spec/controllers.md 12."""
+    """Detached signatures (RFC 7515, appendix F) with a token as the key, as bootstrapsigner makes them."""
     assert cluster_info.detached_signature(content, token) == signature
 
 

@@ -168,7 +168,7 @@ def test_only_true_switches_a_usage_on(value):
     ],
 )
 def test_one_bad_group_keeps_the_holder_out(groups, valid):
-    """Known answers of spec/controllers.md 12."""
+    """The API server's token authenticator refuses the whole Secret, and bootstrapsigner does not look at the groups."""
     found = secrets.parse_secret(altered(auth_extra_groups=groups))
 
     assert found.authenticates(NOW) is valid

@@ -49,7 +49,7 @@ def test_every_character_is_equally_likely():
     ],
 )
 def test_tokens_are_matched_whole(text, valid):
-    """Known answers of spec/controllers.md 12."""
+    """The form is that of cluster-bootstrap/token/api (BootstrapTokenPattern)."""
     assert tokens.is_valid(text) is valid
 
 

@@ -1,4 +1,4 @@
-"""Which addresses a Node reports (kubelet v1.36: nodestatus.NodeAddress; spec/node.md 5.2). Pure but for the look-up that it is given."""
+"""Which addresses a Node reports (kubelet v1.36: pkg/kubelet/nodestatus, NodeAddress). Pure but for the look-up that it is given."""
 
 from __future__ import annotations
 

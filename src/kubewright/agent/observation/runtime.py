@@ -1,4 +1,4 @@
-"""What becomes of asking the container runtime again and again (kubelet v1.36: pkg/kubelet/runtime.go; spec/node.md 7). Pure."""
+"""What becomes of asking the container runtime again and again (kubelet v1.36: pkg/kubelet/runtime.go). Pure."""
 
 from __future__ import annotations
 

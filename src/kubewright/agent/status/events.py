@@ -1,4 +1,4 @@
-"""What is worth an event between two statuses of a Node (kubelet v1.36: nodestatus setters; spec/node.md 4.7). Pure."""
+"""What is worth an event between two statuses of a Node (kubelet v1.36: pkg/kubelet/nodestatus). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From measurements to pressure conditions (kubelet v1.36: pkg/kubelet/eviction; spec/node.md 6). Pure.
+"""From measurements to pressure conditions (kubelet v1.36: pkg/kubelet/eviction). Pure.
 
 Nothing is evicted here; a Node says nevertheless when its machine runs out of something, as a kubelet's does.
 """

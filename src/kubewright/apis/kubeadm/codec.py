@@ -1,6 +1,6 @@
 """Configuration as v1beta4 documents: what kubeadm stores in the ConfigMap kubeadm-config and prints after a migration, and `config print`'s examples.
 
-The examples are kubeadm's defaults with placeholders where a value belongs to one machine (spec/kubeadm.md 3.14).
+The examples are kubeadm's defaults with placeholders where a value belongs to one machine (kubeadm v1.36: cmd/config.go).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kubeadm's defaults for Init-, Cluster-, Join- and ResetConfiguration; those of UpgradeConfiguration are in its types (spec/kubeadm.md 3.2 to 3.10).
+"""kubeadm's defaults for Init-, Cluster-, Join- and ResetConfiguration; those of UpgradeConfiguration are in its types (kubeadm v1.36: apis/kubeadm/v1beta4).
 
 Pure: what belongs to the machine comes in as `Machine`, and nothing is looked up. Values that cannot be defaulted are noted at their
 place, and stay as they are.

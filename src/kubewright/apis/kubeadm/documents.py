@@ -1,4 +1,4 @@
-"""Which documents a configuration file may hold, which of them a command works from (spec/kubeadm.md 3.1, 15.1), and what was found in them."""
+"""Which documents a configuration file may hold, which of them a command works from (kubeadm v1.36: util/config/common.go), and what was found in them."""
 
 from __future__ import annotations
 

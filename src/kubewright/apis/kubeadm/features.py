@@ -1,4 +1,4 @@
-"""kubeadm's feature gates (spec/kubeadm.md 3.11) and the one decision that hangs on them here."""
+"""kubeadm's feature gates (kubeadm v1.36: features/features.go) and the one decision that hangs on them here."""
 
 from __future__ import annotations
 

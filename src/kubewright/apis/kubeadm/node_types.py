@@ -1,4 +1,4 @@
-"""The kinds of the commands that work on a machine of an existing cluster: join, reset, upgrade (spec/kubeadm.md 3.5, 3.6).
+"""The kinds of the commands that work on a machine of an existing cluster: join, reset, upgrade (kubeadm v1.36: apis/kubeadm/v1beta4/types.go).
 
 As in `types`: internal form, an attribute is one row, every default filled in after loading, frozen.
 """

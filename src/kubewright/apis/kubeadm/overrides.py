@@ -1,4 +1,4 @@
-"""Values from the command line that win over the configuration file, and which flags may stand beside `--config` (spec/kubeadm.md 1.2)."""
+"""Values from the command line that win over the configuration file, and which flags may stand beside `--config` (kubeadm v1.36: apis/kubeadm/validation/validation.go)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """kubeadm's configuration kinds in their internal form: what all phases and renderers read, and the table that documents are read by.
 
-The shape is v1beta4's (spec/kubeadm.md 3.2 to 3.8). An attribute is one row: its name, kind and default, what it means, and since when it exists;
+The shape is v1beta4's (kubeadm v1.36: apis/kubeadm/v1beta4/types.go). An attribute is one row: its name, kind and default, what it means, and since when it exists;
 documents, explanations and older versions are made of these rows. After loading, every default is filled in: a `None` means what the comment says.
 Values are frozen; an altered copy is made with `base.records.replace`. They are never written back to a cluster: the codec renders documents.
 """
@@ -28,7 +28,7 @@ DEFAULT_CA_VALIDITY = Duration(87600 * HOUR)
 V1BETA2: Final = "v1beta2 (Kubernetes 1.15)"
 V1BETA3: Final = "v1beta3 (Kubernetes 1.22)"
 V1BETA4: Final = "v1beta4 (Kubernetes 1.31)"
-"""Since when most fields exist that v1beta3 lacks (spec/kubeadm.md 3.12); the other two are those of fields that v1beta1 and v1beta2 lack."""
+"""Since when most fields exist that v1beta3 lacks (kubeadm v1.36: apis/kubeadm/v1beta3); the other two are those of fields that v1beta1 and v1beta2 lack."""
 TEXTS: Final = List(TEXT)
 _PERIOD: Final = Pointer(SPAN)
 

@@ -1,4 +1,4 @@
-"""All kinds of a configuration file at once, as `config validate` and `config migrate` read it (spec/kubeadm.md 3.1, 15.1).
+"""All kinds of a configuration file at once, as `config validate` and `config migrate` read it (kubeadm v1.36: util/config/common.go).
 
 kubeadm reads kind by kind and stops at the first one that is wrong; here everything that is wrong is told together.
 """

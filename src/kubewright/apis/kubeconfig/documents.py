@@ -62,7 +62,7 @@ def kubeconfig_document(
 ) -> dict[str, object]:
     """Make a kubeconfig whose current context is its only one, `USER@CLUSTER` unless named otherwise. `more` are further fields of the cluster.
 
-    All of `ca_pem` is embedded, a bundle during a change of CA included; kubeadm keeps only its first certificate (spec 14.2).
+    All of `ca_pem` is embedded, a bundle during a change of CA included; kubeadm keeps only its first certificate.
     Without credentials the user is there and empty: anonymous. Raises UnsafeText for a value with control characters.
     """
     name = context or f"{user}@{cluster_name}"

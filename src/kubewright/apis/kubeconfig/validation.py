@@ -1,4 +1,4 @@
-"""Which kubeconfigs can be used, and which may be believed (client-go: tools/clientcmd/validation.go; spec/kubeadm.md 8.2)."""
+"""Which kubeconfigs can be used, and which may be believed (client-go: tools/clientcmd/validation.go; kubeadm v1.36: discovery/file)."""
 
 from __future__ import annotations
 

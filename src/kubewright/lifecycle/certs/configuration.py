@@ -1,7 +1,7 @@
-"""Where the `certs` commands take the cluster's configuration from (spec/kubeadm.md 10.1).
+"""Where the `certs` commands take the cluster's configuration from (kubeadm v1.36: cmd/certs.go).
 
 A file that is named; else the cluster, through a kubeconfig; without that the defaults. A certificate directory that is given counts more
-than any of them, and only if it is given: kubeadm's default value overrides the cluster's own directory (spec 14.2, kubernetes#110708).
+than any of them, and only if it is given: kubeadm's default value overrides the cluster's own directory (kubernetes#110708).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What expires on this machine, and when (spec/kubeadm.md 10.2, 10.3).
+"""What expires on this machine, and when (kubeadm v1.36: phases/certs/renewal/expiration.go, apis/output/v1alpha3).
 
 kubeadm fails where an authority or, with an external one, a certificate is missing, and therefore on every worker. Here whatever is missing is
 a row that says so, and a machine without any certificate of a control plane shows what it has: the cluster's CA and the kubelet's certificate.

@@ -1,4 +1,4 @@
-"""Renewing the certificates of a control plane: which they are, derived from pki's table, and where their files lie (spec/kubeadm.md 10.1).
+"""Renewing the certificates of a control plane: which they are, derived from pki's table, and where their files lie (kubeadm v1.36: phases/certs/renewal).
 
 Authorities, the service account keys and kubelet.conf are never renewed. With an external etcd its certificates are somebody else's.
 """

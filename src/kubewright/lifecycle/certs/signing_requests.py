@@ -1,4 +1,4 @@
-"""Keys and certificate signing requests for an authority that is kept elsewhere (spec/kubeadm.md 5.4)."""
+"""Keys and certificate signing requests for an authority that is kept elsewhere (kubeadm v1.36: phases/certs)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs for people: with a client certificate made on the spot, or with a token (spec/kubeadm.md 5.6)."""
+"""Kubeconfigs for people: with a client certificate made on the spot, or with a token (kubeadm v1.36: phases/kubeconfig/kubeconfig.go)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases `addon/*`, and the objects of add-ons as a manifest (`--print-manifest`; spec/kubeadm.md 7.5, 7.6)."""
+"""The phases `addon/*`, and the objects of add-ons as a manifest (`--print-manifest`; kubeadm v1.36: phases/addons/dns, phases/addons/proxy)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def proxy_wanted(ctx: InitContext) -> str | None:
 
 
 def coredns(ctx: InitContext) -> Iterable[Change]:
-    """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are (spec/kubeadm.md 7.5)."""
+    """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are (kubeadm v1.36: phases/addons/dns)."""
     wanted = objects.dns(ctx.configuration, replicas=_replicas(ctx))
     yield from _told(ctx, _with_corefile(ctx, with_patches(wanted, ctx.patched)), "CoreDNS")
 

@@ -93,7 +93,7 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
 
 
 def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
-    """Return what every control plane needs, by its name in the Secret (spec/kubeadm.md 7.3)."""
+    """Return what every control plane needs, by its name in the Secret (kubeadm v1.36: phases/copycerts)."""
     places = shared_files(ctx.cluster, ctx.layout)
     return {name: (ctx.host.read(path) or b"") if path is not None else b"" for name, path in places.items()}
 
@@ -158,7 +158,7 @@ def _data(body: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def show_join_command(ctx: InitContext) -> Iterable[Change]:
-    """Say how other machines join: the shape of these commands is what scripts cut out (spec/kubeadm.md 12.4)."""
+    """Say how other machines join: the shape of these commands is what scripts cut out (kubeadm v1.36: cmd/util/join.go)."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses).removeprefix("https://")
     server = shell_word(server, what="the endpoint of the control plane")
     authority = store.require_authority(ctx.certificates, "ca", wanted="the join command")

@@ -44,7 +44,7 @@ class InitContext(MachineContext):
         return Noticing(client, lambda: self.bound.settle(True))
 
     def _access(self, name: str) -> Access:
-        """Read a kubeconfig. This machine's own API server is asked: a load balancer may not be there yet (spec/kubeadm.md 2.2)."""
+        """Read a kubeconfig. This machine's own API server is asked: a load balancer may not be there yet (kubeadm v1.36: cmd/init.go)."""
         from kubewright.kube.kubeconfigs import load_access
 
         if self.request.kubeconfig:

@@ -1,4 +1,4 @@
-"""The tree of init, as data: names, order and flags are kubeadm's (spec/kubeadm.md 1.3, 2.2). Help and completion are made from it.
+"""The tree of init, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/init.go, cmd/phases/init). Help and completion are made from it.
 
 What each phase does is in the modules beside this one. They are named, not imported: a phase that only writes a file should not load what
 talks to a cluster, and help loads none of it.

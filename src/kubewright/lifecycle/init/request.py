@@ -40,7 +40,7 @@ class InitRequest:
 
     - `documents` are those of the configuration file, or made of flags; `from_file` says which.
     - `only` names the phases to run (all if empty), `overrides.skip_phases` those to leave out.
-    - `looks_for_runtime`: a command without `--cri-socket` does not look for one (spec/kubeadm.md 1.3).
+    - `looks_for_runtime`: a command without `--cri-socket` does not look for one (kubeadm v1.36: cmd/init.go).
     - `kubeconfig_directory` and `kubeconfig` are other places than kubeadm's, '' if not given.
     - `adopt`: a machine that something else made a part of a cluster is taken over.
     """

@@ -1,4 +1,4 @@
-"""Reading the cluster's configuration with the bootstrap identity (spec/kubeadm.md 8.3)."""
+"""Reading the cluster's configuration with the bootstrap identity (kubeadm v1.36: util/config/cluster.go)."""
 
 from __future__ import annotations
 

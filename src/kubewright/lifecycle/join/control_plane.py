@@ -1,6 +1,6 @@
 """The phases of join that make a control plane.
 
-What control planes share comes from the Secret kubeadm-certs (spec/kubeadm.md 7.3). Then its own certificates, kubeconfigs and manifests, the wait
+What control planes share comes from the Secret kubeadm-certs (kubeadm v1.36: phases/copycerts). Then its own certificates, kubeconfigs and manifests, the wait
 for it, and the marks of its Node.
 """
 

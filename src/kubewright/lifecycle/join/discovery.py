@@ -1,4 +1,4 @@
-"""Finding the cluster as the JoinConfiguration says: by token, by a file, or by a kubeconfig from a URL (spec/kubeadm.md 8.1, 8.2).
+"""Finding the cluster as the JoinConfiguration says: by token, by a file, or by a kubeconfig from a URL (kubeadm v1.36: discovery).
 
 A machine that is part of the cluster already needs none of that: a control plane has its admin.conf, and any node its kubelet.conf with the
 certificate that it names, also when the token has long expired.

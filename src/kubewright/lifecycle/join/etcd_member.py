@@ -1,4 +1,4 @@
-"""The phases `check-etcd` and `etcd-join`: this machine's member of the cluster's etcd (spec/kubeadm.md 8.6)."""
+"""The phases `check-etcd` and `etcd-join`: this machine's member of the cluster's etcd (kubeadm v1.36: util/etcd/etcd.go)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases `kubelet-start` and `kubelet-wait-bootstrap` (spec/kubeadm.md 8.4, 8.5): the Node that the kubelet registers, its certificate, and the server that it talks to.
+"""The phases `kubelet-start` and `kubelet-wait-bootstrap` (kubeadm v1.36: cmd/phases/join/kubelet.go): the Node that the kubelet registers, its certificate, and the server that it talks to.
 
 The Node of another machine is not taken over.
 

@@ -80,7 +80,7 @@ def start_conditions(ctx: JoinContext) -> Mapping[str, StartCondition]:
 
 
 def _discover(ctx: JoinContext) -> Access:
-    """Find the cluster as the configuration says. A dry run to which none answers goes on with stand-ins (spec/kubeadm.md 2.5)."""
+    """Find the cluster as the configuration says. A dry run to which none answers goes on with stand-ins (kubeadm v1.36: util/apiclient/dryrun.go)."""
     return ctx.bound.connections.find(lambda: discovery.find(ctx), instead=lambda: _nobody(ctx))
 
 

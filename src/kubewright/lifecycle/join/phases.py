@@ -1,4 +1,4 @@
-"""The tree of join, as data: names, order and flags are kubeadm's (spec/kubeadm.md 1.4, 2.3). Help and completion are made from it.
+"""The tree of join, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/join.go, cmd/phases/join). Help and completion are made from it.
 
 What each phase does is in the modules beside this one. They are named, not imported: a worker should not load what makes control planes.
 """

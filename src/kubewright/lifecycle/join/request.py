@@ -1,4 +1,4 @@
-"""What a command line asks of `join`, and the configuration that it results in (kubeadm v1.36.3: cmd/kubeadm/app/cmd/join.go)."""
+"""What a command line asks of `join`, and the configuration that it results in (kubeadm v1.36.3: cmd/join.go)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command line asks of `reset`, and the configuration that comes of it (spec/kubeadm.md 1.5)."""
+"""What a command line asks of `reset`, and the configuration that comes of it (kubeadm v1.36: cmd/reset.go)."""
 
 from __future__ import annotations
 

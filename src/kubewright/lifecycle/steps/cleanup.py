@@ -1,4 +1,4 @@
-"""The phase `cleanup-node`, of `reset` and of `node leave`: steps in a table, each tried whatever became of those before it (spec/kubeadm.md 11).
+"""The phase `cleanup-node`, of `reset` and of `node leave`: steps in a table, each tried whatever became of those before it (kubeadm v1.36: cmd/phases/reset/cleanupnode.go).
 
 kubeadm unmounts first and removes pods then, and stops at a file system that is busy. Here pods go first: they keep them busy.
 """

@@ -1,4 +1,4 @@
-"""Waiting for the components of this machine to be healthy (spec/kubeadm.md 8.7), with what it says of them as the reason."""
+"""Waiting for the components of this machine to be healthy (kubeadm v1.36: util/apiclient/wait.go), with what it says of them as the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases `kubelet-start`, `kubelet-finalize` and `mark-control-plane`: the kubelet of this machine, and its Node (spec/kubeadm.md 7.7)."""
+"""The phases `kubelet-start`, `kubelet-finalize` and `mark-control-plane`: the kubelet of this machine, and its Node (kubeadm v1.36: phases/kubelet, phases/markcontrolplane)."""
 
 from __future__ import annotations
 

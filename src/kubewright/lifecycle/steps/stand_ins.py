@@ -1,4 +1,4 @@
-"""What plans and dry runs read of a cluster that is not there: kubeadm's stand-ins (spec/kubeadm.md 2.5).
+"""What plans and dry runs read of a cluster that is not there: kubeadm's stand-ins (kubeadm v1.36: util/apiclient/dryrun.go).
 
 An object or a file that somebody else makes in a real run, after what the phases did before; and the whole cluster that `join --dry-run` meets where
 there is none. Values are kubeadm's, so that a command line with its pin fits both tools.

@@ -1,6 +1,6 @@
 """The phases `etcd/local` and `control-plane/*`: static pod manifests.
 
-With the feature gate RootlessControlPlane also the users, owners of files and security contexts of their components (spec/kubeadm.md 6.8).
+With the feature gate RootlessControlPlane also the users, owners of files and security contexts of their components (kubeadm v1.36: util/staticpod/utils_linux.go).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`upgrade diff`: the static pods of this machine beside those that an upgrade would write (spec/kubeadm.md 9.8)."""
+"""`upgrade diff`: the static pods of this machine beside those that an upgrade would write (kubeadm v1.36: cmd/upgrade/diff.go)."""
 
 from __future__ import annotations
 

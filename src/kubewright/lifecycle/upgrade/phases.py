@@ -1,4 +1,4 @@
-"""The trees of `upgrade apply` and `upgrade node`, as data: names, order and flags are kubeadm's (spec/kubeadm.md 1.6, 2.4)."""
+"""The trees of `upgrade apply` and `upgrade node`, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/upgrade, cmd/phases/upgrade)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command line asks of the upgrade commands, and the configuration that comes of it (spec/kubeadm.md 1.6, 9.1)."""
+"""What a command line asks of the upgrade commands, and the configuration that comes of it (kubeadm v1.36: cmd/upgrade)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The versions that are in a cluster, and kubeadm's policy of versions for `upgrade apply`, as a pure function.
 
-kubeadm v1.36: phases/upgrade/versiongetter.go, policy.go; spec/kubeadm.md 9.3.
+kubeadm v1.36: phases/upgrade/versiongetter.go, phases/upgrade/policy.go.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ SEARCHED: Final = (
     "/proc",
     "/sys",
 )
-"""What programs open without being told to: CA bundles (Go's crypto/x509, spec/kubeadm.md 6.7), names, users, time zones, devices."""
+"""What programs open without being told to: CA bundles (Go's crypto/x509, kubeadm v1.36: phases/controlplane/volumes.go), names, users, time zones, devices."""
 
 _BEFORE: Final = r"""(?:(?<![^=,:;\s"'])|(?<=://))"""
 _AFTER: Final = r"""(?=$|[/,:;\s"'])"""
