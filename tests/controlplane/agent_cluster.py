@@ -262,14 +262,24 @@ def start(cluster: AgentCluster, name: str, *arguments: str) -> None:
 def wait_for(condition, cluster: AgentCluster, *, within: float = 600) -> None:
     end = time.monotonic() + within
     while time.monotonic() < end:
-        dead = [process.args[0] for process in cluster.processes if process.poll() is not None]
-        if dead:
-            words = [(cluster.place / f"{Path(name).name}.log").read_text()[-3000:] for name in dead]
-            pytest.fail(f"{dead} ended:\n" + "\n".join(words))
+        require_components(cluster)
         if condition():
             return
         time.sleep(0.05)
     pytest.fail("the control plane did not come up")
+
+
+def require_components(cluster: AgentCluster) -> None:
+    """Fail, with the logs' ends, where a component has ended."""
+    dead = [process.args[0] for process in cluster.processes if process.poll() is not None]
+    if dead:
+        pytest.fail("\n".join([f"{dead} ended:", *last_lines(cluster)]))
+
+
+def last_lines(cluster: AgentCluster) -> list[str]:
+    """Return the end of each component's log."""
+    names = [Path(_argv(process)[0]).name for process in cluster.processes]
+    return [f"{name}:\n{(cluster.place / f'{name}.log').read_text()[-3000:]}" for name in names]
 
 
 def _get(cluster: AgentCluster, path: str) -> bytes:
@@ -283,9 +293,18 @@ def _get(cluster: AgentCluster, path: str) -> bytes:
     return answer.body if answer.status == 200 else b""
 
 
-async def all_ready(fleet: Fleet) -> None:
-    """Wait until every node of a fleet has been ready."""
-    await asyncio.gather(*(agent.ready.wait() for agent in fleet.agents()))
+async def all_ready(cluster: AgentCluster, fleet: Fleet, *, within: float = 600) -> None:
+    """Wait until every node of a fleet has been ready. Fails with what each node says, and at once where a component has ended."""
+    ready = asyncio.gather(*(agent.ready.wait() for agent in fleet.agents()))
+    try:
+        async with asyncio.timeout(within):
+            while not ready.done():
+                require_components(cluster)
+                await asyncio.wait((ready,), timeout=1)
+    except TimeoutError:
+        pytest.fail("\n".join(["not all nodes became ready:", *map(str, views(fleet)), *last_lines(cluster)]))
+    finally:
+        ready.cancel()
 
 
 def views(fleet: Fleet) -> list[NodeView]:

@@ -47,8 +47,7 @@ async def nodes(cluster: AgentCluster, directory: Path, *names: str, **changes: 
     await kubelet.start(cluster.address, 10250)
     try:
         await fleet.add(*names, bootstrap=bootstrap)
-        async with asyncio.timeout(WITHIN):
-            await all_ready(fleet)
+        await all_ready(cluster, fleet)
         yield fleet
     finally:
         await fleet.stop()
@@ -209,8 +208,7 @@ async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(clu
         assert await second.without_certificates("again-1", "never-1") == ["never-1"]
         try:
             await second.add("again-1")
-            async with asyncio.timeout(WITHIN):
-                await all_ready(second)
+            await all_ready(cluster, second)
             await kubectl(cluster, "scale", "deployment/stays", "--replicas=5")
             await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=600s")
             after = {pod["metadata"]["uid"]: pod for pod in (await get(cluster, "pods", "-l", "app=stays"))["items"]}

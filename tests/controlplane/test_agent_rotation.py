@@ -35,8 +35,8 @@ async def test_certificates_rotate_while_the_node_stays_ready(tmp_path: Path, tm
         bootstrap = cluster.bootstrap()
         try:
             await fleet.add("turn-1", bootstrap=bootstrap)
+            await all_ready(cluster, fleet)
             async with asyncio.timeout(600):
-                await all_ready(fleet)
                 agent, pki = fleet.agents()[0], tmp_path / "turn-1" / "pki"
                 before = agent.client.access.identity
                 while agent.client.access.identity == before:

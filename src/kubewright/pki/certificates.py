@@ -16,7 +16,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.pki import der, distinguished_names, keys, pem, uris
 from kubewright.pki.der import DERError, Element
 from kubewright.pki.keys import PrivateKey, kind_of
-from kubewright.pki.pem import reading
+from kubewright.pki.pem import quiet, reading
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -61,6 +61,12 @@ class Certificate:
     extensions: tuple[str, ...]
     key_kind: str
     public_key: bytes = field(repr=False)
+
+    @property
+    def native_subject(self) -> x509.Name:
+        """The subject as the library has it, which reads it anew each time and warns of lengths that Go and clusters do not mind."""
+        with quiet():
+            return self.native.subject
 
     @property
     def common_name(self) -> str:

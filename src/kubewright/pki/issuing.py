@@ -76,7 +76,7 @@ def certificate(
     begin, end = _period(spec, started)
     with _making(spec.name):
         subject = subject_of(spec.common_name, spec.organizations)
-        builder = _basic(spec, subject, authority.certificate.native.subject, key, (not_before or begin, end), random)
+        builder = _basic(spec, subject, authority.certificate.native_subject, key, (not_before or begin, end), random)
         identifier = _key_identifier(authority.certificate.native)
         if identifier is not None:
             builder = builder.add_extension(x509.AuthorityKeyIdentifier(identifier, None, None), critical=False)

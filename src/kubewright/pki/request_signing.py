@@ -130,7 +130,11 @@ def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Si
         identifier = None
     algorithm, sign = _signing(key)
     return SigningAuthority(
-        certificate=certificate, subject=native.subject.public_bytes(), key_identifier=identifier, algorithm=algorithm, sign=sign
+        certificate=certificate,
+        subject=certificate.native_subject.public_bytes(),
+        key_identifier=identifier,
+        algorithm=algorithm,
+        sign=sign,
     )
 
 

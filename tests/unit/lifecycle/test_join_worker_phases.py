@@ -359,7 +359,10 @@ def test_a_kubelet_that_gets_no_certificate_is_told_with_its_last_words(box):
 
 def certificate_request(box, *conditions: str):
     made = box.clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    spec = {"request": base64.b64encode(csr.node_client_request("node1", keys.generate(Algorithm.ECDSA_P256))).decode()}
+    spec = {
+        "signerName": csr.CLIENT_SIGNER,
+        "request": base64.b64encode(csr.node_client_request("node1", keys.generate(Algorithm.ECDSA_P256))).decode(),
+    }
     status = {"conditions": [{"type": one, "message": "who are you?"} for one in conditions]}
     return {"metadata": {"name": "csr-1", "creationTimestamp": made}, "spec": spec, "status": status}
 

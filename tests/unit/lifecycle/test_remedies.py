@@ -30,7 +30,7 @@ def test_every_row_has_an_example(table):
 
 
 AGAIN = ", then run the same command again"
-ANEW = ": correct the configuration, then run `kubewright reset`, and `kubewright init` or `kubewright join` with it"
+ANEW = ": correct the configuration and run the command again; where that is refused, run `kubewright reset` first"
 SPACE = f"free some space (`df -h` and `df -i` show where it went){AGAIN}"
 WRITABLE = f"remount the file system of that path for writing{AGAIN}"
 TEXTS = {
