@@ -74,13 +74,14 @@ class Answer:
 
 @dataclass(frozen=True)
 class Request:
-    """Commands for an empty machine that has only these files."""
+    """Commands for an empty machine that has only these files. `cluster` is what an API server in its network serves (`arena_api`)."""
 
     commands: Sequence[Sequence[str]]
     files: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     stdin: str = ""
     stops: bool = True
+    cluster: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Worker:

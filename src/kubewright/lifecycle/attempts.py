@@ -18,7 +18,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host.desired import Directory
 from kubewright.host.seam import Host
-from kubewright.lifecycle import machine_record
+from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.machine_record import MEMBER, MachineRecord
 from kubewright.lifecycle.steps.inventory import KUBECONFIGS
 
@@ -63,23 +63,27 @@ class Attempt:
         made ── begin() ──> kept on the machine ── settle() ──> it lasts ── finish()
                                    └── fail() ──> what was left is noted
 
-    Nothing is kept before `begin`. Safe to use from several threads.
+    Nothing is kept before `begin`. Safe to use from several threads. Where a phase runs `alone`, what people may provide counts as theirs: other
+    phases made it, or will.
     """
 
-    def __init__(self, host: Host, wanted: MachineRecord, *, found: MachineRecord | None, lasts: bool = False) -> None:
+    def __init__(self, host: Host, wanted: MachineRecord, *, found: MachineRecord | None, lasts: bool = False, alone: bool = False) -> None:
         self._host = host
         self._wanted = replace(wanted, established=lasts)
         self._found = found
+        self._alone = alone
         self._kept: MachineRecord | None = None
         self._provided: frozenset[str] = frozenset()
         self._lock = threading.Lock()
 
     def begin(self, layout: Layout, *more: PurePosixPath) -> None:
-        """Keep the record: the machine is fit. `layout` says where the run makes things, `more` names further files that it may write."""
+        """Keep the record, once: the machine is fit. `layout` says where the run makes things, `more` names further files that it may write."""
+        if self._kept is not None:
+            return
         host = self._host
         self._provided = frozenset(map(str, (*provided(layout), *more)))
         if self._found is None:
-            paths = [*provided(layout), *more, *made(layout)]
+            paths = [*(() if self._alone else provided(layout)), *more, *made(layout)]
             free = {str(path): None for path in dict.fromkeys(paths) if host.state(path) is None}
             missing = tuple(str(path) for path in directories(layout) if host.state(path) is None)
             host.ensure(Directory(path=host.layout.state, mode=PRIVATE))
@@ -108,6 +112,20 @@ class Attempt:
     def _keep(self, record: MachineRecord) -> None:
         machine_record.save(self._host, record)
         self._kept = record
+
+
+def begin_alone(host: Host, wanted: MachineRecord, layout: Layout, *more: PurePosixPath) -> None:
+    """Keep the record of a machine whose kubelet is started by a phase that runs alone: the whole command goes on with it, and `reset` knows it.
+
+    That of another configuration stays once something lasts of what that made, and a machine that something else made gets none.
+    """
+    if adoption.traces(host):
+        return
+    found = machine_record.current(host)
+    if found is None:
+        Attempt(host, wanted, found=None, alone=True).begin(layout, *more)
+    elif not machine_record.same(found, wanted) and not machine_record.lasts(host, found):
+        Attempt(host, wanted, found=replace(wanted, free=found.free, directories=found.directories)).begin(layout, *more)
 
 
 def digest(host: Host, path: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic
 
 from kubewright.base.errors import HostError
@@ -29,6 +30,7 @@ from kubewright.lifecycle.binding import bind
 from kubewright.lifecycle.operation import Configuration, Context, Operation, Prepared, Request, Result, nothing
 
 PRIVATE: Final = 0o700
+KUBELET_START: Final = "kubelet-start"
 PREFLIGHT: Final = "preflight"
 """The phase that finds out whether the machine is fit: what the machine is made of is kept from there on."""
 
@@ -93,9 +95,20 @@ class _Run(Generic[Request, Configuration, Context]):
                 directory = self.machine.lock_directory(host)
                 host.ensure(Directory(path=directory, mode=PRIVATE))
                 stack.enter_context(Lock(directory / LOCK, doing=self.operation.name, clock=self.machine.clock))
-            if self.prepared.only or self.prepared.record is None:
+            record = self.prepared.record
+            if record is None:
                 return self.walk(Mode.APPLY)
-            return self._recorded(self.prepared.record)
+            if self.prepared.only:
+                return self.walk(Mode.APPLY, begin=self._begins_alone(record))
+            return self._recorded(record)
+
+    def _begins_alone(self, record: Callable[[], MachineRecord]) -> Callable[..., None]:
+        """Return what a phase that runs alone calls at the beginning: with the kubelet begins a machine that the whole command goes on with."""
+        if KUBELET_START not in self.phases:
+            return nothing
+        from kubewright.lifecycle.attempts import begin_alone
+
+        return partial(begin_alone, self.prepared.host, record())
 
     def _recorded(self, record: Callable[[], MachineRecord]) -> Result[Context]:
         """Run everything, and keep what the machine is made of: from the moment that it is known to be fit. One that is refused keeps nothing.

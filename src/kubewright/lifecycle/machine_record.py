@@ -194,6 +194,12 @@ def lasts(host: Host, record: MachineRecord) -> bool:
     )
 
 
+def was_there_before(host: Host, found: PurePosixPath) -> bool:
+    """Whether something was at a path before the first run that the machine's record is of. Raises HostError as `load` does."""
+    record = load(host)
+    return record is not None and record.free is not None and str(found) not in record.free
+
+
 def _serves(host: Host, endpoint: object) -> bool:
     """Whether an API server listens at the endpoint of this machine."""
     address, port = (endpoint.get("advertiseAddress"), endpoint.get("bindPort")) if isinstance(endpoint, dict) else (None, None)

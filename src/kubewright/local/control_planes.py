@@ -39,7 +39,7 @@ from kubewright.lifecycle.join import configuration as cluster_configuration
 from kubewright.lifecycle.join import discovery
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.join.operation import SOURCES, start_conditions
-from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start
+from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared, Start, nothing
 from kubewright.local import configuration, flags, record
 from kubewright.local.context import JoinCredentials, LocalContext, UpRun, machine_of
 from kubewright.local.join_phases import JOIN_PHASES, LocalJoinContext
@@ -160,7 +160,8 @@ def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) 
         addresses=machine.addresses,
         sources=replace(
             SOURCES,
-            discover=request.administrator if request.credentials is None else discovery.find_anew,
+            discover=request.administrator if request.credentials is None else discovery.find,
+            known=nothing,
             configuration=request.configuration,
             etcd=lambda ctx: _etcd(ctx, run.cluster),
         ),

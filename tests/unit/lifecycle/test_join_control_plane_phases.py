@@ -204,7 +204,7 @@ def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
         (False, {"kubelet-start", "etcd-join"}, "https://cluster:6443"),
         (True, {"kubelet-start", "etcd-join", "wait-control-plane"}, "https://cluster:6443"),
         (True, {"kubelet-start", "etcd-join"}, "https://10.0.0.2:6443"),
-        (True, {"kubelet-start"}, "https://cluster:6443"),  # one by one: another command will run the other phase
+        (True, {"kubelet-start"}, "https://10.0.0.2:6443"),
     ],
 )
 def test_a_kubelet_that_nobody_points_to_its_own_machine_later_begins_there(control_plane, phases, asked):
@@ -212,7 +212,7 @@ def test_a_kubelet_that_nobody_points_to_its_own_machine_later_begins_there(cont
         control_plane=control_plane,
         bound=SimpleNamespace(phases=phases),
         runs=phases.__contains__,
-        found=SimpleNamespace(server="https://cluster:6443"),
+        introduced=SimpleNamespace(server="https://cluster:6443"),
         addresses=Addresses.of_machine("10.0.0.2"),
     )
     assert kubelet.server(ctx) == asked

@@ -32,8 +32,10 @@ from kubewright.host.decisions import decide_emptying
 from kubewright.host.desired import File
 from kubewright.host.listeners import Listener
 from kubewright.host.states import FileState, Kind
+from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.deferred_manifests import DeferredManifests
 from kubewright.lifecycle.join import etcd_learner, etcd_member, peers
+from kubewright.lifecycle.machine_record import MachineRecord
 from kubewright.lifecycle.steps import static_pods
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
@@ -51,6 +53,7 @@ class Machine:
         self.files = {PurePosixPath(path): content for path, content in files.items()}
         self.done: list[str] = []
         self.connected: list[str] = []
+        self.layout = LAYOUT
         self.network = SimpleNamespace(listeners=list, connected=lambda port: self.connected if port == 2380 else [])
 
     def read(self, path):
@@ -355,8 +358,12 @@ def test_an_etcd_that_learns_slowly_is_left_to_it_where_everybody_reaches_it(run
     assert ctx.etcd.probed == []
 
 
-def test_data_of_somebody_else_is_left_alone(run):
-    ctx = run(ONE, files={DATA / "member" / "wal": b""})
+@pytest.mark.parametrize("known", [(), (f"{DATA}/other",)], ids=["no run before", "it was there before an earlier run"])
+def test_data_of_somebody_else_is_left_alone(run, known):
+    ctx = run(ONE, files={DATA / "member" / "wal": b""}, resumed=bool(known))
+    if known:
+        machine_record.save(ctx.host, MachineRecord(workflow="join", configuration="", free=dict.fromkeys(known)))
+    ctx.host.done.clear()
     with pytest.raises(HostError, match="holds the data of another etcd") as caught:
         list(etcd_member.join(ctx))
     assert "reset" in caught.value.remedy

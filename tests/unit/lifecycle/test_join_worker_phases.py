@@ -538,10 +538,41 @@ def test_a_file_that_is_gone_is_named(box):
         box.act(box.request(file=f"{box.root}/nowhere.conf"))
 
 
-def test_a_phase_alone_leaves_no_record(box):
+def test_phases_one_by_one_are_gone_on_with_by_the_whole_command(box):
+    host = box.call(box.request()).host
+    for phase in ("preflight", "kubelet-start", "kubelet-wait-bootstrap"):
+        box.act(box.request(only=(phase,), skip=(), ignore_preflight_errors=("all",)))
+        record = machine_record.load(host)
+        assert (record is not None, record is not None and record.finished) == (phase != "preflight", False)
+    assert not box.act()
+    assert machine_record.load(host).finished
+    with pytest.raises(ConfigurationChanged):
+        box.act(box.request(node_name="other"))
+
+
+def test_after_a_kubelet_that_a_phase_started_in_vain_another_configuration_is_taken(box):
+    mine = box.layout.kubernetes / "pki/mine.crt"
+    box.services.broken = True
     box.act(box.request(only=("kubelet-start",), skip=()))
-    assert machine_record.load(box.call(box.request()).host) is None
-    assert box.phases() == ["+kubelet-start", "-kubelet-start"]
+    box.act(box.request(only=("kubelet-start",), skip=(), node_name="second"))
+    Path(mine).write_text("mine")
+    box.services.broken = False
+    box.services.stop = box.services.done.append
+    box.act(box.request(node_name="third"))
+    record = machine_record.load(box.call(box.request()).host)
+    assert (record.finished, "name: third" in record.configuration, Path(mine).read_text()) == (True, True, "mine")
+    assert "Removing what an attempt with another configuration has left" in "\n".join(box.lines())
+
+
+def test_a_phase_alone_leaves_the_record_and_the_machine_of_others_as_they_are(box):
+    box.act()
+    host, record = box.call(box.request()).host, Path(box.layout.machine_record)
+    before = record.read_bytes()
+    box.act(box.request(only=("kubelet-start",), skip=(), node_name="other"))
+    assert record.read_bytes() == before
+    record.unlink()
+    box.act(box.request(only=("kubelet-start",), skip=()))
+    assert machine_record.load(host) is None
 
 
 def test_a_kubelet_is_waited_for_by_a_phase_alone(box):

@@ -14,6 +14,7 @@ from kubewright.manifests import patches
 
 def start(ctx: InitContext) -> Iterable[Change]:
     """Write the kubelet's files and start it."""
+    ctx.bound.begin(ctx.layout)
     files = manifests.files(ctx.configuration, ctx.layout, ctx.detected, patch=lambda body: ctx.patched(patches.KUBELET, body))
     yield from kubelet.start(files, host=ctx.host, layout=ctx.layout, stand_ins=ctx.bound.kubelet_makes, reporter=ctx.reporter)
 

@@ -32,13 +32,15 @@ WORKER = "this machine joins as a worker"
 class Sources:
     """How a join gets to know its cluster, each asked once, at first use.
 
-    - `discover` finds the cluster and gives the identity that asks for the node's certificate.
+    - `discover` finds the cluster as the configuration says, and gives the identity that asks for the node's certificate.
+    - `known` is the cluster as this machine knows it already, None if it does not.
     - `configuration` is the cluster's, and in `init` what the JoinConfiguration says of this machine.
     - `node` is the Node that has this machine's name before its kubelet is started, None if there is none.
     - `etcd` makes a client of the cluster's etcd.
     """
 
     discover: Callable[[JoinContext], Access]
+    known: Callable[[JoinContext], Access | None]
     configuration: Callable[[JoinContext], Configuration]
     node: Callable[[JoinContext], Object | None]
     etcd: Callable[[JoinContext], Etcd]
@@ -88,9 +90,14 @@ class JoinContext(MachineContext):
         return self.host.layout.at(pki=cluster.certificates_dir, etcd_data=local.data_dir if local else None)
 
     @functools.cached_property
-    def found(self) -> Access:
-        """The cluster, as the identity that may read its configuration and ask for this node's certificate."""
+    def introduced(self) -> Access:
+        """The cluster, as the identity that asks for this node's certificate: never an administrator that this machine has."""
         return self.sources.discover(self)
+
+    @functools.cached_property
+    def found(self) -> Access:
+        """The cluster, as the identity that may read its configuration: one that this machine has, or that it was introduced with."""
+        return self.sources.known(self) or self.introduced
 
     @functools.cached_property
     def bootstrap(self) -> KubeAPI:

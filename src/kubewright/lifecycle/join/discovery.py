@@ -36,12 +36,6 @@ def find(ctx: JoinContext) -> Access:
 
     Raises TrustError for a cluster that cannot be believed, WaitTimeout or APIError for one that does not answer.
     """
-    known = _known(ctx)
-    return known if known is not None else find_anew(ctx)
-
-
-def find_anew(ctx: JoinContext) -> Access:
-    """Find the cluster as `find` does, but not with what this machine has: its own API server may not be up yet."""
     discovery = ctx.join.discovery
     if discovery.bootstrap_token is not None:
         found = _by_token(ctx, discovery.bootstrap_token)
@@ -50,8 +44,8 @@ def find_anew(ctx: JoinContext) -> Access:
     return found.as_identity(BearerToken(discovery.tls_bootstrap_token)) if discovery.tls_bootstrap_token else found
 
 
-def _known(ctx: JoinContext) -> Access | None:
-    """Return what a machine of the cluster talks with."""
+def known(ctx: JoinContext) -> Access | None:
+    """Return what a machine of the cluster talks with, None for others. Raises TrustError for an administrator of another cluster."""
     admin = ctx.host.layout.kubeconfig("admin")
     if ctx.control_plane and ctx.host.state(admin) is not None:
         return _pinned(ctx, adoption.load_administrator(ctx.host, admin, now=ctx.clock.now()), source=str(admin))

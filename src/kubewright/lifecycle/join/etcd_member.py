@@ -12,7 +12,9 @@ from kubewright.base.events import Waited, Warned
 from kubewright.etcd.api import by_peer_url, initial_cluster, quorum
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member
 from kubewright.host.desired import Directory
+from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.join import etcd_learner, etcd_voters, peers
+from kubewright.lifecycle.machine_record import MEMBER
 from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.steps import static_pods
 
@@ -87,7 +89,7 @@ def _patience(ctx: JoinContext) -> float:
 
 
 def _desired(ctx: JoinContext) -> EtcdMember:
-    has_data = bool(ctx.host.entries(ctx.layout.etcd_data / "member"))
+    has_data = bool(ctx.host.entries(ctx.layout.etcd_data / MEMBER))
     return EtcdMember(name=ctx.node_name, peer_url=peer_url(ctx.addresses), has_data=has_data)
 
 
@@ -97,8 +99,8 @@ def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
     Raises HostError for data that this join did not make.
     """
     data = ctx.layout.etcd_data
-    left = ctx.host.entries(data)
-    if left and not ctx.resumed:
+    member = data / MEMBER  # etcd's own: the cluster's configuration may name a directory that has other things in it
+    if ctx.host.entries(data) and (not ctx.resumed or machine_record.was_there_before(ctx.host, member)):
         raise HostError(
             f"{data} holds the data of another etcd",
             detail=f"the cluster has no member at {peer_url(ctx.addresses)} that it belongs to",
@@ -108,7 +110,6 @@ def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
     if ctx.host.state(manifest) is not None:
         yield ctx.host.remove(manifest)
         yield from etcd_learner.wait_until_gone(ctx, pods=(COMPONENT,))
-    member = data / "member"  # etcd's own: the cluster's configuration may name a directory that has other things in it
     if ctx.host.entries(member):
         yield ctx.host.empty(member, own=[member])
 

@@ -77,7 +77,7 @@ def rehearsed(ctx: JoinContext) -> JoinContext | None:
     """
     if ctx.cluster.etcd.external is not None:
         return None
-    sources = replace(ctx.sources, discover=lambda _: ctx.found, configuration=lambda _: ctx.configuration)
+    sources = replace(ctx.sources, known=lambda _: ctx.found, configuration=lambda _: ctx.configuration)
     copy = replace(ctx, sources=sources, bound=replace(ctx.bound, host=OverlayHost(ctx.host), reporter=SilentReporter()))
     for _ in control_plane.download_certs(copy):
         pass

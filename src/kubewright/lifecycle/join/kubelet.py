@@ -7,8 +7,8 @@ whose kube-controller-manager is just starting, it comes to know of its Node sec
 requests that others made are answered.
 
 kubeadm has the kubelet of a control plane ask the API server of its own machine for its certificate (ControlPlaneKubeletLocalMode): it is not up
-then, and the kubelet waits for seconds between its attempts. Here the kubelet asks the cluster that it was introduced to, and is pointed to its own
-machine once there is a server.
+then, and the kubelet waits for seconds between its attempts. Here, in a run that also waits for the control plane, the kubelet asks the cluster
+that it was introduced to, and is pointed to its own machine once there is a server. Phases that run one by one do as kubeadm's do.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ def start(ctx: JoinContext) -> Iterable[Change | Waited]:
     else:
         ctx.say(TOPIC, f"Looking whether there is a Node {node_name(ctx)} already")
         yield require_free_name(ctx)
+        ctx.bound.begin(ctx.layout, authority_path(ctx.join, ctx.host.layout), ctx.layout.kubeconfig(BOOTSTRAP))
         yield _bootstrap_kubeconfig(ctx)
         yield from wait_for_signer(ctx)
     yield from _authority(ctx)
@@ -93,13 +94,13 @@ def start(ctx: JoinContext) -> Iterable[Change | Waited]:
 
 
 def _bootstrap_kubeconfig(ctx: JoinContext) -> Change:
-    cluster, found = ctx.configuration.cluster, ctx.found
+    introduced = ctx.introduced
     document = kubeconfig_document(
         server=server(ctx),
-        ca_pem=found.ca_pem,
-        cluster_name=cluster.cluster_name,
+        ca_pem=introduced.ca_pem,
+        cluster_name=ctx.configuration.cluster.cluster_name,
         user=USER,
-        credentials=_credentials(found.identity),
+        credentials=_credentials(introduced.identity),
     )
     path = ctx.layout.kubeconfig(BOOTSTRAP)
     change = ctx.host.ensure(File(path=path, content=yaml.dump(document).encode(), mode=0o600, show=Show.SIZE))
@@ -110,12 +111,11 @@ def _bootstrap_kubeconfig(ctx: JoinContext) -> Change:
 def server(ctx: JoinContext) -> str:
     """Return whom the kubelet asks for its certificate.
 
-    A control plane's asks the cluster as well: its own API server is not up yet, and the kubelet would pause for seconds between attempts.
-    Where the phase that points it to its own machine later is left out, it is pointed there at once, as with kubeadm. Phases that run one by
-    one leave nothing out.
+    A control plane's asks the cluster as well, if this run points it to its own machine later: its own API server is not up yet, and the
+    kubelet would pause for seconds between attempts. Otherwise it is pointed there at once, as with kubeadm.
     """
-    later = not ctx.control_plane or ctx.runs("wait-control-plane") or ctx.bound.phases == frozenset({"kubelet-start"})
-    return ctx.found.server if later else ctx.addresses.api_server
+    later = not ctx.control_plane or ctx.runs("wait-control-plane")
+    return ctx.introduced.server if later else ctx.addresses.api_server
 
 
 def _credentials(found: Identity) -> Credentials:

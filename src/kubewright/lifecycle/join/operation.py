@@ -108,7 +108,9 @@ def _etcd(ctx: JoinContext) -> Etcd:
     )
 
 
-SOURCES: Final = Sources(discover=_discover, configuration=cluster_configuration.configuration, node=kubelet.find_node, etcd=_etcd)
+SOURCES: Final = Sources(
+    discover=_discover, known=discovery.known, configuration=cluster_configuration.configuration, node=kubelet.find_node, etcd=_etcd
+)
 
 
 def _bootstrap_kubeconfig(layout: Layout) -> list[PurePosixPath]:

@@ -50,7 +50,7 @@ class JoinRequest:
       the file's alone.
     - `looks_for_runtime`: a command without `--cri-socket` does not look for one.
     - `adopt`: a machine that something else made a part of a cluster is taken over.
-    - `discovers`: a phase command without discovery flags works with the admin kubeconfig, which has to be there.
+    - `discovers`: a phase command without discovery flags works with the admin kubeconfig, which has to be there on control planes.
     """
 
     documents: Sequence[Document] = ()
@@ -68,13 +68,15 @@ def configure(
     """Load the configuration: file and flags, and what the machine tells. `exists` tells whether a file of this machine is there.
 
     Unknown fields are warnings, as they are for kubeadm. Raises what `load_join` raises, and HostError without an admin kubeconfig that is
-    needed.
+    needed: a worker has none, and its file says how it finds the cluster.
     """
-    if not request.discovers and not exists(admin_kubeconfig):
-        raise HostError(
-            f"{admin_kubeconfig} is not there",
-            remedy="this phase works with it; the phases below `join phase control-plane-prepare` make it",
-        )
+    missing = HostError(
+        f"{admin_kubeconfig} is not there",
+        remedy="this phase works with it; the phases below `join phase control-plane-prepare` make it",
+    )
+    needs_it = not request.discovers and not exists(admin_kubeconfig)
+    if needs_it and not request.from_file:
+        raise missing
     flags = request.flags if request.discovers else replace(request.flags, endpoint="", discovery_file=admin_kubeconfig)
     try:
         loaded = load_join(
@@ -86,6 +88,8 @@ def configure(
         )
     except ValidationError as error:
         raise error if request.from_file else _about_flags(error, flags) from error
+    if needs_it and loaded.configuration.control_plane is not None:
+        raise missing
     return LoadedKind(configuration=loaded.configuration, warnings=[*loaded.warnings, *_warnings(request)])
 
 
