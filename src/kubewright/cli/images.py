@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import Any, Final
 
 from kubewright.apis.kubeadm.loading import load_init
-from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.overrides import InitOverrides, feature_gates
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
 from kubewright.base.clock import SystemClock
@@ -19,7 +19,6 @@ from kubewright.cli.parser import Parsed
 from kubewright.cli.reporters import JsonLines, KubeadmText, logged
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
-from kubewright.lifecycle.init.request import feature_gates
 
 TOPIC: Final = "config/images"
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
-from kubewright.apis.kubeadm.overrides import refuse_beside_config
+from kubewright.apis.kubeadm.overrides import feature_gates, refuse_beside_config
 from kubewright.base.durations import Duration
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.masking import mask, remember_token
 from kubewright.base.messages import indented
+from kubewright.base.records import fields
 from kubewright.base.yaml import Document
 from kubewright.cli.documents import read_documents
+from kubewright.cli.model import BOOL, DURATION, GATES, INT, INT32, LIST, PATH, SECRET, STRING
 from kubewright.cli.parser import Parsed, as_called
 from kubewright.workflow.phases import Phases
 
@@ -25,6 +27,7 @@ STANDARD_INPUT = "-"
 _LIMIT = 1 << 16
 
 C = TypeVar("C")
+R = TypeVar("R")
 
 
 def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()) -> list[Document]:
@@ -38,6 +41,21 @@ def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()
     if not mixes:
         refuse_beside_config(sorted(parsed.given.difference(ours)))
     return read_documents(path)
+
+
+def given(parsed: Parsed, make: type) -> dict[str, object]:
+    """Return what the given flags set (`Flag.sets`) of the fields of a record, in their order: secrets are read from standard input in it.
+
+    Raises UsageError for what cannot be read.
+    """
+    flags = {flag.sets: flag for flag in parsed.command.flags if flag.name in parsed.given}
+    found = [flags[one.name] for one in fields(make) if one.name in flags]
+    return {flag.sets: _READERS[flag.form](parsed, flag.name) for flag in found}
+
+
+def record(parsed: Parsed, make: type[R], **more: object) -> R:
+    """Make a record of the given flags, and of `more`. Flags that were not given leave the defaults. Raises UsageError as `given` does."""
+    return make(**{**given(parsed, make), **more})
 
 
 def has(parsed: Parsed, name: str) -> bool:
@@ -56,21 +74,6 @@ def given_duration(parsed: Parsed, name: str) -> Duration:
 def given_text(parsed: Parsed, name: str) -> str:
     """Return a string flag that was given; empty if it was not, or if the command does not have it."""
     return parsed.text(name) if name in parsed.given else ""
-
-
-def given_secret(parsed: Parsed, name: str) -> str:
-    """Return a token or key that was given, from wherever the flag says that it is. Raises UsageError where it cannot be read."""
-    return secret(given_text(parsed, name))
-
-
-def given_names(parsed: Parsed, name: str) -> tuple[str, ...]:
-    """Return a list flag that was given."""
-    return parsed.strings(name) if name in parsed.given else ()
-
-
-def given_switch(parsed: Parsed, name: str) -> bool | None:
-    """Return a boolean flag that was given; None if it was not."""
-    return parsed.flag(name) if name in parsed.given else None
 
 
 def is_on(parsed: Parsed, name: str) -> bool:
@@ -130,3 +133,18 @@ def _content(path: str) -> str:
 
 def _name(path: str) -> str:
     return "standard input" if path == STANDARD_INPUT else path
+
+
+_READERS: Final[Mapping[str, Callable[[Parsed, str], object]]] = {
+    STRING: Parsed.text,
+    BOOL: Parsed.flag,
+    INT: Parsed.number,
+    INT32: Parsed.number,
+    LIST: Parsed.strings,
+    DURATION: lambda parsed, name: Duration.parse(parsed.text(name)),
+    SECRET: lambda parsed, name: secret(parsed.text(name)),
+    PATH: lambda parsed, name: absolute(parsed.text(name)),
+    GATES: lambda parsed, name: feature_gates(parsed.text(name)),
+}
+FORMS: Final = frozenset(_READERS)
+"""The forms of flags that `given` reads."""

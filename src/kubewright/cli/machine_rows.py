@@ -13,12 +13,15 @@ from kubewright.cli.model import (
     ANY,
     BOOL,
     DURATION,
+    GATES,
     INT,
     KUBEADM,
     LIST,
     OPERATION,
     PAIRS,
+    PATH,
     PRINTED,
+    SECRET,
     Argument,
     Command,
     Flag,
@@ -38,6 +41,12 @@ def _named(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
     return tuple(flags[name] for name in names.split())
 
 
+def _but(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
+    """Return all flags but these."""
+    left_out = names.split()
+    return tuple(flag for name, flag in flags.items() if name not in left_out)
+
+
 # Deprecated and hidden, as in kubeadm; they set extraArgs.
 _EXTRA_ARGUMENTS = tuple(
     Flag(
@@ -52,13 +61,26 @@ _EXTRA_ARGUMENTS = tuple(
 )
 
 _INIT_FLAGS = by_name(
-    Flag("apiserver-cert-extra-sans", "further names and addresses for the API server's certificate", kind=LIST, metavar="names"),
+    Flag(
+        "apiserver-cert-extra-sans",
+        "further names and addresses for the API server's certificate",
+        kind=LIST,
+        metavar="names",
+        sets="cert_sans",
+    ),
     Flag("control-plane-endpoint", "stable address of the control plane, host or host:port", default="", metavar="endpoint"),
     Flag("dry-run", "write nothing to the machine; render everything into a directory", kind=BOOL, default=False),
-    Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates"),
+    Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates", form=GATES),
     Flag("image-repository", "where the control plane images come from", default="registry.k8s.io", metavar="repository"),
     Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version"),
-    Flag("kubeconfig-dir", "directory of the kubeconfig files", default="/etc/kubernetes", metavar="dir"),
+    Flag(
+        "kubeconfig-dir",
+        "directory of the kubeconfig files",
+        default="/etc/kubernetes",
+        metavar="dir",
+        sets="kubeconfig_directory",
+        form=PATH,
+    ),
     Flag("pod-network-cidr", "range of pod addresses, one CIDR or two joined by a comma", default="", metavar="cidr"),
     Flag("print-manifest", "print the add-on's objects and send nothing", kind=BOOL, default=False),
     Flag("service-cidr", "range of service addresses", default="10.96.0.0/12", metavar="cidr"),
@@ -70,6 +92,7 @@ _INIT_FLAGS = by_name(
         "bootstrap token; empty: random; - is the next line of standard input, and what has a / the path of a file",
         default="",
         metavar="token",
+        form=SECRET,
     ),
     Flag("token-ttl", "how long the token lives; 0 for ever", kind=DURATION, default="24h0m0s"),
     Flag("upload-certs", "upload the control plane's certificates, sealed", kind=BOOL, default=False),
@@ -78,17 +101,13 @@ _INIT_FLAGS = by_name(
     Flag("plan", "show what init would change, as diffs, and write nothing", kind=BOOL, default=False),
     ALL_FORMATS,
 )
-_INIT = (
-    "apiserver-advertise-address apiserver-bind-port apiserver-cert-extra-sans cert-dir certificate-key config control-plane-endpoint cri-socket"
-    " dry-run feature-gates ignore-preflight-errors image-repository kubernetes-version node-name patches pod-network-cidr service-cidr"
-    " service-dns-domain skip-certificate-key-print skip-phases skip-token-print token token-ttl upload-certs"
-)
+_INIT_PHASES_ONLY = "kubeconfig kubeconfig-dir print-manifest apiserver-extra-args controller-manager-extra-args scheduler-extra-args"
 
 _INIT_ROW = Command(
     "init",
     summary("init"),
     handler=OPERATION,
-    flags=_named(_INIT_FLAGS, f"{_INIT} {_OURS} adopt"),
+    flags=_but(_INIT_FLAGS, _INIT_PHASES_ONLY),
     exit_scheme=KUBEADM,
     description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
     " would change; `kubewright up` runs the same phases on this machine as an ordinary user, as processes.",
@@ -105,14 +124,38 @@ _INIT_ROW = Command(
 _ELSEWHERE = " - is the next line of standard input, and what has a / the path of a file: command lines are visible to other users"
 
 _JOIN_FLAGS = by_name(
-    Flag("certificate-key", f"key that opens the uploaded certificates, 64 hexadecimal digits.{_ELSEWHERE}", default="", metavar="hex"),
+    Flag(
+        "certificate-key",
+        f"key that opens the uploaded certificates, 64 hexadecimal digits.{_ELSEWHERE}",
+        default="",
+        metavar="hex",
+        form=SECRET,
+    ),
     Flag("control-plane", "make this machine a further control plane", kind=BOOL, default=False),
     Flag("discovery-file", "kubeconfig, a path or an https URL, that tells where the cluster is", default="", metavar="file"),
-    Flag("discovery-token", f"bootstrap token that proves cluster-info.{_ELSEWHERE}", default="", metavar="token"),
-    Flag("discovery-token-ca-cert-hash", "pins of the cluster's CA, sha256:HEX", kind=LIST, metavar="pins"),
-    Flag("discovery-token-unsafe-skip-ca-verification", "trust cluster-info without a pin", kind=BOOL, default=False),
-    Flag("tls-bootstrap-token", f"bootstrap token that asks for the node's certificate.{_ELSEWHERE}", default="", metavar="token"),
-    Flag("token", f"bootstrap token for both, where they are not given.{_ELSEWHERE}", default="", metavar="token"),
+    Flag(
+        "discovery-token",
+        f"bootstrap token that proves cluster-info.{_ELSEWHERE}",
+        default="",
+        metavar="token",
+        form=SECRET,
+    ),
+    Flag("discovery-token-ca-cert-hash", "pins of the cluster's CA, sha256:HEX", kind=LIST, metavar="pins", sets="ca_cert_hashes"),
+    Flag(
+        "discovery-token-unsafe-skip-ca-verification",
+        "trust cluster-info without a pin",
+        kind=BOOL,
+        default=False,
+        sets="unsafe_skip_ca_verification",
+    ),
+    Flag(
+        "tls-bootstrap-token",
+        f"bootstrap token that asks for the node's certificate.{_ELSEWHERE}",
+        default="",
+        metavar="token",
+        form=SECRET,
+    ),
+    Flag("token", f"bootstrap token for both, where they are not given.{_ELSEWHERE}", default="", metavar="token", form=SECRET),
     ADOPT,
     Flag("plan", "show what join would change, as diffs, and write nothing", kind=BOOL, default=False),
     ALL_FORMATS,
@@ -121,18 +164,10 @@ _JOIN_FLAGS = by_name(
 _ENDPOINT = Argument("api-server-endpoint", "host:port of the API server, for discovery by token", shown="[api-server-endpoint]")
 # kubeadm takes it here as well, and does not show it.
 _ENDPOINT_TAKEN = Argument("api-server-endpoint", _ENDPOINT.summary, shown="")
-_DISCOVERY = (
-    "discovery-file discovery-token discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification tls-bootstrap-token token"
-)
-_JOIN = (
-    "apiserver-advertise-address apiserver-bind-port certificate-key config control-plane cri-socket"
-    f" {_DISCOVERY} dry-run ignore-preflight-errors node-name patches skip-phases"
-)
-
 _JOIN_ROW = Command(
     "join",
     summary("join"),
-    flags=_named(_JOIN_FLAGS, f"{_JOIN} {_OURS} adopt"),
+    flags=_but(_JOIN_FLAGS, "cert-dir kubeconfig"),
     argument=_ENDPOINT,
     exit_scheme=KUBEADM,
     description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
@@ -159,8 +194,7 @@ _RESET_FLAGS = by_name(
     Flag("cleanup-packet-filter", "also remove the rules of kube-proxy and CNI plugins", kind=BOOL, default=False),
     Flag("delete-node", "also delete the Node object of this machine, with the kubeconfig", kind=BOOL, default=False),
 )
-_RESET = "cert-dir cleanup-tmp-dir config cri-socket dry-run force ignore-preflight-errors kubeconfig skip-phases"
-_OPTIONS = "cleanup-cni cleanup-packet-filter delete-node"
+_NOT_RESET = "apiserver-advertise-address apiserver-bind-port certificate-key node-name patches"
 
 # kubeadm takes arguments and does not look at them.
 _IGNORED = Argument("ignored", "taken and ignored, as kubeadm does", shown="", most=ANY)
@@ -168,7 +202,7 @@ _IGNORED = Argument("ignored", "taken and ignored, as kubeadm does", shown="", m
 _RESET_ROW = Command(
     "reset",
     summary("reset"),
-    flags=_named(_RESET_FLAGS, f"{_RESET} {_OPTIONS} {_OURS}"),
+    flags=_but(_RESET_FLAGS, _NOT_RESET),
     argument=_IGNORED,
     exit_scheme=KUBEADM,
     description="Lists what goes, asks, and tries every step: what fails is told at the end, and the same command again does what is left."
@@ -187,10 +221,12 @@ _RESET_ROW = Command(
 
 _UPGRADE_FLAGS = by_name(
     Flag("allow-experimental-upgrades", "take alpha, beta and release candidate versions", kind=BOOL, default=False),
-    Flag("allow-release-candidate-upgrades", "take release candidates", kind=BOOL, default=False),
+    Flag("allow-release-candidate-upgrades", "take release candidates", kind=BOOL, default=False, sets="allow_rc_upgrades"),
     Flag("certificate-renewal", "renew the certificates of components that are upgraded", kind=BOOL, default=True),
     Flag("etcd-upgrade", "upgrade local etcd as well", kind=BOOL, default=True),
-    Flag("force", "go on although some requirements are not met, and do not ask", kind=BOOL, default=False, short="f"),
+    Flag(
+        "force", "go on although some requirements are not met, and do not ask", kind=BOOL, default=False, short="f", sets="force_upgrade"
+    ),
     Flag("print-config", "print the cluster's configuration", kind=BOOL, default=False),
     Flag("yes", "do not ask", kind=BOOL, default=False, short="y"),
     Flag("context-lines", "lines of context in the differences", kind=INT, default=3, short="c", metavar="lines"),
@@ -297,7 +333,7 @@ _PREFLIGHT_ROWS = (
         argument=_ENDPOINT,
         flags=(*_named(_JOIN_FLAGS, _CHECKS_OF_JOIN), ALL_FORMATS),
         description=_LOOKS_ONLY,
-        examples=("preflight join --config join.yaml"),
+        examples=("preflight join --config join.yaml",),
     ),
 )
 

@@ -26,6 +26,14 @@ PAIRS = "mapStringString"
 DURATION = "duration"
 """Go's form, such as `1h30m`."""
 
+# How texts of flags are read (`inputs.given`), where the kind does not say it.
+SECRET = "secret"  # noqa: S105 - the name of a form
+"""As it is, `-` for the next line of standard input, or the path of a file."""
+PATH = "path"
+"""Made absolute."""
+GATES = "gates"
+"""`name=true,…`"""
+
 OWN = "own"
 """Exit codes by the class of the error."""
 KUBEADM = "kubeadm"
@@ -43,6 +51,8 @@ ANY = -1
 class Flag:
     """One flag. `kind` is one of the kinds above; the default fits it. `deprecated` is what is said when it is used.
 
+    `sets` is the field that the flag sets in what a command is asked for, the name with underscores if not given (`inputs.record`); `form` says
+    how its text is read.
     `not_as` is the name of a program: called by it, we do not have the flag.
     """
 
@@ -55,6 +65,8 @@ class Flag:
         default: object = None,
         short: str = "",
         metavar: str = "",
+        sets: str = "",
+        form: str = "",
         choices: Sequence[str] = (),
         hidden: bool = False,
         deprecated: str = "",
@@ -66,6 +78,8 @@ class Flag:
         self.default = default
         self.short = short
         self.metavar = metavar or kind
+        self.sets = sets or self.dest
+        self.form = form or kind
         self.choices = tuple(choices)
         self.hidden = hidden
         self.deprecated = deprecated
@@ -166,6 +180,8 @@ class Command:
         self.flags = tuple(flags)
         self.argument = argument
         self.description = description
+        if isinstance(examples, str):
+            raise TypeError(f"the examples of {path} are one text; write a tuple")
         self.examples = tuple(examples)
         self.aliases = tuple(aliases)
         self.exit_scheme = exit_scheme
@@ -195,7 +211,13 @@ DOCUMENTS = output("yaml", "json")
 """For commands whose text is YAML documents."""
 
 CONFIG = Flag("config", "kubeadm configuration file", default="", metavar="file")
-KUBECONFIG = Flag("kubeconfig", "kubeconfig to talk to the cluster with", default="/etc/kubernetes/admin.conf", metavar="file")
+KUBECONFIG = Flag(
+    "kubeconfig",
+    "kubeconfig to talk to the cluster with",
+    default="/etc/kubernetes/admin.conf",
+    metavar="file",
+    form=PATH,
+)
 CERT_DIR = Flag("cert-dir", "directory of the certificates", default="/etc/kubernetes/pki", metavar="dir")
 
 ADOPT = Flag("adopt", "take over a machine that something else made a part of a cluster", kind=BOOL, default=False)
@@ -209,16 +231,21 @@ MACHINE_FLAGS = (
         "IP address that this API server is reached by; empty: from the default route",
         default="",
         metavar="ip",
+        sets="advertise_address",
     ),
-    Flag("apiserver-bind-port", "port of the API server", kind=INT32, default=6443, metavar="port"),
+    Flag("apiserver-bind-port", "port of the API server", kind=INT32, default=6443, metavar="port", sets="bind_port"),
     Flag(
-        "certificate-key", "key that seals the certificates for upload, 64 hexadecimal digits; or -, or a path", default="", metavar="hex"
+        "certificate-key",
+        "key that seals the certificates for upload, 64 hexadecimal digits; or -, or a path",
+        default="",
+        metavar="hex",
+        form=SECRET,
     ),
     Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
     Flag("dry-run", "write nothing to the machine; say what would be done", kind=BOOL, default=False),
     Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),
     Flag("node-name", "name of this node", default="", metavar="name"),
-    Flag("patches", "directory of patches", default="", metavar="dir"),
+    Flag("patches", "directory of patches", default="", metavar="dir", form=PATH),
     Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases"),
 )
 """What init, join, reset and upgrade have in common."""

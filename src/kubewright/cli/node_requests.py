@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
-from kubewright.cli.inputs import absolute, given_names, given_secret, given_text, is_on
+from kubewright.cli.inputs import absolute, given_text, is_on, record
 from kubewright.cli.parser import Parsed
 from kubewright.enrollment.node.leaving import NodeLeaveRequest
 from kubewright.enrollment.node.request import NodeJoinRequest
@@ -27,28 +27,15 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeJoinRequest:
     ca_pem = Files().read(PurePosixPath(path))
     if ca_pem is None:
         raise UsageError(f"{path} does not exist", remedy="check --apiserver-ca-cert-file")
-    return NodeJoinRequest(
-        node=given_text(parsed, "nodename"),
-        server=given_text(parsed, "apiserver-endpoint"),
-        ca_pem=ca_pem,
-        token=given_secret(parsed, "join-token"),
-        runtime_endpoint=given_text(parsed, "container-runtime-endpoint"),
-        image_endpoint=given_text(parsed, "image-service-endpoint"),
-        sans=given_names(parsed, "extra-san"),
-        fingerprint=given_text(parsed, "join-key-fingerprint"),
-        accepted=given_names(parsed, "accept-kubelet-fields"),
-        only=only,
-        skip=given_names(parsed, "skip-phases"),
-        ignored=given_names(parsed, "ignore-preflight-errors"),
-    )
+    return record(parsed, NodeJoinRequest, ca_pem=ca_pem, only=only)
 
 
 def leave_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeLeaveRequest:
     """Turn the flags into a request."""
     within = Duration.parse(parsed.text("drain-timeout")).seconds if is_on(parsed, "drain") else None
-    return NodeLeaveRequest(drain=within, only=only, skip=given_names(parsed, "skip-phases"))
+    return record(parsed, NodeLeaveRequest, drain=within, only=only)
 
 
 def rotate_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeRotateRequest:
     """Turn the flags into a request."""
-    return NodeRotateRequest(hub_key=given_text(parsed, "hub-key"), only=only, skip=given_names(parsed, "skip-phases"))
+    return record(parsed, NodeRotateRequest, only=only)

@@ -3,32 +3,52 @@
 from __future__ import annotations
 
 from kubewright.cli.commands import summary
-from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, LIST, Command, Flag, Workflow
+from kubewright.cli.model import ALL_FORMATS, BOOL, DURATION, LIST, SECRET, Command, Flag, Workflow
 
 _FLAGS = {
     flag.name: flag
     for flag in (
-        Flag("nodename", "name of the node; empty: the name of this machine", default="", metavar="name"),
-        Flag("apiserver-endpoint", "URL of the API server of the cluster", metavar="url"),
+        Flag("nodename", "name of the node; empty: the name of this machine", default="", metavar="name", sets="node"),
+        Flag("apiserver-endpoint", "URL of the API server of the cluster", metavar="url", sets="server"),
         Flag("apiserver-ca-cert-file", "file with the authority of the API server", metavar="file"),
-        Flag("join-token", "token of the hub; - is the next line of standard input, and what has a / the path of a file", metavar="token"),
+        Flag(
+            "join-token",
+            "token of the hub; - is the next line of standard input, and what has a / the path of a file",
+            metavar="token",
+            sets="token",
+            form=SECRET,
+        ),
         Flag(
             "container-runtime-endpoint",
             "socket of the container runtime",
             default="unix:///run/containerd/containerd.sock",
             metavar="socket",
+            sets="runtime_endpoint",
         ),
-        Flag("image-service-endpoint", "socket of the image service; empty: that of the container runtime", default="", metavar="socket"),
-        Flag("extra-san", "further names and addresses that the kubelet is reached by", kind=LIST, metavar="names"),
-        Flag("join-key-fingerprint", "fingerprint of the hub's join key, sha256: and 64 hexadecimal digits", default="", metavar="pin"),
+        Flag(
+            "image-service-endpoint",
+            "socket of the image service; empty: that of the container runtime",
+            default="",
+            metavar="socket",
+            sets="image_endpoint",
+        ),
+        Flag("extra-san", "further names and addresses that the kubelet is reached by", kind=LIST, metavar="names", sets="sans"),
+        Flag(
+            "join-key-fingerprint",
+            "fingerprint of the hub's join key, sha256: and 64 hexadecimal digits",
+            default="",
+            metavar="pin",
+            sets="fingerprint",
+        ),
         Flag(
             "accept-kubelet-fields",
             "fields of the kubelet's configuration that the hub may set beside the usual ones, such as staticPodPath,authorization.mode",
             kind=LIST,
             metavar="fields",
+            sets="accepted",
         ),
-        Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases"),
-        Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),
+        Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases", sets="skip"),
+        Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names", sets="ignored"),
         Flag("plan", "show what the join would change, as diffs, and write nothing", kind=BOOL, default=False),
         ALL_FORMATS,
     )

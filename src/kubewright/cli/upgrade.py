@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from contextlib import closing
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from kubewright.apis.kubeadm.documents import CLUSTER
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
@@ -34,21 +34,6 @@ from kubewright.lifecycle.upgrade.plan import AvailableUpgrade, PlanOptions, Upg
 from kubewright.lifecycle.upgrade.request import UpgradeRequest, configure, target
 from kubewright.lifecycle.upgrade.versions import observe
 from kubewright.preflight.checks import Report
-
-_ATTRIBUTES: Final = {
-    "allow-experimental-upgrades": "allow_experimental_upgrades",
-    "allow-release-candidate-upgrades": "allow_rc_upgrades",
-    "certificate-renewal": "certificate_renewal",
-    "context-lines": "context_lines",
-    "dry-run": "dry_run",
-    "etcd-upgrade": "etcd_upgrade",
-    "force": "force_upgrade",
-    "ignore-preflight-errors": "ignore_preflight_errors",
-    "patches": "patches",
-    "print-config": "print_config",
-    "skip-phases": "skip_phases",
-}
-"""Flags, and the attribute of the command's part of the UpgradeConfiguration that each one sets."""
 
 CONTEXT_LINES: Final = 3
 _HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")
@@ -90,14 +75,11 @@ def _node(parsed: Parsed, *, only: tuple[str, ...]) -> int:
 
 
 def _request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> UpgradeRequest:
-    flags: dict[str, Any] = {attribute: parsed[name] for name, attribute in _ATTRIBUTES.items() if name in parsed.given}
-    if "patches" in flags:
-        flags["patches"] = inputs.absolute(flags["patches"])
     return UpgradeRequest(
         section=section,
         documents=inputs.documents(parsed, mixes=bool(only)),
         from_file=bool(inputs.given_text(parsed, "config")),
-        flags=flags,
+        flags=inputs.given(parsed, type(getattr(UpgradeConfiguration(), section))),
         arguments=parsed.strings("version") if parsed.command.argument else (),
         only=only,
     )

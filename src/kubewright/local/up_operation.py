@@ -81,7 +81,7 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
         overrides=lambda component: flags.overrides(
             component, machine.addresses, alone=run.cluster.alone, own_controllers=run.cluster.own_controllers
         ),
-        request=InitRequest(upload_certs=joins is not None, show_certificate_key=False),
+        request=InitRequest(upload_certs=joins is not None, skip_certificate_key_print=True),
         run=run,
         joins=joins,
     )

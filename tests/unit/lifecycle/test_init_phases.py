@@ -255,7 +255,9 @@ def test_nothing_is_uploaded_unless_asked(box):
 
 
 def test_a_certificate_key_and_tokens_can_be_withheld(box):
-    request = asked(upload_certs=True, show_token=False, show_certificate_key=False, cluster="controlPlaneEndpoint: lb.example:6443\n")
+    request = asked(
+        upload_certs=True, skip_token_print=True, skip_certificate_key_print=True, cluster="controlPlaneEndpoint: lb.example:6443\n"
+    )
     box.run(request)
     said = "\n".join(box.lines())
     assert TOKEN not in said

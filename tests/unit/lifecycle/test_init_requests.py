@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from init_kit import DETECTED, asked
 
-from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.overrides import InitOverrides, feature_gates
 from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
@@ -98,13 +98,13 @@ def test_a_malformed_feature_gate_is_named(text):
 
 @given(st.dictionaries(st.text("abcXYZ", min_size=1), st.booleans()))
 def test_feature_gates_are_read_as_they_are_written(gates):
-    assert request.feature_gates(",".join(f"{name}={str(value).lower()}" for name, value in gates.items())) == gates
+    assert feature_gates(",".join(f"{name}={str(value).lower()}" for name, value in gates.items())) == gates
 
 
 @given(st.text(max_size=30))
 def test_any_text_for_feature_gates_is_read_or_refused(text):
     try:
-        assert all(isinstance(value, bool) for value in request.feature_gates(text).values())
+        assert all(isinstance(value, bool) for value in feature_gates(text).values())
     except UsageError as error:
         assert error.remedy
 
@@ -149,9 +149,15 @@ def test_every_flag_of_init_has_a_row_above_or_a_place_in_the_request():
 
 def test_the_rest_of_the_flags_are_in_the_request():
     made = of("--upload-certs", "--skip-token-print", "--skip-certificate-key-print", "--adopt")
-    assert (made.upload_certs, made.show_token, made.show_certificate_key, made.from_file, made.adopt) == (True, False, False, False, True)
+    assert (made.upload_certs, made.skip_token_print, made.skip_certificate_key_print, made.from_file, made.adopt) == (
+        True,
+        True,
+        True,
+        False,
+        True,
+    )
     made = of()
-    assert (made.upload_certs, made.show_token, made.show_certificate_key, made.adopt) == (False, True, True, False)
+    assert (made.upload_certs, made.skip_token_print, made.skip_certificate_key_print, made.adopt) == (False, False, False, False)
     assert made.overrides == InitOverrides()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import BootstrapToken, ClusterConfiguration, Etcd, InitConfiguration, LocalEtcd
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
@@ -44,6 +45,19 @@ def refuse_beside_config(flags: Iterable[str]) -> None:
             f"--config cannot be combined with {', '.join(f'--{flag}' for flag in mixed)}",
             remedy="set these values in the configuration file",
         )
+
+
+def feature_gates(text: str) -> dict[str, bool]:
+    """Read `name=true,other=false`. Raises UsageError for anything else; whether a gate exists is the configuration's business."""
+    found = {}
+    for part in filter(None, text.split(",")):
+        name, equals, value = part.strip().partition("=")
+        if not equals or value.lower() not in {"true", "false"}:
+            raise UsageError(
+                f"--feature-gates: {part!r} is not name=true or name=false", remedy=f"the gates are {', '.join(features.GATES)}"
+            )
+        found[name] = value.lower() == "true"
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,7 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
     secret, *rights = objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata.get("uid") or ""))
     yield ensure_object(ctx.api, DesiredObject(secret, lifetime=Lifetime.EPHEMERAL))
     yield from apply(ctx, rights)
-    ctx.say("upload-certs", f"Using certificate key:\n{ctx.certificate_key if ctx.request.show_certificate_key else '<value withheld>'}")
+    ctx.say("upload-certs", f"Using certificate key:\n{WITHHELD if ctx.request.skip_certificate_key_print else ctx.certificate_key}")
 
 
 def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
@@ -105,7 +105,7 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
     would find no signature until then.
     """
     wanted = ctx.bootstrap_tokens
-    shown = [token.token if ctx.request.show_token else WITHHELD for token in wanted]
+    shown = [WITHHELD if ctx.request.skip_token_print else token.token for token in wanted]
     if wanted:
         ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
     yield from token_secrets(ctx, wanted)
@@ -183,7 +183,7 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
         "`--certificate-key -`, which read standard input, so that no other user of the machine can see them.",
     ]
     for token in ctx.bootstrap_tokens:
-        shown = token.token if ctx.request.show_token else WITHHELD
+        shown = WITHHELD if ctx.request.skip_token_print else token.token
         command = f"kubewright join {server} --token {shown} \\\n\t{hashes}"
         if ctx.cluster.control_plane_endpoint:
             lines += ["", *_before_control_planes(ctx), "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
@@ -202,7 +202,7 @@ def _before_control_planes(ctx: InitContext) -> list[str]:
 def _certificate_key(ctx: InitContext) -> str:
     if not ctx.request.upload_certs:
         return ""
-    return f"--certificate-key {ctx.certificate_key if ctx.request.show_certificate_key else WITHHELD}"
+    return f"--certificate-key {WITHHELD if ctx.request.skip_certificate_key_print else ctx.certificate_key}"
 
 
 def short_lived(token: str, *, seconds: int) -> BootstrapToken:

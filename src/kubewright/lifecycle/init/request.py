@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.arguments import Given
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
@@ -50,8 +49,8 @@ class InitRequest:
     overrides: InitOverrides = _NO_FLAGS
     only: tuple[str, ...] = ()
     upload_certs: bool = False
-    show_token: bool = True
-    show_certificate_key: bool = True
+    skip_token_print: bool = False
+    skip_certificate_key_print: bool = False
     looks_for_runtime: bool = True
     kubeconfig_directory: str = ""
     kubeconfig: str = ""
@@ -81,19 +80,6 @@ def extra_arguments(given: Mapping[str, Sequence[str]]) -> list[Document]:
     parts = {_ARGUMENTS[name]: {"extraArgs": [_argument(name, text) for text in texts]} for name, texts in given.items() if texts}
     head = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration"}
     return [Document(value={**head, **parts}, source="flags")] if parts else []
-
-
-def feature_gates(text: str) -> dict[str, bool]:
-    """Read `name=true,other=false`. Raises UsageError for anything else; whether a gate exists is the configuration's business."""
-    found = {}
-    for part in filter(None, text.split(",")):
-        name, equals, value = part.strip().partition("=")
-        if not equals or value.lower() not in {"true", "false"}:
-            raise UsageError(
-                f"--feature-gates: {part!r} is not name=true or name=false", remedy=f"the gates are {', '.join(features.GATES)}"
-            )
-        found[name] = value.lower() == "true"
-    return found
 
 
 def _argument(flag: str, text: str) -> dict[str, str]:

@@ -1,0 +1,71 @@
+"""Each flag of a command that changes a machine sets a field of what the command is asked for, or is read by its handler."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeDiff, UpgradeNode, UpgradePlan
+from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.base.records import fields
+from kubewright.cli import commands, inputs
+from kubewright.cli.model import LEVEL, MODULES, PAIRS
+from kubewright.cli.parser import parse
+from kubewright.enrollment.node.leaving import NodeLeaveRequest
+from kubewright.enrollment.node.request import NodeJoinRequest
+from kubewright.enrollment.node.rotating import NodeRotateRequest
+from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
+from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
+
+RECORDS = {
+    "init": (InitRequest, InitOverrides),
+    "join": (JoinRequest, JoinFlags),
+    "reset": (ResetRequest, ResetFlags),
+    "upgrade apply": (UpgradeApply,),
+    "upgrade node": (UpgradeNode,),
+    "upgrade plan": (UpgradePlan,),
+    "upgrade diff": (UpgradeDiff,),
+    "node join": (NodeJoinRequest,),
+    "node leave": (NodeLeaveRequest,),
+    "node rotate-vpn-key": (NodeRotateRequest,),
+}
+HANDLED = {
+    "init": "apiserver-extra-args config controller-manager-extra-args output plan print-manifest scheduler-extra-args",
+    "join": "config output plan",
+    "reset": "config output plan",
+    "upgrade apply": "config kubeconfig yes",
+    "upgrade node": "config kubeconfig",
+    "upgrade plan": "allow-missing-template-keys config kubeconfig output show-managed-fields",
+    "upgrade diff": "config kubeconfig output",
+    "node join": "apiserver-ca-cert-file output plan",
+    "node leave": "drain-timeout output plan",
+    "node rotate-vpn-key": "output plan",
+}
+"""Flags that set no field by themselves: the operation's mode, its output, and files that the handler reads."""
+
+
+@pytest.mark.parametrize("path", RECORDS)
+def test_each_flag_sets_one_field_or_is_read_by_the_handler(path):
+    rows = [row for row in commands.TABLE.every() if row.path == path or row.path.startswith(f"{path} phase")]
+    flags = {flag.name: flag for row in rows for flag in row.flags}
+    settable = [one.name for record in RECORDS[path] for one in fields(record)]
+    assert sorted(name for name, flag in flags.items() if flag.sets not in settable) == HANDLED[path].split()
+    found = [flag.sets for flag in flags.values() if flag.sets in settable]
+    assert len(found) == len(set(found)), "no two flags set the same field"
+    assert [settable.count(name) for name in found] == [1] * len(found), "no field is in two records"
+
+
+def test_every_form_of_a_flag_has_a_reader():
+    found = {flag.form for row in commands.TABLE.every() for flag in row.flags}
+    assert found - {LEVEL, MODULES, PAIRS} <= inputs.FORMS
+
+
+def test_a_handler_has_the_last_word_about_a_field():
+    parsed = parse(["node", "leave", "--drain"], program="kubewright")
+    assert inputs.record(parsed, NodeLeaveRequest, drain=5.0) == NodeLeaveRequest(drain=5.0)
+
+
+def test_examples_are_whole_lines():
+    rows = [row for row in commands.TABLE.every() if row.examples]
+    assert len(rows) > 20
+    assert [(row.path, one) for row in rows for one in row.examples if row.path not in one.replace("kubewright ", "")] == []
