@@ -25,7 +25,7 @@ class ClockWatch:
         self._api = api
         self._node_name = node_name
         self._clock = clock
-        self._rounds = Rounds(self._look, wait=lambda: EVERY)
+        self._rounds = Rounds("a look at the clocks", self._look, wait=lambda: EVERY)
         self.trouble = ""
 
     def start(self) -> None:

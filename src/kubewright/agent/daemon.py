@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ from kubewright.agent.seams import Connect, Seams
 from kubewright.agent.server import Contents
 from kubewright.agent.status_file import StatusFile
 from kubewright.apis import kubelet
+from kubewright.base import unexpected
 from kubewright.base.errors import DocumentError, HostError, UsageError
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.desired import Directory
@@ -87,11 +89,11 @@ class AgentDaemon:
                 await self._api.prepare()
             status = StatusFile(self._files, self._options.root, self.record)
             beside = Tasks()
-            beside.start(_kept(status))
-            beside.start(self._serve(health))
+            beside.start("the status file", partial(_kept, status))
+            beside.start("the health port", partial(self._serve, health))
             try:
                 while True:
-                    await self._run_once()
+                    await unexpected.keep_running("the node agent", self._run_once)
             finally:
                 self._stopped = True
                 await beside.stop()
@@ -198,7 +200,7 @@ class AgentDaemon:
         server = await serve_socket(telemetry.routes(self.unhealthy, registry), health) if health is not None else None
         try:
             if self._api is not None:
-                await self._api.run()
+                await unexpected.keep_running("the kubelet API", self._api.run)
             await asyncio.Event().wait()
         finally:
             if server is not None:

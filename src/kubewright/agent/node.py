@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 
 from kubewright.agent import csi_node
 from kubewright.agent.certificates.bootstrap import Bootstrap
@@ -25,6 +26,7 @@ from kubewright.agent.status.events import NodeEvent, shutting_down, starting
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.agent.view import NodePhase, NodeView
+from kubewright.base import unexpected
 from kubewright.base.events import State
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
@@ -98,8 +100,8 @@ class NodeAgent:
         self.pods = self._pod_manager(played if pods is None else ProvidedPods(pods), static_pods)
         self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._clock = ClockWatch(self._api, facts.name, clock=seams.clock)
-        self._lease_rounds = Rounds(self._lease.round, wait=self._lease_wait)
-        self._status_rounds = Rounds(self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
+        self._lease_rounds = Rounds("node lease", self._lease.round, wait=self._lease_wait)
+        self._status_rounds = Rounds("node status", self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
 
     def _status_manager(self) -> NodeStatusManager:
         return NodeStatusManager(
@@ -212,7 +214,7 @@ class NodeAgent:
         try:
             async with self._gate:
                 await self._join()
-            await self.pods.run()
+            await unexpected.keep_running("the pods of a node", self.pods.run)
         finally:
             await self._stop()
 
@@ -246,9 +248,9 @@ class NodeAgent:
         self._status_rounds.start(self._node_status.wait())
         self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
-            self._tasks.start(self._mirrors.run(self._present_node))
+            self._tasks.start("mirror pods", partial(self._mirrors.run, self._present_node))
         if self._duties.csi_node and not published:
-            self._tasks.start(self._publish_csi_node())
+            self._tasks.start("the CSINode", self._publish_csi_node)
         self._source.watch(self._status_rounds.soon)
 
     async def _begin_lease(self) -> None:
@@ -262,7 +264,7 @@ class NodeAgent:
         seams = self._seams
         who = {"component": "kubelet", "instance": self.name, "host": self.name}
         self._recorder = EventRecorder(self._api(), **who, clock=seams.clock, random=seams.random)
-        self._tasks.start(self._recorder.run())
+        self._tasks.start("events of a node", self._recorder.run)
         self._tell(starting())
 
     def _tell(self, event: NodeEvent) -> None:
@@ -274,7 +276,7 @@ class NodeAgent:
     def _node_absent(self) -> None:
         if self._duties.returns and self._duties.registers and not self._returning:
             self._returning = True
-            self._tasks.start(self._come_back())
+            self._tasks.start("registering a node again", self._come_back)
 
     async def _come_back(self) -> None:
         """Register again after a while, and have what belongs to the new Node made; rounds correct its status."""

@@ -1,11 +1,19 @@
-"""Work that comes round again and again, without a task in between: thousands of nodes wait in the event loop's own heap of timers."""
+"""Rounds of work with no task in between, and tasks that end with their owner. Both survive unexpected errors.
+
+Thousands of nodes wait in the event loop's own heap of timers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
+
+from kubewright.base import unexpected
+
+_FAILURES: Final = 16
+"""The number of failures after which the pause stops growing."""
 
 
 class Rounds:
@@ -14,11 +22,14 @@ class Rounds:
         made ── start() ──> waiting ⇄ working ── stop() ──> stopped
 
     A round for which `idle()` is true needs no task and is over at once. `stop` may be called at
-    any time and more than once. An error out of `work` goes to the loop's exception handler and the rounds go on: one node's trouble is
-    not the others'.
+    any time and more than once. An unexpected error in any of the three functions is reported under `name`, and the rounds
+    go on after a growing pause.
     """
 
-    def __init__(self, work: Callable[[], Awaitable[None]], *, wait: Callable[[], float], idle: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], Awaitable[None]], *, wait: Callable[[], float], idle: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._name = name
         self._work = work
         self._wait = wait
         self._idle = idle
@@ -26,6 +37,7 @@ class Rounds:
         self._task: asyncio.Task[None] | None = None
         self._running = False
         self._again = False
+        self._failures = 0
 
     def start(self, after: float = 0.0) -> None:
         """Begin, the first round after so many seconds."""
@@ -33,10 +45,13 @@ class Rounds:
         self._schedule(after)
 
     def soon(self) -> None:
-        """Have a round now, or another one right after the one that is under way: something has changed. Nothing before `start`."""
+        """Have a round now, or another one right after the one that is under way: something has changed. Nothing before `start`.
+
+        After a round that failed unexpectedly the pause is not cut short.
+        """
         if self._task is not None:
             self._again = True
-        elif self._running:
+        elif self._running and not self._failures:
             self._schedule(0.0)
 
     async def stop(self) -> None:
@@ -57,21 +72,42 @@ class Rounds:
 
     def _fire(self) -> None:
         self._timer = None
-        if self._idle():
-            self._schedule(self._wait())
+        try:
+            idle = self._idle()
+        except Exception as error:
+            self._next(error)
+            return
+        if idle:
+            self._next()
         else:
             self._task = asyncio.get_running_loop().create_task(self._round())
 
     async def _round(self) -> None:
+        failed: Exception | None = None
         try:
             await self._work()
-        except Exception as error:  # the next round is not to be lost; the handler shows what happened
-            report(error, "a round of a node agent failed")
+        except Exception as error:
+            failed = error
         finally:
             self._task = None
             if self._running:
-                again, self._again = self._again, False
-                self._schedule(0.0 if again else self._wait())
+                self._next(failed)
+
+    def _next(self, failed: Exception | None = None) -> None:
+        """Schedule the next round, later than usual after one that failed unexpectedly."""
+        again, self._again = self._again, False
+        wait = 0.0
+        try:
+            wait = 0.0 if again and failed is None else self._wait()
+        except Exception as error:
+            failed = failed or error
+        if failed is None:
+            self._failures = 0
+        else:
+            wait = max(wait, unexpected.BACKOFF.pause(min(self._failures, _FAILURES)))
+            self._failures += 1
+            unexpected.report(self._name, failed, again=wait)
+        self._schedule(wait)
 
 
 class Tasks:
@@ -80,11 +116,11 @@ class Tasks:
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something beside everything else; its errors go to the loop's exception handler."""
-        task = asyncio.get_running_loop().create_task(work)
+    def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Run something in the background, and begin it again after an unexpected error."""
+        task = asyncio.get_running_loop().create_task(unexpected.keep_running(name, work, expected=()), name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     async def stop(self) -> None:
@@ -93,13 +129,3 @@ class Tasks:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            report(error, "a task of a node agent failed")
-
-
-def report(error: BaseException, message: str) -> None:
-    """Hand an unexpected error to the event loop's handler."""
-    asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

@@ -29,7 +29,9 @@ def verbose(logger: logging.Logger, verbosity: int, message: str, *values: objec
 
 
 class KlogFormatter(logging.Formatter):
-    """Writes `I0102 15:04:05.000000    1234 file.py:12] message`, in local time as klog does; a traceback follows only from -v 5 on.
+    """Writes `I0102 15:04:05.000000    1234 file.py:12] message`, in local time as klog does.
+
+    A traceback follows from -v 5 on, and always in a record that asks for it (`extra={"traceback": True}`).
 
     Further lines of a record are indented, so that no text in it passes for a record of its own.
     """
@@ -45,7 +47,8 @@ class KlogFormatter(logging.Formatter):
         head = f"{letter}{moment:%m%d %H:%M:%S.%f} {record.process or os.getpid():7d} {record.filename}:{record.lineno}] "
         text = record.getMessage()
         if record.exc_info and record.exc_info[1] is not None:
-            text += "\n" + self.formatException(record.exc_info) if self._tracebacks else f": {record.exc_info[1]}"
+            shown = self._tracebacks or getattr(record, "traceback", False)
+            text += "\n" + self.formatException(record.exc_info) if shown else f": {record.exc_info[1]}"
         return self._masker(head + indented(text))
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.unexpected import keep_running
 from kubewright.cli.inputs import absolute
 from kubewright.cli.parser import Parsed
 from kubewright.host.files import Files
@@ -54,7 +55,9 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
     server = await health.serve_health(
         host=parsed.text("bind-address"), port=port, context=context, ready=ready, metrics=metrics, authorizer=authorizer
     )
-    looking = asyncio.create_task(known.run(), name="authorities of clients") if known is not None else None
+    looking: asyncio.Task[None] | None = None
+    if known is not None:
+        looking = asyncio.create_task(keep_running("authorities of clients", known.run, expected=()), name="authorities of clients")
 
     async def stop() -> None:
         if looking is not None:

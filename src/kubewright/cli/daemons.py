@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
+from kubewright.base import unexpected
 from kubewright.host.notify import Notifier
 
 _log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ async def until_stopped(
     """Work until a signal comes, and do `beside` while that lasts. What the work raises is raised. SIGHUP means `reload`, where it is given."""
     running = asyncio.get_running_loop()
     task = asyncio.ensure_future(work())
-    other = asyncio.create_task(beside(), name="beside the work")
+    other = asyncio.create_task(unexpected.keep_running("what a daemon tells", beside, expected=()), name="beside the work")
     stopped = False
 
     def stop(number: signal.Signals) -> None:

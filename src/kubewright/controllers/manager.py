@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.randomness import Random
+from kubewright.base.unexpected import keep_running
 from kubewright.controllers import options
 from kubewright.controllers.authorities import AuthorityFiles, ReadFile
 from kubewright.controllers.bootstrap import BootstrapSigner, TokenCleaner
@@ -92,8 +93,12 @@ class Manager:
         failure: KubewrightError | None = None
         try:
             async with asyncio.TaskGroup() as group:
-                watches = [group.create_task(one.run(), name=f"watch of {name}") for name, one in self._informers.items()]
-                watches.append(group.create_task(self._keep_authorities(), name="certificate authorities"))
+                watches = [
+                    group.create_task(keep_running("a watch", one.run), name=f"watch of {name}") for name, one in self._informers.items()
+                ]
+                watches.append(
+                    group.create_task(keep_running("certificate authorities", self._keep_authorities), name="certificate authorities")
+                )
                 await (self._work() if self._elector is None else self._elector.run(self._work))
                 for watch in watches:
                     watch.cancel()
@@ -104,9 +109,9 @@ class Manager:
 
     async def _work(self) -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._events.run(), name="events")
+            group.create_task(keep_running("events", self._events.run), name="events")
             for controller in self.controllers:
-                group.create_task(controller.run(), name=controller.name)
+                group.create_task(keep_running(controller.name, controller.run), name=controller.name)
 
     async def _keep_authorities(self) -> None:
         while True:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from kubewright.base import unexpected
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.randomness import Random
@@ -84,25 +85,28 @@ class Hub:
 
     async def run(self) -> None:
         """Work until cancelled. Raises what the state raises that cannot be read at the start; later that is told, and tried again."""
-        version: int | None = None
-        pauses = AGAIN.pauses(self._random)
         try:
-            while True:
-                try:
-                    found = await self._store.ask(lambda store: store.version())
-                    if found != version:
-                        await self._follow()
-                        version, pauses = found, AGAIN.pauses(self._random)
-                    pause = LOOK
-                except KubewrightError as error:
-                    if not self._read:
-                        raise
-                    pause = next(pauses)
-                    _log.warning("the state cannot be read, and is tried again in %.1f s: %s", pause, error)
-                await asyncio.sleep(pause)
+            await unexpected.keep_running("the state of the hub", self._follow_state, random=self._random)
         finally:
             await self._end(list(self._served))
             self._keys.close()
+
+    async def _follow_state(self) -> None:
+        version: int | None = None
+        pauses = AGAIN.pauses(self._random)
+        while True:
+            try:
+                found = await self._store.ask(lambda store: store.version())
+                if found != version:
+                    await self._follow()
+                    version, pauses = found, AGAIN.pauses(self._random)
+                pause = LOOK
+            except KubewrightError as error:
+                if not self._read:
+                    raise
+                pause = next(pauses)
+                _log.warning("the state cannot be read, and is tried again in %.1f s: %s", pause, error)
+            await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
         """Serve the clusters that the store has now."""
@@ -128,12 +132,16 @@ class Hub:
         """Serve one cluster, again and again: whatever is wrong with it is its own matter."""
         pauses = AGAIN.pauses(self._random)
         while True:
+            started = asyncio.get_running_loop().time()
             try:
                 await self._serve_once(cluster)
             except* KubewrightError as errors:
                 _log.warning("%s cannot be served: %s", cluster.name, first_error(errors))
-            except* Exception:
-                _log.exception("%s: a fault of ours", cluster.name)
+            except* Exception as errors:
+                _log.error("%s is not served for now", cluster.name)
+                unexpected.report("serving a cluster", errors)
+            if asyncio.get_running_loop().time() - started > unexpected.LASTED:
+                pauses = AGAIN.pauses(self._random)
             await asyncio.sleep(next(pauses))
 
     async def _serve_once(self, cluster: TenantCluster) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.agent.certificates.bootstrap import Bootstrap
 from kubewright.agent.certificates.identity import is_usable
 from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.lasting_node import LastingNode
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.seams import Seams, Timings
@@ -52,7 +54,7 @@ class Fleet:
         self._rules = rules
         self._durable = durable
         self._gate = asyncio.Semaphore(joins)
-        self._running: dict[str, tuple[NodeAgent, asyncio.Task[None]]] = {}
+        self._running: dict[str, LastingNode] = {}
         self._stopped = False
 
     async def without_certificates(self, *names: str) -> list[str]:
@@ -78,8 +80,7 @@ class Fleet:
             await self._end([name for name in names if name in outside])
         for name in names:
             if name not in self._running and not self._stopped:
-                agent = self._agent(name, bootstrap)
-                self._running[name] = (agent, asyncio.get_running_loop().create_task(agent.run(), name=f"node {name}"))
+                self._running[name] = LastingNode(partial(self._agent, name, bootstrap))
                 await asyncio.sleep(0)
 
     async def remove(self, *names: str) -> None:
@@ -98,11 +99,11 @@ class Fleet:
 
     def agents(self) -> list[NodeAgent]:
         """Return the agents that run."""
-        return [agent for agent, _ in self._running.values()]
+        return [node.agent for node in self._running.values()]
 
     def outside(self) -> list[str]:
-        """Return the nodes that were added and have no certificate yet, and those that ended by themselves."""
-        return [name for name, (agent, task) in self._running.items() if agent.is_outside or task.done()]
+        """Return the nodes that were added and have no certificate yet."""
+        return [name for name, node in self._running.items() if node.agent.is_outside]
 
     async def stop(self) -> None:
         """End all nodes; their certificates stay. Idempotent."""
@@ -125,10 +126,7 @@ class Fleet:
         )
 
     async def _end(self, names: list[str]) -> None:
-        tasks = [self._running.pop(name)[1] for name in names]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(self._running.pop(name).end() for name in names))
 
     def _forget(self, name: str) -> None:
         path = PurePosixPath(self._directory / name)

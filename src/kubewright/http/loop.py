@@ -8,10 +8,24 @@ from typing import Any, TypeVar
 
 import uvloop
 
+from kubewright.base import unexpected
+
 T = TypeVar("T")
 
 
 def run(main: Callable[[], Coroutine[Any, Any, T]], /) -> T:
-    """Run a daemon's main coroutine on a uvloop event loop and return what it returns."""
+    """Run a daemon's main coroutine on a uvloop event loop and return what it returns.
+
+    Errors in callbacks, and in tasks that nothing awaits, are logged and counted as unexpected errors.
+    """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.get_loop().set_exception_handler(_report)
         return runner.run(main())
+
+
+def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if error is not None:
+        unexpected.report("the event loop", error)
+    else:
+        loop.default_exception_handler(context)

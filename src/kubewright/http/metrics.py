@@ -5,14 +5,17 @@ Costs 25 ms to import: for daemons only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 
 import prometheus_client
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics import MetricWrapperBase
+from prometheus_client.metrics_core import CounterMetricFamily
+from prometheus_client.registry import Collector
 
+from kubewright.base import unexpected
 from kubewright.http.messages import Response
 
 DEFAULT_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -64,14 +67,27 @@ class Histogram(_Labelled[prometheus_client.Histogram]):
         self._child(labels).observe(value)
 
 
+class _Unexpected(Collector):
+    """The number of unexpected errors in this process, by the work that failed."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        family = CounterMetricFamily(
+            "kubewright_unexpected_errors", "Errors that are faults of kubewright, by the work that failed", labels=["work"]
+        )
+        for work, count in sorted(unexpected.counts().items()):
+            family.add_metric([work], count)
+        yield family
+
+
 class Registry:
-    """All metrics of one process, those of the process itself (`process_…`) included."""
+    """All metrics of one process, those of the process itself (`process_…`) and unexpected errors included."""
 
     def __init__(self) -> None:
         # Go's client has no `_created` series, and nobody's dashboards expect them. A setting of the library, for the whole process.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
+        self._registry.register(_Unexpected())
 
     def counter(self, name: str, text: str, *, labels: Sequence[str] = ()) -> Counter:
         """Make a counter. A name can be had once."""

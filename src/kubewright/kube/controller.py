@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import aclosing
 from typing import Final
 
+from kubewright.base import unexpected
 from kubewright.base.errors import Conflict, KubewrightError, NotFound
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import Object
@@ -63,7 +64,7 @@ class SharedInformer:
                     self._synced.set()
                     continue
                 for reader in self._readers:
-                    reader(event)
+                    unexpected.attempted("a reader of a watch", reader, event)
 
 
 Again = float
@@ -126,10 +127,10 @@ class Workers:
             pause = self._queue.retry(key, owner=self._owner(key))
             _log.log(_level(error), "%s: %s is tried again in %.1f s: %s", self.name, key, pause, error)
             return
-        except Exception:
-            # A fault of ours in one object must not stop the work on the others.
-            self._queue.retry(key, owner=self._owner(key))
-            _log.exception("%s: %s failed", self.name, key)
+        except Exception as error:  # in one object it must not stop the work on the others
+            pause = self._queue.retry(key, owner=self._owner(key))
+            _log.error("%s: the work on %s failed", self.name, key)
+            unexpected.report(self.name, error, again=pause)
             return
         self._queue.forget(key)
         if again is not None:

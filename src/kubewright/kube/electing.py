@@ -15,6 +15,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
+from kubewright.base import unexpected
 from kubewright.base.clock import Clock, rfc3339_micro
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, KubewrightError, NotFound
 from kubewright.base.randomness import Random
@@ -112,6 +113,9 @@ class LeaderElector:
                 ours = await self._take()
         except (APIError, TimeoutError) as error:
             _log.warning("the lease %s/%s: %s", self._election.namespace, self._election.name, str(error) or "no answer in time")
+            return False
+        except Exception as error:
+            unexpected.report("leader election", error, again=self._election.retry)
             return False
         if ours:
             self._renewed_at = started

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
 from typing import Final
 
+from kubewright.base import unexpected
 from kubewright.base.errors import APIError, Gone, StatusError
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.wait import Backoff
@@ -73,6 +74,7 @@ class Informer:
         too_old = False
         while True:
             error: APIError | None = None
+            odd = False
             started = asyncio.get_running_loop().time()
             told = False
             try:
@@ -90,7 +92,10 @@ class Informer:
                 error = caught
                 if self._failed is not None:
                     self._failed(caught)
-            if error is not None or (not told and asyncio.get_running_loop().time() - started < _HASTY):
+            except Exception as caught:  # what led to it would come again: everything is listed anew
+                self._version, odd = "", True
+                unexpected.report(f"a watch of {self._resource.plural}", caught)
+            if odd or error is not None or (not told and asyncio.get_running_loop().time() - started < _HASTY):
                 await asyncio.sleep(max(next(pauses), _asked_to_wait(error)))
 
     async def _turn(self) -> AsyncGenerator[WatchEvent, None]:

@@ -22,6 +22,7 @@ from typing import Final
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError, Locked
+from kubewright.base.unexpected import keep_running
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http import loop
@@ -83,7 +84,9 @@ async def _serve(paths: ClusterPaths) -> None:
     orphaned = asyncio.Event()
     owner = _watch_owner(settings.owner, orphaned)
     removed = asyncio.Event()
-    watch = asyncio.create_task(_watch_directory(paths.root, removed), name="state directory")
+    watch = asyncio.create_task(
+        keep_running("the state directory", lambda: _watch_directory(paths.root, removed), expected=()), name="state directory"
+    )
     try:
         await _first(stopping, released, orphaned, removed)
     finally:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from kubewright.agent.certificates.bootstrap import Bootstrap, KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.lasting_node import LastingNode
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.server import KubeletServer
@@ -19,6 +20,7 @@ from kubewright.agent.status.facts import MachineProfile, NodeFacts
 from kubewright.apis.machine import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
+from kubewright.base.unexpected import keep_running
 from kubewright.host.facts import ARCHITECTURES, machine
 from kubewright.host.files import Files
 from kubewright.http.messages import Response
@@ -61,7 +63,6 @@ class MachineNode:
         joins: bool = False,
     ) -> None:
         self.machine = machine
-        self.agent: NodeAgent | None = None
         self.trouble = ""
         self.serving = asyncio.Event()
         """Set once the kubelet API and its health are served."""
@@ -74,14 +75,19 @@ class MachineNode:
         self._logs = ComponentLogs(supervisor)
         self._kubelet: KubeletServer | None = None
         self._health: Server | None = None
-        self._running: asyncio.Task[None] | None = None
+        self._running: LastingNode | None = None
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def agent(self) -> NodeAgent | None:
+        """The node's agent; None before it has begun."""
+        return self._running.agent if self._running is not None else None
 
     def start(self) -> None:
         """Begin, without waiting for anything."""
         self._tasks = [
-            asyncio.create_task(self._begin(), name=f"machine {self.machine.name}"),
-            asyncio.create_task(self._static.follow(), name=f"static pods of {self.machine.name}"),
+            asyncio.create_task(keep_running("a machine", self._begin, expected=()), name=f"machine {self.machine.name}"),
+            asyncio.create_task(keep_running("static pods", self._static.follow, expected=()), name=f"static pods of {self.machine.name}"),
         ]
 
     async def restart(self) -> None:
@@ -131,13 +137,14 @@ class MachineNode:
         )
         bootstrap: Bootstrap | None = self._bootstrap
         seams = Seams(clock=self._clock)
-        self.agent = NodeAgent(facts, store=store, seams=seams, bootstrap=bootstrap, static_pods=self._static, timings=Timings.prompt())
-        self._running = asyncio.create_task(self.agent.run(), name=f"node {found.name}")
+        static, timings = self._static, Timings.prompt()
+        self._running = LastingNode(
+            lambda: NodeAgent(facts, store=store, seams=seams, bootstrap=bootstrap, static_pods=static, timings=timings)
+        )
 
     async def _end_agent(self) -> None:
         if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+            await self._running.end()
 
     async def _serve_soon(self, ca_pem: bytes) -> None:
         """Serve as soon as the ports are free: the daemon before this one may be about to end."""
@@ -163,7 +170,7 @@ class MachineNode:
             self._health = await serve([health], host=address, port=ports["kubelet_health"])
 
     def _agents(self) -> list[NodeAgent]:
-        return [*([self.agent] if self.agent else []), *self._others()]
+        return [*([self.agent] if self.agent is not None else []), *self._others()]
 
 
 async def _healthy(_: Request) -> Response:

@@ -15,6 +15,7 @@ from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import MachineProfile, NodeFacts, simulated_machine
 from kubewright.agent.view import NodeView
 from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.unexpected import keep_running
 from kubewright.fleet.nodes import Fleet
 from kubewright.local.machine_node import MachineNode, architecture
 from kubewright.local.machines import MachineSupervisors
@@ -47,7 +48,7 @@ class LocalNodes:
         for machine in self._machines.supervised():
             if machine == self._machines.first or self._has_joined(machine):
                 await self.begin(machine)
-        self._tasks = [asyncio.create_task(self._resume(), name="nodes")]
+        self._tasks = [asyncio.create_task(keep_running("nodes", self._resume, expected=()), name="nodes")]
 
     async def begin(self, machine: MachineRecord) -> None:
         """Let a machine be a node as soon as its API server listens; one that is begun already is left alone."""

@@ -11,12 +11,14 @@ from controllers_cluster import CA, CA_KEY, GARBAGE, Cluster, cluster_info, toke
 from controllers_kit import NOW, authority_files, condition, csr, request
 from cryptography import x509
 
+from kubewright.base import unexpected
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, Conflict
 from kubewright.controllers import options
 from kubewright.controllers.certificates import WORKERS
+from kubewright.kube.answers import EventType
 from kubewright.kube.electing import Election, LeadershipLost
-from kubewright.kube.resources import CONFIG_MAP, SECRET
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
 
 pytestmark = pytest.mark.looptime
 APPROVED = [condition("Approved")]
@@ -311,3 +313,59 @@ async def test_a_leader_that_loses_its_lease_ends_with_that_error_and_no_group()
     cluster.api.fail("get", "leases")
     await asyncio.sleep(20)
     assert isinstance(task.exception(), LeadershipLost)
+
+
+KINDS = (
+    ("list", "certificatesigningrequests"),
+    ("watch", "certificatesigningrequests"),
+    ("update", "certificatesigningrequests"),
+    ("create", "subjectaccessreviews"),
+    ("create", "events"),
+    ("list", "secrets"),
+    ("watch", "secrets"),
+    ("update", "configmaps"),
+    ("get", "leases"),
+    ("create", "leases"),
+    ("update", "leases"),
+)
+
+
+@pytest.mark.parametrize(("verb", "what"), KINDS)
+async def test_a_fault_of_ours_in_any_request_is_told_counted_and_tried_again(verb: str, what: str) -> None:
+    wrong = csr(request(subject=[("2.5.4.10", "system:nodes"), ("2.5.4.3", "node:a")]), name="wrong", conditions=APPROVED)  # worth an event
+    cluster = Cluster(csr(), wrong, token(), cluster_info(), election=Election(name="controllers"))
+    broken, before = [], sum(unexpected.counts().values())
+
+    def fault(call):
+        if (call.verb, call.what) == (verb, what) and not broken:
+            broken.append(call)
+            return RuntimeError("File descriptor 34 is used by transport")
+        return None
+
+    cluster.api.faults.append(fault)
+    async with cluster.running(30):
+        assert cluster.csr()["status"]["certificate"]
+        assert cluster.kinds("wrong") == ["Approved", "Failed"]
+        assert "jws-kubeconfig-abcdef" in cluster.api.get(CONFIG_MAP, "cluster-info", "kube-public")["data"]
+        cluster.api.put(csr(name="later"))
+        await asyncio.sleep(2)
+        assert cluster.csr("later")["status"]["certificate"]
+    assert len(broken) == 1
+    assert sum(unexpected.counts().values()) - before == 1
+
+
+async def test_authorities_that_fail_to_be_read_and_an_object_that_no_server_sends_end_nothing() -> None:
+    cluster, before = Cluster(csr()), sum(unexpected.counts().values())
+
+    def read(path):
+        raise RuntimeError("odd")
+
+    async with cluster.running():
+        for files in cluster.manager._authorities.values():
+            files._read = read
+        cluster.api._tell(CERTIFICATE_SIGNING_REQUEST, EventType.ADDED, {"kind": "CertificateSigningRequest", "spec": {"signerName": "a"}})
+        await asyncio.sleep(10)
+        cluster.api.put(csr(name="later"))
+        await asyncio.sleep(10)
+        assert cluster.csr("later")["status"]["certificate"]
+    assert sum(unexpected.counts().values()) - before >= 2

@@ -14,6 +14,7 @@ from tenants_kit import LOADED, FakeAPI, TenantClient
 from test_hub_stores import SecretsPlace
 
 from kubewright.apis import node_join_requests
+from kubewright.base import unexpected
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
@@ -174,3 +175,34 @@ async def test_who_does_not_lead_any_more_neither_reads_nor_writes_the_state(tmp
     store.close()
     with closing(sqlite(tmp_path)) as found:
         assert [line.event for line in found.journal()] == ["first"]
+
+
+async def test_faults_of_ours_in_its_requests_its_state_and_its_start_are_told_and_it_goes_on(clusters, monkeypatch):
+    await until(lambda: not clusters.hub.unready)
+    kinds = [("list", NODE_JOIN_REQUEST.plural), ("watch", "nodes"), ("get", "configmaps"), ("patch", f"{NODE_JOIN_REQUEST.plural}/status")]
+    left, before = list(kinds), sum(unexpected.counts().values())
+    api = clusters.apis["b"] = FakeAPI()
+
+    def fault(call):
+        if (call.verb, call.what) in left:
+            left.remove((call.verb, call.what))
+            return RuntimeError("File descriptor 34 is used by transport")
+        return None
+
+    def connect(found, real=clusters.connect):
+        monkeypatch.setattr(clusters.hub, "_connect", real)
+        raise RuntimeError("odd")
+
+    async def follow(real=clusters.hub._follow):
+        monkeypatch.setattr(clusters.hub, "_follow", real)
+        raise RuntimeError("odder")
+
+    api.faults.append(fault)
+    monkeypatch.setattr(clusters.hub, "_connect", connect)
+    monkeypatch.setattr(clusters.hub, "_follow", follow)
+    clusters.state(lambda store: store.save_cluster(cluster("b", **QUICK), event(cluster="b")))
+    clusters.ask("b", "one")
+    await until(lambda: clusters.answered("b", "one") == "Issued")
+    told = len(kinds) - len(left)
+    assert told >= 3
+    assert sum(unexpected.counts().values()) - before == told + 2

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Final, NamedTuple, Protocol
 
 from kubewright.agent.seams import Connect, connect
+from kubewright.base import unexpected
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, Unauthorized, WaitTimeout
 from kubewright.discovery import csr, node_requests
@@ -162,7 +163,7 @@ class SharedIssuer:
         try:
             async with aclosing(informer.events()) as events:
                 async for event in events:
-                    self._apply(event)
+                    unexpected.attempted("an answer to a certificate request", self._apply, event)
         except KubewrightError as error:
             for one in self._waiting.values():
                 one.end(error)

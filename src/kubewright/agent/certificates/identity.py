@@ -111,7 +111,7 @@ class NodeIdentity:
         """
         if self._borrowed:
             if not known:
-                self._tasks.start(self._borrow_again())
+                self._tasks.start("reading the kubeconfig again", self._borrow_again)
             return
         now = asyncio.get_running_loop().time()
         if known:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from kubewright.agent.certificates.bootstrap import Issuer
@@ -200,7 +201,7 @@ class CertificateManager:
         """Replace the certificate although its time has not come: it is no longer taken. Nothing before `keep_renewed`, or where that is being done."""
         if self._timer is not None and self._renewing is None:
             self._timer.cancel()
-            self._renewing = self._tasks.start(self._renew())
+            self._renewing = self._tasks.start("renewing a certificate", self._renew)
 
     def template_changed(self) -> None:
         """Look whether the certificate will still do, and begin to ask for another one at once if it lacks something.
@@ -260,7 +261,7 @@ class CertificateManager:
             self.view = replace(self.view, trouble="", reason="")
         template = self._template()
         if template is not None and self._renewing is None and (self._lacks(template) or self._left() <= 0):
-            self._renewing = self._tasks.start(self._renew())
+            self._renewing = self._tasks.start("renewing a certificate", self._renew)
         else:
             self.keep_renewed()
 
@@ -297,7 +298,7 @@ class CertificateManager:
             nonlocal explaining
             self._saw(request, name=wanted.name)
             if explaining is None and node_requests.is_pending(request):
-                explaining = self._tasks.start(self._explain(issuer, request))
+                explaining = self._tasks.start("explaining a pending request", partial(self._explain, issuer, request))
 
         try:
             return await issuer.obtain(wanted, within=self._timings.certificate_wait, seen=seen)

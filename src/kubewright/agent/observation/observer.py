@@ -114,9 +114,9 @@ class MachineObserver:
         self._changed: Callable[[], None] = lambda: None
         self._pod_range = self._told_range = ""
         self._rounds = (
-            Rounds(self._look_at_runtime, wait=self._runtime_wait),
-            Rounds(self._look_at_machine, wait=lambda: USAGE_EVERY),
-            Rounds(self._look_at_images, wait=lambda: IMAGES_EVERY),
+            Rounds("a look at the container runtime", self._look_at_runtime, wait=self._runtime_wait),
+            Rounds("a look at the machine", self._look_at_machine, wait=lambda: USAGE_EVERY),
+            Rounds("a look at the images", self._look_at_images, wait=lambda: IMAGES_EVERY),
         )
         self.snapshot = Snapshot()
         if machine.runtime is not None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
+from functools import partial
 
 from kubewright.agent.pods import lifecycle
 from kubewright.agent.pods.lifecycle import Delete, PodAction, Wait, Write
 from kubewright.agent.pods.provider import PodLife
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Seams
+from kubewright.base import unexpected
 from kubewright.base.errors import APIError, NotFound
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
@@ -74,7 +76,7 @@ class PodManager:
         informer = Informer(self._api(), POD, field_selector=self._selector, random=self._seams.random)
         async with aclosing(informer.events()) as events:
             async for event in events:
-                self._apply(event)
+                unexpected.attempted("a pod of a node", self._apply, event)  # one that is odd is not the others' trouble
 
     async def stop(self) -> None:
         """Cancel what is under way. Idempotent."""
@@ -98,7 +100,7 @@ class PodManager:
             self.listed.set()
             self._life.listed([pod for pod in self._pods.values() if not lifecycle.is_mirror(pod)])
             for uid in list(self._pods):
-                self._kick(uid)
+                unexpected.attempted("a pod of a node", self._kick, uid)
 
     def _see(self, pod: Object) -> None:
         """Take a pod's newest object; one that is older than what is known is dropped."""
@@ -135,7 +137,7 @@ class PodManager:
             self._later(uid, (step.until - self._seams.clock.now()).total_seconds())
         elif isinstance(step, Write | Delete) and self._settled.get(uid) != pod["metadata"]["resourceVersion"]:
             self._busy.add(uid)
-            self._tasks.start(self._act(uid, pod, step))
+            self._tasks.start("reporting on a pod", partial(self._act, uid, pod, step))
 
     async def _act(self, uid: str, pod: Object, step: PodAction) -> None:
         try:
@@ -143,7 +145,9 @@ class PodManager:
         except NotFound:
             self._busy.discard(uid)
             self._forget(uid)
-        except APIError:
+        except Exception as error:
+            if not isinstance(error, APIError):
+                unexpected.report("reporting on a pod", error, again=_RETRY)
             self._busy.discard(uid)
             self._later(uid, _RETRY)
         else:

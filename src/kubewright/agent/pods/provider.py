@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kubewright.agent.pods import lifecycle
@@ -153,7 +154,7 @@ class ProvidedPods:
             return
         held.cancel()
         if held.meant is not None and not held.ended:
-            self._tasks.start(self._end_gone(pod))
+            self._tasks.start("ending a pod", partial(self._end_gone, pod))
 
     async def stop(self) -> None:
         self._closed = True
@@ -170,7 +171,7 @@ class ProvidedPods:
         if held.timer is None or what != held.doing:
             held.cancel()
             held.timer, held.doing = None, what
-            held.task = self._tasks.start(self._attempt(held, what, pod, grace=_grace(pod)))
+            held.task = self._tasks.start("work on a pod", partial(self._attempt, held, what, pod, grace=_grace(pod)))
 
     async def _attempt(self, held: _Held, what: str, pod: Object, *, grace: float) -> None:
         uid = pod["metadata"]["uid"]

@@ -10,6 +10,7 @@ from kubewright.base.clock import rfc3339_micro
 from kubewright.base.errors import HostError
 from kubewright.base.events import State, Warned
 from kubewright.base.records import replace
+from kubewright.base.unexpected import keep_running
 from kubewright.local.supervisor.logs import size, tail
 from kubewright.local.supervisor.pod import Container, StaticPod
 from kubewright.local.supervisor.probes import ProbeFailure, ProbeStatus, ProbeWorker
@@ -62,8 +63,7 @@ class ContainerWorker:
             self._state = replace(self._state, restarts=record.restarts)
         if process is not None:
             self._adopt(process, record)
-        self._task = asyncio.create_task(self._run(), name=f"component {self.name}")
-        self._task.add_done_callback(self._done)
+        self._task = asyncio.create_task(keep_running("a component", self._run, expected=()), name=f"component {self.name}")
 
     async def stop(self, grace: float | None = None) -> None:
         """End the process, SIGTERM first and SIGKILL after `grace` seconds (the pod's own by default), and forget it."""
@@ -114,6 +114,14 @@ class ContainerWorker:
         self._log_start = 0
 
     async def _run(self) -> None:
+        """Supervise until cancelled. Shows an error of our own instead of silently supervising nothing."""
+        try:
+            await self._supervise()
+        except Exception as error:
+            self._set(ComponentPhase.WAITING, reason=f"the supervisor failed: {error!r}")
+            raise
+
+    async def _supervise(self) -> None:
         while True:
             if self._process is None:
                 await self._runtime.may_start(self._pod.name)
@@ -257,12 +265,6 @@ class ContainerWorker:
             self._task.cancel()
             await asyncio.wait({self._task})
             self._task = None
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        """Show an error of our own instead of silently supervising nothing."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._set(ComponentPhase.WAITING, reason=f"the supervisor failed: {error!r}")
-            task.get_loop().call_exception_handler({"message": f"component {self.name}", "exception": error, "task": task})
 
 
 def _reason_of(error: OSError | HostError) -> str:

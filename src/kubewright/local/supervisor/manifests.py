@@ -18,6 +18,7 @@ from typing import Final
 from kubewright.base import yaml
 from kubewright.base.errors import KubewrightError
 from kubewright.base.records import dataclass, field
+from kubewright.base.unexpected import keep_running
 from kubewright.local.supervisor.decoding import read_pod
 from kubewright.local.supervisor.pod import StaticPod
 
@@ -160,7 +161,7 @@ class DirectoryWatch:
         if self.uses_inotify:
             self._watch()
             asyncio.get_running_loop().add_reader(self._fd, self._drain)
-        self._task = asyncio.create_task(self._resync(), name=f"watch {self._directory}")
+        self._task = asyncio.create_task(keep_running("static pod manifests", self._resync, expected=()), name=f"watch {self._directory}")
 
     async def stop(self) -> None:
         """End; may be called more than once."""

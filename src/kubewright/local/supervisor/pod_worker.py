@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kubewright.base.errors import ValidationError
 from kubewright.base.records import dataclass, replace
+from kubewright.base.unexpected import keep_running
 from kubewright.local.supervisor.container_worker import ContainerWorker
 from kubewright.local.supervisor.manifests import one_line
 from kubewright.local.supervisor.pod import Container, StaticPod
@@ -111,7 +112,7 @@ class PodWorker:
 
     def _converge_soon(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._converge(), name=f"pod {self.name}")
+            self._task = asyncio.create_task(keep_running("a static pod", self._converge, expected=()), name=f"pod {self.name}")
 
     async def _converge(self) -> None:
         while self._goal is not self._reached or (self._removed and self._orphans.of_pod(self.name)):

@@ -10,6 +10,7 @@ from typing import Final
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.events import Reporter, Warned
+from kubewright.base.unexpected import keep_running
 from kubewright.local.supervisor.container_worker import ContainerWorker
 from kubewright.local.supervisor.logs import parts, read_log, rotate
 from kubewright.local.supervisor.manifests import DirectoryWatch, ManifestDirectory
@@ -98,7 +99,7 @@ class Supervisor:
         self._open = True
         self._watch.start()
         self._sync()
-        self._rotation = asyncio.create_task(self._rotate_logs(), name="log rotation")
+        self._rotation = asyncio.create_task(keep_running("log rotation", self._rotate_logs, expected=()), name="log rotation")
 
     async def stop(self, stages: Sequence[StopStage] = ORDERLY) -> None:
         """Stop every process, stage after stage (`DOWN` for a quick end), and the watching."""

@@ -1,0 +1,32 @@
+"""A node that outlives its agent, for processes that run many agents: an agent that fails is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kubewright.agent.node import NodeAgent
+from kubewright.base import unexpected
+
+
+class LastingNode:
+    """A node whose agent runs until `end`: after an error a new agent takes the Node over, with the stored credentials."""
+
+    def __init__(self, make: Callable[[], NodeAgent]) -> None:
+        """Make the first agent, and start it."""
+        self._make: Callable[[], NodeAgent] = make
+        self._fresh = True
+        self.agent = make()
+        run = unexpected.keep_running("a node agent", self._run, expected=())
+        self._task = asyncio.get_running_loop().create_task(run, name=f"node {self.agent.name}")
+
+    async def end(self) -> None:
+        """End the agent. Idempotent."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        if not self._fresh:
+            self.agent = self._make()
+        self._fresh = False
+        await self.agent.run()

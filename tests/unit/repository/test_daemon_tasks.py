@@ -1,0 +1,57 @@
+"""No task of a daemon ends silently: each is restarted after an unexpected error, or its result is awaited."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+SOURCES = Path(__file__).parents[3] / "src/kubewright"
+
+AWAITED = {
+    ("agent/certificates/bootstrap.py", "self._watch"): "its watch and each of its events are attempts; other errors end the waits",
+    ("agent/daemon.py", "self.agent.run"): "the daemon waits for it, and `keep_running` calls the daemon's run",
+    ("agent/daemon.py", "self._reload.wait"): "the same",
+    ("agent/daemon.py", "self.agent.require_certificate"): "the same",
+    ("agent/observation/observer.py", "self._for_runtime.make"): "its result is taken",
+    ("agent/rounds.py", "self._round"): "it catches everything",
+    ("cli/controllers.py", "in_cluster.keep_token"): "in a group, which `keep_running` runs",
+    ("cli/controllers.py", "keep_told"): "the same",
+    ("cli/daemons.py", "work"): "its result is taken",
+    ("cli/hub.py", "daemons.keep_told"): "in a group, which `keep_running` runs",
+    ("cli/hub.py", "leading.beside"): "the same",
+    ("controllers/reviews.py", "self._ask"): "whoever asks waits for the answer",
+    ("enrollment/hub.py", "self._keep_serving"): "it catches everything",
+    ("enrollment/tenants.py", "Workers(…).run"): "in a group, which `_keep_serving` runs",
+    ("enrollment/tenants.py", "informer.run"): "the same",
+    ("kube/controller.py", "self._work"): "`_once` catches everything, and the results are taken",
+    ("kube/electing.py", "lead"): "its result is taken",
+    ("kube/electing.py", "self._renew"): "the same; an attempt catches everything",
+    ("local/control_server.py", "in_turn"): "the caller waits for it, or has gone",
+    ("local/daemon.py", "event.wait"): "it cannot fail",
+    ("local/supervisor/container_worker.py", "watcher.watch"): "its result is taken",
+    ("local/supervisor/probes.py", "self._stay_alive"): "its result is taken",
+    ("local/supervisor/probes.py", "self._stay_ready"): "its result is taken",
+}
+KEPT = 12
+"""Calls that hand `keep_running` to a task: fewer of them mean that this test no longer finds them."""
+
+
+def begun(path: Path) -> list[str]:
+    """Return the functions whose coroutines a file makes tasks of."""
+    found = []
+    for call in ast.walk(ast.parse(path.read_text())):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in {"create_task", "ensure_future"}:
+            work = call.args[0].body if isinstance(call.args[0], ast.IfExp) else call.args[0]
+            if isinstance(work, ast.Call):
+                name = ast.unparse(work.func)
+                found.append(name if "(" not in name else f"{name.partition('(')[0]}(…).{name.rpartition('.')[2]}")
+            else:
+                found.append(f"variable {ast.unparse(work)}")
+    return found
+
+
+def test_each_task_begins_again_or_is_waited_for() -> None:
+    rows = [(str(path.relative_to(SOURCES)), name) for path in sorted(SOURCES.rglob("*.py")) for name in begun(path)]
+    kept = [row for row in rows if row[1].endswith("keep_running") or (row[0] == "agent/lasting_node.py" and row[1] == "variable run")]
+    assert sorted(set(rows) - set(kept)) == sorted(AWAITED)
+    assert len(kept) >= KEPT
