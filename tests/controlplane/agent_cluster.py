@@ -23,7 +23,7 @@ from kubewright.agent.server import KubeletServer
 from kubewright.agent.view import NodeView
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
-from kubewright.base import yaml
+from kubewright.base import unexpected, yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, NotFound
 from kubewright.base.randomness import SystemRandom
@@ -294,17 +294,18 @@ def _get(cluster: AgentCluster, path: str) -> bytes:
 
 
 async def all_ready(cluster: AgentCluster, fleet: Fleet, *, within: float = 600) -> None:
-    """Wait until every node of a fleet has been ready. Fails with what each node says, and at once where a component has ended."""
-    ready = asyncio.gather(*(agent.ready.wait() for agent in fleet.agents()))
+    """Wait until every node of a fleet has been ready. Fails with what each node says, and at once where a component has ended.
+
+    The agents are asked anew each time: one that failed unexpectedly has been replaced.
+    """
     try:
         async with asyncio.timeout(within):
-            while not ready.done():
+            while not all(agent.ready.is_set() for agent in fleet.agents()):
                 require_components(cluster)
-                await asyncio.wait((ready,), timeout=1)
+                await asyncio.sleep(0.05)
     except TimeoutError:
-        pytest.fail("\n".join(["not all nodes became ready:", *map(str, views(fleet)), *last_lines(cluster)]))
-    finally:
-        ready.cancel()
+        told = [f"unexpected errors: {dict(unexpected.counts())}", *map(str, views(fleet)), *last_lines(cluster)]
+        pytest.fail("\n".join(["not all nodes became ready:", *told]))
 
 
 def views(fleet: Fleet) -> list[NodeView]:

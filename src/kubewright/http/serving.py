@@ -102,11 +102,14 @@ async def serve(
 
 
 async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
-    """Answer those who call a socket that listens already, and those who called it before. The server closes it."""
+    """Answer clients of a socket that listens already, those that connected before included.
+
+    The socket stays open and its owner's when the server stops: clients then wait in the kernel's queue for the next server.
+    """
     runner = _runner(routes, max_body=MIB, allowed_uid=None, patience=PATIENCE)
     await runner.setup()
     assert runner.server is not None
-    listening = await asyncio.get_running_loop().create_server(runner.server, sock=sock, backlog=BACKLOG)
+    listening = await asyncio.get_running_loop().create_server(runner.server, sock=sock.dup(), backlog=BACKLOG)
     return Server(runner, listening=listening, port=sock.getsockname()[1])
 
 

@@ -170,24 +170,29 @@ def on_socket(path: Path, use: Callable[[], object]) -> object:
     return loop.run(main)
 
 
-def test_callers_of_a_socket_that_listens_are_answered_once_it_is_served() -> None:
+def test_clients_of_a_listening_socket_are_answered_once_it_is_served_and_by_the_next_server_too() -> None:
     def ask(port: int) -> bytes:
-        with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
-            caller.sendall(b"GET /show/x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
+                caller.sendall(b"GET /show/x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+                asking.set()
+                return b"".join(iter(lambda: caller.recv(4096), b""))
+        finally:
             asking.set()
-            return b"".join(iter(lambda: caller.recv(4096), b""))
 
     asking = threading.Event()
 
     async def main() -> None:
         with listen("127.0.0.1", 0) as sock:
             port = sock.getsockname()[1]
-            asked = asyncio.ensure_future(asyncio.to_thread(ask, port))
-            await asyncio.to_thread(asking.wait)
-            server = await serving.serve_socket(ROUTES, sock)
-            assert server.port == port
-            assert (await asked).startswith(b"HTTP/1.1 201 ")
-            await server.stop()
+            for _ in range(2):
+                asking.clear()
+                asked = asyncio.ensure_future(asyncio.to_thread(ask, port))
+                await asyncio.to_thread(asking.wait)
+                server = await serving.serve_socket(ROUTES, sock)
+                assert server.port == port
+                assert (await asked).startswith(b"HTTP/1.1 201 ")
+                await server.stop()
         with socket.socket() as caller:
             assert caller.connect_ex(("127.0.0.1", port)) != 0
 
