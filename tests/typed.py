@@ -31,9 +31,17 @@ PIN: Final = re.compile(r"\bsha256:[0-9a-f]{6,64}…?")
 KEY: Final = re.compile(r"\b(?<!sha256:)[0-9a-f]{64}\b")
 """A certificate key."""
 _SECRETS: Final = (TOKEN, PIN, KEY)
+_PARAMETER: Final = re.compile(r"^(\w+) \?=", re.MULTILINE)
+_OF_MAKE: Final = ("MAKE", "MFLAGS", "PYTEST", "KUBECONFIG")
 _NOTHING: Final = re.compile(r"# prints nothing\b")
 _CHANGING: Final = ((TOKEN, "TOKEN"), (PIN, "PIN"), (KEY, "KEY"), (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"), (re.compile(r"\s+"), " "))
 """What differs from one run to the next: secrets, hashes, ages, and the width of columns."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of a reader's terminal: this one, without what an outer `make`, its parameters and pytest put there."""
+    parameters = _PARAMETER.findall((ROOT / "Makefile").read_text())
+    return {name: value for name, value in os.environ.items() if name not in parameters and not name.startswith(_OF_MAKE)} | more
 
 
 @dataclass(frozen=True)

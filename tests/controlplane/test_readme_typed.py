@@ -7,14 +7,13 @@ from pathlib import Path
 
 from plugin_kit import require_programs
 
-from typed import ROOT, Reader, Terminal, steps
+from typed import ROOT, Reader, Terminal, environment, steps
 
 
 def test_a_reader_of_the_readme_tries_a_local_cluster(tmp_path: Path) -> None:
     require_programs()
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "KUBECONFIG", "PYTEST"))}
-    env = {**kept, "HOME": str(tmp_path), "XDG_CACHE_HOME": cache, "XDG_STATE_HOME": str(tmp_path / "state")}
+    env = environment(HOME=str(tmp_path), XDG_CACHE_HOME=cache, XDG_STATE_HOME=str(tmp_path / "state"))
     here = Terminal(["bash", "--noprofile", "--norc"], cwd=ROOT, env=env)
     reader = Reader({"here": here})
     try:

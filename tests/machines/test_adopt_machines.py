@@ -8,6 +8,7 @@ import pytest
 from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 
+MANIFESTS = "/etc/kubernetes/manifests"
 IGNORED = "--ignore-preflight-errors=SystemVerification"
 
 
@@ -18,6 +19,7 @@ def bed(parts: Parts) -> Iterator[Bed]:
         one, two = made["one"], made["two"]
         write(one, CONFIG, INIT.format(address=one.address))
         one.run("kubeadm", "init", "--config", CONFIG)
+        two.run("mkdir", "-p", MANIFESTS)  # as the kubelet's package (kubernetes/release: cmd/krel/templates/latest/kubelet/kubelet.spec)
         two.run(*join(made), IGNORED)
         eventually(lambda: len(kubectl(one, "get", "nodes").get("items", [])) == 2, "two Nodes")
         # four static ones, two of CoreDNS, kube-proxy on both Nodes: the kubelet tells the cluster of static ones in its own time
@@ -63,7 +65,11 @@ def test_a_control_plane_that_kubeadm_made(bed: Bed) -> None:
 
 
 def test_a_worker_that_kubeadm_made(bed: Bed) -> None:
+    """There is nothing to change either, unless its kubelet came without a package: then the kubelet lacks a directory, and complains of it."""
     words, two = [*join(bed)[1:], IGNORED], bed["two"]
+    two.run("rmdir", MANIFESTS)
+    assert kubewright(two, *words, "--plan").out == f"create directory {MANIFESTS} (mode 0700)\n\nplan: 1 to create\n"
+    two.run("mkdir", MANIFESTS)
     assert kubewright(two, *words, "--plan").out == ""
     refused = kubewright(two, *words, check=False)
     assert refused.code == 1

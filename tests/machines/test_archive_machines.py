@@ -16,6 +16,14 @@ from testbed.machine import Ended, Machine
 HOME = f"/opt/two words/{NAME}"
 PROGRAM = f"{HOME}/bin/kubewright"
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
+NOBODY = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}]
+contexts: [{name: c, context: {cluster: c, user: ""}}]
+current-context: c
+"""
+"""A kubeconfig of a user without credentials."""
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 
@@ -64,13 +72,15 @@ def test_it_goes_by_the_name_that_it_was_called_by(bed: Bed) -> None:
 def test_a_service_runs_the_program_that_was_called_by_its_name(bed: Bed) -> None:
     two = bed["two"]
     two.run("ln", "-s", PROGRAM, "/usr/local/bin/kubewright")
+    two.run("mkdir", "-p", "/etc/kubernetes")
+    write(two, "/etc/kubernetes/kubelet.conf", NOBODY)
     two.run("kubewright", "agent", "install", "--kubeconfig", "/etc/kubernetes/kubelet.conf")
     assert "path=/usr/local/bin/kubewright " in two.run("systemctl", "show", "-P", "ExecStart", "kubewright-agent").out
     eventually(
         lambda: "has no usable certificate" in two.run("kubewright", "agent", "status", check=False).out, "the agent to say what it lacks"
     )
     two.run("systemctl", "disable", "--now", "kubewright-agent")
-    two.run("rm", "-r", "/etc/systemd/system/kubewright-agent.service", "/var/lib/kubelet", "/usr/local/bin/kubewright")
+    two.run("rm", "-r", "/etc/systemd/system/kubewright-agent.service", "/var/lib/kubelet", "/etc/kubernetes", "/usr/local/bin/kubewright")
 
 
 def test_it_works_in_another_root_directory(bed: Bed) -> None:

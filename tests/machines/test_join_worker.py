@@ -155,7 +155,7 @@ def test_a_machine_joins_by_token(cluster: Cluster) -> None:
     ended = kubewright(two, "join", *cluster.joining())
     assert "has joined the cluster as the node two" in ended.out
     eventually(lambda: cluster.ready("two"), "the Node to be Ready")
-    assert two.run("ls", "/etc/kubernetes").out.split() == ["kubelet.conf", "pki"]
+    assert two.run("ls", "/etc/kubernetes").out.split() == ["kubelet.conf", "manifests", "pki"]
     assert two.run("stat", "-c", "%a", "/etc/kubernetes/kubelet.conf", "/var/lib/kubelet").out.split() == ["600", "700"]
 
 
@@ -304,7 +304,8 @@ def test_phases_make_a_machine_one_by_one(cluster: Cluster) -> None:
     assert made("pki") >= {"apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt"}
     assert made("manifests") == set()
     phase("control-plane-prepare kubeconfig", *found)
-    assert made("") == {"admin.conf", "controller-manager.conf", "pki", "scheduler.conf"}
+    # manifests is empty: it was made for the kubelet when the machine was a worker, and reset leaves directories
+    assert made("") == {"admin.conf", "controller-manager.conf", "manifests", "pki", "scheduler.conf"}
     phase("control-plane-prepare control-plane", *plane)
     assert made("manifests") == STATIC
     four.run("rm", "/etc/kubernetes/manifests/kube-scheduler.yaml", "/etc/kubernetes/scheduler.conf", "/etc/kubernetes/pki/apiserver.crt")

@@ -149,6 +149,7 @@ def test_a_machine_joins_again_and_a_killed_reset_is_finished_by_the_next(cluste
         assert (found["mounts"], found["processes"], found["pods"], found["kubelet"]) == ([], [], [], ["inactive"])
         assert [path for path in found["files"] if path.startswith(("/etc/kubernetes", "/var/lib"))] == [
             "/etc/kubernetes",
+            "/etc/kubernetes/manifests",
             "/etc/kubernetes/pki",
             "/var/lib/etcd",
             "/var/lib/etcd/theirs",

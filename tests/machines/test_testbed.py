@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -101,21 +102,27 @@ def aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     beds().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="testbed-", dir=beds().parent) as place:
         monkeypatch.setenv("XDG_STATE_HOME", place)
-        yield
+        try:
+            yield
+        finally:
+            sweep()  # a test that failed has mounts there
 
 
 @pytest.mark.usefixtures("aside")
 def test_what_a_killed_bed_left_is_swept() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    process = subprocess.Popen([sys.executable, "-m", "testbed", "up", "one"], stdout=subprocess.PIPE, cwd=ROOT, env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "testbed", "up", "one"], stdout=subprocess.PIPE, cwd=ROOT, env=environment, text=True)
     assert process.stdout is not None
-    words = process.stdout.readline().decode().split()
-    assert (words[0], words[-1]) == ("one", "one")
-    name = words[-2]
-    assert sweep() == []
-    process.send_signal(signal.SIGKILL)
-    process.wait(120)
-    process.stdout.close()
+    try:
+        line = process.stdout.readline()
+        assert sweep() == []
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(120)
+        process.stdout.close()
+    told = re.fullmatch(r"one  [0-9.]+  make enter MACHINE=(?:(\S+)/)?one\n", line)
+    assert told is not None, line
+    name = told[1] or "hand"
     bridge = Network(int((beds() / name / "network").read_text())).bridge
     assert len(left(name, bridge=bridge)) >= 4
 

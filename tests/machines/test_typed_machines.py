@@ -14,7 +14,7 @@ from pathlib import Path
 from testbed.bed import Parts
 from testbed.configuration import has_cgroup_v1
 
-from typed import ROOT, Reader, Step, Terminal, steps
+from typed import ROOT, Reader, Step, Terminal, environment, steps
 
 GUIDE = ROOT / "docs" / "guide"
 TOOLS = ("kubewright", "kubeadm")
@@ -39,7 +39,7 @@ class Host(Terminal):
 def booted(making: str) -> Iterator[dict[str, Terminal]]:
     """Boot machines with a command of a page, and enter each."""
     names = re.findall(r"\w+", shlex.split(making)[-1].partition("ARGS=")[2])
-    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    env = environment()
     process = subprocess.Popen(shlex.split(making), cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None

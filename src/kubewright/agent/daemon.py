@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubewright.agent import status_file, telemetry
 from kubewright.agent.certificates.bootstrap import KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore, PendingKey
-from kubewright.agent.configuration.options import AgentOptions
+from kubewright.agent.configuration.options import AgentOptions, require_kubeconfig
 from kubewright.agent.machine_api import MachineAPI, usage_metrics
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.observation.observer import Machine, MachineObserver
@@ -30,7 +30,7 @@ from kubewright.agent.server import Contents
 from kubewright.agent.status_file import StatusFile
 from kubewright.apis import kubelet
 from kubewright.base import unexpected
-from kubewright.base.errors import DocumentError, HostError, UsageError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.desired import Directory
 from kubewright.host.files import Files
@@ -82,7 +82,7 @@ class AgentDaemon:
         Raises DocumentError where there is neither a kubeconfig nor a bootstrap kubeconfig, Locked where another agent runs in this directory,
         PortInUse where a kubelet has the health port.
         """
-        self._require_kubeconfig()
+        require_kubeconfig(self._options, self._host)
         self._host.ensure(Directory(path=self._options.root, mode=0o750))  # the kubelet's
         with self._lock, self._listening() as health:
             if self._api is not None:
@@ -99,14 +99,6 @@ class AgentDaemon:
                 await beside.stop()
                 with suppress(HostError):
                     status.write()
-
-    def _require_kubeconfig(self) -> None:
-        """A missing kubeconfig ends the process, as it does a kubelet's (kubelet v1.36: cmd/kubelet/app/server.go, buildKubeletClientConfig)."""
-        path = self._options.kubeconfig
-        if self._options.bootstrap is None and self._host.state(path) is None:
-            raise DocumentError(
-                f"the kubeconfig {path} does not exist", remedy="check --kubeconfig, or name a file to join with: --bootstrap-kubeconfig"
-            )
 
     def reload(self, options: AgentOptions) -> None:
         """Go on with other options: the node agent ends and another one takes its Node over. Raises UsageError for what cannot change."""

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from kubewright.agent import installation, status_file
 from kubewright.agent.configuration.flags import FLAGS, OURS, reason_ignored
+from kubewright.agent.configuration.options import require_kubeconfig
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, CertificateError, CheckFailed
 from kubewright.cli import machine
@@ -26,7 +27,7 @@ def install(parsed: Parsed) -> int:
     """Check the flags as `agent run` would, then have systemd run it with those that have an effect."""
     host = machine.host()
     read = configuration_of(parsed, host)
-    options_of(parsed, read, host_name=host.facts.detected.host_name)
+    require_kubeconfig(options_of(parsed, read, host_name=host.facts.detected.host_name), host)
     for note in read.notes:
         sys.stderr.write(f"{note}\n")
     changes = installation.install(host, [*program_words(), "agent", "run", *given_words(parsed)])

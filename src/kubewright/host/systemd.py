@@ -17,6 +17,8 @@ from kubewright.host.states import Kind, ServiceState
 ASKED_WITHIN: Final = 10.0
 DONE_WITHIN: Final = 120.0
 """Seconds for a verb: a unit's own limits are 90 s by default (DefaultTimeoutStartSec)."""
+LAST_LINES: Final = 6
+"""Lines of its journal that a service which cannot be started is shown with, systemd's own about its end included."""
 
 _LIVES: Final = PurePosixPath("/run/systemd/units")
 _PROPERTIES: Final = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload", "NRestarts")
@@ -110,6 +112,14 @@ class Systemd:
     def reload(self) -> None:
         self._do("daemon-reload")
 
+    def _last_words(self, verb: str, name: str) -> str:
+        """Return what a service said that did not start; `systemctl --quiet` leaves that to the journal, which may be a moment behind."""
+        if verb not in {"start", "restart"}:
+            return ""
+        with suppress(HostError):
+            self._commands.run(["journalctl", "--sync"], within=ASKED_WITHIN)
+        return "\n".join(self.last_lines(name, count=LAST_LINES))
+
     def _unit(self, name: str) -> _Unit:
         argv = ["systemctl", "show", f"--property={','.join(_PROPERTIES)}", _file(name)]
         ended = self._commands.run(argv, within=ASKED_WITHIN)
@@ -135,7 +145,7 @@ class Systemd:
         if ended.code:
             raise HostError(
                 f"systemd cannot {verb} the service {name}" if name else f"systemd cannot do {verb}",
-                detail=ended.err.strip() or f"exit code {ended.code}",
+                detail=ended.err.strip() or self._last_words(verb, name) or f"exit code {ended.code}",
                 remedy=_remedy(name, ended.err),
             )
 

@@ -76,11 +76,12 @@ def test_the_unit_runs_the_command_and_means_every_word_as_it_is():
 
 def test_an_agent_without_its_kubeconfig_and_with_nothing_to_join_with_ends_at_once(tmp_path: Path, capsys: Any):
     places = [f"--root-dir={tmp_path}", f"--cert-dir={tmp_path / 'pki'}", "--healthz-port=0"]
-    assert main(["agent", "run", "--kubeconfig=/nope", *places]) == 3
-    error = capsys.readouterr().err
-    assert "the kubeconfig /nope does not exist" in error
-    assert "hint: check --kubeconfig, or name a file to join with: --bootstrap-kubeconfig\n" in error
-    assert list(tmp_path.iterdir()) == []
+    for command in ("run", "install"):  # nothing is installed that would end again and again
+        assert main(["agent", command, "--kubeconfig=/nope", *places]) == 3
+        error = capsys.readouterr().err
+        assert "the kubeconfig /nope does not exist" in error
+        assert "hint: check --kubeconfig, or name a file to join with: --bootstrap-kubeconfig\n" in error
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_installing_writes_the_unit_and_starts_it_but_not_beside_a_kubelet():

@@ -23,7 +23,7 @@ from kubewright.host.systemd import Systemd
 class Systemctl:
     """What `systemctl` is asked, and a unit's state, which changes as it is told to."""
 
-    def __init__(self, *, loaded="loaded", active="inactive", sub="dead", file="disabled", stale="no", restarts="0", refuses="") -> None:
+    def __init__(self, *, loaded="loaded", active="inactive", sub="dead", file="disabled", stale="no", restarts="0", refuses=None) -> None:
         self.unit = {"LoadState": loaded, "ActiveState": active, "SubState": sub, "UnitFileState": file, "NeedDaemonReload": stale}
         self.unit["NRestarts"] = restarts
         self.journal = []
@@ -32,6 +32,8 @@ class Systemctl:
 
     def run(self, argv, /, *, within):
         assert within > 1
+        if argv == ["journalctl", "--sync"]:
+            return Ended(code=0)
         if argv[0] == "journalctl":
             assert argv[1:4] == ["--quiet", "--no-pager", "--output=cat"]
             assert argv[5:] == ["_SYSTEMD_INVOCATION_ID=1a2b", "+", "INVOCATION_ID=1a2b"]
@@ -44,7 +46,7 @@ class Systemctl:
             return Ended(code=0, out="".join(f"{name}={value}\n" for name, value in self.unit.items()))
         assert argv[1:3] == ["--no-ask-password", "--quiet"]
         self.told.append(" ".join(argv[3:]))
-        if self.refuses:
+        if self.refuses is not None:
             return Ended(code=1, err=self.refuses + "\n")
         match argv[3]:
             case "start" | "restart":
@@ -129,6 +131,23 @@ def test_what_systemd_refuses_has_a_remedy(said, remedy):
     assert caught.value.what == "systemd cannot start the service kubelet"
     assert caught.value.detail == said
     assert remedy in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("verb", "journal", "detail"),
+    [
+        ("start", [f"line {number}" for number in range(9)], "\n".join(f"line {number}" for number in range(3, 9))),
+        ("restart", ["error: the kubeconfig /nope does not exist"], "error: the kubeconfig /nope does not exist"),
+        ("start", [], "exit code 1"),
+        ("stop", ["of another matter"], "exit code 1"),
+    ],
+)
+def test_a_service_that_cannot_be_started_is_shown_with_its_last_lines(verb, journal, detail):
+    asked = Systemctl(refuses="")
+    asked.journal = journal
+    with pytest.raises(HostError) as caught:
+        getattr(Systemd(asked), verb)("kubelet")
+    assert (caught.value.what, caught.value.detail) == (f"systemd cannot {verb} the service kubelet", detail)
 
 
 def test_a_manager_that_cannot_be_asked_is_an_error():

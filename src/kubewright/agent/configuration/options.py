@@ -1,4 +1,7 @@
-"""What one run of an agent on a machine works with: values of a read configuration, of flags, and of the machine's name. Pure."""
+"""What one run of an agent on a machine works with: values of a read configuration, of flags, and of the machine's name.
+
+Pure, except for `require_kubeconfig`, which looks at a file.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ from kubewright.agent.seams import Duties, Timings
 from kubewright.agent.status.facts import HARD_EVICTION, MachineProfile, NodeFacts, check_labels
 from kubewright.agent.status.pressures import thresholds
 from kubewright.apis.formats import subdomain_problems
-from kubewright.base.errors import UsageError, ValidationError
+from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.quantity import Quantity
 from kubewright.base.records import dataclass, replace
 from kubewright.base.versions import OWN
 from kubewright.host.facts import MachineInfo, count_cores
+from kubewright.host.readers import FileReader
 
 ROOT: Final = PurePosixPath("/var/lib/kubelet")
 NO_PODS: Final = ("kubewright.dev/no-pods", "", "NoSchedule")
@@ -88,6 +92,18 @@ class AgentOptions:
             external_cloud=self.external_cloud,
             node_ips=self.looks.node_ips,
             isolates_storage=_or(kubelet["localStorageCapacityIsolation"], True),
+        )
+
+
+def require_kubeconfig(options: AgentOptions, files: FileReader) -> None:
+    """Raise DocumentError where there is neither a kubeconfig nor a bootstrap kubeconfig.
+
+    That ends the process, as it does a kubelet's (kubelet v1.36: cmd/kubelet/app/server.go, buildKubeletClientConfig).
+    """
+    if options.bootstrap is None and files.state(options.kubeconfig) is None:
+        raise DocumentError(
+            f"the kubeconfig {options.kubeconfig} does not exist",
+            remedy="check --kubeconfig, or name a file to join with: --bootstrap-kubeconfig",
         )
 
 
