@@ -1,6 +1,6 @@
 """The phases of an operation, run one by one in order, make what the whole command makes: by kubewright and by real kubeadm.
 
-Phases that need a kubelet or etcd are left out of both here; `tests/machines/test_join_worker.py` runs those of a worker.
+Phases that need a kubelet or etcd are left out of both here; `tests/machines/test_join_worker.py` runs those of join on whole machines.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ NOBODY = """\
 apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "https://127.0.0.1:6443"}}]
-contexts: [{name: c, context: {cluster: c, user: ""}}]
+users: [{name: nobody, user: {}}]
+contexts: [{name: c, context: {cluster: c, user: nobody}}]
 current-context: c
 """
 """A kubeconfig of a user without credentials."""
