@@ -2,7 +2,8 @@
 
 The comment before a block of commands says in which terminal they are typed: `<!-- typed: here -->`. In a block with prompts (`$ `, `# `, `one# `)
 the other lines are output; `…` stands for any text, on a line of its own for any lines. `<!-- file: one kubeadm.yaml -->` has the reader save the
-block; `<!-- not typed: WHY -->` says why nobody types one, or which test does. A command that ends in `# prints nothing` prints nothing.
+block; `<!-- not typed: WHY -->` says why nobody types one, or which test does. A command that ends in `# prints nothing` prints nothing. One that
+ends in `# waits` goes on when the page does, after it has printed what is shown; it has ended well by the time its terminal is used again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import re
 import selectors
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -34,6 +35,7 @@ _SECRETS: Final = (TOKEN, PIN, KEY)
 _PARAMETER: Final = re.compile(r"^(\w+) \?=", re.MULTILINE)
 _OF_MAKE: Final = ("MAKE", "MFLAGS", "PYTEST", "KUBECONFIG")
 _NOTHING: Final = re.compile(r"# prints nothing\b")
+_WAITS: Final = re.compile(r"# waits\b")
 _CHANGING: Final = ((TOKEN, "TOKEN"), (PIN, "PIN"), (KEY, "KEY"), (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"), (re.compile(r"\s+"), " "))
 """What differs from one run to the next: secrets, hashes, ages, and the width of columns."""
 
@@ -113,18 +115,43 @@ class Terminal:
     def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         self._shell = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=cwd, env=env)
         self._number = 0
+        self._said = b""
 
     def type(self, command: str) -> tuple[int, str]:
         """Type a command and wait for its end; returns its exit code and what it printed."""
+        self.begin(command)
+        return self.end()
+
+    def begin(self, command: str) -> None:
+        """Type a command. No command reads what is typed after it."""
         assert self._shell.stdin is not None
         self._number += 1
-        mark = f"{_ENDED}{self._number}="
-        self._shell.stdin.write(
-            f"{{ {command}\n}} < /dev/null; printf '%s%s\\n' '{mark}' $?\n".encode()
-        )  # no command reads what comes next
+        self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; printf '%s%s\\n' '{self._mark}' $?\n".encode())
         self._shell.stdin.flush()
-        said, _, code = self._until(mark).rpartition(mark)
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end of the command that was typed last; returns its exit code and all that it printed."""
+        said = self.until(lambda _: False)
+        self._said = b""
+        said, _, code = said.rpartition(self._mark)
         return int(code), said
+
+    def until(self, enough: Callable[[str], bool]) -> str:
+        """Wait until what the command has printed is enough, or until it has ended; returns what it printed."""
+        assert self._shell.stdout is not None
+        end, mark = time.monotonic() + HANG, re.compile(re.escape(self._mark) + r"\d+\n")
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._shell.stdout, selectors.EVENT_READ)
+            while not (mark.search(said := self._said.decode(errors="replace")) or enough(said)):
+                assert selector.select(max(0.0, end - time.monotonic())), f"hung; the last it said:\n{said[-2000:]}"
+                part = os.read(self._shell.stdout.fileno(), 65536)
+                assert part, f"the shell ended:\n{said[-2000:]}"
+                self._said += part
+        return said
+
+    @property
+    def _mark(self) -> str:
+        return f"{_ENDED}{self._number}="
 
     def save(self, name: str, content: str) -> None:
         """Write a file in the directory of the shell."""
@@ -136,21 +163,6 @@ class Terminal:
         self._shell.kill()
         self._shell.communicate()
 
-    def _until(self, mark: str) -> str:
-        """Read until a line with the mark."""
-        assert self._shell.stdout is not None
-        end, said = time.monotonic() + HANG, b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._shell.stdout, selectors.EVENT_READ)
-            while not re.search(re.escape(mark.encode()) + rb"\d+\n", said):
-                assert selector.select(max(0.0, end - time.monotonic())), (
-                    f"hung; the last it said:\n{said[-2000:].decode(errors='replace')}"
-                )
-                part = os.read(self._shell.stdout.fileno(), 65536)
-                assert part, f"the shell ended:\n{said[-2000:].decode(errors='replace')}"
-                said += part
-        return said.decode(errors="replace")
-
 
 @dataclass
 class Reader:
@@ -160,23 +172,45 @@ class Reader:
     given: dict[re.Pattern[str], str] = field(default_factory=dict)
     """The last token, pin and certificate key that were printed."""
     done: list[str] = field(default_factory=list)
+    waiting: dict[str, Step] = field(default_factory=dict)
+    """By terminal, the command there that has not ended."""
 
     def follow(self, found: Iterator[Step], *, besides: Mapping[str, str] | None = None) -> None:
         """Do all steps. `besides` are words that a terminal's host needs after those of a command that begins so."""
         for step in found:
             terminal = self.terminals[step.terminal]
+            self._ended(step.terminal)
             if step.file:
                 terminal.save(step.file, step.content)
                 continue
             command = self._own(step.command)
             for begin, words in (besides or {}).items():
                 command += f" {words}" if command.startswith(begin) else ""
-            code, said = terminal.type(command)
-            assert code == 0, f"{step.place}: {command}\n{said}"
-            self._learn(said)
+            said, shown = self._type(step, command)
             self.done.append(command)
-            assert matches(said, step.shown), f"{step.place}: {command} printed\n{said}\nand the page shows\n" + "\n".join(step.shown)
+            assert matches(said, shown), f"{step.place}: {command} printed\n{said}\nand the page shows\n" + "\n".join(step.shown)
             assert not (said and _NOTHING.search(command)), f"{step.place}: {command} printed\n{said}"
+        for name in tuple(self.waiting):
+            self._ended(name)
+
+    def _type(self, step: Step, command: str) -> tuple[str, Sequence[str]]:
+        """Type a command; returns what it printed, by now if it waits, and what the page shows of that."""
+        terminal = self.terminals[step.terminal]
+        if _WAITS.search(command):
+            shown = (*step.shown, "…")
+            terminal.begin(command)
+            self.waiting[step.terminal] = step
+            return terminal.until(lambda said: matches(said, shown)), shown
+        code, said = terminal.type(command)
+        assert code == 0, f"{step.place}: {command}\n{said}"
+        self._learn(said)
+        return said, step.shown
+
+    def _ended(self, name: str) -> None:
+        """Wait for the command of a terminal that was left while it waited."""
+        if step := self.waiting.pop(name, None):
+            code, said = self.terminals[name].end()
+            assert code == 0, f"{step.place}: {step.command}\n{said}"
 
     def _own(self, command: str) -> str:
         for pattern, given in self.given.items():

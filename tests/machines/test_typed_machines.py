@@ -77,5 +77,9 @@ def test_a_reader_of_the_readme_makes_two_machines_a_cluster(parts: Parts) -> No
     assert len(follow(ROOT / "README.md")) == 10
 
 
+def test_a_reader_of_the_guide_joins_two_machines_through_a_hub_and_takes_them_out(parts: Parts) -> None:
+    assert len(follow(GUIDE / "hub.md")) == 26
+
+
 def test_a_reader_of_the_guide_makes_four_machines_a_cluster_and_resets_them(parts: Parts) -> None:
     assert len(follow(GUIDE / "machines.md")) == 25
