@@ -27,7 +27,15 @@ LIMIT: Final = 3 * max(2, os.cpu_count() or 2)
 """What the weights of files that run at the same time may add up to: about the load average that they make."""
 NOTHING: Final = Cost(0, 5)
 PLUGIN_CLUSTER: Final = "tests/controlplane/: cluster of the plugin"
-TOGETHER: Final = ("config_diff", "controllers_real", "component_flagz", "kube_client", "local_secure", "plugin_clients")
+TOGETHER: Final = (
+    "config_diff",
+    "controllers_real",
+    "component_flagz",
+    "kube_client",
+    "local_secure",
+    "node_request_states",
+    "plugin_clients",
+)
 """Files of tests/controlplane that share the cluster of our own plugin: there is one for a run, in the network of the process that made it."""
 FOLDERS: Final[Mapping[str, Cost]] = {
     "tests/unit/": NOTHING,
