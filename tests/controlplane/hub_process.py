@@ -61,9 +61,9 @@ class HubProcess:
     def write(self, name: str, content: str) -> None:
         (self.place / name).write_text(content)
 
-    def start(self) -> None:
+    def start(self, *flags: str) -> None:
         with self._log.open("ab") as log:
-            argv = [sys.executable, "-m", "kubewright", "hub", "run", "--config", str(self.place / "hub.yaml"), "-v", "2"]
+            argv = [sys.executable, "-m", "kubewright", "hub", "run", "--config", str(self.place / "hub.yaml"), "-v", "2", *flags]
             self._daemon = subprocess.Popen(argv, stdout=log, stderr=log)
 
     def kill(self) -> None:

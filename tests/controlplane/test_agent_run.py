@@ -18,6 +18,7 @@ from agent_cluster import AgentCluster, agent_cluster
 from agent_process import GRACE, Agent, eventually, manual_token, ready_node, requests_of, usable_address
 
 import certificate_summaries as summaries
+import hostile_clients
 from kubewright.agent.status.setters import find
 from kubewright.base import yaml
 from kubewright.base.errors import NotFound, PortInUse
@@ -272,7 +273,8 @@ def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
     assert (waiting["waiting"]["request"], waiting["reason"], waiting["expires"]) == (request["metadata"]["name"], "waiting-approval", None)
     assert f"serving waits because  certificate request {request['metadata']['name']} is Pending" in agent.call("status").stdout
     assert agent.end() == 0
-    agent.start(*flags)
+    with hostile_clients.few_files():
+        agent.start(*flags)
     eventually(lambda: agent.status()[1]["running"] and waits(), "the same request", agent)
     assert [row["metadata"]["uid"] for row in serving_requests(api, "device-6")] == [request["metadata"]["uid"]]
 
@@ -294,6 +296,14 @@ def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
     token = cluster.kubectl("create", "token", "default").stdout.strip()
     for headers, code in (({}, 401), ({"authorization": "Bearer nonsense"}, 401), ({"authorization": f"Bearer {token}"}, 403)):
         assert _code(f"https://{addressed}:10250/pods", headers, cluster.ca_pem) == code
+
+    for address, port, secure in ((addressed, 10250, True), (agent.health, 10248, False)):
+        with hostile_clients.hostile(address, port, secure=secure):
+            for _ in range(3):
+                assert hostile_clients.health(agent.health, 10248, secure=False) == (200, b"ok")
+                assert cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/healthz").stdout == "ok"
+            last = _renewed(api, "device-6")
+            eventually(lambda last=last: _renewed(api, "device-6") > last, "a heartbeat", agent)
     assert agent.end() == 0
     assert "Traceback" not in agent.log()
 

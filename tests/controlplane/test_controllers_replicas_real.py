@@ -19,6 +19,7 @@ import pytest
 from local_kit import Bench, eventually
 from replicas_kit import NAME, Replicas, audited_cluster, body, interrupted_rounds, issued
 
+import hostile_clients
 from kubewright.apis.machine import Layout
 from kubewright.base.randomness import SystemRandom
 from kubewright.http.sync import Transport
@@ -150,16 +151,17 @@ def test_metrics_are_for_those_whom_the_api_server_lets_and_the_service_manager_
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(60)
-        replica = replicas.start(
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
-            f"--authentication-kubeconfig={kubeconfig}",
-            f"--authorization-kubeconfig={kubeconfig}",
-            f"--tls-cert-file={files[0]}",
-            f"--tls-private-key-file={files[1]}",
-            NOTIFY_SOCKET=str(tmp_path / "notify"),
-            WATCHDOG_USEC="200000",
-        )
+        flags = {
+            "bind-address": "127.0.0.1",
+            "secure-port": port,
+            "authentication-kubeconfig": kubeconfig,
+            "authorization-kubeconfig": kubeconfig,
+            "tls-cert-file": files[0],
+            "tls-private-key-file": files[1],
+        }
+        with hostile_clients.few_files():
+            named = [f"--{name}={value}" for name, value in flags.items()]
+            replica = replicas.start(*named, NOTIFY_SOCKET=str(tmp_path / "notify"), WATCHDOG_USEC="200000")
         assert manager.recv(4096).startswith(b"READY=1\n")
         transport = Transport(f"https://127.0.0.1:{port}", context=anonymous_context(None, verify=False))
 
@@ -181,6 +183,10 @@ def test_metrics_are_for_those_whom_the_api_server_lets_and_the_service_manager_
         administrator = Transport(f"https://127.0.0.1:{port}", context=_certificate_context(api))
         eventually(lambda: administrator.request("GET", "/metrics").status == 200, "client certificates of the cluster to be known")
         administrator.close()
+        with hostile_clients.hostile("127.0.0.1", port, secure=True):
+            assert [hostile_clients.health("127.0.0.1", port, secure=True) for _ in range(3)] == [(200, b"ok")] * 3
+            api.create(body("unhindered"))
+            eventually(lambda: "unhindered" in issued(api), "the certificate")
         assert _shown(port) == first
         second = _serving_pair(files, "second")
         eventually(lambda: _shown(port) == second, "the other certificate to be shown")

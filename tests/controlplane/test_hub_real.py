@@ -21,6 +21,7 @@ from local_kit import eventually
 from old_peer import OldNode
 from server_kit import RunningServer
 
+import hostile_clients
 from kubewright.apis import node_join_requests
 from kubewright.apis.kubeconfig import parse
 from kubewright.apis.node_join_requests import LEAVE_PROOF, LEAVING_LABEL
@@ -34,6 +35,7 @@ from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
 from kubewright.kube.resources import CONFIG_MAP, NODE, NODE_JOIN_REQUEST, SECRET, named
 from kubewright.lifecycle.connections import Mode
+from loopback import free_address
 
 CLUSTER_ROLE = named("ClusterRole")
 HOSTILE = 500
@@ -354,6 +356,24 @@ def test_a_killed_hub_comes_back_and_goes_on(
     hub.run("restore", str(hub.place / "copy.db"))
     assert [row["event"] for row in hub.data("journal")][-1] == "restored"
     assert "forgotten" not in {row["event"] for row in hub.data("journal") if row["node"] == "patient"}
+    assert hub.stop() == 0
+    hub.start()
+
+
+def test_clients_that_hold_every_connection_delay_neither_health_nor_joins(
+    hub: HubProcess, apiserver: RunningServer, holder: KubeClient
+) -> None:
+    served, port = hub.served, 10443
+    address = free_address((port,))
+    assert hub.stop() == 0
+    with hostile_clients.few_files():
+        hub.start(f"--bind-address={address}", f"--secure-port={port}")
+    eventually(lambda: hub.served > served, "the hub to serve")
+    with hostile_clients.hostile(address, port, secure=True):
+        for number in range(3):
+            assert hostile_clients.health(address, port, secure=True, path="/readyz") == (200, b"ok")
+            node = OldNode(f"unhindered-{number}", apiserver.url)
+            assert node.issued(join_as(holder, node))
     assert hub.stop() == 0
     hub.start()
 

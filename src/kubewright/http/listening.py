@@ -17,11 +17,6 @@ def listen(address: str, port: int) -> socket.socket:
     try:
         return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=BACKLOG)
     except OSError as error:
-        raise not_listening(address, port, error) from error
-
-
-def not_listening(host: str, port: int, error: OSError) -> HostError:
-    """Return the error for an address that cannot be listened on."""
-    if error.errno == errno.EADDRINUSE:
-        return PortInUse(f"port {port} of {host} is taken", remedy="stop what listens there, or use another port")
-    return HostError(f"cannot listen on {host} port {port}", detail=error.strerror or str(error))
+        if error.errno == errno.EADDRINUSE:
+            raise PortInUse(f"port {port} of {address} is taken", remedy="stop what listens there, or use another port") from error
+        raise HostError(f"cannot listen on {address} port {port}", detail=error.strerror or str(error)) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -16,8 +17,11 @@ T = TypeVar("T")
 def run(main: Callable[[], Coroutine[Any, Any, T]], /) -> T:
     """Run a daemon's main coroutine on a uvloop event loop and return what it returns.
 
-    Errors in callbacks, and in tasks that nothing awaits, are logged and counted as unexpected errors.
+    Errors in callbacks, and in tasks that nothing awaits, are logged and counted as unexpected errors. The process may open as many files as its
+    hard limit allows: service managers set a soft limit of 1,024, which the connections of a few ports, or of many nodes, can exhaust.
     """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.get_loop().set_exception_handler(_report)
         return runner.run(main())

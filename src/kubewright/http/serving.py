@@ -14,6 +14,7 @@ import socket
 import ssl
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,8 @@ from aiohttp import web
 
 from kubewright.base.errors import HostError, KubewrightError, StatusError
 from kubewright.base.records import dataclass
-from kubewright.http.listening import BACKLOG, not_listening
+from kubewright.http.accepting import Acceptor
+from kubewright.http.listening import BACKLOG, listen
 from kubewright.http.messages import CHUNK, MIB, Response
 from kubewright.http.routes import Handler, Request, Route
 from kubewright.http.tls import peer_of
@@ -57,17 +59,16 @@ _LINGERING: Final = 10.0
 class Server:
     """A server that listens. `port` is the real one where 0 was asked for."""
 
-    def __init__(self, runner: web.AppRunner, *, listening: asyncio.Server | None = None, port: int = 0, path: Path | None = None) -> None:
+    def __init__(self, runner: web.AppRunner, acceptor: Acceptor, *, port: int = 0, path: Path | None = None) -> None:
         self._runner = runner
-        self._listening = listening
+        self._acceptor = acceptor
         self._path = path
         self._inode = path.lstat().st_ino if path is not None else 0
         self.port = port
 
     async def stop(self) -> None:
         """Stop listening, let requests in flight finish for a moment, close every connection, remove the socket. Idempotent."""
-        if self._listening is not None:
-            self._listening.close()
+        await self._acceptor.stop()
         await self._runner.cleanup()
         if self._path is not None:
             _remove(self._path, self._inode)
@@ -86,19 +87,7 @@ async def serve(
 
     Raises PortInUse when the port is taken, HostError when the address cannot be used.
     """
-    runner = _runner(routes, max_body=max_body, allowed_uid=None, patience=patience)
-    await runner.setup()
-    assert runner.server is not None
-    loop, handshake = asyncio.get_running_loop(), patience.handshake if context is not None else None
-    try:
-        # aiohttp's own sites leave the handshake 60 s
-        listening = await loop.create_server(
-            runner.server, host, port, ssl=context, ssl_handshake_timeout=handshake, reuse_address=True, backlog=BACKLOG
-        )
-    except OSError as error:
-        await runner.cleanup()
-        raise not_listening(host, port, error) from error
-    return Server(runner, listening=listening, port=listening.sockets[0].getsockname()[1])
+    return await _serve(routes, listen(host, port), context=context, max_body=max_body, patience=patience)
 
 
 async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
@@ -106,11 +95,7 @@ async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
 
     The socket stays open and its owner's when the server stops: clients then wait in the kernel's queue for the next server.
     """
-    runner = _runner(routes, max_body=MIB, allowed_uid=None, patience=PATIENCE)
-    await runner.setup()
-    assert runner.server is not None
-    listening = await asyncio.get_running_loop().create_server(runner.server, sock=sock.dup(), backlog=BACKLOG)
-    return Server(runner, listening=listening, port=sock.getsockname()[1])
+    return await _serve(routes, sock.dup())
 
 
 async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB) -> Server:
@@ -120,17 +105,43 @@ async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB
     Raises HostError where the directory is not ours alone.
     """
     checked_directory(path.parent)
-    runner = _runner(routes, max_body=max_body, allowed_uid=os.geteuid(), patience=PATIENCE)
-    await runner.setup()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _bind(sock, path)
-        await web.SockSite(runner, sock).start()
     except OSError as error:
         sock.close()
-        await runner.cleanup()
         raise HostError(f"cannot listen on {path}", detail=error.strerror or str(error)) from error
-    return Server(runner, path=path)
+    return await _serve(routes, sock, max_body=max_body, path=path)
+
+
+async def _serve(
+    routes: Sequence[Route],
+    sock: socket.socket,
+    *,
+    context: ssl.SSLContext | None = None,
+    max_body: int = MIB,
+    patience: Patience = PATIENCE,
+    path: Path | None = None,
+) -> Server:
+    acceptor = Acceptor(context=context, handshake=patience.handshake)
+    allowed_uid = os.geteuid() if path is not None else None
+    application = web.Application(client_max_size=max_body)
+    for route in routes:
+        handler = _adapter(route.handler, allowed_uid=allowed_uid, patience=patience, streaming=acceptor.streaming)
+        application.router.add_route(route.method, route.pattern, handler)
+    runner = web.AppRunner(
+        application,
+        access_log=None,
+        shutdown_timeout=GRACE,
+        handle_signals=False,
+        handler_cancellation=True,
+        keepalive_timeout=patience.idle,
+        lingering_time=min(_LINGERING, patience.body),
+    )
+    await runner.setup()
+    assert runner.server is not None
+    acceptor.start(sock, runner.server)
+    return Server(runner, acceptor, port=0 if path is not None else sock.getsockname()[1], path=path)
 
 
 def _remove(path: Path, inode: int) -> None:
@@ -146,24 +157,16 @@ def _bind(sock: socket.socket, path: Path) -> None:
         # bind() takes the mode from the socket itself: there is no moment with a wider one.
         os.fchmod(sock.fileno(), 0o600)
         sock.bind(short)
+        sock.listen(BACKLOG)
 
 
-def _runner(routes: Sequence[Route], *, max_body: int, allowed_uid: int | None, patience: Patience) -> web.AppRunner:
-    application = web.Application(client_max_size=max_body)
-    for route in routes:
-        application.router.add_route(route.method, route.pattern, _adapter(route.handler, allowed_uid=allowed_uid, patience=patience))
-    return web.AppRunner(
-        application,
-        access_log=None,
-        shutdown_timeout=GRACE,
-        handle_signals=False,
-        handler_cancellation=True,
-        keepalive_timeout=patience.idle,
-        lingering_time=min(_LINGERING, patience.body),
-    )
-
-
-def _adapter(handler: Handler, *, allowed_uid: int | None, patience: Patience) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+def _adapter(
+    handler: Handler,
+    *,
+    allowed_uid: int | None,
+    patience: Patience,
+    streaming: Callable[[asyncio.BaseProtocol], AbstractContextManager[None]],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def adapt(request: web.Request) -> web.StreamResponse:
         uid = _uid(request.transport) if allowed_uid is not None else None
         if allowed_uid is not None and uid not in {allowed_uid, 0}:
@@ -188,7 +191,8 @@ def _adapter(handler: Handler, *, allowed_uid: int | None, patience: Patience) -
                 return await _sent(request, whole, pieces, each=None, within=patience.answer)
         streamed = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
         try:
-            return await _sent(request, streamed, answer.chunks, each=patience.piece, within=None)
+            with streaming(request.protocol):
+                return await _sent(request, streamed, answer.chunks, each=patience.piece, within=None)
         finally:
             close = getattr(answer.chunks, "aclose", None)
             if close is not None:

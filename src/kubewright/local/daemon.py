@@ -43,7 +43,6 @@ def main() -> int:
     logs.configure()
     paths = ClusterPaths(Path(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: no memory image of us on a disk
-    _raise_file_limit()
     os.umask(0o077)
     lock = Lock(PurePosixPath(paths.root / "daemon.lock"), doing=f"daemon of cluster {paths.name}")
     try:
@@ -57,12 +56,6 @@ def main() -> int:
         sys.stderr.write(f"error: {error}\n")
         return 1
     return 0
-
-
-def _raise_file_limit() -> None:
-    """Let this process open as many files as it may: one connection and one watch for every node."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(paths: ClusterPaths) -> None:

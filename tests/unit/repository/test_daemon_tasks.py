@@ -23,6 +23,7 @@ AWAITED = {
     ("enrollment/hub.py", "self._keep_serving"): "it catches everything",
     ("enrollment/tenants.py", "Workers(…).run"): "in a group, which `_keep_serving` runs",
     ("enrollment/tenants.py", "informer.run"): "the same",
+    ("http/accepting.py", "self._set_up"): "it catches everything",
     ("kube/controller.py", "self._work"): "`_once` catches everything, and the results are taken",
     ("kube/electing.py", "lead"): "its result is taken",
     ("kube/electing.py", "self._renew"): "the same; an attempt catches everything",
