@@ -1,4 +1,4 @@
-"""What a daemon serves for those who watch it: with which certificate, and whom it asks who may see its metrics. The flags are `SERVING` of `model`."""
+"""What a daemon serves for those who watch it: with which certificate, and whom it asks who may see its metrics. The flags are those of `model.serving`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from kubewright.lifecycle.connections import Connections, Mode
 from kubewright.lifecycle.deferred_manifests import DeferredManifests, StartCondition
 from kubewright.lifecycle.machine import Machine
 from kubewright.pki.keys import KeyPool
-from kubewright.workflow.phases import Phases, Step
+from kubewright.workflow.phases import Context_contra, Phases, Step
 from kubewright.workflow.runner import Plan
 
 if TYPE_CHECKING:
@@ -116,14 +116,14 @@ class Bound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start(Generic[Context]):
+class Start(Generic[Context_contra]):
     """How the components of a control plane are started by a run that has all of `phases`: in the order of what they need.
 
     `conditions` tell when each may start. Phases in `order` run before all others, and are reported in their place in the tree.
     """
 
     phases: frozenset[str]
-    conditions: Callable[[Context], Mapping[str, StartCondition]]
+    conditions: Callable[[Context_contra], Mapping[str, StartCondition]]
     order: Sequence[str] = ()
 
 

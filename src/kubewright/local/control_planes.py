@@ -13,7 +13,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery, JoinConfiguration, JoinControlPlane
 from kubewright.apis.kubeadm.types import Configuration
@@ -106,7 +106,7 @@ class MachineJoins:
             machine_of(run, host, clock=CancellableClock(run.clock, self._cancelled)),
             reporter=NamedReporter(machine.name, run.reporter),
         )
-        if not cast("LocalJoinContext", done.context).joined_before:
+        if not done.context.joined_before:
             machine_record.save(host, replace(machine_record.of_join(done.context.join), finished=True))
         return done.changes
 
@@ -279,18 +279,17 @@ def free_leases(ctx: InitContext) -> Iterable[Change]:
     return ()
 
 
-def leave(ctx: InitContext) -> Iterable[Change]:
+def leave(ctx: LocalContext) -> Iterable[Change]:
     """Take the machines out that leave: of each its etcd member, its processes, its Node, its files; in the end all from the record.
 
     Those go first whose etcd does not answer, and of the others the last one: whenever one goes, most of those that are left are up.
     """
-    local = cast("LocalContext", ctx)
-    for machine in sorted(local.run.cluster.leaving, key=lambda machine: _answers(local, machine)):
-        yield _remove_member(local, machine)
-        local.control.end(machines=[machine.name])
-        yield from _remove_node(local, machine)
-        yield _remove_files(local, machine)
-    record.save(local.run.cluster.settled(), local.run.paths.record)
+    for machine in sorted(ctx.run.cluster.leaving, key=lambda machine: _answers(ctx, machine)):
+        yield _remove_member(ctx, machine)
+        ctx.control.end(machines=[machine.name])
+        yield from _remove_node(ctx, machine)
+        yield _remove_files(ctx, machine)
+    record.save(ctx.run.cluster.settled(), ctx.run.paths.record)
 
 
 def _answers(local: LocalContext, machine: MachineRecord) -> bool:

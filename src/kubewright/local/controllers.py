@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, cast
+from typing import Final
 
 import kubewright
 from kubewright.base import yaml
@@ -24,9 +24,9 @@ _FLAGS: Final = {"kube-api-qps": "1000", "kube-api-burst": "2000", "leader-elect
 """One process, on a machine of its own: as for kube-controller-manager, no limit and no lease; nobody asks for its health."""
 
 
-def only_ours(ctx: InitContext) -> str | None:
+def only_ours(ctx: LocalContext) -> str | None:
     """Leave the phase out where kube-controller-manager has these controllers."""
-    return None if cast("LocalContext", ctx).run.cluster.own_controllers else "kube-controller-manager approves and signs"
+    return None if ctx.run.cluster.own_controllers else "kube-controller-manager approves and signs"
 
 
 def static_pod(ctx: InitContext) -> Iterable[Change]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import Final, cast
+from typing import Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
@@ -57,14 +57,13 @@ def no_checks(_: JoinContext) -> Iterable[Change]:
     return ()
 
 
-def require_known_member(ctx: JoinContext) -> Iterable[Change]:
+def require_known_member(ctx: LocalJoinContext) -> Iterable[Change]:
     """Refuse to go on where etcd has forgotten a member that once was one: join would make it anew, and its data may be the only copy.
 
     Raises HostError.
     """
-    local = cast("LocalJoinContext", ctx)
     data = ctx.layout.etcd_data / "member"
-    if local.joined_before and ctx.host.entries(data) and by_peer_url(ctx.etcd.members(), stacked_etcd.peer_url(ctx.addresses)) is None:
+    if ctx.joined_before and ctx.host.entries(data) and by_peer_url(ctx.etcd.members(), stacked_etcd.peer_url(ctx.addresses)) is None:
         raise HostError(
             f"etcd does not know the member on {ctx.node_name}, which has the data of one",
             detail="the first control plane's etcd may have lost its data, and begun with none",
@@ -80,7 +79,7 @@ def restart_node(ctx: JoinContext) -> Iterable[Change]:
         yield ctx.host.ensure(Service(name=SERVICE, running=False))
 
 
-JOIN_PHASES: Final[Phases[JoinContext]] = Phases(
+JOIN_PHASES: Final[Phases[LocalJoinContext]] = Phases(
     Phase("preflight", "Nothing: `up` has checked this machine", run=no_checks, hidden=True),
     phases.PREPARE,
     Phase("keep-data", "Require that etcd knows the members that once were", run=require_known_member, hidden=True),

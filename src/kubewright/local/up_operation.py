@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import Final, cast
+from typing import Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
@@ -38,7 +38,7 @@ def bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
     """Run the phases, let nodes join, and wait until the cluster is well. Returns the changes and when the API server was ready."""
     with further_joins(run) as joins:
         done = engine.run(UP, UpRequest(run=run, joins=joins), machine_of(run, run.host), reporter=run.reporter)
-    milestones = cast("LocalContext", done.context).milestones
+    milestones = done.context.milestones
     if done.changes or not run.paths.timings.exists():  # a run that was killed may have left the last one nothing to change
         save_timings(run, milestones)
     return done.changes, milestones["apiReady"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
-from typing import Final, cast
+from typing import Final
 
 from kubewright import tokens
 from kubewright.apis.kubeadm.versions import component_image
@@ -66,34 +66,33 @@ def serving(ctx: InitContext) -> Iterable[Waited]:
     yield ctx.components.until(serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
 
 
-def end_back_offs(ctx: InitContext) -> Iterable[Change]:
+def end_back_offs(ctx: LocalContext) -> Iterable[Change]:
     """Let components try again at once that failed before, now that every file is there."""
-    cast("LocalContext", ctx).run.daemon.retry()
+    ctx.run.daemon.retry()
     return ()
 
 
-def join_nodes(ctx: InitContext) -> Iterable[Step]:
+def join_nodes(ctx: LocalContext) -> Iterable[Step]:
     """Let nodes join that have not yet, with a token of their own; let those go that are too many; bring those back that were deleted."""
-    local = cast("LocalContext", ctx)
-    within = min(local.run.within, BEGUN_WITHIN)
-    yield ctx.waiter.until(lambda: _unknown(local), within=within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
-    wanted = local.run.cluster.workers
-    nodes = retry(local.control.status, clock=ctx.clock, on=Unreachable, attempts=_ASKED)["nodes"]
+    within = min(ctx.run.within, BEGUN_WITHIN)
+    yield ctx.waiter.until(lambda: _unknown(ctx), within=within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
+    wanted = ctx.run.cluster.workers
+    nodes = retry(ctx.control.status, clock=ctx.clock, on=Unreachable, attempts=_ASKED)["nodes"]
     agents = {row["name"]: row["phase"] for row in nodes["list"]}
     there = {str(node["metadata"]["name"]) for node in ctx.api.list(named("Node"))}
     # Those that are outside were invited by a run that was interrupted: their token may have gone.
     fresh = [name for name in wanted if name not in agents or name in nodes["outside"]]
-    surplus = sorted(name for name in {*agents, *there} if local.run.cluster.is_worker(name) and name not in wanted)
+    surplus = sorted(name for name in {*agents, *there} if ctx.run.cluster.is_worker(name) and name not in wanted)
     if surplus:
-        local.control.leave(nodes=surplus)
+        ctx.control.leave(nodes=surplus)
         for name in surplus:
             yield remove_object(ctx.api, named("Node"), name)
     lost = sorted(name for name, phase in agents.items() if phase in REGISTERED and name not in {*there, *surplus})
     if lost:
-        local.control.restart(nodes=lost)
+        ctx.control.restart(nodes=lost)
         for name in lost:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="its Node was deleted")
-    yield from _start_joins(local, fresh)
+    yield from _start_joins(ctx, fresh)
 
 
 def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
@@ -120,27 +119,26 @@ def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
         local.joins.start(credentials, local.configuration)
 
 
-def joined(ctx: InitContext) -> Iterable[Step]:
+def joined(ctx: LocalContext) -> Iterable[Step]:
     """Wait until the further control planes have joined."""
-    local = cast("LocalContext", ctx)
-    assert local.joins is not None
-    yield from local.joins.finish()
-    local.mark("controlPlanesReady")
+    assert ctx.joins is not None
+    yield from ctx.joins.finish()
+    ctx.mark("controlPlanesReady")
 
 
-def only_joins(ctx: InitContext) -> str | None:
+def only_joins(ctx: LocalContext) -> str | None:
     """Leave the phase out where there is one control plane only."""
-    return None if cast("LocalContext", ctx).joins is not None else "there are no further control planes"
+    return None if ctx.joins is not None else "there are no further control planes"
 
 
-def only_leaving(ctx: InitContext) -> str | None:
+def only_leaving(ctx: LocalContext) -> str | None:
     """Leave the phase out where no machine leaves."""
-    return None if cast("LocalContext", ctx).run.cluster.leaving else "no control plane leaves"
+    return None if ctx.run.cluster.leaving else "no control plane leaves"
 
 
-def only_free_leases(ctx: InitContext) -> str | None:
+def only_free_leases(ctx: LocalContext) -> str | None:
     """Leave the phase out where the leases are those of processes that run, or there are none."""
-    return None if cast("LocalContext", ctx).run.free_leases else "whoever holds the leases runs"
+    return None if ctx.run.free_leases else "whoever holds the leases runs"
 
 
 def _unknown(local: LocalContext) -> str | None:
@@ -152,40 +150,39 @@ def _unknown(local: LocalContext) -> str | None:
     return None if nodes.get("begun") else f"it has just been started{nodes.get('reason', '')}"
 
 
-def api_ready(ctx: InitContext) -> Iterable[Waited]:
+def api_ready(ctx: LocalContext) -> Iterable[Waited]:
     """Wait until the API server is ready, and note when."""
     yield from api_server(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests)
-    cast("LocalContext", ctx).mark("apiReady")
+    ctx.mark("apiReady")
 
 
-def nodes_ready(ctx: InitContext) -> Iterable[Change | Waited]:
+def nodes_ready(ctx: LocalContext) -> Iterable[Change | Waited]:
     """Wait until all nodes are Ready and pods can be made, then remove the token of the join."""
-    local = cast("LocalContext", ctx)
 
     def ready() -> str | None:
         try:
-            nodes = local.control.nodes(within=_ASK)
+            nodes = ctx.control.nodes(within=_ASK)
         except Unreachable as error:
             return str(error)
-        if nodes["ready"] < nodes["total"] or nodes["total"] < local.run.cluster.total:
-            return f"{nodes['ready']} of {local.run.cluster.total} are ready{nodes.get('reason', '')}"
+        if nodes["ready"] < nodes["total"] or nodes["total"] < ctx.run.cluster.total:
+            return f"{nodes['ready']} of {ctx.run.cluster.total} are ready{nodes.get('reason', '')}"
         return None
 
-    yield ctx.waiter.until(ready, within=local.run.within, saying="all nodes to be ready", every=0.01, at_most=0.01)
+    yield ctx.waiter.until(ready, within=ctx.run.within, saying="all nodes to be ready", every=0.01, at_most=0.01)
     yield ctx.waiter.until(
-        lambda: _service_account(ctx), within=local.run.within, saying="the default service account", every=0.02, at_most=0.1
+        lambda: _service_account(ctx), within=ctx.run.within, saying="the default service account", every=0.02, at_most=0.1
     )
     yield from remove_tokens(ctx)
-    local.mark("nodesReady")
+    ctx.mark("nodesReady")
 
 
-def remove_tokens(ctx: InitContext) -> Iterable[Change]:
+def remove_tokens(ctx: LocalContext) -> Iterable[Change]:
     """Remove the tokens of joins, of this run and of those that were killed, and the certificates that were uploaded for them."""
     purpose = base64.b64encode(TOKEN_PURPOSE.encode()).decode()
     for secret in ctx.api.list(named("Secret"), secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}"):
         if secret.get("data", {}).get("description") == purpose:
             yield _remove_secret(ctx, secret["metadata"]["name"])
-    if cast("LocalContext", ctx).joins is not None:
+    if ctx.joins is not None:
         yield from _remove_certificates(ctx)
 
 
@@ -215,7 +212,7 @@ def _service_account(ctx: InitContext) -> str | None:
     return None
 
 
-UP_PHASES: Final[Phases[InitContext]] = Phases(
+UP_PHASES: Final[Phases[LocalContext]] = Phases(
     Phase("preflight", "Require the programs of the control plane", run=images),
     phases.CERTS,
     phases.KUBECONFIG,

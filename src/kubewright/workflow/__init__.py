@@ -1,1 +1,1 @@
-"""The phase engine: trees of phases, the runner, plans, the journal. Imports only base; knows no Kubernetes."""
+"""The phase engine: trees of phases, the runner, plans. Imports only base; knows no Kubernetes."""

@@ -17,15 +17,15 @@ from kubewright.base.records import dataclass
 if TYPE_CHECKING:
     from dataclasses import KW_ONLY
 
-Context = TypeVar("Context")
-
+Context_contra = TypeVar("Context_contra", contravariant=True)
+"""What the functions of phases take: a phase that is content with less fits into any tree."""
 
 Step = Change | Waited
 """What the function of a phase yields: one value for each thing that it made sure of or waited for."""
 
 
 @dataclass(frozen=True)
-class Phase(Generic[Context]):
+class Phase(Generic[Context_contra]):
     """One step of a workflow, or a group of them.
 
     `run` takes the context of the workflow and yields its steps, before the children run;
@@ -41,9 +41,9 @@ class Phase(Generic[Context]):
     summary: str
     _: KW_ONLY
     aliases: tuple[str, ...] = ()
-    run: Callable[[Context], Iterable[Step]] | str | None = None
-    children: tuple[Phase[Context], ...] = ()
-    condition: Callable[[Context], str | None] | str | None = None
+    run: Callable[[Context_contra], Iterable[Step]] | str | None = None
+    children: tuple[Phase[Context_contra], ...] = ()
+    condition: Callable[[Context_contra], str | None] | str | None = None
     depends: tuple[str, ...] = ()
     flags: str = ""
     argument: str = ""
@@ -55,22 +55,22 @@ class Phase(Generic[Context]):
         """The name as it is typed: in lower case."""
         return self.name.lower()
 
-    def action(self) -> Callable[[Context], Iterable[Step]] | None:
+    def action(self) -> Callable[[Context_contra], Iterable[Step]] | None:
         """Return what runs, imported now if it is only named."""
-        return cast("Callable[[Context], Iterable[Step]] | None", resolved(self.run))
+        return cast("Callable[[Context_contra], Iterable[Step]] | None", resolved(self.run))
 
-    def left_out(self, context: Context) -> str | None:
+    def left_out(self, context: Context_contra) -> str | None:
         """Return why the phase does not apply, or None if it does."""
-        condition = cast("Callable[[Context], str | None] | None", resolved(self.condition))
+        condition = cast("Callable[[Context_contra], str | None] | None", resolved(self.condition))
         return None if condition is None else condition(context)
 
 
 @dataclass(frozen=True)
-class Node(Generic[Context]):
+class Node(Generic[Context_contra]):
     """A phase at its place. `above` are the nodes from the root down to its parent."""
 
-    phase: Phase[Context]
-    above: tuple[Node[Context], ...] = ()
+    phase: Phase[Context_contra]
+    above: tuple[Node[Context_contra], ...] = ()
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class Node(Generic[Context]):
         return "/".join(node.phase.word for node in self.line)
 
     @property
-    def line(self) -> tuple[Node[Context], ...]:
+    def line(self) -> tuple[Node[Context_contra], ...]:
         """The nodes above and this one."""
         return (*self.above, self)
 
@@ -86,32 +86,32 @@ class Node(Generic[Context]):
         """Tell whether this phase or one above it is among the names."""
         return any(node.name in names for node in self.line)
 
-    def below(self) -> Iterator[Node[Context]]:
+    def below(self) -> Iterator[Node[Context_contra]]:
         """Yield this node and all below it, parents first."""
         yield self
         for child in self.phase.children:
             yield from Node(child, self.line).below()
 
 
-class Phases(Generic[Context]):
+class Phases(Generic[Context_contra]):
     """The tree of a workflow. Raises ValueError for a tree that contradicts itself, which is a mistake in the program."""
 
-    def __init__(self, *phases: Phase[Context]) -> None:
+    def __init__(self, *phases: Phase[Context_contra]) -> None:
         self.roots = phases
         self._all = {node.name: node for phase in phases for node in Node(phase).below()}
         self._check()
 
     @property
-    def nodes(self) -> tuple[Node[Context], ...]:
+    def nodes(self) -> tuple[Node[Context_contra], ...]:
         """Everything that a run of the workflow goes through, in order: parents before children, hidden phases too, no `all`."""
         return tuple(node for node in self._all.values() if not node.phase.every)
 
     @property
-    def commands(self) -> tuple[Node[Context], ...]:
+    def commands(self) -> tuple[Node[Context_contra], ...]:
         """Everything that has a command of its own, in order: groups and their `all` too, nothing hidden."""
         return tuple(node for node in self._all.values() if not any(above.phase.hidden for above in node.line))
 
-    def find(self, name: str) -> Node[Context]:
+    def find(self, name: str) -> Node[Context_contra]:
         """Return the node with a full name. Raises UsageError if there is none; aliases and other spellings do not count."""
         if name not in self._all:
             from kubewright.base.messages import closest
@@ -122,7 +122,7 @@ class Phases(Generic[Context]):
             raise UsageError(f"invalid phase name: {name}", remedy=remedy + ", ".join(known))
         return self._all[name]
 
-    def named(self, words: Sequence[str]) -> Node[Context] | None:
+    def named(self, words: Sequence[str]) -> Node[Context_contra] | None:
         """Return the node that a command line means with the words after `phase`, aliases included; None if there is no such command."""
         level, found = self.roots, None
         for word in words:
@@ -133,7 +133,7 @@ class Phases(Generic[Context]):
             level = phase.children
         return found
 
-    def select(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Node[Context], ...]:
+    def select(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Node[Context_contra], ...]:
         """Choose what runs, in order.
 
         `only` names phases that run with all below them, without their parents; `X/all` is all of X. `skip` names phases that are left out
@@ -161,7 +161,7 @@ class Phases(Generic[Context]):
             raise ValueError("two phases have the same full name")
 
 
-def _check_dependencies(chosen: Sequence[Node[Context]]) -> None:
+def _check_dependencies(chosen: Sequence[Node[Context_contra]]) -> None:
     names = {node.name for node in chosen}
     lacking = [(node.name, [name for name in node.phase.depends if name not in names]) for node in chosen]
     lines = [f'missing [{" ".join(missing)}] phase(s) needed by "{name}" phase' for name, missing in lacking if missing]

@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
-from typing import Final, Generic
+from typing import Final, Generic, TypeVar
 
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.clock import Clock
 from kubewright.base.errors import interruption
 from kubewright.base.events import Changed, Event, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, Waited
 from kubewright.base.records import dataclass, field
-from kubewright.workflow.phases import Context, Node, Phases
+from kubewright.workflow.phases import Node, Phases
+
+Context = TypeVar("Context")
 
 _NOTE: Final = "error execution phase "
 

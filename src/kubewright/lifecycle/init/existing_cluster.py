@@ -43,7 +43,7 @@ def answering(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI
     """Return a client for the cluster of this machine once the server answers; None where the machine is part of none.
 
     The default kubeconfig is used with this machine's own API server, so that a load balancer may be down (kubeadm v1.36: cmd/init.go).
-    Raises WaitTimeout for a server that does not answer in time, and as `administrators.load_administrator` does.
+    Raises WaitTimeout for a server that does not answer in time, and as `adoption.load_administrator` does.
     """
     path = PurePosixPath(kubeconfig) if kubeconfig else _kubeconfig(bound.base)
     if path is None:

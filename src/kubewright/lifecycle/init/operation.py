@@ -165,7 +165,7 @@ def _reused(host: Host) -> list[PurePosixPath]:
 
 
 def _require_administrators(host: Host, machine: Machine) -> None:
-    """Require that the kubeconfig which a run writes with can be used, where there is one. Raises as `administrators.load_administrator` does."""
+    """Require that the kubeconfig which a run writes with can be used, where there is one. Raises as `adoption.load_administrator` does."""
     from kubewright.lifecycle import adoption
 
     writes = host.layout.kubeconfig("super-admin")

@@ -61,7 +61,7 @@ def context(_: JoinRequest, configuration: JoinConfiguration, bound: Bound) -> J
 
 
 def _opening(ctx: JoinContext) -> None:
-    """Require, before a plan, that the cluster of a control plane which something else made can be asked. Raises as `administrators.load_administrator` does."""
+    """Require, before a plan, that the cluster of a control plane which something else made can be asked. Raises as `adoption.load_administrator` does."""
     host, layout = ctx.bound.base, ctx.bound.base.layout
     if ctx.bound.mode is Mode.PLAN and adoption.traces(host) and host.state(layout.manifest("kube-apiserver")) is not None:
         adoption.load_administrator(host, layout.kubeconfig("admin"), now=ctx.clock.now())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from kubewright.base.change import Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError
 from kubewright.base.events import Line, Reporter
@@ -13,6 +15,7 @@ from kubewright.base.records import dataclass
 from kubewright.host.seam import Host
 from kubewright.lifecycle.operation import Bound
 from kubewright.lifecycle.reset.request import ResetRequest
+from kubewright.lifecycle.steps import cleanup
 from kubewright.lifecycle.steps.cleanup import Cleanup
 from kubewright.lifecycle.steps.inventory import Inventory
 
@@ -85,6 +88,10 @@ class ResetContext:
             unmount_flags=self.configuration.unmount_flags,
             member_removed=REMOVE_MEMBER in self.bound.phases,
         )
+
+    def clean(self) -> Iterable[Change]:
+        """Do the phase `cleanup-node`."""
+        return cleanup.run(self.cleanup)
 
     def tell(self, done: str, planned: str) -> None:
         """Report a step: `done` where it is done, `planned` in a dry run. An empty text is not said."""

@@ -19,7 +19,6 @@ from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.phases import PHASES
 from kubewright.lifecycle.reset.request import ResetRequest, configure
-from kubewright.lifecycle.steps import cleanup
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 
@@ -144,11 +143,6 @@ def _checked(ctx: ResetContext) -> Iterable[Change]:
             "this machine cannot be reset by this user", detail=f"[ERROR {_ROOT}]: user is not running as root", remedy="run it with sudo"
         )
     return ()
-
-
-def clean(ctx: ResetContext) -> Iterable[Change]:
-    """Do the phase `cleanup-node`."""
-    return cleanup.run(ctx.cleanup)
 
 
 def _left_on_machine(options: CleanupOptions) -> str:

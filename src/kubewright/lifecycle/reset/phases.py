@@ -40,7 +40,7 @@ PHASES: Final[Phases[ResetContext]] = Phases(
         "cleanup-node",
         "Stop the kubelet, unmount and delete what is on this machine",
         aliases=("cleanupnode",),
-        run=f"{_HERE}.operation:clean",
+        run=lambda ctx: ctx.clean(),
         flags="cert-dir cleanup-tmp-dir cri-socket dry-run",
         argument=_IGNORED,
     ),
