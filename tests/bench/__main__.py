@@ -20,6 +20,7 @@ from tests.bench import (
     controllers,
     drawing,
     files,
+    hostile,
     hub,
     machines_agent,
     machines_hub,
@@ -54,6 +55,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "nodes": Benchmark(run=many_nodes.run, rounds=5),
     "controllers": Benchmark(run=controllers.run, rounds=6, by_default=False),
     "hub": Benchmark(run=hub.run, rounds=5, by_default=False),
+    "hostile": Benchmark(run=hostile.run, rounds=5, by_default=False),
     "agent": Benchmark(run=machines_agent.run, rounds=6, by_default=False),
     "cold-build": Benchmark(run=cold_build.run, rounds=1, by_default=False),
     "machines-hub": Benchmark(run=machines_hub.run, rounds=3, by_default=False),
@@ -89,7 +91,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"one of {', '.join(BENCHMARKS)}; machines for all of those; default: all but controllers, agent, hub, cold-build and machines",
+        help=f"one of {', '.join(BENCHMARKS)}; machines for all of those; default: all but controllers, agent, hub, hostile, cold-build and machines",
     )
     parser.add_argument("--rounds", "--runs", type=int, default=0, help="rounds of each benchmark (default: its own number)")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of performance.md and performance/ (default: docs)")

@@ -1,0 +1,150 @@
+"""Good requests beside hostile clients: what the health ports of the hub, the controllers and the agent take while 1,100 clients hold connections to them.
+
+Good requests come from this process, one after the other, each over a connection of its own; hostile clients are a process of their own
+(`tests/hostile_clients.py`). The same requests without them are measured first, on the same daemon.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+from tests import hostile_clients
+from tests.bench import accounting, bare_cluster
+from tests.bench.admin import wait_for
+from tests.bench.model import MEBIBYTES, MOST, Figure, Result, figure, ratios
+from tests.bench.results import result
+from tests.bench.running import BenchmarkFailed, Running
+from tests.bench.setup import ADMIN, Setup
+
+REQUESTS: Final = 400
+EVERY: Final = 0.02
+"""Seconds between the end of a request and the next one."""
+GROWS: Final = 0.5
+"""Seconds by which 99 of 100 requests may take longer."""
+SETTLE: Final = 2.0
+"""Seconds until a daemon has done what it does at its start."""
+ADDRESS: Final = "127.0.0.1"
+_MIB: Final = 1024 * 1024
+
+Row = dict[str, Any]
+Arguments = Callable[[Path, Path, int], Sequence[str]]
+"""What follows `kubewright`, by a directory of its own, the cluster's directory, and the port for its health."""
+
+
+def _hub(own: Path, _: Path, port: int) -> Sequence[str]:
+    return ("hub", "run", f"--state={own / 'state.db'}", f"--key-file={own / 'key'}", f"--bind-address={ADDRESS}", f"--secure-port={port}")
+
+
+def _controllers(_: Path, cluster: Path, port: int) -> Sequence[str]:
+    kubeconfig, pki = cluster / f"{bare_cluster.CONTROLLERS}.conf", cluster / "pki" / "ca"
+    files = (f"--kubeconfig={kubeconfig}", f"--cluster-signing-cert-file={pki}.crt", f"--cluster-signing-key-file={pki}.key")
+    return ("controllers", "run", *files, "--leader-elect=false", f"--bind-address={ADDRESS}", f"--secure-port={port}")
+
+
+def _agent(own: Path, cluster: Path, port: int) -> Sequence[str]:
+    shutil.copy(cluster / ADMIN, own / "bootstrap.conf")
+    files = (f"--kubeconfig={own / 'kubelet.conf'}", f"--bootstrap-kubeconfig={own / 'bootstrap.conf'}", f"--root-dir={own / 'root'}")
+    return ("agent", "run", *files, "--hostname-override=bench", f"--healthz-bind-address={ADDRESS}", f"--healthz-port={port}")
+
+
+DAEMONS: Final[Mapping[str, tuple[Arguments, bool]]] = {"hub": (_hub, True), "controllers": (_controllers, True), "agent": (_agent, False)}
+"""How each is started, and whether its health port has TLS."""
+
+
+def run(setup: Setup, rounds: int) -> Result:
+    """Measure so many rounds of all daemons."""
+    cluster, _ = bare_cluster.start(setup)
+    rows = []
+    for number in range(rounds):
+        row: Row = {}
+        for name, (arguments, secure) in DAEMONS.items():
+            own = setup.work / f"{name}-{number}"
+            own.mkdir()
+            row |= {f"{name} {key}": value for key, value in _measured(setup, own, cluster, arguments, secure=secure).items()}
+        rows.append(row)
+        told = (f"{name}: p99 {row[f'{name} alone'] * 1000:.0f} ms, {row[f'{name} beside'] * 1000:.0f} ms beside them" for name in DAEMONS)
+        setup.say(f"hostile {number + 1}/{rounds}: {', '.join(told)}")
+    bare_cluster.stop(setup)
+    return result("hostile", _figures(rows), rows)
+
+
+def _figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
+    return tuple(
+        one
+        for name in DAEMONS
+        for one in (
+            figure(f"{name}: 99 of 100 good requests take longer by", rows, f"{name} grows", target=GROWS),
+            ratios(f"{name}: 99 of 100 good requests, beside the same alone", rows, f"{name} beside", f"{name} alone"),
+            ratios(f"{name}: half of the good requests, beside the same alone", rows, f"{name} beside median", f"{name} alone median"),
+            figure(f"{name}: 99 of 100 good requests within", rows, f"{name} beside"),
+            figure(f"{name}: most memory", rows, f"{name} peakMiB", unit=MEBIBYTES, statistic=MOST),
+        )
+    )
+
+
+def _measured(setup: Setup, own: Path, cluster: Path, arguments: Arguments, *, secure: bool) -> Row:
+    port = _free_port()
+    with _started(setup, own, arguments(own, cluster, port)) as process:
+        wait_for("the health port", lambda: _answers(port, secure=secure))
+        time.sleep(SETTLE)
+        alone = _seconds(port, secure=secure)
+        with hostile_clients.hostile(ADDRESS, port, secure=secure):
+            beside = _seconds(port, secure=secure)
+        peak = accounting.used_by(process.pid).peak_bytes
+    return {
+        "alone": _p99(alone),
+        "beside": _p99(beside),
+        "grows": _p99(beside) - _p99(alone),
+        "alone median": statistics.median(alone),
+        "beside median": statistics.median(beside),
+        "peakMiB": peak / _MIB,
+    }
+
+
+@contextmanager
+def _started(setup: Setup, own: Path, words: Sequence[str]) -> Iterator[Running]:
+    """Run a daemon with the soft limit of open files that service managers give. It must not have ended by itself."""
+    with hostile_clients.few_files():
+        process = Running(setup.argv(*words), env=setup.environment, log=own / "log")
+    try:
+        yield process
+        if process.has_ended():
+            raise BenchmarkFailed(f"{' '.join(words[:2])} ended: {process.last_lines()}")
+    finally:
+        process.kill()
+
+
+def _seconds(port: int, *, secure: bool) -> list[float]:
+    """Send good requests one after the other. Raises BenchmarkFailed where one has no answer."""
+    taken = []
+    for _ in range(REQUESTS):
+        time.sleep(EVERY)
+        began = time.monotonic()
+        if not _answers(port, secure=secure):
+            raise BenchmarkFailed("a good request was not answered")
+        taken.append(time.monotonic() - began)
+    return taken
+
+
+def _answers(port: int, *, secure: bool) -> bool:
+    with suppress(OSError, HTTPException):
+        return hostile_clients.health(ADDRESS, port, secure=secure) == (200, b"ok")
+    return False
+
+
+def _p99(seconds: Sequence[float]) -> float:
+    return sorted(seconds)[round(len(seconds) * 0.99) - 1]
+
+
+def _free_port() -> int:
+    with socket.create_server((ADDRESS, 0)) as sock:
+        port: int = sock.getsockname()[1]
+        return port
