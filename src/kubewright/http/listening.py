@@ -8,8 +8,8 @@ from typing import Final
 
 from kubewright.base.errors import HostError, PortInUse
 
-BACKLOG: Final = 128
-"""Callers that the kernel lets wait."""
+BACKLOG: Final = 1024
+"""Clients that the kernel lets wait. It ignores further ones, and they try again after a second (RFC 6298: the first retransmission)."""
 
 
 def listen(address: str, port: int) -> socket.socket:
