@@ -13,13 +13,14 @@ from kubewright.agent import leases
 from kubewright.agent.certificates.store import CLIENT, OWN_FILES, SERVING
 from kubewright.agent.status_file import path_of
 from kubewright.apis.machine import Layout
-from kubewright.base.change import Action, Change
-from kubewright.base.errors import CheckFailed, NotFound
+from kubewright.base.change import Change
+from kubewright.base.errors import CheckFailed
 from kubewright.base.records import replace
 from kubewright.host.desired import File, Service
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.resources import CSI_NODE, LEASE, NODE, Resource
+from kubewright.kube.objects import remove_object
+from kubewright.kube.resources import CSI_NODE, LEASE, NODE
 from kubewright.manifests import units
 
 SERVICE: Final = "kubewright-agent"
@@ -69,17 +70,15 @@ def stop(host: Host) -> list[Change]:
     return [*ended, host.remove_units(SERVICE, units=[UNIT])]
 
 
-def remove_objects(api: KubeAPI, name: str, *, node: bool) -> Iterator[Change]:
-    """Delete the objects of a node from its cluster; `node`: the Node too, which a node itself has no right to. Raises APIError."""
-    rows: tuple[tuple[Resource, str | None], ...] = ((LEASE, leases.NAMESPACE), (CSI_NODE, None), *(((NODE, None),) if node else ()))
-    for resource, namespace in rows:
-        target = f"{resource.singular} {f'{namespace}/' if namespace else ''}{name}"
-        try:
-            api.delete(resource, name, namespace)
-        except NotFound:
-            yield Change(target=target, action=Action.NONE)
-        else:
-            yield Change(target=target, action=Action.DELETE)
+def remove_objects(api: KubeAPI, name: str, *, node: bool, uid: str = "") -> Iterator[Change]:
+    """Delete the objects of a node from its cluster; `node`: the Node too, which a node itself has no right to. Raises APIError.
+
+    `uid` is that of the Node as it was seen before the agent was stopped, '' if there was none: the agent may have registered since.
+    """
+    yield remove_object(api, LEASE, name, leases.NAMESPACE)
+    yield remove_object(api, CSI_NODE, name)
+    if node:
+        yield remove_object(api, NODE, name, uid=uid)
 
 
 def own_layout(status: Mapping[str, Any], root: PurePosixPath) -> Layout:

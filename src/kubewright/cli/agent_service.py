@@ -5,22 +5,25 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 
 from kubewright.agent import installation, status_file
 from kubewright.agent.configuration.flags import FLAGS, OURS, reason_ignored
 from kubewright.agent.configuration.options import require_kubeconfig
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, CertificateError, CheckFailed
-from kubewright.cli import machine
+from kubewright.base.errors import APIError, CertificateError, CheckFailed, DocumentError, NotFound, ValidationError
+from kubewright.cli import cluster_access, machine
 from kubewright.cli.agent import PATHS, configuration_of, options_of
 from kubewright.cli.inputs import absolute
 from kubewright.cli.output import write_result
 from kubewright.cli.parser import Parsed
 from kubewright.host.seam import Host
-from kubewright.kube.client import KubeClient
+from kubewright.kube import core
+from kubewright.kube.api import KubeAPI
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.resources import NODE
 
 
 def install(parsed: Parsed) -> int:
@@ -42,19 +45,25 @@ def given_words(parsed: Parsed) -> list[str]:
 
 
 def leave(parsed: Parsed) -> int:
-    """End the service and take away what the node has: in its cluster, and on this machine. What the cluster refuses is told at the end."""
+    """End the service and remove what the node has, in its cluster and on this machine.
+
+    A kubeconfig that is given is tried before anything is ended. What the cluster refuses after that is told at the end.
+    """
     host = machine.host()
     root = PurePosixPath(absolute(parsed.text("root-dir")))
-    status_file.read(host, root)  # where nothing is known, nothing is ended
+    status = status_file.read(host, root)  # where nothing is known, nothing is ended
+    named = absolute(parsed.text("kubeconfig"))
+    uid = _node_uid(host, PurePosixPath(named), status["node"]) if named else ""
     changes = installation.stop(host)
     status = status_file.read(host, root)
     if status_file.runs(status, host.processes):
         raise CheckFailed(f"an agent runs as process {status['pid']}", remedy=f"end it first: `kill {status['pid']}`")
     refused = ""
-    named = absolute(parsed.text("kubeconfig"))
     try:
-        changes += _leave_cluster(host, PurePosixPath(named or status["kubeconfig"]), status["node"], node=bool(named))
-    except (APIError, CertificateError) as error:
+        with _client(host, PurePosixPath(named or status["kubeconfig"])) as api:
+            for change in installation.remove_objects(api, status["node"], node=bool(named), uid=uid):
+                changes.append(change)  # an error keeps what was done before it
+    except (APIError, CertificateError, DocumentError, ValidationError) as error:
         refused = str(error)
     changes += installation.remove_files(machine.host(installation.own_layout(status, root)), status, root)
     _write(changes, form=parsed.text("output"))
@@ -64,12 +73,19 @@ def leave(parsed: Parsed) -> int:
     return 1 if refused else 0
 
 
-def _leave_cluster(host: Host, kubeconfig: PurePosixPath, name: str, *, node: bool) -> list[Change]:
-    api = KubeClient(load_access(kubeconfig, read=host.read))
-    try:
-        return list(installation.remove_objects(api, name, node=node))
-    finally:
-        api.close()
+def _node_uid(host: Host, kubeconfig: PurePosixPath, name: str) -> str:
+    """Return the uid of a Node, '' if there is none. Raises APIError or CertificateError where the kubeconfig is of no use."""
+    with _client(host, kubeconfig) as api:
+        try:
+            return str(core.metadata(api.get(NODE, name)).get("uid") or "")
+        except NotFound:
+            return ""
+
+
+@contextmanager
+def _client(host: Host, kubeconfig: PurePosixPath) -> Iterator[KubeAPI]:
+    with closing(cluster_access.client(load_access(kubeconfig, read=host.read))) as api:
+        yield api
 
 
 def program_words() -> list[str]:

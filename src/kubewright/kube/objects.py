@@ -208,12 +208,12 @@ async def ensure_object_async(api: AsyncKubeAPI, desired: DesiredObject) -> Chan
     return decision.change
 
 
-def remove_object(api: KubeAPI, resource: Resource, name: str, namespace: str | None = None) -> Change:
-    """Make an object be gone, and say what that took."""
+def remove_object(api: KubeAPI, resource: Resource, name: str, namespace: str | None = None, *, uid: str = "") -> Change:
+    """Make an object be gone, and say what that took: the one with this uid, or the one that is there now. Raises Conflict if another one replaces it."""
     target = core.about(resource, name, namespace)
     try:
-        found = api.get(resource, name, namespace)
-        api.delete(resource, name, namespace, uid=str(core.metadata(found).get("uid") or ""))
+        uid = uid or str(core.metadata(api.get(resource, name, namespace)).get("uid") or "")
+        api.delete(resource, name, namespace, uid=uid)
     except NotFound:
         return Change(target=target, action=Action.NONE)
     return Change(target=target, action=Action.DELETE)

@@ -10,7 +10,7 @@ import functools
 import threading
 from collections.abc import Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discover
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
-from kubewright.base.errors import Interrupted, Unreachable
+from kubewright.base.errors import Conflict, Interrupted, NotFound, Unreachable
 from kubewright.base.events import Changed, Event, Line, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, SilentReporter
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import retry
@@ -307,7 +307,8 @@ def _remove_node(local: LocalContext, machine: MachineRecord) -> Iterable[Change
     """Remove the Node, and its pods at once: nobody is left who could end them."""
     for pod in local.api.list(named("Pod"), field_selector=f"spec.nodeName={machine.name}"):
         metadata = pod["metadata"]
-        local.api.delete(named("Pod"), metadata["name"], metadata["namespace"], grace_seconds=0)
+        with suppress(NotFound, Conflict):  # it is gone, or its controller has made another one with its name
+            local.api.delete(named("Pod"), metadata["name"], metadata["namespace"], grace_seconds=0, uid=metadata["uid"])
     yield remove_object(local.api, named("Node"), machine.name)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +23,7 @@ from kubewright.agent.status.snapshot import Snapshot, Unchanging
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
-from kubewright.base.errors import CheckFailed, HostError, NotFound
+from kubewright.base.errors import CheckFailed, Forbidden, HostError, Unreachable
 from kubewright.base.records import replace
 from kubewright.cli import agent as agent_command
 from kubewright.cli import agent_service, parser
@@ -34,6 +35,7 @@ from kubewright.host.real import RealHost
 from kubewright.host.states import ServiceState
 from kubewright.http.metrics import Registry
 from kubewright.kube.core import Call, Object
+from kubewright.kube.recording import RecordingKube
 
 VIEW = NodeView(
     name="n",
@@ -315,27 +317,106 @@ def test_metrics_show_the_agent_by_the_kubelets_names():
         assert f"\n{line}\n" in text
 
 
-class FakeAPI:
-    def __init__(self) -> None:
-        self.deleted: list[str] = []
-
-    def delete(self, resource: Any, name: str, namespace: str | None = None) -> Object:
-        self.deleted.append(resource.kind)
-        if resource.kind == "CSINode":
-            raise NotFound("none", code=404)
-        return {}
-
-    def send(self, call: Call, /) -> Object:
-        raise AssertionError
+def stored(kind: str, namespace: str | None = None) -> Object:
+    api_version = {"Lease": "coordination.k8s.io/v1", "CSINode": "storage.k8s.io/v1", "Node": "v1"}[kind]
+    place = {"namespace": namespace} if namespace else {}
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "n", "uid": f"uid-{kind}", **place}}
 
 
-@pytest.mark.parametrize(("node", "kinds"), [(False, ["Lease", "CSINode"]), (True, ["Lease", "CSINode", "Node"])])
-def test_leaving_deletes_what_the_node_has_and_what_is_gone_is_no_error(node, kinds):
-    api = FakeAPI()
-    changes = list(installation.remove_objects(api, "n", node=node))  # type: ignore[arg-type]
-    assert api.deleted == kinds
-    assert [change.action for change in changes][:2] == [Action.DELETE, Action.NONE]
+def deleted(api: RecordingKube) -> list[tuple[str, object]]:
+    return [(action.call.resource.kind, action.call.body["preconditions"]) for action in api.writes]
+
+
+@pytest.mark.parametrize("node", [False, True])
+def test_leaving_deletes_what_the_node_has_and_what_is_gone_is_no_error(node):
+    api = RecordingKube(stand_ins=[stored("Lease", "kube-node-lease"), stored("Node")])
+    changes = list(installation.remove_objects(api, "n", node=node))
+    assert deleted(api) == [(kind, {"uid": f"uid-{kind}"}) for kind in ("Lease", *(["Node"] if node else []))]
+    assert [change.action for change in changes] == [Action.DELETE, Action.NONE, Action.DELETE][: 2 + node]
     assert changes[0].target == "lease kube-node-lease/n"
+
+
+class Leaving:
+    """A machine with what an agent has left, and what `agent leave` does, in order."""
+
+    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.place, self.done = place, []
+        for name in ("kubelet.conf", "pki/kubelet-client-current.pem"):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_text("x")
+        view = replace(VIEW, phase=NodePhase.STOPPED)
+        paths = {"kubeconfig": PurePosixPath(place / "kubelet.conf"), "pki": PurePosixPath(place / "pki")}
+        content = status_file.record(view, pid=7, started=START, **paths)
+        Path(status_file.path_of(PurePosixPath(place))).write_text(json.dumps(content))
+        monkeypatch.setattr(installation, "stop", lambda _: self.done.append("stop") or [])
+
+    def leave(self, kubeconfig: str) -> int:
+        return main(["agent", "leave", f"--root-dir={self.place}", f"--kubeconfig={kubeconfig}"])
+
+    @property
+    def files(self) -> list[str]:
+        return sorted(path.name for path in self.place.rglob("*") if path.is_file())
+
+
+LEFT = ["kubelet-client-current.pem", "kubelet.conf", status_file.NAME]
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (None, "/nope"),
+        (Unreachable("nobody answers at https://10.0.0.1:6443"), "nobody answers"),
+        (Forbidden("nodes is forbidden", code=403), "nodes is forbidden"),
+    ],
+    ids=["a kubeconfig that does not exist", "a cluster that cannot be reached", "one that may not read the Node"],
+)
+def test_leaving_with_a_kubeconfig_that_is_of_no_use_ends_nothing(tmp_path: Path, monkeypatch, capsys, error, said: str):
+    if error is not None:
+        api = RecordingKube()
+        monkeypatch.setattr(api, "get", lambda *_: (_ for _ in ()).throw(error))
+        monkeypatch.setattr(agent_service, "_client", lambda *_: nullcontext(api))
+    leaving = Leaving(tmp_path, monkeypatch)
+    assert leaving.leave("/nope") != 0
+    assert said in capsys.readouterr().err
+    assert (leaving.done, leaving.files) == ([], sorted(LEFT))
+
+
+def test_leaving_looks_at_the_node_first_and_deletes_that_one_after_the_service_has_ended(tmp_path: Path, monkeypatch, capsys):
+    leaving = Leaving(tmp_path, monkeypatch)
+    api = RecordingKube(stand_ins=[stored("Lease", "kube-node-lease"), stored("CSINode"), stored("Node")])
+    monkeypatch.setattr(
+        api, "send", lambda call: (leaving.done.append(f"{call.verb} {call.resource.kind}"), RecordingKube.send(api, call))[1]
+    )
+    monkeypatch.setattr(agent_service, "_client", lambda *_: nullcontext(api))
+    assert leaving.leave("/admin.conf") == 0
+    assert leaving.done == ["get Node", "stop", "get Lease", "delete Lease", "get CSINode", "delete CSINode", "delete Node"]
+    assert deleted(api)[-1] == ("Node", {"uid": "uid-Node"})
+    assert leaving.files == []
+    assert "delete node n\n" in capsys.readouterr().out
+
+
+def test_an_agent_whose_own_kubeconfig_is_damaged_leaves_all_the_same(tmp_path: Path, monkeypatch, capsys):
+    leaving = Leaving(tmp_path, monkeypatch)
+    assert leaving.leave("") == 1
+    assert (leaving.done, leaving.files) == (["stop"], [])
+    assert "the Node n is still in the cluster (" in capsys.readouterr().err
+
+
+def test_what_the_cluster_refuses_at_the_end_is_told(tmp_path: Path, monkeypatch, capsys):
+    leaving = Leaving(tmp_path, monkeypatch)
+    api = RecordingKube(stand_ins=[stored("Lease", "kube-node-lease"), stored("CSINode"), stored("Node")])
+
+    def send(call: Call) -> Object:
+        if (call.verb, call.resource.kind) == ("delete", "Node"):
+            raise Forbidden("nodes is forbidden", code=403)
+        return RecordingKube.send(api, call)
+
+    monkeypatch.setattr(api, "send", send)
+    monkeypatch.setattr(agent_service, "_client", lambda *_: nullcontext(api))
+    assert leaving.leave("/admin.conf") == 1
+    out, err = capsys.readouterr()
+    assert "the Node n is still in the cluster (nodes is forbidden): delete it with `kubectl delete node n`" in err
+    assert ("delete lease kube-node-lease/n\n" in out, leaving.files) == (True, [])
 
 
 def test_leaving_removes_keys_kubeconfig_and_status_and_nothing_else(tmp_path: Path):

@@ -9,7 +9,7 @@ from reset_kit import Box, names
 from kubewright.base.errors import Forbidden, Unreachable
 from kubewright.kube.recording import RecordingKube
 
-NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"}}
+NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1", "uid": "uid-1"}}
 
 
 @pytest.fixture
@@ -30,6 +30,7 @@ def test_the_node_is_deleted_by_the_name_that_the_kubelets_certificate_bears(box
     outcome = box.reset(delete_node=True)
     outcome.require_complete()
     assert actions(box) == [("delete", "node1")]
+    assert box.kube.actions[-1].call.body["preconditions"] == {"uid": "uid-1"}
     assert names(outcome.changes)[0] == "node node1"
     assert 'Deleting the Node "node1"' in box.lines()
     assert "--delete-node" not in box.lines("")[0]

@@ -11,13 +11,15 @@ import pytest
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import HostError, Interrupted
+from kubewright.base.errors import Conflict, HostError, Interrupted
 from kubewright.base.events import Changed, Line, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.etcd.api import RecordingEtcd
+from kubewright.kube.core import Call, Object
+from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.join import phases
-from kubewright.local import configuration
+from kubewright.local import configuration, control_planes
 from kubewright.local.context import JoinCredentials
 from kubewright.local.control_planes import CancellableClock, NamedReporter, adapted, join_configuration
 from kubewright.local.daemon_client import Daemon
@@ -159,4 +161,31 @@ def test_events_say_which_machine_they_are_about_and_changes_are_told_once() -> 
         PhaseSkipped(phase="two/x", reason="y"),
         Line(topic="etcd", text="two: Adding"),
         Warned(text="careful"),
+    ]
+
+
+def test_a_machine_that_leaves_takes_its_own_pods_along_and_no_others_of_their_names() -> None:
+    class Replaced(RecordingKube):
+        """Another pod has the name of the first one by the time it is deleted."""
+
+        def send(self, call: Call, /) -> Object:
+            if (call.verb, call.name) == ("delete", "db-0"):
+                self.refused = call.body["preconditions"]
+                raise Conflict("the UID in the precondition (uid-db-0) does not match", code=409)
+            return super().send(call)
+
+    pods = [
+        {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"}}
+        for name in ("db-0", "web")
+    ]
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": SECOND.name, "uid": "uid-node"}}
+    api = Replaced(stand_ins=[node, pods[1]])
+    api.list = lambda *_, **__: pods  # type: ignore[method-assign]
+    local = SimpleNamespace(api=api)
+    [change] = control_planes._remove_node(cast("Any", local), SECOND)
+    assert (change.target, change.action) == (f"node {SECOND.name}", Action.DELETE)
+    assert api.refused == {"uid": "uid-db-0"}
+    assert [(one.call.name, one.call.body["preconditions"]) for one in api.writes] == [
+        ("web", {"uid": "uid-web"}),
+        (SECOND.name, {"uid": "uid-node"}),
     ]

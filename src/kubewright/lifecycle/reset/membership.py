@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from kubewright.base.change import Action, Change
-from kubewright.base.errors import Forbidden, HostError, KubewrightError, NotFound
+from kubewright.base.change import Change
+from kubewright.base.errors import Forbidden, HostError, KubewrightError
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.steps import cleanup
 
@@ -72,6 +72,7 @@ def delete_node(ctx: ResetContext) -> Iterable[Change]:
 
 
 def _delete(ctx: ResetContext) -> Iterator[Change]:
+    from kubewright.kube.objects import remove_object
     from kubewright.kube.resources import NODE
 
     if ctx.host.state(ctx.inventory.layout.kubeconfig("kubelet")) is None:
@@ -79,16 +80,12 @@ def _delete(ctx: ResetContext) -> Iterator[Change]:
         return
     name = node_name(ctx)
     ctx.tell(f'Deleting the Node "{name}"', f'Would delete the Node "{name}"')
-    target = f"node {name}"
     try:
-        ctx.connect().delete(NODE, name)
-    except NotFound:
-        yield Change(target=target, action=Action.NONE)
-        return
+        change = remove_object(ctx.connect(), NODE, name)
     except Forbidden as error:
         error.remedy = f"give a kubeconfig that may delete Nodes with --kubeconfig, or run `kubectl delete node {name}` elsewhere"
         raise
-    yield Change(target=target, action=Action.DELETE)
+    yield change
 
 
 def node_name(ctx: ResetContext) -> str:
