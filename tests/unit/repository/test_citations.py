@@ -52,3 +52,15 @@ def test_every_file_of_kubeadm_that_is_cited_exists() -> None:
     cited = [(place, path) for place, match in found(KUBEADM) for path in match[1].split(", ")]
     assert len(cited) > 80
     assert [(place, path) for place, path in cited if path not in known] == []
+
+
+def test_every_file_on_the_pages_about_the_code_exists() -> None:
+    """`docs/architecture.md` and `docs/how-to-add.md` name files below src/kubewright."""
+    folders = (ROOT / "src" / "kubewright", ROOT)
+    named = {
+        path
+        for page in ("architecture", "how-to-add")
+        for path in re.findall(r"[a-z_]+(?:/[a-z_]+)+\.py", (ROOT / "docs" / f"{page}.md").read_text())
+    }
+    assert len(named) > 50
+    assert sorted(path for path in named if not any((folder / path).exists() for folder in folders)) == []
