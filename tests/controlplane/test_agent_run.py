@@ -19,6 +19,7 @@ from agent_process import GRACE, Agent, eventually, manual_token, ready_node, re
 
 import certificate_summaries as summaries
 import hostile_clients
+from kubewright.agent import status_file
 from kubewright.agent.status.setters import find
 from kubewright.base import yaml
 from kubewright.base.errors import NotFound, PortInUse
@@ -113,12 +114,16 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
     eventually(lambda: "the configuration is not reloaded" in agent.log(), "the refusal", agent)
 
     (tmp_path / "config.yaml").write_text(yaml.dump(configuration))
-    for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -9)):
+    for number, code, left in ((signal.SIGTERM, 0, "4"), (signal.SIGKILL, -9, "0")):
         assert agent.end(number) == code
         assert agent.status()[0] == 1
         assert agent.status()[1]["running"] is False
         last = _renewed(api, "device-1")
+        api.patch(NODE, "device-1", {"status": {"capacity": {"example.com/dongle": "4"}}}, subresource="status")
+        if left == "0":
+            (tmp_path / "root" / status_file.NAME).unlink()  # as on a machine that was made anew
         agent.start(*flags)
+        eventually(lambda: _amounts(api, "device-1", "example.com/dongle") == [left, left], "its extended resource", agent)  # noqa: B023
         eventually(lambda: _renewed(api, "device-1") > last, "another renewal", agent)  # noqa: B023
         eventually(lambda: agent.status()[0] == 0, "a status that says so", agent)
     assert ready_node(api, agent)["metadata"]["uid"] == node["metadata"]["uid"]
@@ -131,6 +136,11 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
 def _answer(agent: Agent, path: str) -> str:
     with urllib.request.urlopen(f"http://{agent.health}:10248{path}", timeout=60) as answer:
         return str(answer.read().decode())
+
+
+def _amounts(api: KubeClient, name: str, resource: str) -> list[str]:
+    status = api.get(NODE, name)["status"]
+    return [status[kind].get(resource, "") for kind in ("capacity", "allocatable")]
 
 
 def _renewed(api: KubeClient, name: str) -> str:

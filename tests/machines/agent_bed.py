@@ -13,8 +13,10 @@ from machine_kit import ENVIRONMENT, eventually, kubectl, kubewright, write
 from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
+from kubewright.agent.registration import ATTACH_DETACH
 from kubewright.agent.status.setters import find
 from kubewright.base.clock import rfc3339
+from kubewright.base.quantity import Quantity
 
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 UNIT = "kubewright-agent"
@@ -142,6 +144,63 @@ def all_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[s
     return {kind: found for kind in left if (found := differences(left[kind], right[kind]))}
 
 
+class Meddler:
+    """Somebody who changes the Node of a worker, and what should be left of that."""
+
+    ADVERTISED: Final = {"example.com/dongle": "4", "hugepages-96Ki": "192Ki"}
+    """Added to capacity and allocatable: no device plug-in provides the one, and no machine has huge pages of the other size."""
+    UNFOUNDED: Final = {"example.com/gadget": "3", "hugepages-96Mi": "192Mi"}
+    """Added to allocatable alone."""
+    _LABELS: Final = {"kubernetes.io/arch": "z80", "example.com/theirs": "x", "node.kubernetes.io/instance-type": "big"}
+    _OLD_ARCHITECTURE: Final = "beta.kubernetes.io/arch"
+
+    def __init__(self, worker: Worker) -> None:
+        node = worker.get("node")
+        self._worker = worker
+        self._labels = node["metadata"]["labels"]
+        self._amounts = {kind: node["status"][kind] for kind in ("capacity", "allocatable")}
+
+    def change(self) -> None:
+        """Change labels, an annotation and amounts."""
+        allocatable = {**self.ADVERTISED, **self.UNFOUNDED}
+        self._patch({"status": {"capacity": self.ADVERTISED, "allocatable": allocatable}}, "--subresource=status")
+        self._patch({"metadata": {"labels": self._LABELS, "annotations": {ATTACH_DETACH: "false"}}})
+
+    def change_while_ended(self) -> None:
+        """Change a Node whose machine is silent: nobody corrects the architecture that kube-controller-manager copies to another label."""
+        self.change()
+        copied = self._LABELS["kubernetes.io/arch"]
+        eventually(lambda: self._worker.get("node")["metadata"]["labels"][self._OLD_ARCHITECTURE] == copied, "the other label")
+
+    def undo(self) -> None:
+        nothing = dict.fromkeys((*self.ADVERTISED, *self.UNFOUNDED))
+        self._patch({"status": {"capacity": nothing, "allocatable": nothing}}, "--subresource=status")
+        self._patch({"metadata": {"labels": {**dict.fromkeys(self._LABELS), **self._labels}, "annotations": {ATTACH_DETACH: "true"}}})
+
+    def left(self, *, registered: bool) -> dict[str, Any]:
+        """Return what a kubelet leaves. `registered`: it was started after the change, and has removed what the machine cannot have."""
+        more = {name: amount for name, amount in self.ADVERTISED.items() if not (registered and name.startswith("hugepages-"))}
+        kept = {name: amount for name, amount in self.UNFOUNDED.items() if name.startswith("hugepages-")}
+        memory = Quantity.parse(self._amounts["allocatable"]["memory"]).value
+        memory -= sum(Quantity.parse(amount).value for name, amount in more.items() if name.startswith("hugepages-"))
+        return {
+            "labels": {**self._labels, **{name: text for name, text in self._LABELS.items() if name not in self._labels}},
+            "annotation": "true" if registered else "false",
+            "capacity": {**self._amounts["capacity"], **more},
+            "allocatable": {**self._amounts["allocatable"], **more, **kept, "memory": str(Quantity.of_bytes(memory))},
+        }
+
+    def found(self) -> dict[str, Any]:
+        """Return the same of the Node as it is."""
+        node = self._worker.get("node")
+        metadata, status = node["metadata"], node["status"]
+        amounts = {kind: status[kind] for kind in self._amounts}
+        return {"labels": metadata["labels"], "annotation": metadata["annotations"].get(ATTACH_DETACH), **amounts}
+
+    def _patch(self, body: Mapping[str, Any], *where: str) -> None:
+        self._worker.one.run("kubectl", "patch", "node", self._worker.name, "-p", json.dumps(body), *where, env=ADMIN)
+
+
 class Wire:
     """A proxy before the API server of a machine, and what a worker sent through it."""
 
@@ -161,11 +220,19 @@ class Wire:
         conf = kubewright(self._one, "token", "create", "--print-bootstrap-kubeconfig").out
         write(worker.machine, BOOTSTRAP, conf.replace(":6443", f":{self.PORT}"))
         worker.machine.run("sed", "-i", r"s/^\(nodeStatus.*Frequency:\).*/\1 3s/", SETTINGS)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget every request so far."""
         self._one.run("sh", "-c", f": > {self.FILE}")
 
     def rows(self) -> list[dict[str, str]]:
-        """Return every request since `bootstrap`."""
+        """Return every request since the last ones were forgotten."""
         return [json.loads(line) for line in self._one.run("cat", self.FILE).out.splitlines()]
+
+    def node_patches(self) -> list[dict[str, Any]]:
+        """Return the bodies of the patches of the node's status."""
+        return [json.loads(row["body"]) for row in self.rows() if row["method"] == "PATCH" and "/nodes/two/status" in row["path"]]
 
     def end(self, worker: Worker) -> None:
         """End it; the machine asks the API server itself from now on."""

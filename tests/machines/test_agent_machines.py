@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import base64
 import json
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from agent_bed import ADMIN, UNIT, Scarcity, Wire, Worker, all_differences, spoken, unlike
+from agent_bed import ADMIN, UNIT, Meddler, Scarcity, Wire, Worker, all_differences, spoken, unlike
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
 import certificate_summaries as summaries
+from kubewright.agent.status.setters import find
 from kubewright.pki import csr
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
@@ -72,6 +72,12 @@ def test_every_difference_is_written_down() -> None:
         assert f"`{line.rpartition(': ')[2]}`" in wire, line
 
 
+def transition(objects: Mapping[str, Any]) -> str:
+    """When its Node became Ready."""
+    row = find(objects["node"]["status"]["conditions"], "Ready")
+    return str(row and row["lastTransitionTime"])
+
+
 def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> None:
     two, _ = workers
     kubelets, moved = two.objects(), two.heartbeat()
@@ -81,6 +87,7 @@ def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> 
     taken, moved = two.objects(), two.heartbeat()
     assert taken["node"]["metadata"]["uid"] == kubelets["node"]["metadata"]["uid"]
     assert all_differences(kubelets, taken) == {"node": TAKEN}
+    assert transition(taken) == transition(kubelets)
     assert two.machine.run(PYTHON, "-m", "kubewright", "agent", "status", env=ENVIRONMENT).out.count("kubewright.dev/no-pods") == 1
     two.end()
     two.kubelet()
@@ -139,6 +146,8 @@ def test_a_node_that_the_agent_makes_is_the_kubelets(workers: tuple[Worker, Work
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
+HEARTBEAT: Final = {"type", "lastHeartbeatTime"}
+"""What the agent sends of conditions that stay as they are, also in its first status of a Node that it takes over."""
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 WIRE: Final = {
     *(
@@ -160,10 +169,11 @@ WIRE: Final = {
 
 
 def test_what_a_node_writes_is_what_a_kubelet_writes(workers: tuple[Worker, Worker]) -> None:
-    """From the request for a certificate to the second renewal of the lease."""
+    """From the request for a certificate to the second renewal of the lease, and then about a Node that somebody has changed."""
     two, _ = workers
     wire = Wire(two.one)
     said: list[dict[str, set[str]]] = []
+    registrations: list[dict[str, Any]] = []
 
     def is_whole() -> bool:
         found = spoken(wire.rows())
@@ -176,18 +186,28 @@ def test_what_a_node_writes_is_what_a_kubelet_writes(workers: tuple[Worker, Work
         two.ready()
         eventually(is_whole, f"a report and a renewal: {two.said()}")
         said.append(spoken(wire.rows()))
+        joined = wire.node_patches()
+        meddler = Meddler(two)
+        two.end()
+        meddler.change_while_ended()
+        wire.forget()
+        start(*flags)
+        eventually(lambda meddler=meddler: meddler.found() == meddler.left(registered=True), "its corrections")
+        registrations.append(wire.node_patches()[0])
+        meddler.change()
+        eventually(lambda meddler=meddler: meddler.found() == meddler.left(registered=False), "its corrections")
+    assert registrations[0] == registrations[1]
     assert unlike(*said) == WIRE
-    statuses = [row for row in wire.rows() if row["method"] == "PATCH" and row["path"].startswith("/api/v1/nodes/two/status")]
-    bodies = [json.loads(row["body"]).get("status", {}).keys() for row in statuses[1:]]  # the first may have had to correct something
-    assert {tuple(body) for body in bodies} == {("conditions",)}
+    assert {tuple(patch.get("status", {})) for patch in joined[1:]} == {("conditions",)}  # the first may have had to correct something
+    rows = [row for patch in wire.node_patches() for row in patch.get("status", {}).get("conditions", ())]
+    assert {key for row in rows for key in row} == HEARTBEAT
     two.end()
     two.kubelet()
     eventually(lambda: any(row["type"] == PROTOBUF for row in wire.rows()), "a write in protobuf")
     wire.end(two)
+    meddler.undo()
 
 
-LATER: Final = 12 + 60
-"""Seconds by which the agent may be later than the kubelet: a round of the kubelet's, and a minute in which a busy machine did not let it run."""
 SMALL: Final = ("--root-dir=/var/lib/small", "--cert-dir=/var/lib/kubelet/pki", "--eviction-pressure-transition-period=5s")
 TAKEN_AWAY: Final = {
     "DiskPressure": ("has disk pressure", "has no disk pressure"),
@@ -197,7 +217,7 @@ TAKEN_AWAY: Final = {
 """What a node says when it is short of something, and when it is not any more."""
 
 
-def test_what_is_taken_away_and_given_back_shows_alike_at_the_same_time(workers: tuple[Worker, Worker]) -> None:
+def test_what_is_taken_away_and_given_back_shows_alike(workers: tuple[Worker, Worker]) -> None:
     """A small file system, which kubelet and agent have for the node's; memory, and process ids, of which all machines of a host have the same."""
     for worker, start in zip(workers, (workers[0].kubelet, workers[1].agent), strict=True):
         worker.machine.run("sh", "-c", "mkdir -p /var/lib/small && mount -t tmpfs -o size=64m tmpfs /var/lib/small")
@@ -211,12 +231,11 @@ def test_what_is_taken_away_and_given_back_shows_alike_at_the_same_time(workers:
     for index, status in enumerate(("True", "False")):
         for one in scarcities:
             one.take() if status == "True" else one.give_back()
-        seconds = shown([(worker, kind, status) for worker in workers for kind in TAKEN_AWAY])
+        eventually(lambda status=status: shown(workers, TAKEN_AWAY) == {status}, f"all to be {status}")
         for kind, texts in TAKEN_AWAY.items():
             rows = [worker.condition(kind) for worker in workers]
             assert [row["message"] for row in rows] == [f"kubelet {texts[index]}"] * 2
             assert rows[0]["reason"] == rows[1]["reason"]
-            assert seconds["three", kind] < seconds["two", kind] + LATER, seconds
     first, second = (worker.get("node")["status"] for worker in workers)
     assert first["capacity"] == second["capacity"]
     assert {name for name, left in first["allocatable"].items() if left != second["allocatable"][name]} <= {"memory"}  # by its threshold
@@ -225,21 +244,12 @@ def test_what_is_taken_away_and_given_back_shows_alike_at_the_same_time(workers:
         worker.machine.run("sh", "-c", "umount -R /var/lib/small", check=False)
 
 
-def shown(wanted: list[tuple[Worker, str, str]]) -> dict[tuple[str, str], float]:
-    """Wait until conditions have a status; returns after how many seconds which machine's had it."""
-    begun, seconds = time.monotonic(), dict[tuple[str, str], float]()
-
-    def all_are() -> bool:
-        for worker, kind, status in wanted:
-            if worker.condition(kind).get("status") == status:
-                seconds.setdefault((worker.name, kind), time.monotonic() - begun)
-        return len(seconds) == len(wanted)
-
-    eventually(all_are, f"{wanted} to be so; they were by {seconds}")
-    return seconds
+def shown(workers: Iterable[Worker], kinds: Iterable[str]) -> set[str]:
+    """Return which statuses conditions of some machines have."""
+    return {worker.condition(kind).get("status", "") for kind in kinds for worker in workers}
 
 
-def test_a_runtime_that_is_stopped_and_started_shows_alike_at_the_same_time(workers: tuple[Worker, Worker]) -> None:
+def test_a_runtime_that_is_stopped_and_started_shows_alike(workers: tuple[Worker, Worker]) -> None:
     two, three = workers
     two.end()
     two.kubelet()
@@ -249,13 +259,11 @@ def test_a_runtime_that_is_stopped_and_started_shows_alike_at_the_same_time(work
         worker.ready()
     for worker in workers:
         worker.machine.run("systemctl", "stop", "containerd")
-    fell = shown([(worker, "Ready", "False") for worker in workers])
+    eventually(lambda: shown(workers, ["Ready"]) == {"False"}, "both to be not ready")
     assert [worker.condition("Ready")["message"] for worker in workers] == ["container runtime is down"] * 2
     for worker in workers:
         worker.machine.run("systemctl", "start", "containerd")
-    rose = shown([(worker, "Ready", "True") for worker in workers])
-    for seconds in (fell, rose):
-        assert seconds["three", "Ready"] < seconds["two", "Ready"] + LATER
+    eventually(lambda: shown(workers, ["Ready"]) == {"True"}, "both to be ready")
 
 
 def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, Worker]) -> None:

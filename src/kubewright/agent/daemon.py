@@ -13,7 +13,7 @@ import socket
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.agent import status_file, telemetry
@@ -31,11 +31,13 @@ from kubewright.agent.status_file import StatusFile
 from kubewright.apis import kubelet
 from kubewright.base import unexpected
 from kubewright.base.errors import HostError, UsageError
+from kubewright.base.records import replace
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.host.network import look_up
+from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
 from kubewright.http.listening import listen
 from kubewright.http.proxies import Proxies
@@ -49,6 +51,7 @@ _log = logging.getLogger(__name__)
 
 RUNS_NOTHING: Final = SimulationRules(plays=False)
 _LOCK: Final = "kubewright-agent.lock"
+_DEVICES: Final = "device-plugins"
 _LAST_WORDS: Final = 5.0
 """Seconds that the report of a shutdown may take: the machine waits for us."""
 _LOOK: Final = 0.05
@@ -56,6 +59,14 @@ _IN_A_HURRY: Final = 2.0
 """Seconds within which a node is ready that need not wait for others."""
 _FIXED: Final = ("name", "root", "pki", "kubeconfig", "health", "kubelet_api")
 """Options that a reload cannot change: they are what this process is."""
+
+
+def is_recreated(files: FileReader, root: PurePosixPath) -> bool:
+    """Whether nothing in a root directory tells of a node before: no state of a kubelet's device plug-ins, and no status of an agent.
+
+    The kubelet has the same rule for its own state (v1.36.3: pkg/kubelet/cm/devicemanager/manager.go, ShouldResetExtendedResourceCapacity).
+    """
+    return not files.entries(root / _DEVICES) and files.state(status_file.path_of(root)) is None
 
 
 class AgentDaemon:
@@ -145,8 +156,9 @@ class AgentDaemon:
         if options.bootstrap is not None:
             bootstrap = KubeconfigBootstrap(options.bootstrap, read=host.read, connect=seams.connect)
         machine = Machine(files=self._files, network=host.network, look_up=look_up, root=options.root, runtime=runtime)
+        facts = options.facts(host.facts.machine, storage=self._files.space(options.root).capacity)
         self.agent = NodeAgent(
-            options.facts(host.facts.machine, storage=self._files.space(options.root).capacity),
+            replace(facts, recreated=is_recreated(host, options.root)),
             store=FileCredentialStore(Path(options.pki), Path(options.kubeconfig), clock=seams.clock),
             seams=seams,
             bootstrap=bootstrap,

@@ -198,7 +198,7 @@ class NodeStatusManager:
             self.is_new = True
             self._tell(None, created)
             return created
-        corrected = registration.reconcile(existing, first)
+        corrected = registration.reconcile(existing, first, self._facts)
         return existing if corrected is None else await self._send(existing, corrected)
 
     async def _attempt(self, *, cached: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubewright.agent.status import resources
 from kubewright.agent.status.facts import RECONCILED, SIMULATED, NodeFacts, default_labels
 from kubewright.agent.status.setters import Failed, compute, copied, nothing
 from kubewright.agent.status.snapshot import Snapshot
@@ -12,7 +13,6 @@ from kubewright.kube.core import Object
 
 ATTACH_DETACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 _RESOURCE_MAPS: Final = ("capacity", "allocatable")
-_HUGE: Final = "hugepages-"
 
 
 def first_node(facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, storage: str = "", failed: Failed = nothing) -> Object:
@@ -37,17 +37,17 @@ def first_node(facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, 
     return compute(node, facts, now=now, snapshot=snapshot, storage=storage, failed=failed)
 
 
-def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any]) -> Object | None:
+def reconcile(existing: Mapping[str, Any], first: Mapping[str, Any], facts: NodeFacts) -> Object | None:
     """Return the existing Node with our corrections, or None if it needs none.
 
     Taints, other labels, providerID, unschedulable, pod range, other annotations and conditions are left alone.
     """
     new: Object = copied(dict(existing))
-    changed = [rule(new, first) for rule in RULES]
+    changed = [rule(new, first, facts) for rule in RULES]
     return new if any(changed) else None
 
 
-def _attach_detach(new: Object, first: Mapping[str, Any]) -> bool:
+def _attach_detach(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> bool:
     annotations = new.setdefault("metadata", {}).setdefault("annotations", {})
     wanted = first["metadata"].get("annotations", {}).get(ATTACH_DETACH)
     if annotations.get(ATTACH_DETACH) == wanted:
@@ -56,7 +56,7 @@ def _attach_detach(new: Object, first: Mapping[str, Any]) -> bool:
     return True
 
 
-def _default_labels(new: Object, first: Mapping[str, Any]) -> bool:
+def _default_labels(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> bool:
     labels = new.setdefault("metadata", {}).setdefault("labels", {})
     ours = first["metadata"].get("labels", {})
     stale = [key for key in RECONCILED if key in ours and labels.get(key) != ours[key]]
@@ -65,7 +65,7 @@ def _default_labels(new: Object, first: Mapping[str, Any]) -> bool:
     return bool(stale)
 
 
-def _resource_maps(new: Object, first: Mapping[str, Any]) -> bool:
+def _resource_maps(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> bool:
     status = new.setdefault("status", {})
     missing = [name for name in _RESOURCE_MAPS if not status.get(name)]
     for name in missing:
@@ -73,18 +73,27 @@ def _resource_maps(new: Object, first: Mapping[str, Any]) -> bool:
     return any(status[name] for name in missing)
 
 
-def _huge_pages(new: Object, first: Mapping[str, Any]) -> bool:
-    changed = [_huge_pages_of(new["status"][name], first["status"].get(name) or {}) for name in _RESOURCE_MAPS]
-    return any(changed)
+def _extended_resources(new: Object, _first: Mapping[str, Any], facts: NodeFacts) -> bool:
+    """Have none of them on a machine that was made anew: whatever provides them says so again."""
+    found = [name for name in new["status"]["capacity"] if resources.is_extended(name)] if facts.recreated else []
+    for name in found:
+        for amounts in _RESOURCE_MAPS:
+            new["status"][amounts][name] = "0"
+    return bool(found)
 
 
-def _huge_pages_of(found: dict[str, str], wanted: Mapping[str, str]) -> bool:
-    sizes = {key: amount for key, amount in wanted.items() if key.startswith(_HUGE)}
-    stale = [key for key in found if key.startswith(_HUGE) and key not in sizes]
-    wrong = [key for key, amount in sizes.items() if found.get(key) != amount]
-    for key in (*stale, *wrong):
-        _put(found, key, sizes.get(key))
-    return bool(stale or wrong)
+def _huge_pages(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> bool:
+    """Correct the amounts of the sizes that the machine has, and remove other sizes of the Node's capacity."""
+    sizes = [key for key in first["status"].get("capacity") or {} if resources.is_huge_page(key)]
+    gone = [key for key in new["status"]["capacity"] if resources.is_huge_page(key) and key not in sizes]
+    changed = bool(gone)
+    for name in _RESOURCE_MAPS:
+        found, wanted = new["status"][name], first["status"].get(name) or {}
+        wrong = [key for key in sizes if found.get(key) != wanted.get(key)]
+        for key in (*gone, *wrong):
+            _put(found, key, wanted.get(key))
+        changed = changed or bool(wrong)
+    return changed
 
 
 def _put(target: dict[str, str], key: str, value: str | None) -> None:
@@ -94,5 +103,11 @@ def _put(target: dict[str, str], key: str, value: str | None) -> None:
         target[key] = value
 
 
-RULES: Final[tuple[Callable[[Object, Mapping[str, Any]], bool], ...]] = (_attach_detach, _default_labels, _resource_maps, _huge_pages)
-"""All of them are applied, in this order. Extended resources of device plug-ins have no rule: we have no plug-ins."""
+RULES: Final[tuple[Callable[[Object, Mapping[str, Any], NodeFacts], bool], ...]] = (
+    _attach_detach,
+    _default_labels,
+    _resource_maps,
+    _extended_resources,
+    _huge_pages,
+)
+"""All of them are applied, in this order."""

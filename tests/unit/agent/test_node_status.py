@@ -73,6 +73,34 @@ def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
     assert len(new["status"]["conditions"]) == 5
 
 
+@pytest.mark.parametrize(
+    ("theirs", "left"),
+    [
+        pytest.param(({"example.org/gpu": "2"}, {}), ({"example.org/gpu": "2"}, {"example.org/gpu": "2"}), id="in capacity"),
+        pytest.param(
+            ({"example.org/gpu": "2"}, {"example.org/gpu": "9"}), ({"example.org/gpu": "2"}, {"example.org/gpu": "2"}), id="in both"
+        ),
+        pytest.param(({}, {"example.org/gpu": "2"}), ({}, {}), id="in allocatable"),
+        pytest.param(({}, {"hugepages-32Mi": "64Mi"}), ({}, {"hugepages-32Mi": "64Mi"}), id="huge pages in allocatable"),
+        pytest.param(({}, {"kubernetes.io/batteries": "1"}), ({}, {"kubernetes.io/batteries": "1"}), id="of Kubernetes, in allocatable"),
+        pytest.param(
+            ({"hugepages-64Ki": "1Gi"}, {"hugepages-64Ki": "1Gi"}),
+            ({"hugepages-64Ki": "1Gi"}, {"hugepages-64Ki": "1Gi", "memory": "7068Mi"}),
+            id="huge pages in capacity",
+        ),
+    ],
+)
+def test_what_others_advertise_is_allocatable_as_far_as_it_is_in_capacity(theirs, left):
+    node = registration.first_node(facts(), now=NOW)
+    amounts = {name: dict(node["status"][name]) for name in ("capacity", "allocatable")}
+    for name, more in zip(amounts, theirs, strict=True):
+        node["status"][name].update(more)
+    new = setters.compute(node, facts(), now=LATER)
+    assert {name: new["status"][name] for name in amounts} == {
+        name: {**own, **more} for (name, own), more in zip(amounts.items(), left, strict=True)
+    }
+
+
 def test_a_pressure_condition_that_somebody_reworded_stays_until_it_flips():
     rows = [{"type": "MemoryPressure", "status": "False", "reason": "Other", "message": "words", "lastTransitionTime": NOW}]
     setters.update_pressures(rows, now=LATER)
@@ -107,7 +135,7 @@ def test_missing_capacity_is_an_error_of_its_own():
 
 def test_an_existing_node_that_fits_is_not_touched():
     first = registration.first_node(facts(), now=NOW)
-    assert registration.reconcile(stored(first, podCIDR="10.128.0.0/24"), first) is None
+    assert registration.reconcile(stored(first, podCIDR="10.128.0.0/24"), first, facts()) is None
 
 
 def test_exactly_the_reconciled_fields_of_an_existing_node_change():
@@ -117,7 +145,7 @@ def test_exactly_the_reconciled_fields_of_an_existing_node_change():
     existing["metadata"]["annotations"] = {"theirs": "stays"}
     existing["status"]["capacity"]["hugepages-2Mi"] = "1Gi"
     del existing["status"]["allocatable"]
-    new = registration.reconcile(existing, first)
+    new = registration.reconcile(existing, first, facts())
     assert new is not None
     expected = copy.deepcopy(existing)
     expected["metadata"]["labels"]["topology.kubernetes.io/zone"] = "a"
@@ -132,16 +160,31 @@ def test_huge_pages_are_added_and_corrected():
     existing = stored(first)
     existing["status"]["capacity"]["hugepages-2Mi"] = "2Gi"
     del existing["status"]["allocatable"]["hugepages-2Mi"]
-    new = registration.reconcile(existing, first)
+    new = registration.reconcile(existing, first, facts())
     assert new is not None
     assert [new["status"][name]["hugepages-2Mi"] for name in ("capacity", "allocatable")] == ["1Gi", "1Gi"]
+
+
+@pytest.mark.parametrize(("recreated", "left"), [(True, "0"), (False, "2")])
+def test_extended_resources_are_zero_on_a_machine_that_was_made_anew_and_other_sizes_of_huge_pages_go(recreated, left):
+    subject = facts(recreated=recreated)
+    first = registration.first_node(subject, now=NOW)
+    existing = stored(first)
+    for name in ("capacity", "allocatable"):
+        existing["status"][name].update({"example.org/gpu": "2", "hugepages-64Ki": "1Gi", "kubernetes.io/batteries": "1"})
+    existing["status"]["allocatable"]["hugepages-32Mi"] = "64Mi"
+    new = registration.reconcile(existing, first, subject)
+    assert new is not None
+    amounts = {"example.org/gpu": left, "kubernetes.io/batteries": "1"}
+    assert new["status"]["capacity"] == {**first["status"]["capacity"], **amounts}
+    assert new["status"]["allocatable"] == {**first["status"]["allocatable"], **amounts, "hugepages-32Mi": "64Mi"}
 
 
 def test_a_label_that_became_empty_is_removed():
     first = registration.first_node(facts(labels=(("topology.kubernetes.io/zone", ""),)), now=NOW)
     existing = stored(first)
     existing["metadata"]["labels"]["topology.kubernetes.io/zone"] = "old"
-    new = registration.reconcile(existing, first)
+    new = registration.reconcile(existing, first, facts())
     assert new is not None
     assert "topology.kubernetes.io/zone" not in new["metadata"]["labels"]
 
@@ -150,12 +193,12 @@ def test_a_reconciled_node_needs_nothing_more():
     first = registration.first_node(facts(), now=NOW)
     existing = stored(first)
     existing["metadata"]["labels"]["kubernetes.io/arch"] = "other"
-    new = registration.reconcile(existing, first)
+    new = registration.reconcile(existing, first, facts())
     assert new is not None
-    assert registration.reconcile(new, first) is None
+    assert registration.reconcile(new, first, facts()) is None
 
 
 def test_every_rule_is_needed():
-    assert len(registration.RULES) == 4
+    assert len(registration.RULES) == 5
     assert Timings().status_attempts == 5
     assert report.ReportSchedule().sent_at is None

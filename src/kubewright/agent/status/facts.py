@@ -189,6 +189,8 @@ class NodeFacts:
     """What `--node-ip` says: an unspecified address stands for its family."""
     isolates_storage: bool = True
     """Whether a node without ephemeral-storage in its capacity is not ready."""
+    recreated: bool = False
+    """Whether the machine was made anew under its name: extended resources of an existing Node are zero until somebody provides them again."""
 
     def __post_init__(self) -> None:
         check_labels(dict(self.labels))

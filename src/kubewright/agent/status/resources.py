@@ -21,13 +21,28 @@ def capacity(profile: MachineProfile) -> dict[str, str]:
     return _texts({**_machine(profile), "pods": pods(profile)})
 
 
-def allocatable(profile: MachineProfile) -> dict[str, str]:
-    """Return `status.allocatable`: capacity without what is reserved, and memory without all huge pages."""
+def allocatable(profile: MachineProfile, *, others: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return `status.allocatable`: capacity without what is reserved, and memory without all huge pages.
+
+    `others` is what others wrote into the Node's capacity: all of it can be used by pods.
+    """
     amounts = _machine(profile)
     reserved = reservation(profile)
     left = {name: max(0, amount - reserved.get(name, 0)) for name, amount in amounts.items()}
-    huge = sum(amount for name, amount in amounts.items() if name.startswith(_HUGE))
-    return _texts({**left, "memory": max(0, left["memory"] - huge), "pods": pods(profile)})
+    given = others or {}
+    huge = sum(amount for name, amount in amounts.items() if is_huge_page(name))
+    huge += sum(Quantity.parse(amount).value for name, amount in given.items() if is_huge_page(name))
+    return {**given, **_texts({**left, "memory": max(0, left["memory"] - huge), "pods": pods(profile)})}
+
+
+def is_huge_page(name: str) -> bool:
+    """Whether a resource is huge pages of one size."""
+    return name.startswith(_HUGE)
+
+
+def is_extended(name: str) -> bool:
+    """Whether a resource is neither Kubernetes' own nor in its domain (kubernetes v1.36.3: pkg/apis/core/v1/helper)."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
 
 
 def pods(profile: MachineProfile) -> int:

@@ -210,10 +210,18 @@ def set_addresses(draft: Draft) -> None:
 
 
 def set_machine(draft: Draft) -> None:
-    """Write capacity, allocatable and the machine's identifiers; resources that others added to either map stay."""
+    """Write capacity, allocatable and the machine's identifiers.
+
+    Resources that others added to capacity stay, and are allocatable; extended ones in allocatable alone are removed.
+    """
     profile = draft.facts.profile
-    draft.status.setdefault("capacity", {}).update(resources.capacity(profile))
-    draft.status.setdefault("allocatable", {}).update(resources.allocatable(profile))
+    own = resources.capacity(profile)
+    capacity = draft.status.setdefault("capacity", {})
+    others = {name: amount for name, amount in capacity.items() if name not in own}
+    capacity.update(own)
+    before = draft.status.get("allocatable") or {}
+    kept = {name: amount for name, amount in before.items() if not resources.is_extended(name)}
+    draft.status["allocatable"] = {**kept, **resources.allocatable(profile, others=others)}
     info = draft.status.setdefault("nodeInfo", {})
     info.update(machineID=profile.machine_id, systemUUID=profile.system_uuid, bootID=profile.boot_id)
     if profile.swap:
