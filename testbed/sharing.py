@@ -20,10 +20,18 @@ PYTHON: Final = f"{_PYTHON}/bin/python"
 """Our interpreter, as a machine calls it."""
 COMMAND: Final = "/usr/local/bin/kubewright"
 """Where a machine that is used by hand has the command."""
-LAUNCHER: Final = f"""\
-#!/bin/sh
-PYTHONPATH={_SOURCE} PYTHONDONTWRITEBYTECODE=1 exec {PYTHON} -m kubewright "$@"
-"""
-"""What lies there."""
 ENVIRONMENT: Final[Mapping[str, str]] = {"PYTHONPATH": _SOURCE, "PYTHONDONTWRITEBYTECODE": "1"}
-"""With which it finds kubewright."""
+"""With which an interpreter finds kubewright, and writes nothing beside our sources."""
+LAUNCHER: Final = f"""\
+#!{PYTHON}
+import os, sys
+
+sys.dont_write_bytecode = True
+sys.path[0] = "{_SOURCE}"
+os.environ.update({dict(ENVIRONMENT)})
+
+from kubewright.cli.main import run
+
+run()
+"""
+"""What lies there: a script of the interpreter, as installers make one, so that the program knows by which name systemd can call it."""

@@ -61,7 +61,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_kill_init.py": Cost(3, 120),
     "tests/machines/test_kill_worker.py": Cost(3, 100),
     "tests/machines/test_reset_machines.py": Cost(4, 110),
-    "tests/machines/test_typed_machines.py": Cost(4, 75),
+    "tests/machines/test_typed_machines.py": Cost(4, 100),
     "tests/controlplane/test_agent_disturbed.py": Cost(2, 75),
     "tests/controlplane/test_agent_run.py": Cost(2, 60),
     "tests/controlplane/test_controllers_replicas_real.py": Cost(3, 45),

@@ -31,12 +31,21 @@ TOKEN: Final = re.compile(r"\b[a-z0-9]{6}\.[a-z0-9]{16}\b")
 PIN: Final = re.compile(r"\bsha256:[0-9a-f]{6,64}…?")
 KEY: Final = re.compile(r"\b(?<!sha256:)[0-9a-f]{64}\b")
 """A certificate key."""
-_SECRETS: Final = (TOKEN, PIN, KEY)
+REQUEST: Final = re.compile(r"\bcsr-[a-z0-9]{5}\b")
+"""The name of a CertificateSigningRequest."""
+_GIVEN: Final = (TOKEN, PIN, KEY, REQUEST)
 _PARAMETER: Final = re.compile(r"^(\w+) \?=", re.MULTILINE)
 _OF_MAKE: Final = ("MAKE", "MFLAGS", "PYTEST", "KUBECONFIG")
 _NOTHING: Final = re.compile(r"# prints nothing\b")
 _WAITS: Final = re.compile(r"# waits\b")
-_CHANGING: Final = ((TOKEN, "TOKEN"), (PIN, "PIN"), (KEY, "KEY"), (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"), (re.compile(r"\s+"), " "))
+_CHANGING: Final = (
+    (TOKEN, "TOKEN"),
+    (PIN, "PIN"),
+    (KEY, "KEY"),
+    (REQUEST, "CSR"),
+    (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"),
+    (re.compile(r"\s+"), " "),
+)
 """What differs from one run to the next: secrets, hashes, ages, and the width of columns."""
 
 
@@ -166,11 +175,11 @@ class Terminal:
 
 @dataclass
 class Reader:
-    """Somebody who does what a page says, and uses the token, pin and key that they were given, not those that the page shows."""
+    """Somebody who does what a page says, and uses the token, pin, key and request that they were given, not those that the page shows."""
 
     terminals: Mapping[str, Terminal]
     given: dict[re.Pattern[str], str] = field(default_factory=dict)
-    """The last token, pin and certificate key that were printed."""
+    """The last of each that was printed."""
     done: list[str] = field(default_factory=list)
     waiting: dict[str, Step] = field(default_factory=dict)
     """By terminal, the command there that has not ended."""
@@ -218,7 +227,7 @@ class Reader:
         return command
 
     def _learn(self, said: str) -> None:
-        self.given |= {pattern: found[-1] for pattern in _SECRETS if (found := pattern.findall(said))}
+        self.given |= {pattern: found[-1] for pattern in _GIVEN if (found := pattern.findall(said))}
 
 
 def matches(said: str, shown: Sequence[str]) -> bool:

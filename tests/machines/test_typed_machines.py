@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+import pytest
 from testbed.bed import Parts
 from testbed.configuration import has_cgroup_v1
 
@@ -77,9 +78,6 @@ def test_a_reader_of_the_readme_makes_two_machines_a_cluster(parts: Parts) -> No
     assert len(follow(ROOT / "README.md")) == 10
 
 
-def test_a_reader_of_the_guide_joins_two_machines_through_a_hub_and_takes_them_out(parts: Parts) -> None:
-    assert len(follow(GUIDE / "hub.md")) == 26
-
-
-def test_a_reader_of_the_guide_makes_four_machines_a_cluster_and_resets_them(parts: Parts) -> None:
-    assert len(follow(GUIDE / "machines.md")) == 25
+@pytest.mark.parametrize(("page", "commands"), [("agent.md", 13), ("controllers.md", 15), ("hub.md", 26), ("machines.md", 26)])
+def test_a_reader_of_a_guide_does_all_that_it_says_on_fresh_machines(parts: Parts, page: str, commands: int) -> None:
+    assert len(follow(GUIDE / page)) == commands

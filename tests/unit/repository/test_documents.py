@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubewright.cli import commands
+from typed import blocks
 
 ROOT = Path(__file__).parents[3]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -54,6 +55,16 @@ def test_commands_that_are_shown_exist():
     shown = {(page.name, word) for page in PAGES for word in SHOWN.findall(page.read_text())}
     assert len(shown) > 10
     assert [(page, word) for page, word in sorted(shown) if word not in known] == []
+
+
+def test_every_block_of_commands_in_a_guide_is_typed_by_a_test_or_says_why_not():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md"))]
+    found = [block for page in pages for block in blocks(page) if block.is_commands]
+    assert len(found) > 45
+    assert [block.place for block in found if not block.how] == []
+    named = [path for block in found if block.how == "not typed" for path in re.findall(r"tests/\S+\.py", block.where)]
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_fault_names_a_test_where_the_page_says():
