@@ -49,6 +49,8 @@ class HubCluster(RecordingKube):
     version = b'{"gitVersion": "v1.36.3"}'
     refusals: tuple[APIError, ...] = ()
     """What is said to the next calls: an API server that has just started refuses everybody."""
+    ready = 200
+    """The status of `/readyz`."""
 
     def __init__(self, **data: str) -> None:
         super().__init__()
@@ -72,6 +74,8 @@ class HubCluster(RecordingKube):
         return found
 
     def raw(self, method, path, **_: object):
+        if (method, path) == ("GET", "/readyz"):
+            return Response(status=self.ready, headers={}, body=b"")
         assert (method, path) == ("GET", "/version")
         return Response(status=200, headers={}, body=self.version)
 

@@ -124,19 +124,28 @@ def test_without_a_pin_there_is_a_warning_and_with_a_wrong_one_nothing_is_sent(b
     assert other.cluster.created == 0
 
 
-@pytest.mark.parametrize(("count", "joins"), [(4, True), (10_000, False)])
-@pytest.mark.parametrize("error", [Unauthorized("no", code=401), Forbidden("no", code=403), ServerError("no", code=503), Unreachable("no")])
-def test_an_api_server_that_has_just_started_is_given_some_seconds(box, count, joins, error):
-    box.cluster.refusals = (error,) * count
-    if joins:
-        box.join()
-        box.require_whole()
-        assert box.cluster.created == 1
-        return
+REFUSALS = (Unauthorized("no", code=401), Forbidden("no", code=403))
+FAILURES = (*REFUSALS, ServerError("no", code=503), Unreachable("no"))
+
+
+@pytest.mark.parametrize("error", FAILURES)
+def test_an_api_server_that_has_just_started_is_given_some_seconds(box, error):
+    box.cluster.refusals = (error,) * 4
+    box.join()
+    box.require_whole()
+    assert box.cluster.created == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "ready", "seconds"),
+    [*((error, 200, 2) for error in REFUSALS), *((error, 503, 10) for error in FAILURES)],
+)
+def test_a_refusal_by_a_server_that_is_ready_is_told_soon_and_one_that_starts_is_waited_for(box, error, ready, seconds):
+    box.cluster.refusals, box.cluster.ready = (error,) * 10_000, ready
     began = CLOCK.monotonic()
     with pytest.raises(type(error)):
         box.join()
-    assert 10 <= CLOCK.monotonic() - began <= 12
+    assert seconds <= CLOCK.monotonic() - began <= seconds * 1.25
     assert {event.what for event in box.reporter.events if isinstance(event, Waiting)} == {"the API server to answer"}
 
 

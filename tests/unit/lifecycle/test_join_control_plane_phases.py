@@ -13,7 +13,7 @@ from kubewright.apis.machine import Addresses, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, Forbidden, NotFound, Unreachable, WaitTimeout
-from kubewright.base.events import RecordingReporter
+from kubewright.base.events import RecordingReporter, SilentReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import Member, RecordingEtcd, Status
@@ -73,6 +73,7 @@ def context(box, data=None, *, key=KEY, error=None, resumed=False, etcd=None):
         layout=box.layout,
         host=box.machine(box.layout),
         bootstrap=Bootstrap(data, error=error),
+        reporter=SilentReporter(),
         clock=FakeClock(),
         join=SimpleNamespace(timeouts=SimpleNamespace(kubernetes_api_call=SimpleNamespace(seconds=1.0))),
         resumed=resumed,

@@ -19,7 +19,7 @@ from kubewright.enrollment.fields import MalformedField, SymmetricKey
 from kubewright.enrollment.node.request import NodeJoin
 from kubewright.enrollment.requests import JoinRequest
 from kubewright.host.desired import File, Show
-from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.kube.server_version import server_version
@@ -132,6 +132,11 @@ class NodeJoinContext:
     def api(self) -> KubeAPI:
         """The cluster, which is asked and told."""
         return self.bound.connections.kube(self.access)
+
+    @functools.cached_property
+    def anonymous(self) -> KubeAPI:
+        """The cluster as nobody: it tells whether it is ready also those whose token it does not know."""
+        return self.bound.connections.kube(self.access.as_identity(Anonymous()))
 
     @functools.cached_property
     def answering(self) -> KubeAPI:

@@ -9,15 +9,16 @@ from kubewright.apis import node_join_requests
 from kubewright.apis.node_join_requests import CONFIG_MAP, JOIN_KEY, NAMESPACE
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import AlreadyExists, APIError, Forbidden, NotFound, TrustError, Unauthorized
-from kubewright.base.events import Waited, Waiting
-from kubewright.base.wait import REPORT_AFTER, Backoff, retry
+from kubewright.base.events import Waited
+from kubewright.base.wait import Backoff
 from kubewright.enrollment import requests
 from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.node import preflight
 from kubewright.enrollment.requests import JoinRequest
 from kubewright.host import tunnels
-from kubewright.kube.answers import PAUSES, worth_retrying
+from kubewright.kube.answers import worth_retrying
 from kubewright.kube.core import Object
+from kubewright.kube.refusals import Patience
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.pki import oaep
 from kubewright.pki.oaep import RecipientKey
@@ -75,21 +76,16 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def _patiently(ctx: NodeJoinContext, call: Callable[[], T]) -> T:
-    """Call until it succeeds, for some seconds: an API server that has just started refuses every token until it has read which there are."""
-    start = told = ctx.bound.clock.monotonic()
-
-    def tell(error: Exception, _: int) -> None:
-        nonlocal told
-        now = ctx.bound.clock.monotonic()
-        if now - told >= REPORT_AFTER:
-            told = now
-            ctx.bound.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
-
-    return retry(call, clock=ctx.bound.clock, on=_passes, within=_STARTING, backoff=PAUSES, failed=tell)
-
-
-def _passes(error: Exception) -> bool:
-    return worth_retrying(error) and not isinstance(error, AlreadyExists)
+    """Call until it succeeds, for some seconds. A server that is ready and refuses the token means it."""
+    patience = Patience(
+        api=lambda: ctx.api,
+        anonymous=lambda: ctx.anonymous,
+        clock=ctx.bound.clock,
+        reporter=ctx.bound.reporter,
+        within=_STARTING,
+        passes=lambda error: worth_retrying(error) and not isinstance(error, AlreadyExists),
+    )
+    return patience.call(call)
 
 
 def _find(ctx: NodeJoinContext) -> Object | None:
