@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
+from kubewright.base import deadlines
 from kubewright.base.clock import Clock
+from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.durations import format_seconds
 from kubewright.base.errors import WaitTimeout
 from kubewright.base.events import Reporter, Waited, Waiting
@@ -21,6 +24,8 @@ Remedy = str | Callable[[], str]
 """What to do about a wait that fails. A function is called after the diagnosis, which may know more by then."""
 REPORT_AFTER = 1.0
 """Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
+LOOK_AT_LEAST = 1.0
+"""Seconds that each look or attempt is given, even at the end of a wait: a server that answers is heard. A wait may take so much longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +54,11 @@ def steady(seconds: float) -> Backoff:
     return Backoff(first=seconds, factor=1.0, limit=seconds)
 
 
+def look_until(end: float, *, clock: Clock) -> AbstractContextManager[None]:
+    """Bound one look or attempt of a wait that ends at `end`, a time of the clock: by then, or `LOOK_AT_LEAST` seconds from now."""
+    return holding(Deadline(max(end - clock.monotonic(), LOOK_AT_LEAST), clock=clock))
+
+
 def retry(
     call: Callable[[], T],
     *,
@@ -63,12 +73,14 @@ def retry(
     """Call until it succeeds, and return its result.
 
     `on` says which errors are worth another attempt: classes, or a function of the error. Gives up after `within` seconds or so many `attempts`,
-    whichever comes first, and then lets the last error through as it is. `failed` hears of each failed attempt (from 1) that is followed by another.
+    whichever comes first, and then lets the last error through as it is. An attempt that hangs ends with that time too, or `LOOK_AT_LEAST`
+    seconds after its start. `failed` hears of each failed attempt (from 1) that is followed by another.
     """
-    start = clock.monotonic()
+    start, within = clock.monotonic(), deadlines.at_most(within)
     for attempt, pause in enumerate((backoff or Backoff()).pauses(random), start=1):
         try:
-            return call()
+            with look_until(start + within, clock=clock):
+                return call()
         except Exception as error:
             left = within - (clock.monotonic() - start)
             if not _worth_it(on, error) or left <= 0 or attempt == attempts:
@@ -100,8 +112,9 @@ class Waiter(Protocol):
     ) -> Waited:
         """Look until the condition holds.
 
-        `within` is the limit in seconds; looks are `every` seconds apart at first, growing by a half each time up to `at_most`.
-        Raises WaitTimeout with the last reason and, where given, the diagnosis.
+        `within` is the limit in seconds; looks are `every` seconds apart at first, growing by a half each time up to `at_most`. A look
+        that hangs ends with the limit too, or `LOOK_AT_LEAST` seconds after its start.
+        Raises WaitTimeout with the time that it took, the last reason and, where given, the diagnosis.
         """
         ...
 
@@ -125,10 +138,11 @@ class PollingWaiter:
         diagnose: Callable[[], str] | None = None,
         remedy: Remedy = "",
     ) -> Waited:
-        start = self._clock.monotonic()
+        start, within = self._clock.monotonic(), deadlines.at_most(within)
         pause, told = every, start
         while True:
-            reason = condition()
+            with look_until(start + within, clock=self._clock):
+                reason = condition()
             now = self._clock.monotonic()
             if reason is None:
                 done = Waited(what=saying, seconds=now - start)
@@ -137,7 +151,7 @@ class PollingWaiter:
             if now - start >= within:
                 detail = "\n".join(part for part in (reason, diagnose() if diagnose else "") if part)
                 raise WaitTimeout(
-                    f"gave up waiting for {saying} after {format_seconds(within)}",
+                    f"gave up waiting for {saying} after {format_seconds(now - start)}",
                     detail=detail,
                     remedy=remedy if isinstance(remedy, str) else remedy(),
                 )

@@ -21,10 +21,12 @@ from urllib.parse import urlsplit
 
 from kubewright.apis.machine import API_SERVER_PORT
 from kubewright.base.clock import Clock
+from kubewright.base.durations import format_seconds
 from kubewright.base.errors import APIError, TrustError, UsageError, WaitTimeout
 from kubewright.base.messages import quoted, shown_url
 from kubewright.base.records import dataclass
-from kubewright.base.wait import Waiter
+from kubewright.base.wait import LOOK_AT_LEAST, Waiter, look_until
+from kubewright.http import failures
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.proxies import origin
 from kubewright.kube.api import AsyncKubeAPI, KubeAPI
@@ -45,6 +47,7 @@ _EVERY: Final = 0.05
 _AT_MOST: Final = 0.2
 _FINAL: Final = frozenset({Reason.REDIRECTED})
 _FINAL_VERIFIED: Final = _FINAL | {Reason.UNTRUSTED}
+_PATH: Final = f"/api/v1/namespaces/{cluster_info.NAMESPACE}/configmaps/{cluster_info.NAME}"
 _REMEDY: Final = "check the address, and that a control plane runs there"
 
 
@@ -97,7 +100,9 @@ class Search:
         self.answer: Access | None = None
         self.reason = ""
         self._found: VerifiedCluster | None = None
-        self._end = start + question.within
+        self._start = start
+        self.end = start + question.within
+        """When the time is over."""
         self._unsigned_since: float | None = None
 
     def read(self, found: Mapping[str, object], *, now: float, age: float = 0.0) -> bool:
@@ -127,7 +132,7 @@ class Search:
             self._unsigned_since = now if self._unsigned_since is None else self._unsigned_since
             settled = age >= (SETTLED if cluster_info.is_signed(found) else UNKNOWN_TOKEN)
             patience = min(UNSIGNED, question.unknown_token) if settled else question.unknown_token
-            if now - self._unsigned_since >= patience or now >= self._end:
+            if now - self._unsigned_since >= patience or now >= self.end:
                 raise
             self.reason = missing.detail
             return None
@@ -141,13 +146,16 @@ class Search:
         self.reason = str(error)
 
     def give_up(self, *, now: float) -> None:
-        """Raise WaitTimeout if the time is over."""
-        if now >= self._end:
+        """Raise WaitTimeout if there is no answer and the time is over."""
+        if self.answer is None and now >= self.end:
             raise WaitTimeout(
-                f"gave up looking for a cluster at {self.question.server} after {self.question.within:g} s",
-                detail=self.reason,
-                remedy=_REMEDY,
+                f"gave up waiting for {self.saying} after {format_seconds(now - self._start)}", detail=self.reason, remedy=_REMEDY
             )
+
+    @property
+    def saying(self) -> str:
+        """What is waited for."""
+        return f"the cluster at {self.question.server} to vouch for itself"
 
 
 def server_url(endpoint: str) -> str:
@@ -175,16 +183,18 @@ def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter
     def look() -> str | None:
         more = True
         try:
-            while more:
-                found, age = _look(connect, search.access, token=question.token)
-                more = search.read(found, now=clock.monotonic(), age=age)
+            with look_until(search.end, clock=clock):
+                while more:
+                    found, age = _look(connect, search.access, token=question.token)
+                    more = search.read(found, now=clock.monotonic(), age=age)
         except APIError as error:
             search.failed(error)
+        search.give_up(now=clock.monotonic())
         return None if search.answer is not None else search.reason
 
-    if look() is not None:
-        saying = f"the cluster at {question.server} to vouch for itself"
-        waiter.until(look, within=question.within, saying=saying, every=_EVERY, at_most=_AT_MOST, remedy=_REMEDY)
+    if look() is not None:  # a plan looks once, too
+        within = search.end - clock.monotonic()
+        waiter.until(look, within=within, saying=search.saying, every=_EVERY, at_most=_AT_MOST, remedy=_REMEDY)
     if search.answer is None:  # a waiter that answers at once, in a plan
         raise WaitTimeout(f"there is no cluster at {question.server} yet", detail=search.reason, remedy="start its control plane first")
     return search.answer
@@ -197,13 +207,16 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
     while True:
         more = True
         try:
-            while more:
-                more = search.read(await _look_async(connect, search.access), now=loop.time())
+            async with asyncio.timeout(max(search.end - loop.time(), LOOK_AT_LEAST)):
+                while more:
+                    more = search.read(await _look_async(connect, search.access), now=loop.time())
+        except TimeoutError:
+            search.failed(failures.no_answer(question.server, "GET", _PATH, Reason.TIMED_OUT))
         except APIError as error:
             search.failed(error)
+        search.give_up(now=loop.time())
         if search.answer is not None:
             return search.answer
-        search.give_up(now=loop.time())
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _AT_MOST)
 

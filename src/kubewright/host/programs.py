@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
+from kubewright.base.deadlines import left
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.paths import weakness
@@ -54,7 +55,7 @@ class Commands(Protocol):
     """Runs programs."""
 
     def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
-        """Run a program that reads a text. Raises HostError if it cannot be started, or has not ended within so many seconds."""
+        """Run a program that reads a text. Raises HostError if it cannot be started, or has not ended within so many seconds, or by a deadline."""
         ...
 
 
@@ -67,19 +68,21 @@ class RealCommands:
     def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
         import subprocess  # few commands run programs
 
+        bound = within
         try:
+            bound = left(within) or within
             ended = subprocess.run(
                 list(argv),
                 executable=self._executable(argv[0]),
                 capture_output=True,
-                timeout=within,
+                timeout=bound,
                 check=False,
                 input=text.encode(),
                 env={**self._environment, "LC_ALL": "C"},
             )
-        except subprocess.TimeoutExpired as error:
+        except (subprocess.TimeoutExpired, TimeoutError) as error:
             raise HostError(
-                f"`{' '.join(argv)}` did not end within {within:g} s", remedy="run it by hand to see what it waits for"
+                f"`{' '.join(argv)}` did not end within {bound:.3g} s", remedy="run it by hand to see what it waits for"
             ) from error
         except OSError as error:
             raise HostError(

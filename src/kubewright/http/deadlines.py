@@ -1,21 +1,19 @@
-"""One deadline for everything that a request does on its sockets.
+"""Sockets that keep the deadlines of `base.deadlines`.
 
 A socket's own time-out bounds one wait, not a request: a server that sends a byte now and then has each wait begin anew, and neither
-`http.client` nor urllib3 knows a total. So a deadline is said around a piece of work (`within`), and the sockets that are made here look at
-it before each thing that they do. It holds for what the same thread does inside the block, whichever library does it.
+`http.client` nor urllib3 knows a total. So the sockets that are made here look at the deadlines before each thing that they do, whichever
+library uses them.
 
-What it does not hold for is the resolver, which cannot be told how long to wait: it ends by the options of /etc/resolv.conf.
+The resolver cannot be told how long to wait: it ends by the options of /etc/resolv.conf.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.deadlines import left
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -23,44 +21,6 @@ if TYPE_CHECKING:
     _Base = socket.socket
 else:
     _Base = object
-
-_CLOCK: Final = SystemClock()
-
-
-class Deadline:
-    """A moment by which something has to be done. `seconds` from now; None is no end."""
-
-    def __init__(self, seconds: float | None, *, clock: Clock = _CLOCK) -> None:
-        self._clock = clock
-        self._end = None if seconds is None else clock.monotonic() + seconds
-
-    def left(self) -> float | None:
-        """Return the seconds that are left, None without an end. Raises TimeoutError where there are none."""
-        if self._end is None:
-            return None
-        left = self._end - self._clock.monotonic()
-        if left <= 0:
-            raise TimeoutError("the deadline has passed")
-        return left
-
-
-_RUNNING: Final[ContextVar[tuple[Deadline, ...]]] = ContextVar("deadlines", default=())
-
-
-@contextmanager
-def holding(*deadlines: Deadline) -> Iterator[None]:
-    """Let deadlines hold for what sockets do in this block, beside those that hold already."""
-    before = _RUNNING.set((*_RUNNING.get(), *deadlines))
-    try:
-        yield
-    finally:
-        _RUNNING.reset(before)
-
-
-def left(silence: float | None = None) -> float | None:
-    """Return how many seconds the next wait may take, `silence` at most. Raises TimeoutError where a deadline has passed."""
-    bounds = [bound for bound in (silence, *(deadline.left() for deadline in _RUNNING.get())) if bound is not None]
-    return min(bounds) if bounds else None
 
 
 class Bounded(_Base):

@@ -18,9 +18,10 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.util import Timeout
 
 from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.messages import shown_url
 from kubewright.http import failures, tracing
-from kubewright.http.deadlines import Deadline, connected, holding
+from kubewright.http.deadlines import connected
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
 from kubewright.http.proxies import Proxies, Proxy, origin

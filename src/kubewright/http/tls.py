@@ -19,9 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.base.records import dataclass
-from kubewright.http.deadlines import Bounded, Deadline, connected, holding
+from kubewright.http.deadlines import Bounded, connected
 from kubewright.pki import pem
 
 # The places that Go's crypto/x509 looks at on Linux (root_linux.go), so that we trust what kubeadm on the same machine trusts.

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.records import dataclass
 from kubewright.http import failures, tracing
-from kubewright.http.deadlines import BoundedSocket, Deadline, holding
+from kubewright.http.deadlines import BoundedSocket
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, MIB, Response
 

@@ -1,15 +1,18 @@
-"""Retrying: pauses, limits, what is retried."""
+"""Waiting and retrying: pauses, limits, what is retried."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 
+from kubewright.base import deadlines
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import NotFound, Unreachable
+from kubewright.base.errors import NotFound, Unreachable, WaitTimeout
+from kubewright.base.events import SilentReporter
 from kubewright.base.randomness import SeededRandom
-from kubewright.base.wait import Backoff, retry, steady
+from kubewright.base.wait import LOOK_AT_LEAST, Backoff, PollingWaiter, retry, steady
 
 
 class Flaky:
@@ -69,3 +72,57 @@ def test_other_errors_are_not_retried():
     with pytest.raises(NotFound):
         retry(call, clock=FakeClock(), on=lambda error: isinstance(error, Unreachable))
     assert call.calls == 1
+
+
+def polled(look: Callable[[], str | None], *, clock: FakeClock, within: float) -> object:
+    return PollingWaiter(clock=clock, reporter=SilentReporter()).until(look, within=within, saying="it", every=1.0, at_most=1.0)
+
+
+def retried(look: Callable[[], str | None], *, clock: FakeClock, within: float) -> object:
+    def call() -> None:
+        if (reason := look()) is not None:
+            raise Unreachable(reason)
+
+    return retry(call, clock=clock, on=Unreachable, within=within, backoff=steady(1.0))
+
+
+WAITS = pytest.mark.parametrize("wait", [polled, retried])
+
+
+@WAITS
+def test_each_look_has_what_is_left_of_the_wait_but_never_less_than_a_look_needs(wait):
+    clock, given = FakeClock(), []
+
+    def look() -> str:
+        given.append(deadlines.left())
+        return "not yet"
+
+    with pytest.raises((WaitTimeout, Unreachable)):
+        wait(look, clock=clock, within=3.5)
+    assert given == [3.5, 2.5, 1.5, LOOK_AT_LEAST, LOOK_AT_LEAST]
+    assert deadlines.left() is None
+
+
+@WAITS
+def test_a_wait_within_another_has_no_more_time_than_that(wait):
+    clock, given = FakeClock(), []
+
+    def inner() -> None:
+        given.append(deadlines.left(30))
+
+    with deadlines.holding(deadlines.Deadline(2, clock=clock)):
+        wait(inner, clock=clock, within=60)
+    wait(inner, clock=clock, within=60)
+    wait(inner, clock=clock, within=float("inf"))
+    assert given == [2, 30, 30]
+
+
+def test_a_wait_that_fails_says_how_long_it_took():
+    clock = FakeClock()
+
+    def look() -> str:
+        clock.advance(3.6)
+        return "not yet"
+
+    with pytest.raises(WaitTimeout, match=r"^gave up waiting for it after 3\.6s: not yet"):
+        polled(look, clock=clock, within=0.001)

@@ -63,8 +63,8 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
     return request.param
 
 
-def ends(call: Callable[[], object]) -> NoAnswer:
-    """Require that a call ends by itself: a thread of its own would be left hanging."""
+def joined(call: Callable[[], object]) -> BaseException:
+    """Require that a call ends by itself and fails, and return its error: a thread of its own would be left hanging."""
     caught: list[BaseException] = []
 
     def run() -> None:
@@ -76,10 +76,16 @@ def ends(call: Callable[[], object]) -> NoAnswer:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(HANGS)
-    assert not thread.is_alive(), "the deadline has passed, and the request goes on"
+    assert not thread.is_alive(), "the deadline has passed, and the call goes on"
     assert len(caught) == 1
-    assert isinstance(caught[0], NoAnswer)
     return caught[0]
+
+
+def ends(call: Callable[[], object]) -> NoAnswer:
+    """Require that a request ends by itself without an answer."""
+    error = joined(call)
+    assert isinstance(error, NoAnswer)
+    return error
 
 
 def times_out(server: DrippingServer, call: Callable[[float], object], *reasons: Reason) -> None:

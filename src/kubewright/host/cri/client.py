@@ -14,6 +14,7 @@ from urllib.parse import quote
 import grpc
 from google.protobuf.message import Message
 
+from kubewright.base.deadlines import left
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host.cri import api_pb2 as api
@@ -164,13 +165,16 @@ class Client:
         return found.status
 
     def _call(self, path: str, request: Message, answer: type[A], *, doing: str, image: str = "", longer: float = 1.0) -> A:
-        """Make one call. `image` is the image that is pulled: its errors are the registry's, and there is no limit of time."""
+        """Make one call. `image` is the image that is pulled: its errors are the registry's, and only a deadline limits its time."""
         timeout = None if image else self._timeout * longer
         try:
+            timeout = left(timeout)
             method = self._channel.unary_unary(path, request_serializer=_bytes, response_deserializer=answer.FromString)
             return method(request, timeout=timeout)
         except grpc.RpcError as error:
             raise self._explained(Refusal(doing=doing, code=_code(error) or "", said=_said(error), seconds=timeout), image=image) from error
+        except TimeoutError as error:
+            raise self._explained(Refusal(doing=doing, code="DEADLINE_EXCEEDED"), image=image) from error
         except ValueError as error:  # the channel was closed by another thread
             raise self._explained(Refusal(doing=doing, code="CANCELLED"), image=image) from error
 

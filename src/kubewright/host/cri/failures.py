@@ -76,7 +76,7 @@ def refused(refusal: Refusal, *, endpoint: str) -> HostError:
         case "DEADLINE_EXCEEDED":
             return RuntimeSilent(
                 what,
-                detail=f"no answer within {refusal.seconds:g} s" if refusal.seconds else "no answer in time",
+                detail=f"no answer within {refusal.seconds:.3g} s" if refusal.seconds else "no answer in time",
                 remedy="see the runtime's log (for example `journalctl -u containerd`); restart it if it hangs",
             )
         case "UNIMPLEMENTED":

@@ -1,0 +1,60 @@
+"""Deadlines around a piece of work: whatever can be told how long to wait asks here how much time is left.
+
+A wait says by when it has to end (`holding`), without knowing what its looks do. Sockets (`http.deadlines`), programs (`host.programs`) and
+calls of the container runtime (`host.cri`) keep every deadline that holds in their thread. New threads begin without deadlines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from kubewright.base.clock import Clock, SystemClock
+
+_CLOCK: Final = SystemClock()
+
+
+class Deadline:
+    """A moment by which something has to be done. `seconds` from now; None or infinity is no end."""
+
+    def __init__(self, seconds: float | None, *, clock: Clock = _CLOCK) -> None:
+        self._clock = clock
+        self._end = None if seconds is None or seconds == float("inf") else clock.monotonic() + seconds
+
+    def left(self) -> float | None:
+        """Return the seconds that are left, None without an end. Raises TimeoutError where there are none."""
+        if self._end is None:
+            return None
+        left = self._end - self._clock.monotonic()
+        if left <= 0:
+            raise TimeoutError("the deadline has passed")
+        return left
+
+
+_RUNNING: Final[ContextVar[tuple[Deadline, ...]]] = ContextVar("deadlines", default=())
+
+
+@contextmanager
+def holding(*deadlines: Deadline) -> Iterator[None]:
+    """Let deadlines hold in this block, together with those that hold already."""
+    before = _RUNNING.set((*_RUNNING.get(), *deadlines))
+    try:
+        yield
+    finally:
+        _RUNNING.reset(before)
+
+
+def left(silence: float | None = None) -> float | None:
+    """Return how many seconds the next step may take, `silence` at most. Raises TimeoutError where a deadline has passed."""
+    bounds = [bound for bound in (silence, *(deadline.left() for deadline in _RUNNING.get())) if bound is not None]
+    return min(bounds) if bounds else None
+
+
+def at_most(seconds: float) -> float:
+    """Return the seconds, or what is left of them by the deadlines that hold: 0 where one has passed."""
+    try:
+        return left(seconds) or 0.0
+    except TimeoutError:
+        return 0.0
