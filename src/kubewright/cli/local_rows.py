@@ -31,7 +31,7 @@ UP_FLAGS = (
     ),
     BINARIES_DIR,
     STATE_DIR,
-    Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="2m"),
+    Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="5m"),
     ALL_FORMATS,
 )
 ON_CLUSTER = (NAME, STATE_DIR)

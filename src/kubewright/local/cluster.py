@@ -17,7 +17,7 @@ from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local import status
 from kubewright.local.paths import ClusterPaths, cluster_paths
-from kubewright.local.up import UpOptions, up
+from kubewright.local.up import WITHIN, UpOptions, up
 
 
 class LocalCluster:
@@ -37,7 +37,7 @@ class LocalCluster:
         config: str | None = None,
         state_dir: str | Path = "",
         binaries_dir: str | Path = "",
-        within: float = 120.0,
+        within: float = WITHIN,
         owner: str = "",
         reporter: Reporter | None = None,
         environment: Mapping[str, str] | None = None,

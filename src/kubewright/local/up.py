@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from kubewright.base.change import Change
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.errors import APIError
+from kubewright.base.deadlines import Deadline, holding
+from kubewright.base.durations import format_seconds
+from kubewright.base.errors import APIError, WaitTimeout
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, replace
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from kubewright.local.context import UpRun
 
 PRIVATE = 0o700
+WITHIN = 300.0
+"""Seconds for a cluster to be ready: an idle machine needs a few, one that runs other clusters many more."""
 DYING = 0.1
 """Seconds between the end of a dying process's connections and its own."""
 
@@ -46,7 +50,8 @@ class UpOptions:
     """The text of a kubeadm configuration."""
     controllers: str | None = None
     """Whose controllers approve and sign certificate requests."""
-    within: float = 120.0
+    within: float = WITHIN
+    """Seconds that the cluster has to be ready, from when its first process is started."""
     owner: str = ""
     """Identity of the process that the cluster must not outlive, '' if it may."""
     kubectl: bool = False
@@ -97,7 +102,7 @@ def up(
         if running:
             _end_strays(paths, daemon)
         daemon_process.write_settings(DaemonSettings.of(located, owner=options.owner), paths)
-        with _undone_on_failure(paths, cluster), _explaining_a_dead_daemon(daemon, clock):
+        with _undone_on_failure(paths, cluster), _in_time(options.within, clock), _explaining_a_dead_daemon(daemon, clock):
             daemon.start()  # it loads while we make keys
             from kubewright.local.context import UpRun
 
@@ -246,6 +251,22 @@ def _end_strays(paths: ClusterPaths, daemon: Daemon) -> None:
 
     if not daemon.runs:
         end_daemons(paths)
+
+
+@contextmanager
+def _in_time(within: float, clock: Clock) -> Iterator[None]:
+    """Bound everything in this block by `within` seconds. Raises WaitTimeout with the time that it took."""
+    start = clock.monotonic()
+    try:
+        with holding(Deadline(within, clock=clock)):
+            yield
+    except (APIError, WaitTimeout) as error:
+        took = clock.monotonic() - start
+        if took < within:
+            raise
+        what = f"gave up waiting for the cluster to be ready after {format_seconds(took)}"
+        detail = "\n".join(part for part in (error.what, error.detail) if part)
+        raise WaitTimeout(what, detail=detail, remedy="give it more time with --wait") from error
 
 
 @contextmanager

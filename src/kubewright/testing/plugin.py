@@ -35,7 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("kubewright_control_planes", "control planes of the cluster (default 1)", default="1")
     parser.addini("kubewright_version", "Kubernetes version of the cluster", default="")
     parser.addini("kubewright_config", "kubeadm configuration file of the cluster, relative to the ini file", default="")
-    parser.addini("kubewright_wait", "how long the cluster may take to be ready (default 2m)", default="2m")
+    parser.addini("kubewright_wait", "how long the cluster may take to be ready (default 5m)", default="5m")
 
 
 @pytest.hookimpl(optionalhook=True)

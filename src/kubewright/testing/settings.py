@@ -25,7 +25,7 @@ class Settings:
     kubernetes_version: str | None = None
     config: str | None = None
     binaries_dir: str = ""
-    within: float = 120.0
+    within: float = 300.0
 
 
 def settings(config: pytest.Config) -> Settings:
