@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import uuid
 
 import pytest
 
 from kubewright.base import errors
+from kubewright.base.clock import FakeClock
+from kubewright.base.events import SilentReporter
 from kubewright.http import loop
 from kubewright.kube import core, resources
 from kubewright.kube.answers import EventType
 from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, Impersonation
+from kubewright.kube.refusals import REFUSED, Patience
 
 
 def config_map(name: str, **data: str) -> dict:
@@ -73,6 +77,28 @@ def test_refusals_have_their_classes(admin: KubeClient, apiserver, name: str) ->
         KubeClient(Access(server=apiserver.url, ca_pem=apiserver.ca_pem, identity=Anonymous())).get(resources.NODE, "x")
     with pytest.raises(errors.NotFound):
         admin.get(resources.Resource(group="nobody.example", version="v1", kind="Thing", plural="things", namespaced=False), "x")
+
+
+@pytest.mark.parametrize("who", ["an unknown token", "nobody in particular"])
+def test_a_server_that_is_ready_and_refuses_is_not_asked_for_long(apiserver, who: str) -> None:
+    """Anonymous users are told whether it is ready, so that a wrong token is no reason to wait for more."""
+    refused, identity = {
+        "an unknown token": (errors.Unauthorized, BearerToken("abcdef.0123456789abcdef")),
+        "nobody in particular": (errors.Forbidden, apiserver.identity("nobody", "nobodies")),
+    }[who]
+    place, clock = Access(server=apiserver.url, ca_pem=apiserver.ca_pem), FakeClock()
+    with contextlib.closing(KubeClient(place.as_identity(identity))) as api, contextlib.closing(KubeClient(place)) as anonymous:
+        patience = Patience(
+            api=lambda: api,
+            anonymous=lambda: anonymous,
+            clock=clock,
+            reporter=SilentReporter(),
+            within=60,
+            passes=lambda error: isinstance(error, errors.Unreachable),
+        )
+        with pytest.raises(refused):
+            patience.call(lambda: api.get(resources.NODE, "x"))
+    assert REFUSED <= clock.monotonic() < 2 * REFUSED
 
 
 def test_lists_come_page_by_page(admin: KubeClient, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
