@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any, Final
 
 from kubewright.base import unexpected
@@ -62,8 +61,7 @@ class Rounds:
             self._timer = None
         if self._task is not None:
             self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
 
     def _schedule(self, after: float) -> None:
         if self._timer is not None:

@@ -64,7 +64,8 @@ class Transport(Exchanges):
         for stream in list(self._streams):
             stream.close()
         for bound in self._opening:
-            bound.reschedule(asyncio.get_running_loop().time())
+            if not bound.expired():
+                bound.reschedule(asyncio.get_running_loop().time())
         for connection in (*self._free, *self._busy):
             connection.lost(ConnectionAbortedError())
         self._free.clear()

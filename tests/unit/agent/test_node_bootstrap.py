@@ -198,3 +198,17 @@ async def test_a_node_that_gives_up_leaves_nothing_behind():
     await asyncio.gather(asking, return_exceptions=True)
     assert api.watchers == []
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_node_that_ends_as_its_answer_comes_ends():
+    api = FakeAPI()
+    Controllers(api)
+    desk = desk_of(api)
+    asking = asyncio.create_task(desk.obtain(wanted("a"), within=10))
+    while not desk._waiting:
+        await asyncio.sleep(0)
+    while desk._waiting:
+        await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking

@@ -141,3 +141,20 @@ async def test_a_task_that_fails_begins_again() -> None:
     await tasks.start("a task of a test", work)
     assert (len(runs), count() - before) == (3, 2)
     await tasks.stop()
+
+
+async def test_whoever_stops_rounds_and_is_cancelled_meanwhile_ends_too() -> None:
+    async def work() -> None:
+        try:
+            await asyncio.sleep(MINUTES)
+        finally:
+            await asyncio.sleep(1)
+
+    rounds = Rounds("rounds of a test", work, wait=lambda: 1.0)
+    rounds.start()
+    await asyncio.sleep(1)
+    stopping = asyncio.create_task(rounds.stop())
+    await asyncio.sleep(0.5)
+    stopping.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await stopping

@@ -166,6 +166,24 @@ def test_a_request_that_is_cancelled_or_late_takes_its_connection_with_it(make_s
     assert talk(server.url, trusting, main) == [1, 0, 1]
 
 
+def test_a_transport_is_closed_though_the_time_of_a_connection_is_just_over(make_server, trusting) -> None:
+    async def main(transport: Transport) -> Reason:
+        task = asyncio.create_task(transport.request("GET", "/"))
+        while not transport._opening:
+            await asyncio.sleep(0)
+        [bound] = transport._opening
+        bound.reschedule(asyncio.get_running_loop().time())
+        while not bound.expired():
+            await asyncio.sleep(0)
+        assert transport._opening == {bound}
+        await transport.close()
+        with pytest.raises(NoAnswer) as caught:
+            await task
+        return caught.value.reason
+
+    assert talk(make_server().url, trusting, main) is Reason.CLOSED
+
+
 def test_a_reader_that_is_slow_makes_the_server_wait(make_server, trusting) -> None:
     piece = b"x" * 65_536
     server = make_server(lambda _: lines_answer(*[piece] * 200))

@@ -8,7 +8,7 @@ from pathlib import Path
 SOURCES = Path(__file__).parents[3] / "src/kubewright"
 
 AWAITED = {
-    ("agent/certificates/bootstrap.py", "self._watch"): "its watch and each of its events are attempts; other errors end the waits",
+    ("agent/certificates/bootstrap.py", "self._watch"): "its watch and each of its events are attempts",
     ("agent/daemon.py", "self.agent.run"): "the daemon waits for it, and `keep_running` calls the daemon's run",
     ("agent/daemon.py", "self._reload.wait"): "the same",
     ("agent/daemon.py", "self.agent.require_certificate"): "the same",

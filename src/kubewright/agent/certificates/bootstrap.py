@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple, Protocol
 
@@ -147,8 +147,7 @@ class SharedIssuer:
         if self._task is not None:
             task, self._task, self._informer = self._task, None, None
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.gather(task, return_exceptions=True)
 
     def _follow(self, created: Object) -> None:
         """Watch from this request's creation on, unless a watch runs that has seen it or will."""
@@ -160,13 +159,9 @@ class SharedIssuer:
         self._settle(self._informer.objects.get((None, created["metadata"]["name"]), created))
 
     async def _watch(self, informer: Informer) -> None:
-        try:
-            async with aclosing(informer.events()) as events:
-                async for event in events:
-                    unexpected.attempted("an answer to a certificate request", self._apply, event)
-        except KubewrightError as error:
-            for one in self._waiting.values():
-                one.end(error)
+        async with aclosing(informer.events()) as events:  # which goes on whatever fails
+            async for event in events:
+                unexpected.attempted("an answer to a certificate request", self._apply, event)
 
     def _apply(self, event: WatchEvent) -> None:
         if event.type is EventType.DELETED:
