@@ -9,6 +9,7 @@ from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import BootstrapToken, ClusterConfiguration, Etcd, InitConfiguration, LocalEtcd
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, replace
 
 S = TypeVar("S")
@@ -54,7 +55,7 @@ def feature_gates(text: str) -> dict[str, bool]:
         name, equals, value = part.strip().partition("=")
         if not equals or value.lower() not in {"true", "false"}:
             raise UsageError(
-                f"--feature-gates: {part!r} is not name=true or name=false", remedy=f"the gates are {', '.join(features.GATES)}"
+                f"--feature-gates: {quoted(part)} is not name=true or name=false", remedy=f"the gates are {', '.join(features.GATES)}"
             )
         found[name] = value.lower() == "true"
     return found
