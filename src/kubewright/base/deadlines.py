@@ -1,17 +1,21 @@
 """Deadlines around a piece of work: whatever can be told how long to wait asks here how much time is left.
 
 A wait says by when it has to end (`holding`), without knowing what its looks do. Sockets (`http.deadlines`), programs (`host.programs`) and
-calls of the container runtime (`host.cri`) keep every deadline that holds in their thread. New threads begin without deadlines.
+calls of the container runtime (`host.cri`) keep every deadline that holds in their thread. A new thread begins without deadlines, unless its work
+is `carried` there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Final
+from contextvars import ContextVar, copy_context
+from typing import Final, ParamSpec, TypeVar
 
 from kubewright.base.clock import Clock, SystemClock
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _CLOCK: Final = SystemClock()
 
@@ -58,3 +62,13 @@ def at_most(seconds: float) -> float:
         return left(seconds) or 0.0
     except TimeoutError:
         return 0.0
+
+
+def carried(work: Callable[P, T]) -> Callable[P, T]:
+    """Return the same work for other threads: the deadlines that hold here hold there."""
+    here = copy_context()
+
+    def call(*arguments: P.args, **more: P.kwargs) -> T:
+        return here.copy().run(work, *arguments, **more)  # a context cannot be entered by two threads
+
+    return call

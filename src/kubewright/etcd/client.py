@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.deadlines import carried
 from kubewright.base.errors import APIError, Unreachable
 from kubewright.etcd.api import Alarm, Member, NoQuorum, Status, StillLearning, nobody, read_member, read_status, refusal
 from kubewright.http.failures import NoAnswer, Reason
@@ -58,7 +59,7 @@ class EtcdClient:
     def statuses(self) -> list[Status]:
         endpoints = self.endpoints
         with ThreadPoolExecutor(max_workers=max(1, len(endpoints))) as threads:
-            return list(threads.map(self.status, endpoints))
+            return list(threads.map(carried(self.status), endpoints))
 
     def status(self, endpoint: str, /) -> Status:
         try:

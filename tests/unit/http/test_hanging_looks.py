@@ -27,7 +27,7 @@ from kubewright.etcd.client import EtcdClient
 from kubewright.etcd.membership import remove_member
 from kubewright.host.cri.client import Client
 from kubewright.host.programs import RealCommands
-from kubewright.http import loop
+from kubewright.http import loop, tls
 from kubewright.kube.answers import persist
 from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access
@@ -102,12 +102,19 @@ def token_discovery_async(hanging: Hanging) -> object:
     return loop.run(main)
 
 
-def member_removal(hanging: Hanging) -> object:
-    from kubewright.http import tls
+def etcd(hanging: Hanging) -> contextlib.closing[EtcdClient]:
+    return contextlib.closing(EtcdClient([hanging.url], context=tls.client_context(hanging.ca_pem), timeout=LONG))
 
-    etcd = EtcdClient([hanging.url], context=tls.client_context(hanging.ca_pem), timeout=LONG)
-    with contextlib.closing(etcd):
-        return remove_member(etcd, "https://10.0.0.2:2380", clock=CLOCK, within=WITHIN)
+
+def member_removal(hanging: Hanging) -> object:
+    with etcd(hanging) as client:
+        return remove_member(client, "https://10.0.0.2:2380", clock=CLOCK, within=WITHIN)
+
+
+def member_statuses(hanging: Hanging) -> object:
+    """They are asked in threads of their own."""
+    with etcd(hanging) as client:
+        return waiter().until(lambda: client.statuses()[0].problem, within=WITHIN, saying="a healthy member")
 
 
 def runtime(hanging: Hanging) -> object:
@@ -130,6 +137,7 @@ ROWS: dict[str, tuple[Callable[[Hanging], object], type[KubewrightError]]] = {
     "an attempt in a wait": (lambda hanging: polled(lambda: persist(lambda: raw(hanging), clock=CLOCK, within=LONG)), WaitTimeout),
     "attempts": (lambda hanging: retry(lambda: raw(hanging), clock=CLOCK, on=APIError, within=WITHIN), Unreachable),
     "a member of etcd": (member_removal, Unreachable),
+    "the health of etcd's members": (member_statuses, WaitTimeout),
     "discovery by file": (file_discovery, Unreachable),
     "discovery by token": (
         lambda hanging: discovery.discover(question(hanging), connect=client, waiter=waiter(), clock=CLOCK),
