@@ -333,6 +333,28 @@ def test_last_words_are_kept_while_the_next_life_has_said_nothing():
     assert "unknown flag: --x" in caught.value.detail
 
 
+def restarted(times):
+    return ServiceState(running=False, failed=True, again=True, restarts=times)
+
+
+def test_a_journal_that_is_behind_is_waited_for():
+    """The second end is seen before what was said: on a busy machine the journal is late."""
+    machine = Machine(kubelet=restarted(0), lines=["Started kubelet.service."])
+    steps = [(10.0, put(machine, kubelet=restarted(1))), (12.0, put(machine, lines=["Started kubelet.service.", BAD_FLAG]))]
+    with pytest.raises(ComponentFailed, match="the kubelet does not stay up") as caught:
+        wait(machine, steps=steps)
+    assert 12 <= wait.seconds < 14
+    assert "unknown flag: --x" in caught.value.detail
+
+
+def test_a_kubelet_that_fails_without_a_word_is_given_a_third_start():
+    machine = Machine(kubelet=restarted(0))
+    with pytest.raises(ComponentFailed, match="the kubelet does not stay up") as caught:
+        wait(machine, steps=[(10.0, put(machine, kubelet=restarted(1))), (20.0, put(machine, kubelet=restarted(2)))])
+    assert 20 <= wait.seconds < 22
+    assert "journalctl -u kubelet" in caught.value.remedy
+
+
 def test_a_kubelet_that_nobody_starts_again_ends_the_wait_at_once():
     with pytest.raises(ComponentFailed) as caught:
         wait(Machine(kubelet=ServiceState(running=False, failed=True)))

@@ -16,6 +16,8 @@ ENDS: Final = 3
 """How often a component ends before waiting for it is given up, as in a local cluster."""
 KUBELET_STARTS: Final = 2
 """Failed starts of the kubelet: a unit waits ten seconds between two."""
+SILENT_STARTS: Final = 3
+"""Failed starts of a kubelet that gave no reason: on a busy machine the journal has its words later than systemd knows of its end."""
 PULLS: Final = 2
 """Failed pulls of one image."""
 _PULL: Final = "PullImage from image service failed"
@@ -73,9 +75,9 @@ def _kubelet_failure(observations: Observations) -> PermanentFailure | None:
     if after is None or not after.failed:
         return None
     starts = after.restarts - (before.restarts if before is not None else 0) + 1
-    if after.again and starts < KUBELET_STARTS:
-        return None
     said = observation.reasons(observations.latest.journal)
+    if after.again and starts < (KUBELET_STARTS if said else SILENT_STARTS):
+        return None
     return PermanentFailure(what="the kubelet does not stay up", remedy=remedies.of_kubelet(said))
 
 
