@@ -7,6 +7,7 @@ looks at neither the status nor the size of the answer, and follows any redirect
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -15,15 +16,18 @@ from kubewright.base import yaml
 from kubewright.base.errors import APIError, CertificateError, Forbidden, TrustError
 from kubewright.base.messages import shown_url
 from kubewright.base.records import dataclass, replace
-from kubewright.kube.answers import persist, worth_retrying
+from kubewright.kube.answers import worth_retrying
 from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import ReadFile, access_of
+from kubewright.kube.refusals import Patience
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.tokens import cluster_info
 
 if TYPE_CHECKING:
     from kubewright.base.clock import Clock
+    from kubewright.base.events import Reporter
     from kubewright.http.sync import Downloads
 
 MOST: Final = 1 << 20
@@ -67,19 +71,29 @@ class Refreshed:
     warnings: tuple[str, ...] = ()
 
 
-def refresh(access: Access, *, connect: Callable[[Access], KubeAPI], clock: Clock, within: float, host_trust: bytes | None) -> Refreshed:
+def refresh(
+    access: Access, *, connect: Callable[[Access], KubeAPI], clock: Clock, reporter: Reporter, within: float, host_trust: bytes | None
+) -> Refreshed:
     """Read cluster-info as the file says, for up to `within` seconds: it proves that the file leads to a cluster.
 
     A file without a CA is completed from it; the connection is then verified with `host_trust`, what this machine trusts. That it may not
-    be read is only a warning. Raises APIError where it cannot be read, TrustError where no CA is known in the end.
+    be read is only a warning; credentials that a server which is ready does not know are refused soon. Raises APIError where it cannot be
+    read, TrustError where no CA is known in the end.
     """
-    client = connect(access if access.ca_pem is not None else replace(access, ca_pem=host_trust))
-    try:
-        found = persist(lambda: client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE), clock=clock, within=within, on=_passing)
-    except Forbidden:
+    asked = access if access.ca_pem is not None else replace(access, ca_pem=host_trust)
+    nobody = replace(asked, identity=Anonymous(), impersonation=None)
+    with ExitStack() as opened:
+
+        def client(of: Access) -> KubeAPI:
+            return opened.enter_context(closing(connect(of)))
+
+        api = client(asked)
+        patience = Patience(
+            api=lambda: api, anonymous=lambda: client(nobody), clock=clock, reporter=reporter, within=within, passes=worth_retrying
+        )
+        found = patience.call(lambda: _read(api))
+    if found is None:
         return _complete(access, ("cluster-info may not be read with the discovery file: what it says is taken as it is",))
-    finally:
-        client.close()
     said = cluster_info.described(found, server=access.server)
     warnings = (
         ()
@@ -89,8 +103,12 @@ def refresh(access: Access, *, connect: Callable[[Access], KubeAPI], clock: Cloc
     return _complete(access if access.ca_pem is not None else replace(access, ca_pem=said.ca_pem), warnings)
 
 
-def _passing(error: Exception) -> bool:
-    return worth_retrying(error) and not isinstance(error, Forbidden)
+def _read(client: KubeAPI) -> Object | None:
+    """Return cluster-info, None where it may not be read."""
+    try:
+        return client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
+    except Forbidden:
+        return None
 
 
 def _complete(access: Access, warnings: tuple[str, ...]) -> Refreshed:

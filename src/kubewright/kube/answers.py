@@ -246,8 +246,6 @@ def worth_retrying(error: Exception) -> bool:
     return isinstance(error, APIError)
 
 
-def persist(
-    call: Callable[[], T], *, clock: Clock, within: float = API_CALL_TIMEOUT, on: Callable[[Exception], bool] = worth_retrying
-) -> T:
+def persist(call: Callable[[], T], *, clock: Clock, within: float = API_CALL_TIMEOUT) -> T:
     """Call until it succeeds; the last error is raised as it is after `within` seconds."""
-    return retry(call, clock=clock, on=on, within=within, backoff=PAUSES)
+    return retry(call, clock=clock, on=worth_retrying, within=within, backoff=PAUSES)

@@ -9,9 +9,11 @@ import pytest
 
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import APIError, CertificateError, Forbidden, NotFound, TrustError, UsageError, ValidationError
+from kubewright.base.errors import APIError, CertificateError, Forbidden, NotFound, TrustError, Unauthorized, UsageError, ValidationError
+from kubewright.base.events import SilentReporter
 from kubewright.discovery import file as by_file
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.tokens import cluster_info
 
@@ -108,8 +110,9 @@ def test_an_error_page_is_told_as_one():
 class Cluster:
     """Answers reads of cluster-info from a script whose last line repeats."""
 
-    def __init__(self, *script: object) -> None:
+    def __init__(self, *script: object, ready: int = 200) -> None:
         self.script = list(script)
+        self.ready = ready
         self.asked: list[Access] = []
         self.open = 0
 
@@ -117,6 +120,10 @@ class Cluster:
         self.asked.append(access)
         self.open += 1
         return self
+
+    def raw(self, method, path):
+        assert (method, path) == ("GET", "/readyz")
+        return Response(status=self.ready, headers={})
 
     def get(self, resource, name, namespace=None):
         found = self.script.pop(0) if len(self.script) > 1 else self.script[0]
@@ -129,7 +136,8 @@ class Cluster:
 
 
 def refreshed(cluster: Cluster, access: Access, *, clock: FakeClock | None = None, within: float = 300):
-    found = by_file.refresh(access, connect=cluster.connect, clock=clock or FakeClock(), within=within, host_trust=TRUST)
+    clock, reporter = clock or FakeClock(), SilentReporter()
+    found = by_file.refresh(access, connect=cluster.connect, clock=clock, reporter=reporter, within=within, host_trust=TRUST)
     assert cluster.open == 0
     return found
 
@@ -138,7 +146,8 @@ def info(*, server: str = SERVER, ca: bytes = CA) -> dict:
     return cluster_info.config_map(server=server, ca_pem=ca)
 
 
-ACCESS = Access(server=SERVER, ca_pem=CA)
+NOBODY = Access(server=SERVER, ca_pem=CA)
+ACCESS = NOBODY.as_identity(BearerToken("abc"))
 
 
 def test_the_cluster_is_asked_with_what_the_file_says():
@@ -177,6 +186,16 @@ def test_a_cluster_that_does_not_answer_is_given_up():
     with pytest.raises(NoAnswer):
         refreshed(Cluster(NoAnswer("no", reason=Reason.REFUSED)), ACCESS, clock=clock, within=5)
     assert 5 <= clock.monotonic() < 6
+
+
+@pytest.mark.parametrize(("ready", "seconds"), [(200, 2), (401, 2), (503, 60)])
+def test_credentials_that_a_ready_server_refuses_are_not_waited_for(ready: int, seconds: float):
+    clock, cluster = FakeClock(), Cluster(Unauthorized("no", code=401), ready=ready)
+    with pytest.raises(Unauthorized):
+        refreshed(cluster, ACCESS, clock=clock, within=60)
+    assert cluster.open == 0
+    assert cluster.asked[:2] == [ACCESS, NOBODY]
+    assert seconds <= clock.monotonic() < seconds + 1
 
 
 def test_a_ca_that_is_not_the_servers_is_not_waited_for():

@@ -89,7 +89,7 @@ def question(hanging: Hanging) -> Question:
 
 def file_discovery(hanging: Hanging) -> object:
     access = Access(server=hanging.url, ca_pem=hanging.ca_pem)
-    return by_file.refresh(access, connect=client, clock=CLOCK, within=WITHIN, host_trust=None)
+    return by_file.refresh(access, connect=client, clock=CLOCK, reporter=SilentReporter(), within=WITHIN, host_trust=None)
 
 
 def token_discovery_async(hanging: Hanging) -> object:

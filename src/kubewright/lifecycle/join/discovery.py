@@ -86,6 +86,7 @@ def _by_file(ctx: JoinContext, place: str) -> Access:
         access,
         connect=ctx.connect,
         clock=ctx.clock,
+        reporter=ctx.reporter,
         within=ctx.join.timeouts.discovery.seconds,
         host_trust=_host_trust(ctx),
     )
