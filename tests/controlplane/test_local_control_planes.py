@@ -17,11 +17,12 @@ from local_kit import COMPONENTS, LIMIT, Bench, bench, config_map, eventually, f
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import AlreadyExists, APIError, NotFound
+from kubewright.base.wait import retry
 from kubewright.etcd.api import Member
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.files import Files
 from kubewright.host.network import RealNetwork
-from kubewright.kube.answers import persist, worth_retrying
+from kubewright.kube.answers import PAUSES, worth_retrying
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
@@ -175,7 +176,7 @@ def test_a_new_daemon_adopts_the_components_of_all_machines(three: Bench) -> Non
 def _though_a_leader_is_elected(call: Callable[[], object], *, done: type[APIError]) -> None:
     """Call until it is done: also if that is told by the refusal to do it once more."""
     with suppress(done):
-        persist(call, clock=SystemClock(), within=600, on=lambda error: worth_retrying(error) and not isinstance(error, done))
+        retry(call, clock=SystemClock(), within=600, backoff=PAUSES, on=lambda error: worth_retrying(error) and not isinstance(error, done))
 
 
 def test_what_is_killed_edited_or_deleted_on_a_further_control_plane_is_mended(three: Bench) -> None:
