@@ -30,7 +30,7 @@ from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.init.operation import INIT, prepare
-from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.machine import Machine as Whole
 from kubewright.pki import certificates, keys, pem
 from operation_kit import Below, NoCluster, run_phases
@@ -144,7 +144,7 @@ def dry(case, tmp_path_factory):
 def written_over(case, _):
     """Run the phases that write files over a plan of the machine; with an authority kept elsewhere, twice, its keys lost between."""
     host, reporter = host_of(case, Layout()), RecordingReporter()
-    asked = InitRequest(documents=read_documents(str(REFERENCE / case / "kubeadm.yaml")), from_file=True, only=PHASES)
+    asked = InitOptions(documents=read_documents(str(REFERENCE / case / "kubeadm.yaml")), from_file=True, only=PHASES)
     whole = Whole(at=lambda _: host, clock=SystemClock(), random=SystemRandom())
     prepared = prepare(asked, whole)
     for times in range(2 if case == "external-ca" else 1):

@@ -17,9 +17,9 @@ from kubewright.apis.machine import Layout
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SystemRandom
-from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveRequest
+from kubewright.enrollment.node.leaving import NODE_LEAVE, NodeLeaveOptions
 from kubewright.enrollment.node.operation import NODE_JOIN
-from kubewright.enrollment.node.request import NodeJoinRequest
+from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
@@ -46,7 +46,7 @@ class Box:
 
     def depart(self) -> Result[Any]:
         """Do what `node leave` does before it cleans up the machine."""
-        return run(NODE_LEAVE, NodeLeaveRequest(only=("depart",)), _machine(self.layout), reporter=self.reporter)
+        return run(NODE_LEAVE, NodeLeaveOptions(only=("depart",)), _machine(self.layout), reporter=self.reporter)
 
     def start(self) -> subprocess.Popen[bytes]:
         """Join in a process of its own."""
@@ -68,7 +68,7 @@ class Box:
 
 
 def _join(layout: Layout, wanted: dict[str, Any], reporter: RecordingReporter, mode: Mode) -> Result[Any]:
-    request = NodeJoinRequest(
+    request = NodeJoinOptions(
         **{**wanted, "ca_pem": wanted["ca_pem"].encode(), "skip": tuple(wanted["skip"]), "sans": tuple(wanted["sans"])}
     )
     return run(NODE_JOIN, request, _machine(layout), reporter=reporter, mode=mode)

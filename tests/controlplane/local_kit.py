@@ -146,7 +146,7 @@ def bench() -> Iterator[Bench]:
         made.close()
 
 
-def sources() -> binaries.Sources:
+def sources() -> binaries.BinarySources:
     return binaries.sources_from(os.environ)
 
 

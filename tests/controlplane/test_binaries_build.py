@@ -13,7 +13,7 @@ import pytest
 from kubewright import binaries
 from kubewright.base.errors import BinariesError
 from kubewright.base.events import Progress, RecordingReporter
-from kubewright.binaries import Sources, golang
+from kubewright.binaries import BinarySources, golang
 
 
 def has_go(environment: Mapping[str, str]) -> bool:
@@ -27,7 +27,7 @@ def has_go(environment: Mapping[str, str]) -> bool:
 @pytest.mark.skipif(not has_go(os.environ), reason="Go 1.26 is not on this machine")
 def test_etcd_is_built_static_stripped_and_stamped(tmp_path: Path):
     reporter = RecordingReporter()
-    sources = Sources(cache=tmp_path / "cache", allow_download=False)
+    sources = BinarySources(cache=tmp_path / "cache", allow_download=False)
     found = binaries.ensure(("etcd",), version="v1.36.3", sources=sources, reporter=reporter)["etcd"]
     answer = subprocess.run([found.path, "--version"], capture_output=True, check=True, text=True)
     assert "etcd Version: 3.6.8" in answer.stdout
@@ -43,7 +43,7 @@ def test_etcd_is_built_static_stripped_and_stamped(tmp_path: Path):
 @pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go on this machine")
 def test_a_build_without_modules_says_so(tmp_path: Path):
     environment = {**os.environ, "GOMODCACHE": str(tmp_path / "modules"), "GOCACHE": str(tmp_path / "cache-of-go")}
-    sources = Sources(cache=tmp_path / "cache", allow_download=False, offline=True)
+    sources = BinarySources(cache=tmp_path / "cache", allow_download=False, offline=True)
     with pytest.raises(BinariesError) as caught:
         binaries.ensure(("etcd",), version="v1.36.3", sources=sources, environment=environment)
     assert "module lookup disabled by GOPROXY=off" in caught.value.detail

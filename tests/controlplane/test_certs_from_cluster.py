@@ -47,7 +47,7 @@ def machine(apiserver, admin, tmp_path, monkeypatch):
     store = HostCertificateStore(host, directory=PurePosixPath(tmp_path / "moved"))
     wanted = specs.certificates_for(whole, Addresses.of_machine("10.98.0.11"))
     for spec in wanted:
-        ensure.ensure(store, spec, ensure.Sources(SystemClock(), SystemRandom()))
+        ensure.ensure(store, spec, ensure.IssuingSources(SystemClock(), SystemRandom()))
     with contextlib.suppress(AlreadyExists):
         admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}})
     metadata = {"name": "kubeadm-config", "namespace": "kube-system"}

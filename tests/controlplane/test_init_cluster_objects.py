@@ -31,7 +31,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.init import existing_cluster
 from kubewright.lifecycle.init.operation import INIT, prepare
-from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.machine import Machine as Whole
 from kubewright.pki import sealing
 from kubewright.tokens import cluster_info, parse
@@ -63,7 +63,7 @@ class Cluster:
 
     def call(self, *, upload_certs: bool):
         path = REFERENCE / "kubeadm.yaml"
-        return InitRequest(documents=yaml.load_all(path.read_bytes(), source=path.name), from_file=True, upload_certs=upload_certs)
+        return InitOptions(documents=yaml.load_all(path.read_bytes(), source=path.name), from_file=True, upload_certs=upload_certs)
 
     def prepared(self, *, upload_certs: bool):
         return prepare(self.call(upload_certs=upload_certs), self.whole())

@@ -17,20 +17,20 @@ from local_kit import COMPONENTS, eventually
 from kubewright.host.listeners import parse_listeners
 from kubewright.local import daemon_process, record
 from kubewright.local.cluster import LocalCluster
-from kubewright.local.record import MachineRecord
+from kubewright.local.record import LocalMachineRecord
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cases" / "ipv4-minimal" / "files.txt"
 
 
 @pytest.fixture(scope="module")
-def machine(kubewright_cluster: LocalCluster) -> MachineRecord:
+def machine(kubewright_cluster: LocalCluster) -> LocalMachineRecord:
     found = record.load(kubewright_cluster.paths.record)
     assert found is not None
     return found.control_plane
 
 
 @pytest.fixture(scope="module")
-def directory(kubewright_cluster: LocalCluster, machine: MachineRecord) -> Path:
+def directory(kubewright_cluster: LocalCluster, machine: LocalMachineRecord) -> Path:
     return kubewright_cluster.paths.machine(machine.name)
 
 
@@ -41,7 +41,7 @@ def _inodes(pid: int) -> Iterator[int]:
                 yield int(found[1])
 
 
-def test_every_listener_is_on_the_clusters_own_address(kubewright_cluster: LocalCluster, machine: MachineRecord) -> None:
+def test_every_listener_is_on_the_clusters_own_address(kubewright_cluster: LocalCluster, machine: LocalMachineRecord) -> None:
     inodes = {inode for one in daemon_process.marked_processes(kubewright_cluster.paths) for inode in _inodes(one.pid)}
     found = [
         one
@@ -109,7 +109,7 @@ def _get(address: str, port: int, path: str, *, certificate: tuple[Path, Path] |
 
 
 @pytest.mark.parametrize("port", ["etcd_client", "etcd_peer", "etcd_metrics"])
-def test_etcd_serves_nobody_without_a_certificate(machine: MachineRecord, directory: Path, port: str) -> None:
+def test_etcd_serves_nobody_without_a_certificate(machine: LocalMachineRecord, directory: Path, port: str) -> None:
     pki = directory / "kubernetes" / "pki"
     number = machine.ports[port]
     for path in ("/health", "/metrics", "/version", "/readyz"):
@@ -123,7 +123,7 @@ def test_etcd_serves_nobody_without_a_certificate(machine: MachineRecord, direct
 
 
 @pytest.mark.parametrize("port", ["controller_manager", "scheduler"])
-def test_controllers_tell_strangers_of_their_health_only(machine: MachineRecord, port: str) -> None:
+def test_controllers_tell_strangers_of_their_health_only(machine: LocalMachineRecord, port: str) -> None:
     number = machine.ports[port]
     assert _get(machine.address, number, "/healthz") == (200, b"ok")
     for path in ("/metrics", "/configz", "/debug/pprof/", "/statusz", "/flagz"):
@@ -131,7 +131,7 @@ def test_controllers_tell_strangers_of_their_health_only(machine: MachineRecord,
     assert _get(machine.address, number, "/metrics", secure=False)[0] in {0, 400}
 
 
-def test_the_kubelet_api_refuses_strangers(machine: MachineRecord, directory: Path) -> None:
+def test_the_kubelet_api_refuses_strangers(machine: LocalMachineRecord, directory: Path) -> None:
     number, pki = machine.ports["kubelet"], directory / "kubernetes" / "pki"
     paths = ["/pods", "/metrics", "/stats/summary", "/configz", f"/containerLogs/kube-system/etcd-{machine.name}/etcd", "/logs/"]
     assert {_get(machine.address, number, path)[0] for path in paths} <= {401, 404}
@@ -151,7 +151,7 @@ CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
 
 def test_the_api_server_shows_strangers_health_version_and_cluster_info_only(
-    kubewright_cluster: LocalCluster, machine: MachineRecord
+    kubewright_cluster: LocalCluster, machine: LocalMachineRecord
 ) -> None:
     port = machine.ports["api_server"]
     with contextlib.closing(kubewright_cluster.client()) as admin:

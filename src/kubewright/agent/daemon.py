@@ -22,7 +22,7 @@ from kubewright.agent.certificates.store import FileCredentialStore, PendingKey
 from kubewright.agent.configuration.options import AgentOptions, require_kubeconfig
 from kubewright.agent.machine_api import MachineAPI, usage_metrics
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.observation.observer import Machine, MachineObserver
+from kubewright.agent.observation.observer import MachineObserver, ObservedMachine
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.rounds import Tasks
 from kubewright.agent.seams import Connect, Seams
@@ -155,7 +155,7 @@ class AgentDaemon:
         bootstrap = None
         if options.bootstrap is not None:
             bootstrap = KubeconfigBootstrap(options.bootstrap, read=host.read, connect=seams.connect)
-        machine = Machine(files=self._files, network=host.network, look_up=look_up, root=options.root, runtime=runtime)
+        machine = ObservedMachine(files=self._files, network=host.network, look_up=look_up, root=options.root, runtime=runtime)
         facts = options.facts(host.facts.machine, storage=self._files.space(options.root).capacity)
         self.agent = NodeAgent(
             replace(facts, recreated=is_recreated(host, options.root)),

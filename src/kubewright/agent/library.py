@@ -10,7 +10,7 @@ from kubewright.agent.certificates.store import FileCredentialStore, PendingKey
 from kubewright.agent.configuration import options, reading
 from kubewright.agent.configuration.options import Own
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.observation.observer import Machine, MachineObserver
+from kubewright.agent.observation.observer import MachineObserver, ObservedMachine
 from kubewright.agent.pods.provider import PodProvider
 from kubewright.agent.seams import Seams
 from kubewright.agent.status.facts import check_labels
@@ -39,7 +39,7 @@ def node_agent(
     storage = host.files.space(PurePosixPath(place)).capacity
     known = replace(chosen.facts(host.facts.machine, storage=storage), taints=(), addresses=(address,) if address else ())
     asking = KubeconfigBootstrap(bootstrap, read=host.read)
-    machine = Machine(files=host.files, network=host.network, look_up=look_up, root=chosen.root)
+    machine = ObservedMachine(files=host.files, network=host.network, look_up=look_up, root=chosen.root)
     source: SnapshotSource = Unchanging(Snapshot(addresses=(address,))) if address else MachineObserver(machine, chosen.looks)
     return NodeAgent(
         known,

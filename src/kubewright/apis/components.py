@@ -63,7 +63,7 @@ Several = Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
-class Row:
+class ValueRule:
     """A dotted path, and what must hold for the value there. `zero`: 0 is judged too, because it does not mean the default."""
 
     path: str
@@ -71,7 +71,7 @@ class Row:
     zero: bool = False
 
 
-def warn(kind: str, document: Mapping[str, Any], at: Place, *, rows: Sequence[Row], several: Sequence[Several]) -> None:
+def warn(kind: str, document: Mapping[str, Any], at: Place, *, rows: Sequence[ValueRule], several: Sequence[Several]) -> None:
     """Warn about everything in a decoded document that its component would refuse."""
     for row in rows:
         value = value_at(document, row.path)
@@ -99,9 +99,9 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def rows_of(names: str, check: Check, *, zero: bool = False) -> tuple[Row, ...]:
+def rows_of(names: str, check: Check, *, zero: bool = False) -> tuple[ValueRule, ...]:
     """Make a row with one check for each path in a text."""
-    return tuple(Row(path, check, zero) for path in names.split())
+    return tuple(ValueRule(path, check, zero) for path in names.split())
 
 
 def within(low: float, high: float | None = None) -> Check:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubewright.apis import formats
 from kubewright.apis.components import (
-    Row,
+    ValueRule,
     each_of,
     lasting,
     log_rules,
@@ -129,7 +129,7 @@ def reserved_memory(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 ROWS: Final = (
-    Row("nodeLeaseDurationSeconds", within(1)),
+    ValueRule("nodeLeaseDurationSeconds", within(1)),
     *rows_of("maxParallelImagePulls containerLogMaxWorkers", within(1), zero=True),
     *rows_of("eventBurst eventRecordQPS kubeAPIBurst kubeAPIQPS maxOpenFiles maxPods podsPerCore registryBurst registryPullQPS", within(0)),
     *rows_of("healthzPort port readOnlyPort", within(1, 65535)),
@@ -137,32 +137,32 @@ ROWS: Final = (
     *rows_of("iptablesDropBit iptablesMasqueradeBit", within(0, 31)),
     *rows_of("imageMinimumGCAge imageMaximumGCAge", lasting(0)),
     *rows_of("shutdownGracePeriod shutdownGracePeriodCriticalPods", lasting(SECOND)),
-    Row("nodeStatusMaxImages", within(-1)),
-    Row("oomScoreAdj", within(-1000, 1000)),
-    Row("cpuCFSQuotaPeriod", lasting(SECOND // 1000, SECOND), zero=True),
-    Row("containerLogMonitorInterval", lasting(3 * SECOND), zero=True),
-    Row("containerLogMaxFiles", within(2), zero=True),
-    Row("runOnce", unset),
-    Row("topologyManagerPolicy", one_of("none", "best-effort", "restricted", "single-numa-node")),
-    Row("topologyManagerScope", one_of("container", "pod")),
-    Row("memorySwap.swapBehavior", one_of("NoSwap", "LimitedSwap")),
-    Row("hairpinMode", one_of("none", "hairpin-veth", "promiscuous-bridge")),
-    Row(
+    ValueRule("nodeStatusMaxImages", within(-1)),
+    ValueRule("oomScoreAdj", within(-1000, 1000)),
+    ValueRule("cpuCFSQuotaPeriod", lasting(SECOND // 1000, SECOND), zero=True),
+    ValueRule("containerLogMonitorInterval", lasting(3 * SECOND), zero=True),
+    ValueRule("containerLogMaxFiles", within(2), zero=True),
+    ValueRule("runOnce", unset),
+    ValueRule("topologyManagerPolicy", one_of("none", "best-effort", "restricted", "single-numa-node")),
+    ValueRule("topologyManagerScope", one_of("container", "pod")),
+    ValueRule("memorySwap.swapBehavior", one_of("NoSwap", "LimitedSwap")),
+    ValueRule("hairpinMode", one_of("none", "hairpin-veth", "promiscuous-bridge")),
+    ValueRule(
         "imagePullCredentialsVerificationPolicy",
         one_of("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"),
     ),
-    Row("enforceNodeAllocatable", each_of("pods", "none", *_ENFORCED)),
-    Row("memoryReservationPolicy", one_of("None", "TieredReservation")),
-    Row("memoryThrottlingFactor", lambda value: "" if 0 < value <= 1 else f"{value} must be greater than 0 and at most 1", zero=True),
-    Row("podLogsDir", normalised),
-    Row("logging.format", one_of("text", "json")),
-    Row("crashLoopBackOff.maxContainerRestartPeriod", lasting(SECOND, 300 * SECOND), zero=True),
-    Row("userNamespaces.idsPerPod", ids_per_pod, zero=True),
-    Row("reservedSystemCPUs", cpu_set),
-    Row("showHiddenMetricsForVersion", previous_minor),
-    Row("tracing.samplingRatePerMillion", within(0, 1_000_000)),
-    Row("tracing.endpoint", collector),
-    Row("preloadedImagesVerificationAllowlist", image_patterns),
+    ValueRule("enforceNodeAllocatable", each_of("pods", "none", *_ENFORCED)),
+    ValueRule("memoryReservationPolicy", one_of("None", "TieredReservation")),
+    ValueRule("memoryThrottlingFactor", lambda value: "" if 0 < value <= 1 else f"{value} must be greater than 0 and at most 1", zero=True),
+    ValueRule("podLogsDir", normalised),
+    ValueRule("logging.format", one_of("text", "json")),
+    ValueRule("crashLoopBackOff.maxContainerRestartPeriod", lasting(SECOND, 300 * SECOND), zero=True),
+    ValueRule("userNamespaces.idsPerPod", ids_per_pod, zero=True),
+    ValueRule("reservedSystemCPUs", cpu_set),
+    ValueRule("showHiddenMetricsForVersion", previous_minor),
+    ValueRule("tracing.samplingRatePerMillion", within(0, 1_000_000)),
+    ValueRule("tracing.endpoint", collector),
+    ValueRule("preloadedImagesVerificationAllowlist", image_patterns),
 )
 
 

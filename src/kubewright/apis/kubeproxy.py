@@ -11,7 +11,7 @@ from typing import Any, Final
 from kubewright.apis import formats
 from kubewright.apis.components import (
     Default,
-    Row,
+    ValueRule,
     address,
     address_and_port,
     fill,
@@ -148,32 +148,32 @@ def document(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 ROWS: Final = (
-    Row("mode", one_of("iptables", "ipvs", "nftables")),
-    Row("detectLocalMode", one_of("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")),
-    Row("bindAddress", address),
+    ValueRule("mode", one_of("iptables", "ipvs", "nftables")),
+    ValueRule("detectLocalMode", one_of("ClusterCIDR", "NodeCIDR", "BridgeInterface", "InterfaceNamePrefix")),
+    ValueRule("bindAddress", address),
     *rows_of("healthzBindAddress metricsBindAddress", address_and_port),
-    Row("iptables.masqueradeBit", within(0, 31)),
-    Row("oomScoreAdj", within(-1000, 1000)),
+    ValueRule("iptables.masqueradeBit", within(0, 31)),
+    ValueRule("oomScoreAdj", within(-1000, 1000)),
     *rows_of("conntrack.maxPerCore conntrack.min clientConnection.burst", within(0)),
     *rows_of("conntrack.tcpEstablishedTimeout conntrack.tcpCloseWaitTimeout conntrack.udpTimeout conntrack.udpStreamTimeout", lasting(0)),
-    Row("configSyncPeriod", lasting(1)),
-    Row("showHiddenMetricsForVersion", previous_minor),
-    Row("nodePortAddresses", lambda values: networks([value for value in values if value != "primary"])),
-    Row("logging.format", one_of("text", "json")),
+    ValueRule("configSyncPeriod", lasting(1)),
+    ValueRule("showHiddenMetricsForVersion", previous_minor),
+    ValueRule("nodePortAddresses", lambda values: networks([value for value in values if value != "primary"])),
+    ValueRule("logging.format", one_of("text", "json")),
 )
 
 
 _OF_MODES: Final = {
-    "iptables": (Row("iptables.syncPeriod", lasting(1)), Row("iptables.minSyncPeriod", lasting(0))),
+    "iptables": (ValueRule("iptables.syncPeriod", lasting(1)), ValueRule("iptables.minSyncPeriod", lasting(0))),
     "ipvs": (
         *rows_of("ipvs.tcpTimeout ipvs.tcpFinTimeout ipvs.udpTimeout ipvs.minSyncPeriod", lasting(0)),
-        Row("ipvs.syncPeriod", lasting(1)),
-        Row("ipvs.excludeCIDRs", networks),
+        ValueRule("ipvs.syncPeriod", lasting(1)),
+        ValueRule("ipvs.excludeCIDRs", networks),
     ),
     "nftables": (
-        Row("nftables.masqueradeBit", within(0, 31)),
-        Row("nftables.syncPeriod", lasting(1)),
-        Row("nftables.minSyncPeriod", lasting(0)),
+        ValueRule("nftables.masqueradeBit", within(0, 31)),
+        ValueRule("nftables.syncPeriod", lasting(1)),
+        ValueRule("nftables.minSyncPeriod", lasting(0)),
     ),
 }
 """What is judged only where the mode is chosen; an empty mode is iptables."""

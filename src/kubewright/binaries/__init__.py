@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from kubewright.binaries.lookup import Located
 from kubewright.binaries.providing import Listed, Verified, ensure, listing, locate, verify
-from kubewright.binaries.settings import Sources, sources_from
+from kubewright.binaries.settings import BinarySources, sources_from
 from kubewright.binaries.table import DEFAULT, PROGRAMS, Binary, Refusal
 
 __all__ = [
     "DEFAULT",
     "PROGRAMS",
     "Binary",
+    "BinarySources",
     "Listed",
     "Located",
     "Refusal",
-    "Sources",
     "Verified",
     "ensure",
     "listing",

@@ -14,7 +14,7 @@ from kubewright.binaries.build import Build
 from kubewright.binaries.download import CONNECT_LIMIT, STALL, Downloads, Fetcher, forget_old
 from kubewright.binaries.files import cache_lock
 from kubewright.binaries.lookup import Located, Lookup
-from kubewright.binaries.settings import NO_BUILD_VARIABLE, OFFLINE_VARIABLE, Sources
+from kubewright.binaries.settings import NO_BUILD_VARIABLE, OFFLINE_VARIABLE, BinarySources
 from kubewright.binaries.table import FAMILIES, Family, Refusal, Wanted
 from kubewright.http.proxies import Proxies
 
@@ -28,7 +28,7 @@ class Fetching:
         self,
         shelf: Lookup,
         *,
-        sources: Sources,
+        sources: BinarySources,
         environment: Mapping[str, str],
         reporter: Reporter,
         clock: Clock,
@@ -157,7 +157,7 @@ class Fetching:
                 self._say(f"built {one}")
 
 
-def web(sources: Sources, environment: Mapping[str, str]) -> Fetcher:
+def web(sources: BinarySources, environment: Mapping[str, str]) -> Fetcher:
     """Return what makes downloads: the machine's trust, the proxy of the settings or of the environment.
 
     Raises HostError where the machine trusts nobody, UsageError for a proxy that cannot be used.

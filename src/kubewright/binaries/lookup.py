@@ -17,7 +17,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.base.versions import Version
 from kubewright.binaries import cache, files, inspection
 from kubewright.binaries.cache import Cache, FileRecord, binary
-from kubewright.binaries.settings import Sources
+from kubewright.binaries.settings import BinarySources
 from kubewright.binaries.table import Binary, Refusal, Tolerance, Wanted
 
 DIRECTORY_RECORDS: Final = "directories.json"
@@ -29,7 +29,7 @@ class Directory:
 
     name = "directory"
 
-    def __init__(self, path: Path, *, sources: Sources) -> None:
+    def __init__(self, path: Path, *, sources: BinarySources) -> None:
         self._path = path
         self._sources = sources
         self._stamps_path = sources.cache / DIRECTORY_RECORDS
@@ -112,7 +112,7 @@ class Located:
 class Lookup:
     """The two places that hold finished binaries."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: BinarySources) -> None:
         self.cache = Cache(sources.cache)
         self._directory = Directory(sources.directory, sources=sources) if sources.directory is not None else None
 

@@ -16,7 +16,7 @@ from kubewright.base.records import dataclass
 from kubewright.base.versions import supported
 from kubewright.binaries import table
 from kubewright.binaries.lookup import Located, Lookup
-from kubewright.binaries.settings import Sources
+from kubewright.binaries.settings import BinarySources
 from kubewright.binaries.table import Binary, Wanted, native_architecture, want
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def wanted_programs(names: Iterable[str], *, version: str, architecture: str = "
     return tuple(want(program, kubernetes=kubernetes, architecture=chosen) for program in table.programs(names))
 
 
-def locate(names: Sequence[str] = table.DEFAULT, *, version: str, sources: Sources, architecture: str = "") -> Located:
+def locate(names: Sequence[str] = table.DEFAULT, *, version: str, sources: BinarySources, architecture: str = "") -> Located:
     """Look programs up without fetching anything: one stat each once they are known.
 
     Raises BinariesError where the user's directory does not exist or holds a program that is unfit.
@@ -75,7 +75,7 @@ def ensure(
     names: Sequence[str] = table.DEFAULT,
     *,
     version: str,
-    sources: Sources,
+    sources: BinarySources,
     reporter: Reporter | None = None,
     clock: Clock | None = None,
     architecture: str = "",
@@ -109,7 +109,7 @@ def ensure(
     return {one.name: located.found[one.name] for one in wanted}
 
 
-def verify(names: Sequence[str] = (), *, version: str, sources: Sources, architecture: str = "") -> list[Verified]:
+def verify(names: Sequence[str] = (), *, version: str, sources: BinarySources, architecture: str = "") -> list[Verified]:
     """Read every program again and compare its SHA-256 with what was recorded when it was checked.
 
     Without names, all that are there. Raises BinariesError where a named one is missing.
@@ -131,7 +131,7 @@ def verify(names: Sequence[str] = (), *, version: str, sources: Sources, archite
     return results
 
 
-def listing(*, version: str, sources: Sources, architecture: str = "") -> list[Listed]:
+def listing(*, version: str, sources: BinarySources, architecture: str = "") -> list[Listed]:
     """Return one row for every program that there is, present or not, in the order of the table."""
     rows = []
     shelf = Lookup(sources)

@@ -23,7 +23,7 @@ _TRUTH: Final = {"1": True, "true": True, "yes": True, "on": True, "": False, "0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class BinarySources:
     """Where binaries may come from. The order is fixed: `directory`, `cache`, download (mirrors, then the primary host), build."""
 
     cache: Path
@@ -56,8 +56,8 @@ def sources_from(
     allow_build: bool | None = None,
     proxy: str | None = None,
     has_flags: bool = False,
-) -> Sources:
-    """Read the settings; a flag that is given (not None) beats its environment variable. `has_flags` is that of `Sources`.
+) -> BinarySources:
+    """Read the settings; a flag that is given (not None) beats its environment variable. `has_flags` is that of `BinarySources`.
 
     Raises UsageError for a value that cannot be used, naming the variable or flag.
     """
@@ -65,7 +65,7 @@ def sources_from(
     chosen = directory if directory is not None else environment.get(DIRECTORY_VARIABLE) or None
     listed = mirrors if mirrors is not None else tuple(part for part in re.split(r"[,\s]+", environment.get(MIRRORS_VARIABLE, "")) if part)
     through = proxy if proxy is not None else environment.get(PROXY_VARIABLE)
-    return Sources(
+    return BinarySources(
         cache=Path(cache) if cache is not None else default_cache(environment),
         directory=Path(chosen).expanduser().absolute() if chosen is not None else None,
         mirrors=tuple(_mirror(mirror) for mirror in listed),

@@ -15,7 +15,7 @@ from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, 
 from kubewright.base.messages import quoted, reason_of
 from kubewright.base.plain_text import shell_word
 from kubewright.base.versions import supported
-from kubewright.binaries import Sources
+from kubewright.binaries import BinarySources
 from kubewright.cli import inputs
 from kubewright.cli.cluster_text import status_text, up_text
 from kubewright.cli.output import painter, table, write_result
@@ -210,7 +210,7 @@ def logs(parsed: Parsed) -> int:
     return 0
 
 
-def sources(parsed: Parsed) -> Sources:
+def sources(parsed: Parsed) -> BinarySources:
     """Return the sources that the flags and the environment allow."""
     return binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None, has_flags=True)
 

@@ -15,9 +15,9 @@ from kubewright.cli.inputs import given_text, is_on
 from kubewright.cli.output import write_documents
 from kubewright.cli.parser import Parsed
 from kubewright.lifecycle.init import request
-from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
-from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
+from kubewright.lifecycle.init.request import InitOptions
+from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
+from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
 
 _OURS: Final = frozenset({"plan", "adopt"})
 _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
@@ -26,7 +26,7 @@ _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
 
 
-def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
+def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
     """Turn the flags that were given into a request. Raises UsageError for flags that exclude each other, DocumentError for the file."""
     config = given_text(parsed, "config")
     if "config" in parsed.given:  # an empty one too, as with kubeadm
@@ -34,7 +34,7 @@ def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
     flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
     return inputs.record(
         parsed,
-        InitRequest,
+        InitOptions,
         documents=read_documents(config) if config else request.extra_arguments(flags),
         from_file=bool(config),
         overrides=inputs.record(parsed, InitOverrides),
@@ -43,11 +43,11 @@ def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitRequest:
     )
 
 
-def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> JoinRequest:
+def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> JoinOptions:
     """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
     return inputs.record(
         parsed,
-        JoinRequest,
+        JoinOptions,
         documents=inputs.documents(parsed, ours=_OURS),
         from_file=bool(given_text(parsed, "config")),
         flags=inputs.record(parsed, JoinFlags, endpoint=parsed.text("api-server-endpoint") if parsed.command.argument else ""),
@@ -57,11 +57,11 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> JoinRequest:
     )
 
 
-def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetRequest:
+def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetOptions:
     """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
     return inputs.record(
         parsed,
-        ResetRequest,
+        ResetOptions,
         documents=inputs.documents(parsed, ours=_RESET_OURS),
         from_file=bool(given_text(parsed, "config")),
         flags=inputs.record(parsed, ResetFlags),

@@ -31,7 +31,7 @@ from kubewright.lifecycle.upgrade import versions
 from kubewright.lifecycle.upgrade.health import Health
 from kubewright.lifecycle.upgrade.phases import APPLY, NODE
 from kubewright.lifecycle.upgrade.plan import AvailableUpgrade, PlanOptions, UpgradePlan
-from kubewright.lifecycle.upgrade.request import UpgradeRequest, configure, target
+from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
 from kubewright.lifecycle.upgrade.versions import observe
 from kubewright.preflight.checks import Report
 
@@ -74,8 +74,8 @@ def _node(parsed: Parsed, *, only: tuple[str, ...]) -> int:
     inputs.later(parsed)
 
 
-def _request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> UpgradeRequest:
-    return UpgradeRequest(
+def _request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> UpgradeOptions:
+    return UpgradeOptions(
         section=section,
         documents=inputs.documents(parsed, mixes=bool(only)),
         from_file=bool(inputs.given_text(parsed, "config")),
@@ -85,7 +85,7 @@ def _request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> Upg
     )
 
 
-def _loaded(request: UpgradeRequest) -> UpgradeConfiguration:
+def _loaded(request: UpgradeOptions) -> UpgradeConfiguration:
     loaded = configure(request)
     inputs.warn(loaded.warnings)
     return loaded.configuration

@@ -21,7 +21,7 @@ NO_FILES: Final = ("", "")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class ControllerName:
     """One controller: its name, the alias that flags take for it as well, whether `*` means it."""
 
     name: str
@@ -30,11 +30,11 @@ class Row:
 
 
 CONTROLLERS: Final = (
-    Row(name=APPROVING, alias="csrapproving"),
-    Row(name=SIGNING, alias="csrsigning"),
-    Row(name=CLEANING, alias="csrcleaner"),
-    Row(name=BOOTSTRAP_SIGNING, alias="bootstrapsigner", by_default=False),
-    Row(name=TOKEN_CLEANING, alias="tokencleaner", by_default=False),
+    ControllerName(name=APPROVING, alias="csrapproving"),
+    ControllerName(name=SIGNING, alias="csrsigning"),
+    ControllerName(name=CLEANING, alias="csrcleaner"),
+    ControllerName(name=BOOTSTRAP_SIGNING, alias="bootstrapsigner", by_default=False),
+    ControllerName(name=TOKEN_CLEANING, alias="tokencleaner", by_default=False),
 )
 
 
@@ -68,7 +68,7 @@ def selected(words: Iterable[str]) -> frozenset[str]:
     return frozenset(row.name for row in CONTROLLERS if _enabled(row, given))
 
 
-def _enabled(row: Row, given: list[str]) -> bool:
+def _enabled(row: ControllerName, given: list[str]) -> bool:
     for word in given:
         if word.removeprefix("-") in {row.name, row.alias}:
             return not word.startswith("-")

@@ -33,7 +33,7 @@ NODES: Final = "system:nodes"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class NodeCertificate:
     """One certificate of a node. `name` and `organization` may hold `{node}` and `{cluster}`. `names` takes the node and what it may be reached by."""
 
     purpose: str
@@ -52,7 +52,7 @@ def _own_names(node: str, own: Sequence[str]) -> Names:
     return names.of((node,), (), (*LOOPBACKS, *own))
 
 
-CLIENT_CERTIFICATE: Final = Row(
+CLIENT_CERTIFICATE: Final = NodeCertificate(
     purpose="client",
     name="system:node:{node}",
     organization=NODES,
@@ -60,7 +60,7 @@ CLIENT_CERTIFICATE: Final = Row(
     names=_loopbacks,
     authority=lambda loaded: loaded.clients,
 )
-SERVING_CERTIFICATE: Final = Row(
+SERVING_CERTIFICATE: Final = NodeCertificate(
     purpose="serving",
     name="{node}",
     organization="{cluster}",
@@ -149,7 +149,7 @@ def _tunnel(loaded: LoadedCluster, request: JoinRequest, lease: Sequence[str], *
 
 
 def _certificate(
-    row: Row, loaded: LoadedCluster, node: str, own: Sequence[str], *, key_source: KeySource, started: datetime, random: Random
+    row: NodeCertificate, loaded: LoadedCluster, node: str, own: Sequence[str], *, key_source: KeySource, started: datetime, random: Random
 ) -> IssuedPair:
     authority = row.authority(loaded)
     algorithm = Algorithm(loaded.cluster.key_algorithm)

@@ -196,7 +196,7 @@ streamingConnectionIdleTimeout | any | the Node and its reports
 
 
 @dataclass(frozen=True)
-class Row:
+class AcceptedField:
     """A field that a hub may set; `why` is what for. `limited`: to some values only, others need consent."""
 
     path: str
@@ -205,12 +205,12 @@ class Row:
     limited: bool
 
 
-def _row(line: str) -> Row:
+def _row(line: str) -> AcceptedField:
     path, read, why = (part.strip() for part in line.split("|"))
-    return Row(path, _READS[read], why, read in _LIMITS)
+    return AcceptedField(path, _READS[read], why, read in _LIMITS)
 
 
-ROWS: Final[Mapping[str, Row]] = {row.path: row for row in map(_row, _FIELDS.strip().splitlines())}
+ROWS: Final[Mapping[str, AcceptedField]] = {row.path: row for row in map(_row, _FIELDS.strip().splitlines())}
 _RULES: Final[Mapping[str, Read]] = {row.path: _checked(row.check) for row in kubelet_rules.ROWS}
 """What kubelets refuse when they start."""
 
@@ -261,7 +261,7 @@ def read(document: Mapping[str, Any], *, accepted: frozenset[str] = frozenset())
     return found
 
 
-def _readable(path: str, row: Row | None, consented: bool, value: Any) -> Any:
+def _readable(path: str, row: AcceptedField | None, consented: bool, value: Any) -> Any:
     """Return what is written for a value. Raises ValueError for one that kubelets refuse, or that a hub may not set."""
     _RULES.get(path, _any)(value)
     return value if row is None or (consented and row.limited) else row.read(value)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
     from kubewright.lifecycle.steps import static_pods
     from kubewright.lifecycle.steps.health import ComponentWaiter
-    from kubewright.pki.ensure import Sources
+    from kubewright.pki.ensure import IssuingSources
 
 
 def no_overrides(_: str, /) -> Mapping[str, str]:
@@ -85,11 +85,11 @@ class MachineContext:
         return self.bound.reporter
 
     @property
-    def issuing(self) -> Sources:
+    def issuing(self) -> IssuingSources:
         """What certificates are made with: keys that were begun before, and lives that count from the start of this run."""
-        from kubewright.pki.ensure import Sources  # workers make none
+        from kubewright.pki.ensure import IssuingSources  # workers make none
 
-        return Sources(self.clock, self.random, self.bound.keys, self.bound.started)
+        return IssuingSources(self.clock, self.random, self.bound.keys, self.bound.started)
 
     @property
     def cluster(self) -> ClusterConfiguration:

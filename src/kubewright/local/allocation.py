@@ -18,7 +18,7 @@ from kubewright.base.records import replace
 from kubewright.host.network import RealNetwork
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
 UNUSED_ADDRESS: Final = "127.255.255.254"
 """An address where nobody listens: what blocks a port there listens on all addresses."""
@@ -61,11 +61,11 @@ def resized(paths: ClusterPaths, cluster: ClusterRecord, *, control_planes: int,
     return cluster
 
 
-def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken: Sequence[str] = ()) -> MachineRecord:
+def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken: Sequence[str] = ()) -> LocalMachineRecord:
     """Choose a free address and ports for a new machine; addresses of clusters that do not run are left to them."""
     others = [found for path in sorted(paths.root.parent.glob("*/cluster.json")) if (found := _readable(path)) is not None]
     avoid = [*taken, *(one.address for other in others for one in other.machines)]
-    blank = MachineRecord(name=name, address="")
+    blank = LocalMachineRecord(name=name, address="")
     while True:
         chosen = _free(blank, avoid)
         # whoever held the claim a moment ago may have given it back since, and listen
@@ -74,7 +74,7 @@ def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken:
         avoid.append(chosen.address)
 
 
-def _free(blank: MachineRecord, taken: list[str]) -> MachineRecord:
+def _free(blank: LocalMachineRecord, taken: list[str]) -> LocalMachineRecord:
     """Give a machine the first address where all its ports are free; where something listens on all addresses, ports beside that."""
     network, wanted = RealNetwork(), list(blank.ports.values())
     try:

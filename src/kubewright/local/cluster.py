@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from kubewright import binaries
 from kubewright.base.events import Reporter, SilentReporter
-from kubewright.binaries import Sources
+from kubewright.binaries import BinarySources
 from kubewright.host.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
@@ -110,5 +110,5 @@ class LocalCluster:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.down()
 
-    def _sources(self) -> Sources:
+    def _sources(self) -> BinarySources:
         return binaries.sources_from(self._environment, directory=self._binaries_dir or None)

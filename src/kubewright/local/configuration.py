@@ -18,7 +18,7 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
-from kubewright.local.record import MachineRecord
+from kubewright.local.record import LocalMachineRecord
 
 POD_SUBNET: Final = "10.128.0.0/9"
 """Room for 32,768 nodes with a /24 each, outside of the default service range. Without one kube-controller-manager gives nodes no CIDR."""
@@ -46,7 +46,7 @@ def version_of(config: str, asked: str | None) -> str:
     return written
 
 
-def load(config: str, *, machine: MachineRecord, layout: Layout, version: str, detected: Detected, random: Random) -> Loaded:
+def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: str, detected: Detected, random: Random) -> Loaded:
     """Load a local cluster's configuration.
 
     Raises ValidationError for fields that name other places than the machine's own, with every such field, and for all that `load_init`
@@ -86,7 +86,7 @@ def _local(configuration: Configuration, documents: Sequence[Document]) -> Confi
     return replace(configuration, cluster=cluster, init=init)
 
 
-def _refuse_places(documents: Sequence[Document], machine: MachineRecord, layout: Layout) -> None:
+def _refuse_places(documents: Sequence[Document], machine: LocalMachineRecord, layout: Layout) -> None:
     places = (
         ("ClusterConfiguration", ("certificatesDir",), str(layout.pki)),
         ("ClusterConfiguration", ("etcd", "local", "dataDir"), str(layout.etcd_data)),

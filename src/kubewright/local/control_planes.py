@@ -44,7 +44,7 @@ from kubewright.local import configuration, flags, record
 from kubewright.local.context import JoinCredentials, LocalContext, UpRun, machine_of
 from kubewright.local.join_phases import JOIN_PHASES, LocalJoinContext
 from kubewright.local.machine import machine_host
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.machine import Machine as BaseMachine
@@ -91,11 +91,11 @@ class MachineJoins:
         self._cancelled.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _host(self, machine: MachineRecord) -> RealHost:
+    def _host(self, machine: LocalMachineRecord) -> RealHost:
         run = self._run
         return machine_host(run.paths, machine.name, programs=run.programs, daemon=run.daemon, further=True)
 
-    def _join(self, machine: MachineRecord, configured: Configuration, credentials: JoinCredentials | None) -> tuple[Change, ...]:
+    def _join(self, machine: LocalMachineRecord, configured: Configuration, credentials: JoinCredentials | None) -> tuple[Change, ...]:
         """Run the phases of join on one machine. Runs in a thread."""
         run, host = self._run, self._host(machine)
         Files(durable=False).make(Directory(path=PurePosixPath(run.paths.machine(machine.name)), mode=PRIVATE))
@@ -116,7 +116,7 @@ class MachineJoinRequest:
     """The join of one machine; `configured` is what the first one is made of."""
 
     run: UpRun
-    machine: MachineRecord
+    machine: LocalMachineRecord
     host: RealHost
     configured: Configuration
     credentials: JoinCredentials | None
@@ -192,7 +192,7 @@ def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
 
 
 def join_configuration(
-    machine: MachineRecord, host: RealHost, configured: Configuration, credentials: JoinCredentials | None
+    machine: LocalMachineRecord, host: RealHost, configured: Configuration, credentials: JoinCredentials | None
 ) -> JoinConfiguration:
     """Return what `join` is to do on a machine: what the user's InitConfiguration says of the first one holds for all."""
     init = configured.init
@@ -292,18 +292,18 @@ def leave(ctx: LocalContext) -> Iterable[Change]:
     record.save(ctx.run.cluster.settled(), ctx.run.paths.record)
 
 
-def _answers(local: LocalContext, machine: MachineRecord) -> bool:
+def _answers(local: LocalContext, machine: LocalMachineRecord) -> bool:
     with closing(_etcd_of(local, machine)) as etcd:
         return all(status.healthy for status in etcd.statuses())
 
 
-def _remove_member(local: LocalContext, machine: MachineRecord) -> Change:
+def _remove_member(local: LocalContext, machine: LocalMachineRecord) -> Change:
     """Remove the member while its etcd still runs: of two, both are needed to agree on it."""
     with closing(_etcd_of(local, local.run.cluster.control_plane)) as etcd:
         return membership.remove_member(etcd, machine.etcd_peer_url, clock=local.clock, within=local.run.within)
 
 
-def _remove_node(local: LocalContext, machine: MachineRecord) -> Iterable[Change]:
+def _remove_node(local: LocalContext, machine: LocalMachineRecord) -> Iterable[Change]:
     """Remove the Node, and its pods at once: nobody is left who could end them."""
     for pod in local.api.list(named("Pod"), field_selector=f"spec.nodeName={machine.name}"):
         metadata = pod["metadata"]
@@ -312,12 +312,12 @@ def _remove_node(local: LocalContext, machine: MachineRecord) -> Iterable[Change
     yield remove_object(local.api, named("Node"), machine.name)
 
 
-def _remove_files(local: LocalContext, machine: MachineRecord) -> Change:
+def _remove_files(local: LocalContext, machine: LocalMachineRecord) -> Change:
     directory = PurePosixPath(local.run.paths.machine(machine.name))
     there = local.run.paths.machine(machine.name).exists()
     Files().remove(directory, below=[PurePosixPath(local.run.paths.machines)])
     return Change(target=f"machine {machine.name}", action=Action.DELETE if there else Action.NONE)
 
 
-def _etcd_of(local: LocalContext, machine: MachineRecord) -> EtcdClient:
+def _etcd_of(local: LocalContext, machine: LocalMachineRecord) -> EtcdClient:
     return stacked_etcd.client([machine.etcd_client_url], pki=local.layout.pki, files=local.host, clock=local.clock)

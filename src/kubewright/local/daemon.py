@@ -97,7 +97,7 @@ async def _serve(paths: ClusterPaths) -> None:
             await asyncio.to_thread(remove_own, paths)
 
 
-async def _head_start(machine: record.MachineRecord) -> None:
+async def _head_start(machine: record.LocalMachineRecord) -> None:
     """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second."""
     end = asyncio.get_running_loop().time() + HEAD_START
     while (left := end - asyncio.get_running_loop().time()) > 0:

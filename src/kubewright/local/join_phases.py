@@ -18,7 +18,7 @@ from kubewright.lifecycle.join import kubelet, phases
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.local.context import UpRun, component_checks
-from kubewright.local.record import MachineRecord
+from kubewright.local.record import LocalMachineRecord
 from kubewright.workflow.phases import Phase, Phases
 
 
@@ -27,7 +27,7 @@ class LocalJoinContext(JoinContext):
     """The join of one machine in a run of `up`. `joined_before` says that an earlier run has come to its end."""
 
     run: UpRun
-    machine: MachineRecord
+    machine: LocalMachineRecord
     joined_before: bool
 
     @functools.cached_property

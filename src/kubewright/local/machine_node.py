@@ -28,7 +28,7 @@ from kubewright.http.opening import opened
 from kubewright.http.routes import Request, Route
 from kubewright.http.serving import Server, serve
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.local.record import MachineRecord
+from kubewright.local.record import LocalMachineRecord
 from kubewright.local.static_pods import ComponentLogs, SupervisedPods
 from kubewright.local.supervisor.supervisor import Supervisor
 
@@ -53,7 +53,7 @@ class MachineNode:
 
     def __init__(
         self,
-        machine: MachineRecord,
+        machine: LocalMachineRecord,
         supervisor: Supervisor,
         *,
         layout: Layout,

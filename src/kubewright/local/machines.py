@@ -12,7 +12,7 @@ from kubewright.local import record
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.flags import START_AFTER
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.supervisor.process import DOWN
 from kubewright.local.supervisor.procfs import Mark
 from kubewright.local.supervisor.state import ComponentState, NodeAddress, ProbeIdentity
@@ -32,7 +32,7 @@ class MachineSupervisors:
         self._supervisors: dict[str, Supervisor] = {}
 
     @property
-    def first(self) -> MachineRecord:
+    def first(self) -> LocalMachineRecord:
         """The first control plane machine. It is there as long as the cluster is."""
         return self._cluster.control_plane
 
@@ -41,7 +41,7 @@ class MachineSupervisors:
         for machine in self._cluster.machines:
             await self._supervise(machine)
 
-    async def begin(self, name: str) -> MachineRecord:
+    async def begin(self, name: str) -> LocalMachineRecord:
         """Supervise a machine; one that is supervised is left alone.
 
         The record is read again: the machine may be newer than the daemon, and have the name of one that has gone. Raises HostError if
@@ -59,7 +59,7 @@ class MachineSupervisors:
         ending = [self._supervisors.pop(name) for name in names if name in self._supervisors]  # first: `begin` leaves alone what is there
         await asyncio.gather(*(supervisor.stop(DOWN) for supervisor in ending))
 
-    def supervised(self) -> list[MachineRecord]:
+    def supervised(self) -> list[LocalMachineRecord]:
         """Return the machines that are supervised, in the order of the record, as far as it has them."""
         return [machine for machine in self._cluster.machines if machine.name in self._supervisors]
 
@@ -84,13 +84,13 @@ class MachineSupervisors:
         """Leave the processes alone, for the next daemon."""
         await asyncio.gather(*(supervisor.release() for supervisor in self._supervisors.values()))
 
-    async def _supervise(self, machine: MachineRecord) -> None:
+    async def _supervise(self, machine: LocalMachineRecord) -> None:
         if machine.name not in self._supervisors:
             supervisor = self._supervisor(machine)
             await supervisor.start()  # it may fail, on a full disk for example: nothing runs then
             self._supervisors[machine.name] = supervisor
 
-    def _supervisor(self, machine: MachineRecord) -> Supervisor:
+    def _supervisor(self, machine: LocalMachineRecord) -> Supervisor:
         layout = self._paths.layout(machine.name)
         return Supervisor(
             Path(layout.manifests),

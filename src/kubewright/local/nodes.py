@@ -20,7 +20,7 @@ from kubewright.fleet.nodes import Fleet
 from kubewright.local.machine_node import MachineNode, architecture
 from kubewright.local.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.pki.pins import Pin
 from kubewright.tokens import parse as parse_token
 
@@ -50,7 +50,7 @@ class LocalNodes:
                 await self.begin(machine)
         self._tasks = [asyncio.create_task(keep_running("nodes", self._resume, expected=()), name="nodes")]
 
-    async def begin(self, machine: MachineRecord) -> None:
+    async def begin(self, machine: LocalMachineRecord) -> None:
         """Let a machine be a node as soon as its API server listens; one that is begun already is left alone."""
         if machine.name not in self._nodes:
             self._nodes[machine.name] = node = self._node(machine)
@@ -118,7 +118,7 @@ class LocalNodes:
         await self._fleet.add(*(name for name in self._cluster.workers if name not in without_certificates))
         self._begun = True
 
-    def _node(self, machine: MachineRecord) -> MachineNode:
+    def _node(self, machine: LocalMachineRecord) -> MachineNode:
         first = machine == self._machines.first
         return MachineNode(
             machine,
@@ -130,7 +130,7 @@ class LocalNodes:
             joins=not first,
         )
 
-    def _has_joined(self, machine: MachineRecord) -> bool:
+    def _has_joined(self, machine: LocalMachineRecord) -> bool:
         """Whether a further machine has begun to be a node, or ended it."""
         return Path(self._paths.layout(machine.name).kubeconfig("kubelet")).exists()
 

@@ -16,7 +16,7 @@ from kubewright.base.records import dataclass
 from kubewright.host.readers import Network
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.programs import COMPONENTS
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
 SPACE: Final = 256 * 1024 * 1024
 """Bytes that a control plane writes in its first minutes: etcd preallocates 64 MB for each of two logs, the rest is logs."""
@@ -107,7 +107,7 @@ def _ports(subject: Subject) -> Iterable[str]:
             yield from _held(subject, machine)
 
 
-def _held(subject: Subject, machine: MachineRecord) -> Iterable[str]:
+def _held(subject: Subject, machine: LocalMachineRecord) -> Iterable[str]:
     for name, component in PORT_USERS.items():
         owner = subject.network.owner_of_port(machine.address, machine.ports[name])
         if owner is not None:

@@ -10,7 +10,7 @@ from kubewright import binaries
 from kubewright.base.clock import Clock
 from kubewright.base.errors import BinariesError, KubewrightError
 from kubewright.base.events import Reporter, Warned
-from kubewright.binaries import Sources
+from kubewright.binaries import BinarySources
 
 COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 """The components of a control plane: each is a static pod, and the program of its name."""
@@ -19,7 +19,7 @@ PYTHON: Final = "python3"
 """What our own components are run by, in their manifests."""
 
 
-def components(version: str, *, sources: Sources, reporter: Reporter, clock: Clock, with_kubectl: bool) -> dict[str, Path]:
+def components(version: str, *, sources: BinarySources, reporter: Reporter, clock: Clock, with_kubectl: bool) -> dict[str, Path]:
     """Return the paths of the control plane's programs by name, and get what is missing. Raises BinariesError.
 
     Where something has to be got anyway, kubectl comes with it: one build makes all.
@@ -36,7 +36,7 @@ def components(version: str, *, sources: Sources, reporter: Reporter, clock: Clo
     return {name: binary.path for name, binary in located.found.items()}
 
 
-def bring_kubectl(version: str, *, sources: Sources, reporter: Reporter, clock: Clock) -> None:
+def bring_kubectl(version: str, *, sources: BinarySources, reporter: Reporter, clock: Clock) -> None:
     """Get kubectl for a cluster that is up already, and say why where it cannot be had. Nothing is done, nor said, where it is there.
 
     A directory that the user gave is a choice of what is here: what it lacks is not downloaded, nor built for minutes, and nobody misses it who
@@ -55,7 +55,7 @@ def bring_kubectl(version: str, *, sources: Sources, reporter: Reporter, clock: 
         reporter.emit(Warned(text=f"the cluster is up, but there is no {KUBECTL} for it: {error.what}; {fetch}{detail}"))
 
 
-def find_kubectl(version: str, *, sources: Sources) -> Path | None:
+def find_kubectl(version: str, *, sources: BinarySources) -> Path | None:
     """Return where kubectl is, None if there is none that fits."""
     try:
         found = binaries.locate((KUBECTL,), version=version, sources=sources).found.get(KUBECTL)

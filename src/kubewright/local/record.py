@@ -31,7 +31,7 @@ _ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineRecord:
+class LocalMachineRecord:
     """One machine that runs components. Its address and ports are its own for the cluster's life.
 
     `leaving` says that it is being taken out of the cluster: it stays in the record until nothing of it is left.
@@ -68,7 +68,7 @@ class ClusterRecord:
 
     name: str
     id: str
-    machines: tuple[MachineRecord, ...]
+    machines: tuple[LocalMachineRecord, ...]
     nodes: int = 3
     kubernetes_version: str = KUBERNETES
     config: str = ""
@@ -79,17 +79,17 @@ class ClusterRecord:
     format: int = FORMAT
 
     @property
-    def control_plane(self) -> MachineRecord:
+    def control_plane(self) -> LocalMachineRecord:
         """The first control plane machine: what the others join at, and the last to go."""
         return self.machines[0]
 
     @property
-    def further(self) -> tuple[MachineRecord, ...]:
+    def further(self) -> tuple[LocalMachineRecord, ...]:
         """The control plane machines that join the first one, without those that leave."""
         return tuple(machine for machine in self.machines[1:] if not machine.leaving)
 
     @property
-    def leaving(self) -> tuple[MachineRecord, ...]:
+    def leaving(self) -> tuple[LocalMachineRecord, ...]:
         """The machines that are being taken out, the last one first."""
         return tuple(machine for machine in reversed(self.machines) if machine.leaving)
 
@@ -108,7 +108,7 @@ class ClusterRecord:
         """How many nodes it is to have: workers, and one for each control plane."""
         return 1 + len(self.further) + self.nodes
 
-    def machine(self, name: str) -> MachineRecord | None:
+    def machine(self, name: str) -> LocalMachineRecord | None:
         """Return a machine by its name, None if there is none."""
         return next((machine for machine in self.machines if machine.name == name), None)
 
@@ -164,7 +164,7 @@ def load(path: Path) -> ClusterRecord | None:
     """
     try:
         found = json.loads(path.read_bytes())
-        machines = tuple(_typed(MachineRecord(**machine)) for machine in found.pop("machines"))
+        machines = tuple(_typed(LocalMachineRecord(**machine)) for machine in found.pop("machines"))
         return _whole(_typed(ClusterRecord(**found, machines=machines)))
     except FileNotFoundError:
         return None
@@ -178,8 +178,8 @@ def load(path: Path) -> ClusterRecord | None:
         ) from error
 
 
-_KINDS: Final = {"str": str, "int": int, "bool": bool, "Mapping[str, int]": dict, "tuple[MachineRecord, ...]": tuple}
-T = TypeVar("T", MachineRecord, ClusterRecord)
+_KINDS: Final = {"str": str, "int": int, "bool": bool, "Mapping[str, int]": dict, "tuple[LocalMachineRecord, ...]": tuple}
+T = TypeVar("T", LocalMachineRecord, ClusterRecord)
 
 
 def _typed(value: T) -> T:
@@ -199,7 +199,7 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
         raise ValueError(f"id {record.id!r}")
     for machine in record.machines:
         ipaddress.IPv4Address(machine.address)
-        if machine.ports.keys() != MachineRecord(name="", address="").ports.keys() or any(
+        if machine.ports.keys() != LocalMachineRecord(name="", address="").ports.keys() or any(
             type(port) is not int for port in machine.ports.values()
         ):
             raise ValueError(f"ports {machine.ports}")

@@ -13,7 +13,7 @@ from kubewright.base.errors import APIError, HostError, KubewrightError, UsageEr
 from kubewright.local import daemon_process, flags, programs, record
 from kubewright.local.daemon_client import ControlClient
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.supervisor.procfs import find_components, stat_of
 
 SIMULATED: Final = (
@@ -46,7 +46,7 @@ def status(paths: ClusterPaths) -> dict[str, Any]:
     }
 
 
-def _machine(machine: MachineRecord, components: list[dict[str, Any]]) -> dict[str, Any]:
+def _machine(machine: LocalMachineRecord, components: list[dict[str, Any]]) -> dict[str, Any]:
     mine = [{key: value for key, value in row.items() if key != "machine"} for row in components if row["machine"] == machine.name]
     found = {"name": machine.name, "address": machine.address, "role": machine.role, "components": mine}
     return {**found, "leaving": True} if machine.leaving else found
@@ -113,7 +113,7 @@ def environment(paths: ClusterPaths) -> dict[str, str]:
     return values
 
 
-def _sources(paths: ClusterPaths) -> Iterator[binaries.Sources]:
+def _sources(paths: ClusterPaths) -> Iterator[binaries.BinarySources]:
     usual = binaries.sources_from(os.environ)
     try:
         server = Path(daemon_process.read_settings(paths).programs["kube-apiserver"])

@@ -17,7 +17,7 @@ from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import PollingWaiter
-from kubewright.binaries import Sources
+from kubewright.binaries import BinarySources
 from kubewright.host.desired import Directory
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
@@ -73,7 +73,7 @@ def up(
     paths: ClusterPaths,
     options: UpOptions,
     *,
-    sources: Sources,
+    sources: BinarySources,
     reporter: Reporter,
     clock: Clock | None = None,
     random: Random | None = None,
@@ -171,7 +171,7 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     return base if options.control_planes is None else allocation.resized(paths, base, control_planes=options.control_planes, claims=claims)
 
 
-def _located(cluster: ClusterRecord, options: UpOptions, *, sources: Sources, reporter: Reporter, clock: Clock) -> dict[str, Path]:
+def _located(cluster: ClusterRecord, options: UpOptions, *, sources: BinarySources, reporter: Reporter, clock: Clock) -> dict[str, Path]:
     """Return the programs of the components, and the Python that runs us where one of them is ours. Raises BinariesError."""
     version = cluster.kubernetes_version
     found = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)

@@ -18,7 +18,7 @@ from kubewright.host.desired import File
 from kubewright.host.files import Files
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.init import phases
-from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.local import configuration, flags
@@ -81,7 +81,7 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
         overrides=lambda component: flags.overrides(
             component, machine.addresses, alone=run.cluster.alone, own_controllers=run.cluster.own_controllers
         ),
-        request=InitRequest(upload_certs=joins is not None, skip_certificate_key_print=True),
+        request=InitOptions(upload_certs=joins is not None, skip_certificate_key_print=True),
         run=run,
         joins=joins,
     )

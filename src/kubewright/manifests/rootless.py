@@ -32,7 +32,7 @@ Files = Callable[[Inputs], tuple[PurePosixPath, ...]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class RootlessComponent:
     """One component: its user, the files that it alone may read, and whether it reads the key of service accounts."""
 
     user: str
@@ -57,11 +57,11 @@ def _of_controller_manager(inputs: Inputs) -> tuple[PurePosixPath, ...]:
     return (inputs.layout.kubeconfig("controller-manager"), *signing)
 
 
-ROWS: Final[Mapping[str, Row]] = {
-    "kube-apiserver": Row(user=_API_SERVER, owns=_of_api_server, reads_key=True, security=_BINDS_LOW_PORTS),
-    "kube-controller-manager": Row(user=_CONTROLLER_MANAGER, owns=_of_controller_manager, reads_key=True, security=_DROPPED),
-    "kube-scheduler": Row(user=_SCHEDULER, owns=lambda c: (c.layout.kubeconfig("scheduler"),), security=_DROPPED),
-    "etcd": Row(
+ROWS: Final[Mapping[str, RootlessComponent]] = {
+    "kube-apiserver": RootlessComponent(user=_API_SERVER, owns=_of_api_server, reads_key=True, security=_BINDS_LOW_PORTS),
+    "kube-controller-manager": RootlessComponent(user=_CONTROLLER_MANAGER, owns=_of_controller_manager, reads_key=True, security=_DROPPED),
+    "kube-scheduler": RootlessComponent(user=_SCHEDULER, owns=lambda c: (c.layout.kubeconfig("scheduler"),), security=_DROPPED),
+    "etcd": RootlessComponent(
         user=_ETCD,
         owns=lambda c: (c.layout.key("etcd/server"), c.layout.key("etcd/peer")),
         owns_tree=lambda c: (c.layout.etcd_data,),

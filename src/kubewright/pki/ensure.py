@@ -29,7 +29,7 @@ from kubewright.pki.store import (
 
 
 @dataclass(frozen=True)
-class Sources:
+class IssuingSources:
     """What making takes: time, random numbers, keys. `started` is the time that all lives of one run are counted from; None: the time of each call.
 
     One run of kubeadm counts from the start of its process, so that all its certificates end in the same second.
@@ -46,14 +46,16 @@ class Sources:
         return self.started or self.clock.now()
 
 
-def ensure(store: CertificateStore, spec: CertificateSpec | KeyPairSpec, sources: Sources) -> Change:
+def ensure(store: CertificateStore, spec: CertificateSpec | KeyPairSpec, sources: IssuingSources) -> Change:
     """Keep or make one certificate or key pair. Raises as the two functions below do."""
     if isinstance(spec, KeyPairSpec):
         return ensure_key_pair(store, spec, sources)
     return ensure_certificate(store, spec, sources)
 
 
-def ensure_certificate(store: CertificateStore, spec: CertificateSpec, sources: Sources, *, checks: tuple[Check, ...] = CHECKS) -> Change:
+def ensure_certificate(
+    store: CertificateStore, spec: CertificateSpec, sources: IssuingSources, *, checks: tuple[Check, ...] = CHECKS
+) -> Change:
     """Keep a certificate that fits its spec; make one, and its key, where there is none.
 
     A leaf fits if it chains to its authority, its key is there and fits, and it has the subject, the usages and at least the names of
@@ -74,7 +76,7 @@ def ensure_certificate(store: CertificateStore, spec: CertificateSpec, sources: 
     return _kept(spec.name, f"existing, {certificates.expiry(found.leaf, sources.clock.now())}")
 
 
-def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: Sources) -> Change:
+def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: IssuingSources) -> Change:
     found = load_authority(store, spec.base)
     if found is None:
         key, said = _key_for(store, spec, sources)
@@ -83,20 +85,20 @@ def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: S
     return _kept(spec.name, f"existing{'' if found.key else ' keyless'}, {certificates.expiry(found.certificate, sources.clock.now())}")
 
 
-def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: LoadedAuthority, sources: Sources) -> Change:
+def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: LoadedAuthority, sources: IssuingSources) -> Change:
     authority.signing_key(wanted=spec.name)  # before a key is made and written
     key, said = _key_for(store, spec, sources)
     made = issuing.signed(spec, key, authority, started=sources.start, random=sources.random)
     return _put(store, spec, made, said, sources)
 
 
-def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str, sources: Sources) -> Change:
+def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str, sources: IssuingSources) -> Change:
     store.write(spec.certificate_file, made, mode=CERTIFICATE_MODE)
     when = certificates.expiry(certificates.first(made, source=spec.certificate_file), sources.clock.now())
     return Change(target=f"certificate {spec.name}", action=Action.CREATE, reason=f"{said}, {when}")
 
 
-def _key_for(store: CertificateStore, spec: CertificateSpec, sources: Sources) -> tuple[PrivateKey, str]:
+def _key_for(store: CertificateStore, spec: CertificateSpec, sources: IssuingSources) -> tuple[PrivateKey, str]:
     """Return the key that is there, or make and write one; and what to say about it."""
     found = _read_key(store, spec)
     if found is not None:
@@ -115,7 +117,7 @@ def _kept(name: str, reason: str) -> Change:
     return Change(target=f"certificate {name}", action=Action.NONE, reason=reason)
 
 
-def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, sources: Sources) -> Change:
+def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, sources: IssuingSources) -> Change:
     """Keep the service account keys, or make them; a public half that is missing is made from the private one.
 
     Raises CertificateMismatch where the two halves do not fit, CertificateError where one cannot be read, the private one alone is

@@ -11,7 +11,7 @@ from kubewright.base.errors import CertificateError, CertificateMismatch, Docume
 from kubewright.base.messages import shown_url
 from kubewright.pki import issuing
 from kubewright.pki.certificates import Pair, expiry, pair_of, parse
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.specs import KubeconfigSpec
 from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority, require_authority
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kubewright.apis.kubeconfig import Kubeconfig, Resolved
 
 
-def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, spec: KubeconfigSpec, sources: Sources) -> Change:
+def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, spec: KubeconfigSpec, sources: IssuingSources) -> Change:
     """Keep a kubeconfig that fits its spec; make one, with a new key and client certificate, where there is none or an empty file.
 
     `files` is the Kubernetes directory, `certificates` that of the certificates. A file fits if it can be used, and its first authority
@@ -36,7 +36,7 @@ def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, s
     return Change(target=f"kubeconfig {spec.file}", action=Action.NONE, reason=_keep(spec, found, authority, sources))
 
 
-def issue(spec: KubeconfigSpec, authority: LoadedAuthority, sources: Sources) -> Pair:
+def issue(spec: KubeconfigSpec, authority: LoadedAuthority, sources: IssuingSources) -> Pair:
     """Make the key and the certificate. It begins when the authority does, as kubeadm's. Raises CertificateError without the CA's key."""
     authority.signing_key(wanted=spec.file)
     key = sources.keys.take(spec.certificate.algorithm)
@@ -67,7 +67,7 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
         raise CertificateError(f"{source} cannot be read", detail=why, remedy=_again(source)) from error
 
 
-def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources: Sources) -> str:
+def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources: IssuingSources) -> str:
     """Require that a file may stay, and say what there is to say about it."""
     resolved = resolve(load(text, source=spec.file), spec.file)
     said = ["existing"]

@@ -18,7 +18,7 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.pki import certificates, issuing, kubeconfigs, names
 from kubewright.pki.certificates import Certificate
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import Algorithm, PrivateKey
 from kubewright.pki.specs import CertificateSpec
 from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, KUBECONFIG_MODE, CertificateStore, LoadedAuthority
@@ -41,7 +41,7 @@ class Terms:
         return cls(algorithm=Algorithm(features.key_algorithm(cluster)), lifetime=period)
 
 
-def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, sources: Sources) -> None:
+def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources) -> None:
     """Renew `base`.crt and `base`.key. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here."""
     name = f"{base}.crt"
     text = store.read(name)
@@ -52,7 +52,7 @@ def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *
     store.write(name, made, mode=CERTIFICATE_MODE)
 
 
-def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: Sources) -> None:
+def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources) -> None:
     """Renew the client certificate inside a kubeconfig, and put the whole CA file into it; its other entries stay.
 
     kubeadm embeds only the first certificate of ca.crt, which cuts the trust of the component in the middle of a change of CA.
@@ -80,7 +80,7 @@ def client_certificate(text: bytes, *, source: str) -> Certificate:
     return certificates.first(user.client_certificate_data, source=source)
 
 
-def _issue(found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, sources: Sources) -> tuple[PrivateKey, bytes]:
+def _issue(found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, sources: IssuingSources) -> tuple[PrivateKey, bytes]:
     spec = spec_of(found, name=name, signer=authority.base, terms=terms)
     authority.signing_key(wanted=name)  # before a key is made
     key = sources.keys.take(spec.algorithm)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubewright.agent.observation.addresses import node_addresses
-from kubewright.agent.observation.observer import Looks, Machine, MachineObserver, OneThread
+from kubewright.agent.observation.observer import Looks, MachineObserver, ObservedMachine, OneThread
 from kubewright.agent.observation.runtime import DOWN, UNCHECKED, RuntimeHealth
 from kubewright.agent.status.pressures import SIGNALS, PressureState, Threshold, thresholds
 from kubewright.base.errors import HostError
@@ -232,7 +232,7 @@ class Calls:
 
 
 async def observed(runtime: FakeRuntime | None, files: FakeFiles, calls: Any = OneThread, **looks: Any) -> MachineObserver:
-    machine = Machine(
+    machine = ObservedMachine(
         files=files,  # type: ignore[arg-type]
         network=FakeNetwork(default="10.0.0.9"),  # type: ignore[arg-type]
         look_up=lambda _: (),

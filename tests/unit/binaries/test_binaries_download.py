@@ -16,7 +16,7 @@ from kubewright import binaries
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import BinariesError, DiskFull
 from kubewright.base.events import Progress, RecordingReporter
-from kubewright.binaries import Sources, download, fetching
+from kubewright.binaries import BinarySources, download, fetching
 from kubewright.http import tls
 
 SCHEDULER = f"{KUBERNETES_PATH}kube-scheduler"
@@ -29,8 +29,8 @@ def host() -> Iterator[Releases]:
         yield host
 
 
-def sources(tmp_path: Path, **changes: object) -> Sources:
-    return Sources(**{"cache": tmp_path / "cache", "allow_build": False, **changes})  # type: ignore[arg-type]
+def sources(tmp_path: Path, **changes: object) -> BinarySources:
+    return BinarySources(**{"cache": tmp_path / "cache", "allow_build": False, **changes})  # type: ignore[arg-type]
 
 
 def fetch(host: Releases, tmp_path: Path, *names: str, **changes: object) -> dict[str, binaries.Binary]:

@@ -17,7 +17,7 @@ from kubewright import binaries
 from kubewright.base.errors import BinariesError, HostError
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
-from kubewright.binaries import Binary, Sources, inspection
+from kubewright.binaries import Binary, BinarySources, inspection
 from kubewright.binaries import cache as stamps
 from kubewright.binaries.cache import Cache
 from kubewright.binaries.providing import wanted_programs
@@ -36,8 +36,8 @@ def chosen(tmp_path: Path) -> Path:
     return tmp_path / "chosen"
 
 
-def sources(tmp_path: Path, directory: Path | None = None) -> Sources:
-    return Sources(cache=tmp_path / "cache", directory=directory, allow_download=False, allow_build=False)
+def sources(tmp_path: Path, directory: Path | None = None) -> BinarySources:
+    return BinarySources(cache=tmp_path / "cache", directory=directory, allow_download=False, allow_build=False)
 
 
 def ensure(tmp_path: Path, directory: Path | None = None, names: tuple[str, ...] = ("kubectl",)) -> dict[str, Binary]:
@@ -184,7 +184,7 @@ def test_wireguard_go_has_the_version_of_its_module_whatever_it_says(tmp_path):
 
 
 def test_why_wireguard_go_is_not_downloaded_is_told(tmp_path):
-    given = Sources(cache=tmp_path / "cache", directory=None, allow_download=True, allow_build=False)
+    given = BinarySources(cache=tmp_path / "cache", directory=None, allow_download=True, allow_build=False)
     with pytest.raises(BinariesError, match="no binary can be had for wireguard-go") as told:
         binaries.ensure(("wireguard-go",), version="v1.36.3", sources=given)
     assert "download: released as source only" in told.value.detail
@@ -256,7 +256,7 @@ def test_a_cache_whose_directories_others_may_write_is_neither_used_nor_filled(t
     assert words in str(refused.value)
     assert CACHE_VARIABLE in refused.value.remedy
     if level in {"cache", "."}:
-        allowed = Sources(cache=place / "cache", allow_build=False)
+        allowed = BinarySources(cache=place / "cache", allow_build=False)
         with pytest.raises(HostError, match="is not used: others may write"):
             binaries.ensure(("kubectl",), version="v1.36.3", sources=allowed, fetcher=None)
     assert not list((place / "cache").glob("v1.36.3/*/etcd"))

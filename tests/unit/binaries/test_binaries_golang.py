@@ -21,7 +21,7 @@ from kubewright import binaries
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import BinariesError, DiskFull, HostError, KubewrightError, Locked
 from kubewright.base.events import Line, Progress, RecordingReporter, Waiting
-from kubewright.binaries import Sources, golang
+from kubewright.binaries import BinarySources, golang
 from kubewright.binaries.build import failure
 from kubewright.binaries.files import cache_lock
 
@@ -36,8 +36,8 @@ def go(tmp_path: Path) -> FakeGo:
     return FakeGo.make(tmp_path / "go")
 
 
-def sources(tmp_path: Path, **changes: object) -> Sources:
-    return Sources(**{"cache": tmp_path / "cache", "allow_download": False, **changes})  # type: ignore[arg-type]
+def sources(tmp_path: Path, **changes: object) -> BinarySources:
+    return BinarySources(**{"cache": tmp_path / "cache", "allow_download": False, **changes})  # type: ignore[arg-type]
 
 
 def ensure(go: FakeGo, tmp_path: Path, *names: str, version: str = "v1.36.3", **options: object) -> dict[str, binaries.Binary]:
@@ -289,7 +289,7 @@ def test_what_the_other_run_has_built_is_not_built_again(go, tmp_path):
 RUN = """
 import os, sys
 from kubewright import binaries
-binaries.ensure(("kubectl",), version="v1.36.3", sources=binaries.Sources(cache=__import__("pathlib").Path(sys.argv[1]), allow_download=False))
+binaries.ensure(("kubectl",), version="v1.36.3", sources=binaries.BinarySources(cache=__import__("pathlib").Path(sys.argv[1]), allow_download=False))
 """
 
 

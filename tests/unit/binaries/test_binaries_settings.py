@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import UsageError
-from kubewright.binaries import Sources, sources_from
+from kubewright.binaries import BinarySources, sources_from
 from kubewright.binaries.settings import default_cache
 
 HOME = {"HOME": "/home/me"}
@@ -19,19 +19,19 @@ CACHE = Path("/home/me/.cache/kubewright/binaries")
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, Sources(cache=CACHE)),
-        ({"KUBEWRIGHT_BINARIES_DIR": "/opt/bin"}, Sources(cache=CACHE, directory=Path("/opt/bin"))),
-        ({"KUBEWRIGHT_BINARIES_DIR": ""}, Sources(cache=CACHE)),
+        ({}, BinarySources(cache=CACHE)),
+        ({"KUBEWRIGHT_BINARIES_DIR": "/opt/bin"}, BinarySources(cache=CACHE, directory=Path("/opt/bin"))),
+        ({"KUBEWRIGHT_BINARIES_DIR": ""}, BinarySources(cache=CACHE)),
         (
             {"KUBEWRIGHT_MIRRORS": "https://a.example/x/, https://b.example"},
-            Sources(cache=CACHE, mirrors=("https://a.example/x", "https://b.example")),
+            BinarySources(cache=CACHE, mirrors=("https://a.example/x", "https://b.example")),
         ),
-        ({"KUBEWRIGHT_OFFLINE": "1"}, Sources(cache=CACHE, allow_download=False, offline=True)),
-        ({"KUBEWRIGHT_OFFLINE": "no"}, Sources(cache=CACHE)),
-        ({"KUBEWRIGHT_NO_BUILD": "true"}, Sources(cache=CACHE, allow_build=False)),
-        ({"KUBEWRIGHT_PROXY": "http://p.example:3128"}, Sources(cache=CACHE, proxy="http://p.example:3128")),
-        ({"KUBEWRIGHT_PROXY": ""}, Sources(cache=CACHE, proxy="")),
-        ({"KUBEWRIGHT_CACHE_DIR": "/var/k"}, Sources(cache=Path("/var/k/binaries"))),
+        ({"KUBEWRIGHT_OFFLINE": "1"}, BinarySources(cache=CACHE, allow_download=False, offline=True)),
+        ({"KUBEWRIGHT_OFFLINE": "no"}, BinarySources(cache=CACHE)),
+        ({"KUBEWRIGHT_NO_BUILD": "true"}, BinarySources(cache=CACHE, allow_build=False)),
+        ({"KUBEWRIGHT_PROXY": "http://p.example:3128"}, BinarySources(cache=CACHE, proxy="http://p.example:3128")),
+        ({"KUBEWRIGHT_PROXY": ""}, BinarySources(cache=CACHE, proxy="")),
+        ({"KUBEWRIGHT_CACHE_DIR": "/var/k"}, BinarySources(cache=Path("/var/k/binaries"))),
     ],
 )
 def test_variables_say_what_may_be_used(environment, expected):
@@ -46,7 +46,9 @@ def test_a_flag_beats_its_variable():
     found = sources_from(
         environment, directory="/b", mirrors=("https://b.example",), allow_download=True, allow_build=True, proxy="http://b", cache="/c"
     )
-    assert found == Sources(cache=Path("/c"), directory=Path("/b"), mirrors=("https://b.example",), allow_download=True, proxy="http://b")
+    assert found == BinarySources(
+        cache=Path("/c"), directory=Path("/b"), mirrors=("https://b.example",), allow_download=True, proxy="http://b"
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from binaries_go import FakeGo
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import BinariesError
 from kubewright.base.events import RecordingReporter, Warned
-from kubewright.binaries import Sources, golang
+from kubewright.binaries import BinarySources, golang
 from kubewright.local import programs as of_cluster
 
 VERSION = "v1.36.3"
@@ -27,15 +27,15 @@ def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeGo:
     return made
 
 
-def sources(tmp_path: Path, directory: Path | None = None, *, build: bool = True) -> Sources:
-    return Sources(cache=tmp_path / "cache", directory=directory, allow_download=False, allow_build=build)
+def sources(tmp_path: Path, directory: Path | None = None, *, build: bool = True) -> BinarySources:
+    return BinarySources(cache=tmp_path / "cache", directory=directory, allow_download=False, allow_build=build)
 
 
-def components(found: Sources, *, with_kubectl: bool = True) -> dict[str, Path]:
+def components(found: BinarySources, *, with_kubectl: bool = True) -> dict[str, Path]:
     return of_cluster.components(VERSION, sources=found, reporter=RecordingReporter(), clock=FakeClock(), with_kubectl=with_kubectl)
 
 
-def bring(found: Sources) -> list[str]:
+def bring(found: BinarySources) -> list[str]:
     """Bring kubectl; returns what was warned of."""
     reporter = RecordingReporter()
     of_cluster.bring_kubectl(VERSION, sources=found, reporter=reporter, clock=FakeClock())

@@ -10,24 +10,24 @@ from kubewright.base.records import fields
 from kubewright.cli import commands, inputs
 from kubewright.cli.model import LEVEL, MODULES, PAIRS
 from kubewright.cli.parser import parse
-from kubewright.enrollment.node.leaving import NodeLeaveRequest
-from kubewright.enrollment.node.request import NodeJoinRequest
-from kubewright.enrollment.node.rotating import NodeRotateRequest
-from kubewright.lifecycle.init.request import InitRequest
-from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
-from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
+from kubewright.enrollment.node.leaving import NodeLeaveOptions
+from kubewright.enrollment.node.request import NodeJoinOptions
+from kubewright.enrollment.node.rotating import NodeRotateOptions
+from kubewright.lifecycle.init.request import InitOptions
+from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
+from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
 
 RECORDS = {
-    "init": (InitRequest, InitOverrides),
-    "join": (JoinRequest, JoinFlags),
-    "reset": (ResetRequest, ResetFlags),
+    "init": (InitOptions, InitOverrides),
+    "join": (JoinOptions, JoinFlags),
+    "reset": (ResetOptions, ResetFlags),
     "upgrade apply": (UpgradeApply,),
     "upgrade node": (UpgradeNode,),
     "upgrade plan": (UpgradePlan,),
     "upgrade diff": (UpgradeDiff,),
-    "node join": (NodeJoinRequest,),
-    "node leave": (NodeLeaveRequest,),
-    "node rotate-vpn-key": (NodeRotateRequest,),
+    "node join": (NodeJoinOptions,),
+    "node leave": (NodeLeaveOptions,),
+    "node rotate-vpn-key": (NodeRotateOptions,),
 }
 HANDLED = {
     "init": "apiserver-extra-args config controller-manager-extra-args output plan print-manifest scheduler-extra-args",
@@ -62,7 +62,7 @@ def test_every_form_of_a_flag_has_a_reader():
 
 def test_a_handler_has_the_last_word_about_a_field():
     parsed = parse(["node", "leave", "--drain"], program="kubewright")
-    assert inputs.record(parsed, NodeLeaveRequest, drain=5.0) == NodeLeaveRequest(drain=5.0)
+    assert inputs.record(parsed, NodeLeaveOptions, drain=5.0) == NodeLeaveOptions(drain=5.0)
 
 
 def test_examples_are_whole_lines():

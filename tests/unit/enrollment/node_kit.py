@@ -20,7 +20,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment import answers, issuing, requests
 from kubewright.enrollment.clusters import LoadedCluster
 from kubewright.enrollment.node.operation import NODE_JOIN
-from kubewright.enrollment.node.request import NodeJoinRequest
+from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.enrollment.vpn import VPN
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
@@ -129,7 +129,7 @@ class Box:
         given = {"node": "worker", "server": "https://10.0.0.1:6443", "ca_pem": API_CA[0].encode(), "token": TOKEN, "skip": LEFT_OUT}
         pin = {"fingerprint": str(LOADED.recipient.pin), "sans": ("10.0.0.5",)}
         reached = stand_in_machine(machine, client=lambda _: self.cluster)
-        return run(NODE_JOIN, NodeJoinRequest(**{**given, **pin, **more}), reached, mode=mode, reporter=self.reporter)
+        return run(NODE_JOIN, NodeJoinOptions(**{**given, **pin, **more}), reached, mode=mode, reporter=self.reporter)
 
     def host(self, layout: Layout, killer: Killer) -> Host:
         host = KilledHost(layout=layout, files=Files(durable=False), environment={})

@@ -18,7 +18,7 @@ from kubewright.base.errors import APIError, HostError, NotFound, Unreachable, W
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment import leave_proofs
-from kubewright.enrollment.node.leaving import NODE_LEAVE, LeaveRefused, NodeLeaveRequest
+from kubewright.enrollment.node.leaving import NODE_LEAVE, LeaveRefused, NodeLeaveOptions
 from kubewright.host.desired import File
 from kubewright.host.facts import Facts
 from kubewright.host.states import ServiceState
@@ -28,7 +28,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.reset.operation import RESET
-from kubewright.lifecycle.reset.request import ResetFlags, ResetRequest
+from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
 from kubewright.manifests import kubelet
 from kubewright.pki import certificates, issuing, keys
 from kubewright.pki.certificates import Pair
@@ -83,7 +83,7 @@ def leave(node, *, skip=SKIPPED, drain=None, seen=lambda _: None, mode=Mode.APPL
 
     machine = Machine(at=at, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
     reached = stand_in_machine(machine, client=lambda _: node.cluster)
-    return run(NODE_LEAVE, NodeLeaveRequest(drain=drain, skip=skip), reached, mode=mode, reporter=node.reporter)
+    return run(NODE_LEAVE, NodeLeaveOptions(drain=drain, skip=skip), reached, mode=mode, reporter=node.reporter)
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ FOREIGN = {kubelet.UNIT: b"[Service]\nExecStart=/usr/bin/kubelet\n", kubelet.DRO
 
 def reset(node):
     machine = Machine(at=lambda _: node.disk, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
-    run(RESET, ResetRequest(flags=ResetFlags(force=True, ignore_preflight_errors=("all",))), machine, reporter=node.reporter)
+    run(RESET, ResetOptions(flags=ResetFlags(force=True, ignore_preflight_errors=("all",))), machine, reporter=node.reporter)
 
 
 @pytest.mark.parametrize("go", [lambda node: leave(node, skip=()), reset], ids=["leave", "reset"])

@@ -16,7 +16,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment import key_offers
 from kubewright.enrollment.key_offers import AnswerState, KeyAnswer
-from kubewright.enrollment.node.rotating import NODE_ROTATE, KeyRefused, NodeRotateRequest
+from kubewright.enrollment.node.rotating import NODE_ROTATE, KeyRefused, NodeRotateOptions
 from kubewright.host.states import TunnelPeerState
 from kubewright.kube import core
 from kubewright.kube.resources import NODE
@@ -241,7 +241,7 @@ class Changing(Node):
         self.cluster.killer = self.disk.killer = killer or Killer()
         machine = Machine(at=lambda _: self.disk, clock=CLOCK, random=RANDOM, layout=self.layout, environment={})
         reached = stand_in_machine(machine, client=lambda _: self.cluster)
-        return run(NODE_ROTATE, NodeRotateRequest(hub_key=hub_key), reached, mode=mode, reporter=self.reporter)
+        return run(NODE_ROTATE, NodeRotateOptions(hub_key=hub_key), reached, mode=mode, reporter=self.reporter)
 
     def require_changed(self, before: str) -> None:
         assert self.key != before

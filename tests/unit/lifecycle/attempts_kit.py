@@ -25,7 +25,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.init import operation as init
 from kubewright.lifecycle.join import operation as join
-from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
+from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
 from kubewright.lifecycle.steps import stand_ins
 from kubewright.pki import certificates
 from kubewright.workflow.phases import Phases
@@ -185,7 +185,7 @@ class Attempts(Box):
 
     def join(self, *, fails="", error=None, mode=Mode.APPLY, skip=("preflight",), token=TOKEN, **flags: object):
         trust = {"endpoint": "cluster.test:6443", "token": token, "ca_cert_hashes": (self.cluster.pin,)}
-        request = JoinRequest(flags=JoinFlags(**{**trust, "skip_phases": skip, **flags}))
+        request = JoinOptions(flags=JoinFlags(**{**trust, "skip_phases": skip, **flags}))
         whole = JoiningMachine(cluster=self.cluster, **vars_of(self.whole()))
         row = failing(join.JOIN, fails, error) if fails else join.JOIN
         return run(row, request, whole, reporter=self.reporter, mode=mode)

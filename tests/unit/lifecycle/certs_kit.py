@@ -17,7 +17,7 @@ from kubewright.host.real import RealHost
 from kubewright.lifecycle.certs import configuration
 from kubewright.lifecycle.certs.renewal import CertificateLocations
 from kubewright.pki import certificates, ensure, kubeconfigs, specs
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 
 CONFIG = """\
 apiVersion: kubeadm.k8s.io/v1beta4
@@ -78,7 +78,7 @@ class ControlPlane:
     def fill(self, text=CONFIG):
         """Make everything."""
         whole, addresses = self.configuration(text), Addresses.of_machine("10.98.0.11")
-        means = Sources(SystemClock(), SeededRandom(1))
+        means = IssuingSources(SystemClock(), SeededRandom(1))
         for spec in specs.certificates_for(whole, addresses):
             ensure.ensure(self.places.certificates, spec, means)
         for spec in specs.kubeconfigs_for(whole, addresses):

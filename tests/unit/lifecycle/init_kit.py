@@ -20,7 +20,7 @@ from kubewright.lifecycle import machine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.init import operation as init
-from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.steps import stand_ins
 from operation_kit import observed, run_phases
 
@@ -39,7 +39,7 @@ def documents(*, cluster="", init=""):
 
 
 def asked(*, cluster="", init="", **more: object):
-    return InitRequest(documents=documents(cluster=cluster, init=init), from_file=True, **more)
+    return InitOptions(documents=documents(cluster=cluster, init=init), from_file=True, **more)
 
 
 class Services:

@@ -21,7 +21,7 @@ from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.join import operation as join
-from kubewright.lifecycle.join.request import JoinFlags, JoinRequest
+from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.steps import stand_ins
 from kubewright.pki.pins import pin
@@ -188,7 +188,7 @@ class JoinBox(Box):
     def request(self, *, token=TOKEN, skip=PREFLIGHT, only=(), file="", documents=(), **flags: object):
         trust = {"discovery_file": file, "tls_bootstrap_token": token} if file else {"endpoint": "cluster.test:6443", "token": token}
         given = JoinFlags(**{"ca_cert_hashes": () if file else (self.cluster.pin,), "skip_phases": skip, **trust, **flags})
-        return JoinRequest(flags=given, only=only, documents=documents, from_file=bool(documents))
+        return JoinOptions(flags=given, only=only, documents=documents, from_file=bool(documents))
 
     def whole(self, **more: object):
         return JoiningMachine(cluster=self.cluster, **{**vars_of(super().whole()), **more})

@@ -25,7 +25,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.reset import operation as reset
 from kubewright.lifecycle.reset.context import ResetContext
-from kubewright.lifecycle.reset.request import ResetRequest
+from kubewright.lifecycle.reset.request import ResetOptions
 
 DETECTED = Detected(host_name="node1", default_ipv4="10.0.0.1", cri_sockets=("unix:///run/containerd/containerd.sock",))
 OWN, OTHER = "https://10.0.0.1:2380", "https://10.0.0.2:2380"
@@ -190,7 +190,7 @@ class Box:
 
     def request(self, *, text="", **asked: object):
         document = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n{text}"
-        return ResetRequest(documents=yaml.load_all(document, source="reset.yaml"), from_file=True, ask=self.ask, **asked)
+        return ResetOptions(documents=yaml.load_all(document, source="reset.yaml"), from_file=True, ask=self.ask, **asked)
 
     def run(self, mode, *, text="", **asked: object):
         environment = {"XDG_STATE_HOME": str(self.root / "run")}  # for who is not root

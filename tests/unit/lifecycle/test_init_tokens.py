@@ -9,18 +9,18 @@ from init_kit import FAST, Box, names
 
 from kubewright.base import yaml
 from kubewright.kube.resources import SECRET
-from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.init.request import InitOptions
 
 HOUR = 3600.0
 
 
-def asked(init: str = "") -> InitRequest:
+def asked(init: str = "") -> InitOptions:
     """A request that names no token, unless `init` does."""
     text = (
         f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.2\n{FAST}"
         f"---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n{init}"
     )
-    return InitRequest(documents=yaml.load_all(text, source="kubeadm.yaml"), from_file=True)
+    return InitOptions(documents=yaml.load_all(text, source="kubeadm.yaml"), from_file=True)
 
 
 def tokens(box: Box) -> list[str]:

@@ -33,7 +33,7 @@ KEY = "ab" * 32
 def files():
     """What control planes share, by its names in the Secret."""
     store, cluster = MemoryStore(), ClusterConfiguration(encryption_algorithm="ECDSA-P256")
-    sources = ensure.Sources(FakeClock(), SeededRandom(1))
+    sources = ensure.IssuingSources(FakeClock(), SeededRandom(1))
     for row in table.CERTIFICATES:
         if isinstance(row, table.Authority):
             ensure.ensure(store, specs.of_authority(row, cluster), sources)

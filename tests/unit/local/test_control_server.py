@@ -17,11 +17,11 @@ from kubewright.local.daemon_client import ControlClient
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
-NOBODY = {**MachineRecord(name="", address="").ports, "api_server": 1}
-FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
-SECOND = MachineRecord(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
+NOBODY = {**LocalMachineRecord(name="", address="").ports, "api_server": 1}
+FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
+SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST, SECOND))
 GUARD = 20.0
 """Seconds after which a test hangs."""
@@ -36,7 +36,7 @@ class SlowMachines(MachineSupervisors):
         self.let_go = asyncio.Event()
         self.told: list[str] = []
 
-    async def begin(self, name: str) -> MachineRecord:
+    async def begin(self, name: str) -> LocalMachineRecord:
         self.told.append(f"begin {name}")
         return await super().begin(name)
 

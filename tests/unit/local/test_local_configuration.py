@@ -16,15 +16,15 @@ from kubewright.base.errors import DocumentError, KubewrightError, UsageError, V
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
 from kubewright.local import configuration
-from kubewright.local.record import MachineRecord
+from kubewright.local.record import LocalMachineRecord
 
-MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
+MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 LAYOUT = Layout.below(PurePosixPath("/state/one/machines/one-control-plane"))
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
 
 
-def load(config: str = "", *, machine: MachineRecord = MACHINE) -> Loaded:
+def load(config: str = "", *, machine: LocalMachineRecord = MACHINE) -> Loaded:
     return configuration.load(
         config,
         machine=machine,

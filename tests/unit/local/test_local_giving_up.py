@@ -18,11 +18,11 @@ from kubewright.kube.resources import CONFIG_MAP
 from kubewright.kube.retrying import RetryingKube
 from kubewright.local.context import UpRun, WatchfulWaiter, require_alive
 from kubewright.local.daemon_client import ControlClient, Reply
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.supervisor import termination
 from kubewright.local.up import UpOptions
 
-MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
+MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 LOOKS = 1.0
 """Seconds between two looks: half a second, and the longest pause of whoever waits."""
 

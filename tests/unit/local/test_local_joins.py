@@ -26,10 +26,10 @@ from kubewright.local.daemon_client import Daemon
 from kubewright.local.join_phases import JOIN_PHASES, require_known_member
 from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import MachineRecord
+from kubewright.local.record import LocalMachineRecord
 
-FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11")
-SECOND = MachineRecord(name="one-control-plane-2", address="127.0.0.12", ports={**FIRST.ports, "api_server": 7443})
+FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
+SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12", ports={**FIRST.ports, "api_server": 7443})
 INVITATION = JoinCredentials(
     server="https://127.0.0.11:6443", token="abcdef.0123456789abcdef", pins=("sha256:ab",), certificate_key="00" * 32
 )
@@ -45,7 +45,7 @@ clusterName: blue
 """
 
 
-def _loaded(where: ClusterPaths, machine: MachineRecord) -> Any:
+def _loaded(where: ClusterPaths, machine: LocalMachineRecord) -> Any:
     host = machine_host(where, machine.name, programs={}, daemon=Daemon(where))
     return configuration.load(
         CONFIG, machine=machine, layout=host.layout, version="v1.36.3", detected=host.facts.detected, random=SeededRandom(1)

@@ -20,7 +20,7 @@ from kubewright.host.locks import Lock
 from kubewright.local import kubeconfig, record
 from kubewright.local.down import down
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
 THEIRS = """\
 apiVersion: v1
@@ -40,7 +40,7 @@ def cluster(root: Path, name: str = "one", number: str = "1") -> ClusterPaths:
     """Make what `up` leaves behind, as far as `use` looks at it."""
     made = ClusterPaths(root / name)
     made.root.mkdir(mode=0o700, parents=True)
-    machine = MachineRecord(name=f"{name}-control-plane", address="127.0.0.11")
+    machine = LocalMachineRecord(name=f"{name}-control-plane", address="127.0.0.11")
     record.save(ClusterRecord(name=name, id=number * 32, machines=(machine,), made=True), made.record)
     admin = kubeconfig_document(
         server="https://127.0.0.11:6443",

@@ -15,10 +15,10 @@ from kubewright.local import record
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
-FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11")
-SECOND = MachineRecord(name="one-control-plane-2", address="127.0.0.12")
+FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
+SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12")
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST,))
 
 

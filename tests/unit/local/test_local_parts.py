@@ -30,7 +30,7 @@ from kubewright.base.errors import (
 )
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, field, fields, replace
-from kubewright.binaries import Sources
+from kubewright.binaries import BinarySources
 from kubewright.host.listeners import Listener
 from kubewright.host.network import PortOwner, RealNetwork
 from kubewright.host.processes import Identity
@@ -43,9 +43,9 @@ from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.programs import COMPONENTS
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
-MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
+MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 PROGRAMS = dict.fromkeys(COMPONENTS, Path("/bin/true"))
 
 
@@ -171,7 +171,7 @@ def test_the_ports_of_a_cluster_that_runs_are_its_own(where: ClusterPaths) -> No
 
 def test_the_ports_of_a_machine_that_is_new_are_looked_at_while_the_others_run(where: ClusterPaths) -> None:
     held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
-    new = MachineRecord(name="one-control-plane-2", address=MACHINE.address)
+    new = LocalMachineRecord(name="one-control-plane-2", address=MACHINE.address)
     cluster = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE, new))
     wanted = subject(where, record=cluster, network=FakeNetwork(held), running=True, fresh=frozenset({new.name}))
     with pytest.raises(CheckFailed) as caught:
@@ -222,7 +222,7 @@ def _listening(monkeypatch: pytest.MonkeyPatch, *pairs: tuple[str, int]) -> None
     monkeypatch.setattr(RealNetwork, "listeners", lambda _: found)
 
 
-def _chosen(where: ClusterPaths, claims: AddressClaims) -> MachineRecord:
+def _chosen(where: ClusterPaths, claims: AddressClaims) -> LocalMachineRecord:
     return allocation.new_machine(where, "one-control-plane", claims=claims)
 
 
@@ -231,7 +231,7 @@ def test_a_machine_takes_the_first_address_that_is_free(where: ClusterPaths, mon
     with AddressClaims() as claims:
         machine = _chosen(where, claims)
     assert machine.name == "one-control-plane"
-    assert machine.ports == MachineRecord(name="", address="").ports
+    assert machine.ports == LocalMachineRecord(name="", address="").ports
     assert machine.address == "127.0.0.13"
 
 
@@ -285,7 +285,7 @@ def test_ports_that_are_taken_at_every_address_are_avoided(where: ClusterPaths, 
 
 def test_a_wish_that_fails_before_anything_starts_leaves_nothing(tmp_path: Path) -> None:
     where = ClusterPaths(tmp_path / "one")
-    nothing = Sources(cache=tmp_path / "cache", allow_download=False, allow_build=False)
+    nothing = BinarySources(cache=tmp_path / "cache", allow_download=False, allow_build=False)
     with pytest.raises(BinariesError):
         up.up(where, up.UpOptions(), sources=nothing, reporter=SilentReporter())
     assert not where.root.exists()
@@ -312,7 +312,7 @@ def test_a_file_for_an_existing_cluster_is_checked_before_it_is_compared(
     record.save(MADE, where.record)
     options = up.UpOptions(config=config)
     with pytest.raises(error) as caught:
-        up.up(where, options, sources=Sources(cache=where.root, allow_download=False, allow_build=False), reporter=SilentReporter())
+        up.up(where, options, sources=BinarySources(cache=where.root, allow_download=False, allow_build=False), reporter=SilentReporter())
     assert said in str(caught.value)
     assert record.load(where.record) == MADE
     assert {path.name for path in where.root.iterdir()} == {where.record.name, where.lock.name}

@@ -14,10 +14,10 @@ from kubewright.base.records import asdict, replace
 from kubewright.controllers.options import CONTROLLERS
 from kubewright.local import flags, record
 from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.manifests.controllers import NAME
 
-MACHINE = MachineRecord(name="one-control-plane", address="127.0.0.11")
+MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2, kubernetes_version="v1.36.3", config="a: 1\n", made=True)
 
 
@@ -103,8 +103,8 @@ THREE = replace(
     CLUSTER,
     machines=(
         MACHINE,
-        MachineRecord(name="one-control-plane-2", address="127.0.0.12"),
-        MachineRecord(name="one-control-plane-3", address="127.0.0.13"),
+        LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12"),
+        LocalMachineRecord(name="one-control-plane-3", address="127.0.0.13"),
     ),
 )
 

@@ -18,12 +18,12 @@ from kubewright.local import configuration
 from kubewright.local.daemon_client import Daemon
 from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord, MachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_phases import join_nodes
 from kubewright.pki import ensure, specs
 from kubewright.pki.store import MemoryStore
 
-FIRST = MachineRecord(name="one-control-plane", address="127.0.0.11")
+FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 CONFIG = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nencryptionAlgorithm: ECDSA-P256\n"
 
 
@@ -51,7 +51,7 @@ def run(tmp_path: Path, daemon: ADaemon, *, there: Sequence[str], workers: int) 
         CONFIG, machine=FIRST, layout=host.layout, version="v1.36.3", detected=host.facts.detected, random=random
     ).configuration
     certificates = MemoryStore()
-    ensure.ensure(certificates, specs.certificates_for(loaded, FIRST.addresses)[0], ensure.Sources(clock, random))
+    ensure.ensure(certificates, specs.certificates_for(loaded, FIRST.addresses)[0], ensure.IssuingSources(clock, random))
     nodes = [{"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in there]
     context = SimpleNamespace(
         run=SimpleNamespace(within=1.0, cluster=ClusterRecord(name="one", id="1" * 32, machines=(FIRST,), nodes=workers)),

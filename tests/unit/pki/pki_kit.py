@@ -10,7 +10,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.pki import ensure, issuing, keys, specs
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.names import Names
 from kubewright.pki.specs import CertificateSpec
@@ -24,7 +24,7 @@ ADDRESSES = addresses_of(CONFIG)
 
 
 def sources(seed=0, start=START):
-    return Sources(FakeClock(start), SeededRandom(seed))
+    return IssuingSources(FakeClock(start), SeededRandom(seed))
 
 
 def ensure_all(store, specs, made_with):

@@ -17,7 +17,7 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.pki import certificates, issuing, keys, kubeconfigs, renewal, specs, table
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import Algorithm, FreshKeys
 from kubewright.pki.renewal import Terms
 from kubewright.pki.store import MemoryStore, load_authority
@@ -28,7 +28,7 @@ NAMES = ("apiserver", "etcd/server", "etcd/peer", "apiserver-kubelet-client", "f
 
 
 def later(seed=9):
-    return Sources(FakeClock(LATER), SeededRandom(seed), FreshKeys(), LATER)
+    return IssuingSources(FakeClock(LATER), SeededRandom(seed), FreshKeys(), LATER)
 
 
 def signer_of(store, base):

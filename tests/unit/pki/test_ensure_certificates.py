@@ -13,7 +13,7 @@ from kubewright.base.change import Action
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.records import replace
 from kubewright.pki import certificates, ensure, keys, specs
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.names import Names
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
@@ -367,7 +367,7 @@ def test_all_lives_of_one_run_end_in_the_same_second():
 
     store = MemoryStore()
 
-    ensure_all(store, SPECS.values(), Sources(Slow(), sources().random, started=START))
+    ensure_all(store, SPECS.values(), IssuingSources(Slow(), sources().random, started=START))
 
     ends = {certificates.parse(store[name])[0].not_after for name in store if name.endswith(".crt") and not name.endswith("ca.crt")}
     assert len(ends) == 1

@@ -14,7 +14,7 @@ from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.pki import certificates, keys, kubeconfigs, pem, specs
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.store import MemoryStore
 
 
@@ -43,7 +43,7 @@ def made(case):
     config = CASES[case]
     where = addresses_of(config)
     store, files = MemoryStore(), MemoryStore()
-    means = Sources(FakeClock(), SeededRandom(7), KEYS)
+    means = IssuingSources(FakeClock(), SeededRandom(7), KEYS)
     ensure_all(store, specs.certificates_for(config, where), means)
     for spec in specs.kubeconfigs_for(config, where):
         kubeconfigs.ensure_kubeconfig(files, store, spec, means)
@@ -133,7 +133,7 @@ def test_a_second_run_writes_nothing(case):
     store, files = made(case)
     before = len(store.written), len(files.written)
     config = CASES[case]
-    means = Sources(FakeClock(), SeededRandom(8), KEYS)
+    means = IssuingSources(FakeClock(), SeededRandom(8), KEYS)
 
     changes = ensure_all(store, specs.certificates_for(config, addresses_of(config)), means)
     changes += [kubeconfigs.ensure_kubeconfig(files, store, spec, means) for spec in specs.kubeconfigs_for(config, addresses_of(config))]

@@ -14,7 +14,7 @@ from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_igno
 from kubewright.agent.status.facts import HARD_EVICTION
 from kubewright.agent.status.pressures import threshold_errors
 from kubewright.apis import kubelet_rules
-from kubewright.apis.components import Row, value_at
+from kubewright.apis.components import ValueRule, value_at
 from kubewright.apis.findings import Findings
 from kubewright.apis.kubelet import API_VERSION, KIND, KUBELET
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
@@ -163,7 +163,7 @@ def _errors(found: Mapping[str, Any]) -> Iterator[FieldError]:
     yield from threshold_errors({name: found[name] or {} for name in _EVICTION})
 
 
-def _problem(row: Row, found: Mapping[str, Any]) -> str:
+def _problem(row: ValueRule, found: Mapping[str, Any]) -> str:
     value = value_at(found, row.path)
     return row.check(value) if value is not None and (row.zero or value not in ("", 0, (), {})) else ""
 

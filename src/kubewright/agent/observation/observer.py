@@ -56,7 +56,7 @@ class Disks(FileReader, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class ObservedMachine:
     """The reading side of a machine. `root` is the directory whose file system counts as the node's; without `runtime` it has none."""
 
     files: Disks
@@ -102,7 +102,7 @@ class MachineObserver:
     made ── begin() ──> known ── watch() ──> watching ── stop() ──> stopped
     """
 
-    def __init__(self, machine: Machine, looks: Looks, *, calls: Callable[[], BlockingCalls] = OneThread) -> None:
+    def __init__(self, machine: ObservedMachine, looks: Looks, *, calls: Callable[[], BlockingCalls] = OneThread) -> None:
         """Keep the arguments; nothing is looked at yet."""
         self._machine = machine
         self._looks = looks

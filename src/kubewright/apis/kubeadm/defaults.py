@@ -43,7 +43,7 @@ _FAIR: Final = 256 - 256 % len(_ALPHABET)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class DefaultingMachine:
     """What defaulting has to know about a machine.
 
     `look` tells about it; it is called at most once, and only if something was left open. None: no machine is asked, so its name and its
@@ -67,7 +67,7 @@ class Machine:
         return Detected(host_name="") if self.look is None else self.look()
 
 
-def init_defaults(init: InitConfiguration, machine: Machine, at: Place) -> InitConfiguration:
+def init_defaults(init: InitConfiguration, machine: DefaultingMachine, at: Place) -> InitConfiguration:
     """Fill in this machine's configuration."""
     tokens = init.bootstrap_tokens or (BootstrapToken(),)
     return replace(
@@ -78,7 +78,9 @@ def init_defaults(init: InitConfiguration, machine: Machine, at: Place) -> InitC
     )
 
 
-def registration_defaults(registration: NodeRegistration, machine: Machine, at: Place, *, control_plane: bool) -> NodeRegistration:
+def registration_defaults(
+    registration: NodeRegistration, machine: DefaultingMachine, at: Place, *, control_plane: bool
+) -> NodeRegistration:
     """Fill in how this machine becomes a Node. Taints that are not given are those of a control plane, or none."""
     return replace(
         registration,
@@ -88,7 +90,7 @@ def registration_defaults(registration: NodeRegistration, machine: Machine, at: 
     )
 
 
-def endpoint_defaults(endpoint: LocalAPIEndpoint, machine: Machine, at: Place) -> LocalAPIEndpoint:
+def endpoint_defaults(endpoint: LocalAPIEndpoint, machine: DefaultingMachine, at: Place) -> LocalAPIEndpoint:
     """Fill in where this machine's API server is reached."""
     return replace(
         endpoint,
@@ -117,7 +119,7 @@ def random_token(random: Random) -> str:
     return f"{text[:6]}.{text[6:22]}"
 
 
-def cri_socket(given: str, machine: Machine, at: Place) -> str:
+def cri_socket(given: str, machine: DefaultingMachine, at: Place) -> str:
     """Return the runtime's socket as a URL. A path gets its scheme, with a warning; a URL of another scheme stays, to be refused."""
     if given.startswith(URL_SCHEME) or "://" in given:
         return given
@@ -130,7 +132,7 @@ def cri_socket(given: str, machine: Machine, at: Place) -> str:
     return found[0] if found else CRI_SOCKET
 
 
-def _advertise_address(given: str, machine: Machine, at: Place) -> str:
+def _advertise_address(given: str, machine: DefaultingMachine, at: Place) -> str:
     address = formats.address(given) if given else None
     if given and address is None:
         return given  # validation says so
@@ -209,7 +211,7 @@ def _version(cluster: ClusterConfiguration, at: Place) -> ClusterConfiguration:
     )
 
 
-def join_defaults(join: JoinConfiguration, machine: Machine, at: Place) -> JoinConfiguration:
+def join_defaults(join: JoinConfiguration, machine: DefaultingMachine, at: Place) -> JoinConfiguration:
     """Fill in what `join` does on this machine."""
     plane = join.control_plane
     return replace(
@@ -220,7 +222,7 @@ def join_defaults(join: JoinConfiguration, machine: Machine, at: Place) -> JoinC
     )
 
 
-def reset_defaults(reset: ResetConfiguration, machine: Machine, at: Place) -> ResetConfiguration:
+def reset_defaults(reset: ResetConfiguration, machine: DefaultingMachine, at: Place) -> ResetConfiguration:
     """Fill in what `reset` does on this machine."""
     return replace(reset, cri_socket=cri_socket(reset.cri_socket, machine, at / "criSocket"))
 
@@ -243,5 +245,5 @@ def _file(found: FileDiscovery | None) -> FileDiscovery | None:
     return replace(found, kube_config_path=formats.url_path(found.kube_config_path)) if is_file else found
 
 
-def _control_plane(plane: JoinControlPlane, machine: Machine, at: Place) -> JoinControlPlane:
+def _control_plane(plane: JoinControlPlane, machine: DefaultingMachine, at: Place) -> JoinControlPlane:
     return replace(plane, local_api_endpoint=endpoint_defaults(plane.local_api_endpoint, machine, at / "localAPIEndpoint"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.kubeadm import documents as files
 from kubewright.apis.kubeadm import node_types, older_versions, types
-from kubewright.apis.kubeadm.defaults import NO_ADDRESS, Machine, cluster_defaults, init_defaults, join_defaults, reset_defaults
+from kubewright.apis.kubeadm.defaults import NO_ADDRESS, DefaultingMachine, cluster_defaults, init_defaults, join_defaults, reset_defaults
 from kubewright.apis.kubeadm.documents import Reading
 from kubewright.apis.kubeadm.node_types import JoinConfiguration, ResetConfiguration, UpgradeConfiguration
 from kubewright.apis.kubeadm.overrides import InitOverrides, apply_to_cluster, apply_to_init, with_attribute
@@ -113,7 +113,7 @@ def load_init(
     ClusterConfiguration), and ValidationError with every field error at once.
     """
     reading, flags_only = _reading_of_init(documents, strict=strict, from_file=from_file)
-    machine = Machine(
+    machine = DefaultingMachine(
         look=lambda: detected,
         random=random or SystemRandom(),
         allow_loopback=allow_loopback_advertise,
@@ -174,7 +174,7 @@ def _without_machine(
         bind_port=None if files.given(init, "localAPIEndpoint.bindPort") else endpoint.bind_port,
         cert_dir=cert_dir or None,
     )
-    machine = Machine(look=None, random=random, detect_cri=False)
+    machine = DefaultingMachine(look=None, random=random, detect_cri=False)
     found = read_init(reading, machine, overrides=overrides, flags_only=flags_only, runs=False, defaults=MachineDefaults(layout=layout))
     return Loaded(configuration=found.configuration, warnings=[*reading.finish(), *found.warnings])
 
@@ -190,7 +190,7 @@ def _reading_of_init(documents: Sequence[Document], *, strict: bool, from_file: 
 
 def read_init(
     reading: Reading,
-    machine: Machine,
+    machine: DefaultingMachine,
     *,
     overrides: InitOverrides = _NO_FLAGS,
     flags_only: bool = False,
@@ -231,7 +231,7 @@ def _decoded_cluster(reading: Reading) -> ClusterConfiguration:
     return reading.decode(files.CLUSTER, decoder) or ClusterConfiguration()
 
 
-def _init(reading: Reading, overrides: InitOverrides, machine: Machine, *, flags_only: bool) -> InitConfiguration:
+def _init(reading: Reading, overrides: InitOverrides, machine: DefaultingMachine, *, flags_only: bool) -> InitConfiguration:
     old = reading.selection.older.get(files.INIT)
     decoder = functools.partial(older_versions.decode_init, old) if old else types.INIT.decode
     given = reading.decode(files.INIT, decoder) or InitConfiguration()
@@ -315,7 +315,7 @@ def load_upgrade(
 
 def read_join(
     reading: Reading,
-    machine: Machine,
+    machine: DefaultingMachine,
     *,
     change: Callable[[JoinConfiguration], JoinConfiguration] = lambda given: given,
     runs: bool,
@@ -332,7 +332,7 @@ def read_join(
 
 def read_reset(
     reading: Reading,
-    machine: Machine,
+    machine: DefaultingMachine,
     *,
     change: Callable[[ResetConfiguration], ResetConfiguration] = lambda given: given,
     runs: bool,
@@ -360,5 +360,5 @@ def _reading(documents: Sequence[Document], kind: str, *, strict: bool, from_fil
     return reading
 
 
-def _machine(detected: Detected, *, allow_loopback: bool = False) -> Machine:
-    return Machine(look=lambda: detected, random=SystemRandom(), allow_loopback=allow_loopback)
+def _machine(detected: Detected, *, allow_loopback: bool = False) -> DefaultingMachine:
+    return DefaultingMachine(look=lambda: detected, random=SystemRandom(), allow_loopback=allow_loopback)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis import kubelet, kubeproxy
 from kubewright.apis.kubeadm import documents as files
-from kubewright.apis.kubeadm.defaults import Machine
+from kubewright.apis.kubeadm.defaults import DefaultingMachine
 from kubewright.apis.kubeadm.documents import Reading
 from kubewright.apis.kubeadm.loading import read_init, read_join, read_reset, read_upgrade
 from kubewright.apis.kubeadm.overrides import with_attribute
@@ -70,7 +70,9 @@ def load_whole(
     Raises DocumentError and ValidationError as `load_init` does; unknown and repeated fields, and unknown kinds, are errors.
     """
     reading = Reading(selection=files.select(documents, strict=True, use=_USE, allow_deprecated=allow_deprecated))
-    machine = Machine(look=detected if callable(detected) else lambda: detected, random=random or SystemRandom(), detect_cri=detect_runtime)
+    machine = DefaultingMachine(
+        look=detected if callable(detected) else lambda: detected, random=random or SystemRandom(), detect_cri=detect_runtime
+    )
     there = reading.selection.get
     init = read_init(reading, machine, runs=False) if there(files.INIT) or there(files.CLUSTER) else None
     join, reset, upgrade = _of_nodes(reading, machine, exists)
@@ -86,7 +88,7 @@ def load_whole(
 
 
 def _of_nodes(
-    reading: Reading, machine: Machine, exists: Callable[[str], bool]
+    reading: Reading, machine: DefaultingMachine, exists: Callable[[str], bool]
 ) -> tuple[JoinConfiguration | None, ResetConfiguration | None, UpgradeConfiguration | None]:
     """Read the kinds that most files do not have; their modules are loaded only then."""
     there = reading.selection.get

@@ -46,7 +46,7 @@ class LeaveRefused(APIError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeLeaveRequest:
+class NodeLeaveOptions:
     """One call of `node leave` or of one of its phases. `drain` are the seconds that pods have to go before it, None where they are not asked to."""
 
     drain: float | None = None
@@ -191,7 +191,7 @@ def _require_of_a_hub(host: Host) -> None:
         )
 
 
-def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[NodeLeave]:
+def configure(request: NodeLeaveOptions, machine: Machine) -> Prepared[NodeLeave]:
     """Find what is on the machine. Raises HostError for one that others made, and as `reset` does where nothing tells which of several container runtimes is the node's."""
     here = machine.at(machine.layout)
     _require_of_a_hub(here)
@@ -206,7 +206,7 @@ def configure(request: NodeLeaveRequest, machine: Machine) -> Prepared[NodeLeave
     )
 
 
-def context(request: NodeLeaveRequest, leave: NodeLeave, bound: Bound) -> NodeLeaveContext:
+def context(request: NodeLeaveOptions, leave: NodeLeave, bound: Bound) -> NodeLeaveContext:
     """Make what the phases work with."""
     options = CleanupOptions(whole_pki=bound.host.layout.pki == leave.default_pki)
     cleaning = Cleanup(

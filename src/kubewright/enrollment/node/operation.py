@@ -8,12 +8,12 @@ from typing import Final
 
 from kubewright.enrollment.node.context import FetchKubelet, NodeJoinContext
 from kubewright.enrollment.node.phases import PHASES
-from kubewright.enrollment.node.request import NAME, NodeJoin, NodeJoinRequest, configure
+from kubewright.enrollment.node.request import NAME, NodeJoin, NodeJoinOptions, configure
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.operation import Bound, Operation, Policy
 
 
-def context(_: NodeJoinRequest, join: NodeJoin, bound: Bound) -> NodeJoinContext:
+def context(_: NodeJoinOptions, join: NodeJoin, bound: Bound) -> NodeJoinContext:
     """Make what the phases work with."""
     return NodeJoinContext(bound=bound, join=join, fetch=_fetching(bound))
 

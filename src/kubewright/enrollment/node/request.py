@@ -33,7 +33,7 @@ _RUNTIME: Final = "containerRuntimeEndpoint"
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeJoinRequest:
+class NodeJoinOptions:
     """One call of `node join` or of one of its phases. `ca_pem` is the content of the file; empty texts were not given.
 
     `accepted` are fields of the kubelet's configuration that the hub may set on this machine, beside those that every hub may.
@@ -69,7 +69,7 @@ class NodeJoin:
     ignored: tuple[str, ...] = ()
 
 
-def configure(request: NodeJoinRequest, machine: Machine) -> Prepared[NodeJoin]:
+def configure(request: NodeJoinOptions, machine: Machine) -> Prepared[NodeJoin]:
     """Check what was asked for. Raises UsageError and CertificateError."""
     here = machine.at(machine.layout)
     node = request.node or here.facts.detected.host_name.strip().lower()

@@ -47,7 +47,7 @@ class KeyRefused(APIError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeRotateRequest:
+class NodeRotateOptions:
     """One call of `node rotate-vpn-key` or of one of its phases. `hub_key` is the hub's public key, where that has changed, else ''."""
 
     hub_key: str = ""
@@ -217,7 +217,7 @@ PHASES: Final[Phases[NodeRotateContext]] = Phases(
 )
 
 
-def configure(request: NodeRotateRequest, machine: Machine) -> Prepared[None]:
+def configure(request: NodeRotateOptions, machine: Machine) -> Prepared[None]:
     """Require a machine that is in a VPN through a hub. Raises HostError, and UsageError for a key of the hub's that is none."""
     if request.hub_key and not wireguard.is_key(request.hub_key):
         raise UsageError(
@@ -231,7 +231,7 @@ def configure(request: NodeRotateRequest, machine: Machine) -> Prepared[None]:
     return Prepared(configuration=None, host=here, only=request.only, skip=request.skip)
 
 
-def context(request: NodeRotateRequest, _: None, bound: Bound) -> NodeRotateContext:
+def context(request: NodeRotateOptions, _: None, bound: Bound) -> NodeRotateContext:
     """Make what the phases work with."""
     return NodeRotateContext(bound=bound, hub_key=request.hub_key)
 

@@ -17,7 +17,7 @@ from kubewright.base.records import dataclass
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
 from kubewright.pki import renewal, store, table
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import KeyPool
 from kubewright.pki.renewal import Terms
 from kubewright.pki.store import CertificateStore
@@ -140,7 +140,7 @@ def renew(
     Raises CertificateError at the first file that cannot be read, or whose authority is missing; rows before it are renewed by then.
     """
     with KeyPool() as keys:
-        sources = Sources(clock, random, keys, started or clock.now())
+        sources = IssuingSources(clock, random, keys, started or clock.now())
         for row in rows:
             if places.read(row) is not None and not _external(places, row):
                 keys.reserve(terms.algorithm)
@@ -152,7 +152,7 @@ def _external(places: CertificateLocations, row: Renewable) -> bool:
     return store.require_authority(places.certificates, row.authority.base, wanted=row.name).key is None
 
 
-def _renew(places: CertificateLocations, row: Renewable, terms: Terms, sources: Sources) -> RenewalResult:
+def _renew(places: CertificateLocations, row: Renewable, terms: Terms, sources: IssuingSources) -> RenewalResult:
     if places.read(row) is None:
         return RenewalResult.MISSING
     authority = store.require_authority(places.certificates, row.authority.base, wanted=row.name)

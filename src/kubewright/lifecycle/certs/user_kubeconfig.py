@@ -12,7 +12,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.pki import kubeconfigs, specs, store, table
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import FreshKeys
 from kubewright.pki.store import CertificateStore
 
@@ -59,5 +59,5 @@ def kubeconfig(
         cluster=configuration.cluster,
         lifetime=person.lifetime,
     )
-    sources = Sources(clock, random, FreshKeys(), started)
+    sources = IssuingSources(clock, random, FreshKeys(), started)
     return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, sources))

@@ -10,7 +10,7 @@ from kubewright.apis.kubeadm.types import BootstrapToken, Configuration
 from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, replace
 from kubewright.lifecycle.context import MachineContext
-from kubewright.lifecycle.init.request import InitRequest
+from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.machine import LONG
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class InitContext(MachineContext):
 
     layout: Layout
     configuration: Configuration
-    request: InitRequest
+    request: InitOptions
 
     def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
         """Make a client from the kubeconfig of a name (`admin`, `super-admin`), or from the one that was given.

@@ -17,7 +17,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.phases import PHASES
-from kubewright.lifecycle.init.request import InitRequest, argument_warnings, configure
+from kubewright.lifecycle.init.request import InitOptions, argument_warnings, configure
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
 from kubewright.pki import store, table
@@ -41,7 +41,7 @@ _PATIENCE: Final = 3.0
 """Seconds that one request of a start condition may take."""
 
 
-def prepare(request: InitRequest, machine: Machine) -> Prepared[Configuration]:
+def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
     """Load the configuration and find the places that it names.
 
     Raises as `configure` does, and UsageError for a phase that cannot run alone, before the configuration is looked at.
@@ -74,14 +74,14 @@ def _detected(here: Host) -> Detected:
     return machine_record.with_runtime(found, here)
 
 
-def _places(request: InitRequest, configuration: Configuration, layout: Layout) -> Layout:
+def _places(request: InitOptions, configuration: Configuration, layout: Layout) -> Layout:
     local = configuration.cluster.etcd.local
     moved = layout.at(pki=configuration.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
     moved = replace(moved, cri_socket=configuration.init.node_registration.cri_socket)
     return replace(moved, kubernetes=PurePosixPath(request.kubeconfig_directory)) if request.kubeconfig_directory else moved
 
 
-def _about_arguments(request: InitRequest, configuration: Configuration, host: Host) -> list[str]:
+def _about_arguments(request: InitOptions, configuration: Configuration, host: Host) -> list[str]:
     given = list(of_control_plane(configuration))
     if not given:
         return []
@@ -96,7 +96,7 @@ def _record(configuration: Configuration) -> MachineRecord:
     return machine_record.of_init(configuration)
 
 
-def context(request: InitRequest, configuration: Configuration, bound: Bound) -> InitContext:
+def context(request: InitOptions, configuration: Configuration, bound: Bound) -> InitContext:
     """Make what the phases work with."""
     endpoint = configuration.init.local_api_endpoint
     return InitContext(

@@ -34,7 +34,7 @@ _PHASES: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitRequest:
+class InitOptions:
     """One call of `init` or of one of its phases.
 
     - `documents` are those of the configuration file, or made of flags; `from_file` says which.
@@ -57,7 +57,7 @@ class InitRequest:
     adopt: bool = False
 
 
-def configure(request: InitRequest, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:
+def configure(request: InitOptions, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:
     """Load the configuration: file and flags, what the machine tells, and the phases that its add-ons need.
 
     An add-on whose phase is skipped is marked as disabled, for upgrades to leave it alone; the phase of a disabled one is skipped.

@@ -29,7 +29,7 @@ WORKER = "this machine joins as a worker"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sources:
+class ClusterSources:
     """How a join gets to know its cluster, each asked once, at first use.
 
     - `discover` finds the cluster as the configuration says, and gives the identity that asks for the node's certificate.
@@ -51,7 +51,7 @@ class JoinContext(MachineContext):
     """One run of join. `read_ahead`: documents of the cluster that were read before they were asked for."""
 
     join: JoinConfiguration
-    sources: Sources
+    sources: ClusterSources
     read_ahead: dict[Row, Document] = field(default_factory=dict)
 
     def connect(self, access: Access) -> KubeAPI:

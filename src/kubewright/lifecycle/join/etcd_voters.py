@@ -21,7 +21,7 @@ from kubewright.lifecycle.join import control_plane
 from kubewright.lifecycle.stacked_etcd import NAMESPACE, QUORUM_REMEDY, peer_url
 from kubewright.lifecycle.steps import certificates as steps
 from kubewright.pki import keys, specs, store, table
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
@@ -85,7 +85,7 @@ def rehearsed(ctx: JoinContext) -> JoinContext | None:
         authority = store.load_authority(copy.certificates, base)
         if authority is None or authority.key is None:
             return None
-    quick = Sources(ctx.clock, ctx.random, _QuickKeys(), ctx.bound.started)
+    quick = IssuingSources(ctx.clock, ctx.random, _QuickKeys(), ctx.bound.started)
     client = specs.of(table.row(_CLIENT), ctx.configuration, ctx.addresses)
     steps.certificate(client, store=copy.certificates, sources=quick, reporter=copy.reporter)
     administrator = specs.of_kubeconfig(table.kubeconfig(_ADMINISTRATOR), ctx.configuration, ctx.addresses)

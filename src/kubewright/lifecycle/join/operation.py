@@ -16,9 +16,9 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.join import configuration as cluster_configuration
 from kubewright.lifecycle.join import discovery, kubelet
-from kubewright.lifecycle.join.context import JoinContext, Sources
+from kubewright.lifecycle.join.context import ClusterSources, JoinContext
 from kubewright.lifecycle.join.phases import PHASES
-from kubewright.lifecycle.join.request import JoinRequest, addresses, configure
+from kubewright.lifecycle.join.request import JoinOptions, addresses, configure
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
 from kubewright.lifecycle.steps import stand_ins
@@ -32,7 +32,7 @@ _AT_ONCE: Final = Duration(0)
 _BOOTSTRAP: Final = "bootstrap-kubelet"
 
 
-def prepare(request: JoinRequest, machine: Machine) -> Prepared[JoinConfiguration]:
+def prepare(request: JoinOptions, machine: Machine) -> Prepared[JoinConfiguration]:
     """Load the configuration. Raises as `configure` does."""
     here = machine.at(machine.layout)
     loaded = configure(
@@ -55,7 +55,7 @@ def prepare(request: JoinRequest, machine: Machine) -> Prepared[JoinConfiguratio
     )
 
 
-def context(_: JoinRequest, configuration: JoinConfiguration, bound: Bound) -> JoinContext:
+def context(_: JoinOptions, configuration: JoinConfiguration, bound: Bound) -> JoinContext:
     """Make what the phases work with."""
     return JoinContext(bound=bound, join=configuration, addresses=addresses(configuration), sources=SOURCES)
 
@@ -108,7 +108,7 @@ def _etcd(ctx: JoinContext) -> Etcd:
     )
 
 
-SOURCES: Final = Sources(
+SOURCES: Final = ClusterSources(
     discover=_discover, known=discovery.known, configuration=cluster_configuration.configuration, node=kubelet.find_node, etcd=_etcd
 )
 

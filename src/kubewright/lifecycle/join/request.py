@@ -43,7 +43,7 @@ class JoinFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinRequest:
+class JoinOptions:
     """One call of `join` or of one of its phases.
 
     - `documents` are those of the configuration file; `from_file` tells whether there is one. The discovery and the control plane are then
@@ -63,7 +63,7 @@ class JoinRequest:
 
 
 def configure(
-    request: JoinRequest, *, detected: Detected, exists: Callable[[str], bool], admin_kubeconfig: str
+    request: JoinOptions, *, detected: Detected, exists: Callable[[str], bool], admin_kubeconfig: str
 ) -> LoadedKind[JoinConfiguration]:
     """Load the configuration: file and flags, and what the machine tells. `exists` tells whether a file of this machine is there.
 
@@ -188,7 +188,7 @@ def _control_plane(flags: JoinFlags) -> JoinControlPlane | None:
     return JoinControlPlane(local_api_endpoint=endpoint, certificate_key=flags.certificate_key)
 
 
-def _warnings(request: JoinRequest) -> list[str]:
+def _warnings(request: JoinOptions) -> list[str]:
     """Say which flags have no effect."""
     flags = request.flags
     found = []

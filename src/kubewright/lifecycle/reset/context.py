@@ -14,7 +14,7 @@ from kubewright.base.events import Line, Reporter
 from kubewright.base.records import dataclass
 from kubewright.host.seam import Host
 from kubewright.lifecycle.operation import Bound
-from kubewright.lifecycle.reset.request import ResetRequest
+from kubewright.lifecycle.reset.request import ResetOptions
 from kubewright.lifecycle.steps import cleanup
 from kubewright.lifecycle.steps.cleanup import Cleanup
 from kubewright.lifecycle.steps.inventory import Inventory
@@ -37,7 +37,7 @@ class ResetContext:
     bound: Bound
     configuration: ResetConfiguration
     inventory: Inventory
-    request: ResetRequest
+    request: ResetOptions
 
     @property
     def host(self) -> Host:

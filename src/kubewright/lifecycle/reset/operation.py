@@ -18,7 +18,7 @@ from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.phases import PHASES
-from kubewright.lifecycle.reset.request import ResetRequest, configure
+from kubewright.lifecycle.reset.request import ResetOptions, configure
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 
@@ -40,7 +40,7 @@ class ResetTask:
     default_pki: PurePosixPath
 
 
-def prepare(request: ResetRequest, machine: Machine) -> Prepared[ResetTask]:
+def prepare(request: ResetOptions, machine: Machine) -> Prepared[ResetTask]:
     """Load the configuration and detect the cluster of the machine. Raises as `configure` does."""
     here = machine.at(machine.layout)
     loaded = configure(request, detected=here.facts.detected)
@@ -73,7 +73,7 @@ def _places(configuration: ResetConfiguration, found: Layout, layout: Layout) ->
     return replace(moved, cri_socket=configuration.cri_socket or layout.cri_socket)
 
 
-def context(request: ResetRequest, task: ResetTask, bound: Bound) -> ResetContext:
+def context(request: ResetOptions, task: ResetTask, bound: Bound) -> ResetContext:
     """Make what the phases work with."""
     return ResetContext(
         bound=bound,

@@ -25,7 +25,7 @@ class ResetFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResetRequest:
+class ResetOptions:
     """One call of `reset` or of one of its phases; `looks_for_runtime` as for `join`. `kubeconfig` is '' if none was named.
 
     The others are ours: files of CNI, rules of the packet filter, the Node object go as well. `ask` is given a question, and returns the answer.
@@ -43,7 +43,7 @@ class ResetRequest:
     ask: Callable[[str], str] | None = None
 
 
-def configure(request: ResetRequest, *, detected: Detected) -> LoadedKind[ResetConfiguration]:
+def configure(request: ResetOptions, *, detected: Detected) -> LoadedKind[ResetConfiguration]:
     """Load the configuration: file and flags, and what the machine tells. Unknown fields are warnings. Raises what `load_reset` raises."""
     return load_reset(
         request.documents,

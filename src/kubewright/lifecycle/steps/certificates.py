@@ -11,7 +11,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.events import Line, Reporter
 from kubewright.pki import ensure, kubeconfigs, specs, table
-from kubewright.pki.ensure import Sources
+from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.store import CertificateStore
 
@@ -31,7 +31,7 @@ _LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")
 
 
 def certificate(
-    spec: specs.CertificateSpec | specs.KeyPairSpec, *, store: CertificateStore, sources: Sources, reporter: Reporter
+    spec: specs.CertificateSpec | specs.KeyPairSpec, *, store: CertificateStore, sources: IssuingSources, reporter: Reporter
 ) -> Change:
     """Keep or make a certificate or a key pair. Raises as `pki.ensure` does."""
     has_key = store.read(spec.key_file) is not None
@@ -44,7 +44,7 @@ def certificate(
 
 
 def kubeconfig(
-    spec: specs.KubeconfigSpec, *, files: CertificateStore, certificates: CertificateStore, sources: Sources, reporter: Reporter
+    spec: specs.KubeconfigSpec, *, files: CertificateStore, certificates: CertificateStore, sources: IssuingSources, reporter: Reporter
 ) -> Change:
     """Keep or make a kubeconfig. `files` are those of the Kubernetes directory. Raises as `pki.kubeconfigs` does."""
     change = kubeconfigs.ensure_kubeconfig(files, certificates, spec, sources)

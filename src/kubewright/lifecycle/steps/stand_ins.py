@@ -109,6 +109,6 @@ def shared_certificates(certificate_key: str, *, clock: Clock, random: Random) -
     store, key = MemoryStore(), sealing.parse_key(certificate_key)
     for row in table.CERTIFICATES:
         if isinstance(row, table.Authority | table.KeyPair):
-            ensure.ensure(store, specs.of(row, nowhere, Addresses.of_machine("127.0.0.1")), ensure.Sources(clock, random))
+            ensure.ensure(store, specs.of(row, nowhere, Addresses.of_machine("127.0.0.1")), ensure.IssuingSources(clock, random))
     sealed = {name.replace("/", "-"): sealing.seal(store[name], key, random=random) for name in store}
     return configmaps.kubeadm_certs(sealed, owner="", owner_uid="")

@@ -17,7 +17,7 @@ _NAMED: Final = "skip_phases", "ignore_preflight_errors"
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpgradeRequest:
+class UpgradeOptions:
     """One call of an upgrade command or of one of its phases.
 
     `section` is its part of the UpgradeConfiguration: apply, node, plan or diff. `flags` are the values that were given on the command line,
@@ -32,7 +32,7 @@ class UpgradeRequest:
     only: tuple[str, ...] = ()
 
 
-def configure(request: UpgradeRequest) -> LoadedKind[UpgradeConfiguration]:
+def configure(request: UpgradeOptions) -> LoadedKind[UpgradeConfiguration]:
     """Load the configuration. Unknown fields are warnings. Raises what `load_upgrade` raises, and UsageError for `all` beside other checks."""
     loaded = load_upgrade(request.documents, change=lambda given: _changed(given, request), from_file=request.from_file)
     section = getattr(loaded.configuration, request.section)
@@ -41,7 +41,7 @@ def configure(request: UpgradeRequest) -> LoadedKind[UpgradeConfiguration]:
     return loaded
 
 
-def target(request: UpgradeRequest, configuration: UpgradeConfiguration) -> str:
+def target(request: UpgradeOptions, configuration: UpgradeConfiguration) -> str:
     """Return the version that `apply` shall bring: the argument if there is exactly one, else that of the file.
 
     Raises UsageError if neither tells one.
@@ -58,7 +58,7 @@ def target(request: UpgradeRequest, configuration: UpgradeConfiguration) -> str:
     )
 
 
-def _changed(given: UpgradeConfiguration, request: UpgradeRequest) -> UpgradeConfiguration:
+def _changed(given: UpgradeConfiguration, request: UpgradeOptions) -> UpgradeConfiguration:
     section = getattr(given, request.section)
     values = {name: value for name, value in request.flags.items() if name not in _NAMED}
     if "patches" in values:
