@@ -37,7 +37,7 @@ _WAIT: Final = "for _ in $(seq 300); do [ {condition} ] && exit 0; sleep 0.1; do
 
 FAILING: Final[Mapping[str, tuple[str, str]]] = {
     "failed to parse kubelet flag": (f"echo MORE=--nonsense > {PLACE}/more", f"rm {PLACE}/more"),
-    "cgroup v1": (f"sed -i 's/failCgroupV1: false/failCgroupV1: true/' {_CONFIG}", "true"),
+    "not run on a host using cgroup v1": (f"sed -i 's/failCgroupV1: false/failCgroupV1: true/' {_CONFIG}", "true"),
     "failed to validate kubelet configuration": (f"echo 'maxPods: -1' >> {_CONFIG}", "true"),
     "failed to load kubelet config file": (f"echo 'maxPods: [' >> {_CONFIG}", "true"),
     "running with swap on": (f"printf '{SWAP}' > {PLACE}/swaps; mount --bind {PLACE}/swaps /proc/swaps", "umount /proc/swaps"),

@@ -23,7 +23,7 @@ def _failed(error: str) -> tuple[str, ...]:
 
 KUBELET: Final[Mapping[str, tuple[str, ...]]] = {
     "failed to parse kubelet flag": _failed("failed to parse kubelet flag: unknown flag: --nonsense"),
-    "cgroup v1": _failed(
+    "not run on a host using cgroup v1": _failed(
         "failed to validate kubelet configuration, error: kubelet is configured to not run on a host using cgroup v1. cgroup v1 support is"
         " unsupported and will be removed in a future release, path: &TypeMeta{Kind:,APIVersion:,}"
     ),

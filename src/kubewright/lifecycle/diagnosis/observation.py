@@ -39,7 +39,7 @@ _MEMBERS: Final = ("msg", "error")
 _CONSEQUENCES: Final = Pattern(
     r"connection refused|Unable to read config path|cni plugin not initialized|network not ready|node \S+ not found|Error getting (the current )?node"
     r"|Missing actuated pod level|Failed to ensure lease|Unable to register node|CrashLoopBackOff|Failed to watch|ImagePullBackOff|UnmountVolume|orphaned pod"
-    r"|checkpoint is not found|Unable to write event|set owner ref to the node lease|no imagefs label|oom.score|PLEG is not healthy"
+    r"|checkpoint is not found|Unable to write event|Server rejected event|set owner ref to the node lease|no imagefs label|oom.score|PLEG is not healthy"
 )
 """Errors of a kubelet while there is no API server: that is what is waited for, and no reason."""
 KUBELET: Final = "kubelet"

@@ -17,7 +17,7 @@ _COMMON: Final = (
 KUBELET: Final = (
     ("failed to parse kubelet flag", f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not accept: {_ANEW}"),
     (
-        "cgroup v1",
+        "not run on a host using cgroup v1",
         "boot this machine with cgroup v2, or set failCgroupV1: false in the KubeletConfiguration: this kubelet refuses cgroup v1",
     ),
     ("failed to validate kubelet configuration", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
