@@ -16,6 +16,7 @@ from kubewright.cli import rootfs
 from kubewright.cli.main import main
 
 PLACES = ("etc", "var/lib")
+OURS = "var/lib/kubewright"
 _QUOTED = re.compile(r'"([^"]*)"|(\[[^\]]*\])')
 _TOPIC = re.compile(r"\[([\w/-]+)\] (.*)")
 
@@ -68,10 +69,12 @@ class Machine:
         return Done(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text())
 
     def files(self) -> dict[str, tuple[str, int, int]]:
-        """Everything below the directories of a machine: its mode, owner and group by its path."""
+        """Everything below the directories of a machine but our own record of it: its mode, owner and group by its path."""
         found = {}
         for place in PLACES:
             for path in sorted((self.root / place).rglob("*")):
+                if path.is_relative_to(self.root / OURS):
+                    continue
                 state = path.stat()
                 found[str(path.relative_to(self.root))] = (f"{state.st_mode:o}", state.st_uid, state.st_gid)
         return found

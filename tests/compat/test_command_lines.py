@@ -26,6 +26,8 @@ ALL_OF_KUBEADMS = json.loads((Path(__file__).parents[1] / "data" / "reference" /
 FILES = {
     "/srv/join.yaml": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\n"
     f"discovery: {{bootstrapToken: {{apiServerEndpoint: '10.0.0.1:6443', token: {TOKEN}, unsafeSkipCAVerification: true}}}}\n",
+    "/srv/control-plane.yaml": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\ncontrolPlane: {}\n"
+    f"discovery: {{bootstrapToken: {{apiServerEndpoint: '10.0.0.1:6443', token: {TOKEN}, unsafeSkipCAVerification: true}}}}\n",
     "/srv/reset.yaml": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\n",
     "/srv/skipping.yaml": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\nskipPhases: [nonsense]\n",
     "/srv/upgrade.yaml": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: UpgradeConfiguration\napply: {kubernetesVersion: v1.36.3}\n",
@@ -195,7 +197,7 @@ CODE = (
     "join phase",
     "join phase kubelet-start",
     "join phase etcd-join",
-    "join phase kubelet-wait-bootstrap --config /srv/join.yaml --dry-run",
+    "join phase kubelet-wait-bootstrap --config /srv/control-plane.yaml --dry-run",
     "reset -f --cert-dir relative",
     "reset -f --ignore-preflight-errors all,Swap",
     "reset --config /srv/reset.yaml --cri-socket x",
