@@ -20,7 +20,7 @@ from typing import Final
 
 COUNT: Final = 1100
 """More than the 1,024 files that a process may open by default."""
-LASTS: Final = 120.0
+LASTS: Final = 300.0
 """Seconds after which the process ends by itself."""
 PAUSE: Final = 1.0
 """Seconds until a client connects again."""

@@ -24,7 +24,7 @@ from tests.bench.results import result
 from tests.bench.running import BenchmarkFailed, Running
 from tests.bench.setup import ADMIN, Setup
 
-REQUESTS: Final = 400
+REQUESTS: Final = 200
 EVERY: Final = 0.02
 """Seconds between the end of a request and the next one."""
 GROWS: Final = 0.5

@@ -20,7 +20,7 @@ from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route, Streaming
 
 LOOPS = {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
-LIMIT = 8
+LIMIT = 5
 HOSTILE, GOOD, OTHER = "127.0.0.2", "127.0.0.3", "127.0.0.4"
 ASK = b"GET /ok HTTP/1.1\r\nhost: h\r\n\r\n"
 FOLLOW = b"GET /follow HTTP/1.1\r\nhost: h\r\n\r\n"
