@@ -225,7 +225,9 @@ async def _sent(
 ) -> web.StreamResponse:
     """Write an answer as fast as the caller takes it: `each` piece, or all of it `within` so many seconds."""
     transport = request.transport
-    if transport is not None:  # writing waits until the kernel has everything: what is left in a buffer would be waited for at closing
+    # Writing waits until the kernel has everything: what is left in a buffer would be waited for at closing. Both loops' TLS asks a protocol
+    # that it has let go of to wait, where the connection is being closed.
+    if transport is not None and not transport.is_closing():
         transport.set_write_buffer_limits(high=0)
     try:
         async with asyncio.timeout(within):

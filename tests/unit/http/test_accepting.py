@@ -60,7 +60,14 @@ async def follow(_: Request) -> Streaming:
     return Streaming(chunks=pieces())
 
 
-ROUTES = [Route(method="*", pattern=f"/{handler.__name__}", handler=handler) for handler in (ok, large, hang, follow)]
+async def late(request: Request) -> Response:
+    """Answer some turns of the event loop later."""
+    for _ in range(int(request.query["turns"])):
+        await asyncio.sleep(0)
+    return Response(status=200, body=b"ok")
+
+
+ROUTES = [Route(method="*", pattern=f"/{handler.__name__}", handler=handler) for handler in (ok, large, hang, follow, late)]
 
 
 class Client:
@@ -208,3 +215,13 @@ def few_files() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_answers_that_come_while_their_connections_are_being_closed_are_dropped(run) -> None:
+    async def use(site: Site) -> None:
+        for turns in range(300):
+            await site.connect(HOSTILE, content=b"GET /late?turns=%d HTTP/1.1\r\nhost: h\r\n\r\n" % (turns % 60))
+            site.clients[-1].writer.transport.pause_reading()
+        assert await site.answered(GOOD) == b"HTTP/1.1 200 OK"
+
+    run(use)
