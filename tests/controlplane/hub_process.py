@@ -66,6 +66,12 @@ class HubProcess:
             argv = [sys.executable, "-m", "kubewright", "hub", "run", "--config", str(self.place / "hub.yaml"), "-v", "2", *flags]
             self._daemon = subprocess.Popen(argv, stdout=log, stderr=log)
 
+    def resume(self, *flags: str) -> None:
+        """Start the daemon, and wait until it serves its cluster: from then on it ends properly on SIGTERM."""
+        before = self.served
+        self.start(*flags)
+        eventually(lambda: self.served > before, "the hub to serve")
+
     def kill(self) -> None:
         assert self._daemon is not None
         self._daemon.kill()

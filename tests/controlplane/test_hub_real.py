@@ -343,7 +343,7 @@ def test_a_killed_hub_comes_back_and_goes_on(
         eventually(lambda: "leaves" in {core.identity_of(one)[0] for one in admin.list(NODE)}, "the node to say that it leaves")
         assert leaves.files() == WRITTEN
         assert not leaving.done()
-        hub.start()
+        hub.resume()
         leaving.result(60)
         assert "leaves" not in {core.identity_of(one)[0] for one in admin.list(NODE)}
     assert leaves.files() == [name for name in WRITTEN if name != "kubelet.conf"]
@@ -357,25 +357,24 @@ def test_a_killed_hub_comes_back_and_goes_on(
     assert [row["event"] for row in hub.data("journal")][-1] == "restored"
     assert "forgotten" not in {row["event"] for row in hub.data("journal") if row["node"] == "patient"}
     assert hub.stop() == 0
-    hub.start()
+    hub.resume()
 
 
 def test_clients_that_hold_every_connection_delay_neither_health_nor_joins(
     hub: HubProcess, apiserver: RunningServer, holder: KubeClient
 ) -> None:
-    served, port = hub.served, 10443
+    port = 10443
     address = free_address((port,))
     assert hub.stop() == 0
     with hostile_clients.few_files():
-        hub.start(f"--bind-address={address}", f"--secure-port={port}")
-    eventually(lambda: hub.served > served, "the hub to serve")
+        hub.resume(f"--bind-address={address}", f"--secure-port={port}")
     with hostile_clients.hostile(address, port, secure=True):
         for number in range(3):
             assert hostile_clients.health(address, port, secure=True, path="/readyz") == (200, b"ok")
             node = OldNode(f"unhindered-{number}", apiserver.url)
             assert node.issued(join_as(holder, node))
     assert hub.stop() == 0
-    hub.start()
+    hub.resume()
 
 
 def test_hubs_and_nodes_that_are_killed_at_random_moments_end_well(
@@ -413,7 +412,7 @@ def test_no_node_gets_the_identity_of_another_with_its_own_credentials(
             stranger = Kubelet(own[victim][1], apiserver, holder=holder, admin=admin, key=_join_key(holder))
             assert stranger.ask().startswith(f'NameTaken: the node name "{stranger.name}" belongs to the node twin-')
             hub.kill()
-            hub.start()
+            hub.resume()
         assert {row.node: row.names for row in hub.records() if row.node in own} == {name: (words[0],) for name, words in own.items()}
 
 

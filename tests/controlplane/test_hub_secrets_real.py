@@ -185,7 +185,7 @@ def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: 
             eventually(answered, f"the answer to {name}")
             if name == "secret-1":
                 hub.kill()
-                hub.start()
+                hub.resume()
     rows = hub.data("journal")
     assert [row["node"] for row in rows if row["event"] == "issued"] == ["secret-1", "secret-2"]
     assert hub.data("cluster", "list")[0]["joined"] == 2

@@ -88,7 +88,9 @@ def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> 
     assert taken["node"]["metadata"]["uid"] == kubelets["node"]["metadata"]["uid"]
     assert all_differences(kubelets, taken) == {"node": TAKEN}
     assert transition(taken) == transition(kubelets)
-    assert two.machine.run(PYTHON, "-m", "kubewright", "agent", "status", env=ENVIRONMENT).out.count("kubewright.dev/no-pods") == 1
+    status = (PYTHON, "-m", "kubewright", "agent", "status")
+    eventually(lambda: two.machine.run(*status, env=ENVIRONMENT, check=False).code == 0, "the agent to note that its node is ready")
+    assert two.machine.run(*status, env=ENVIRONMENT).out.count("kubewright.dev/no-pods") == 1
     two.end()
     two.kubelet()
     two.ready(since=moved)

@@ -107,7 +107,7 @@ def test_every_figure_in_the_documents_names_its_commit():
     """And the page is made of the results beside it."""
     documents = results.SOURCES / "docs"
     found = results.load(documents / "performance", list(BENCHMARKS))
-    assert len(found) == 14
+    assert len(found) == len(list((documents / "performance").glob("*.json"))) > 0
     assert [one.benchmark for one in found if not re.fullmatch(r"[0-9a-f]{7,}( with changes)?", one.commit)] == []
     assert report.markdown(found) in (documents / "performance.md").read_text()
 
