@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kubewright.base.durations import format_seconds
-from kubewright.cli.reporters import PlainLines
+from kubewright.cli.printers.reporters import PlainLines
 
 
 def fetching() -> PlainLines:

@@ -1,7 +1,7 @@
 """Addresses of the loopback network for tests: free, and spoken for, so that two test runs do not take the same one.
 
 Between the choice of an address and the moment when something listens there, another run may choose it as well. A claim is what local clusters
-hold against each other too (kubewright.local.allocation); here it lasts as long as the process, because a test may stop a server and start it again.
+hold against each other too (kubewright.local.cluster.allocation); here it lasts as long as the process, because a test may stop a server and start it again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from kubewright.base.errors import KubewrightError
-from kubewright.local.allocation import AddressClaims
+from kubewright.local.cluster.allocation import AddressClaims
 
 _CLAIMS: Final = AddressClaims()
 

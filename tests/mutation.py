@@ -45,9 +45,13 @@ class Table:
     """Also what is assigned to names: the `words` or the `lines` of its texts, or the `entries` of a map."""
 
 
-_ROWS: Final = tuple(sorted(f"cli/{path.name}" for path in (PACKAGE / "cli").glob("*_rows.py")))
+_ROWS: Final = tuple(
+    sorted(
+        f"cli/rows/{path.name}" for path in (PACKAGE / "cli" / "rows").glob("*.py") if path.stem not in {"__init__", "commands", "model"}
+    )
+)
 _TREES: Final = tuple(f"lifecycle/{name}/phases.py" for name in ("init", "join", "reset", "upgrade"))
-_KUBEADMS_ROWS: Final = (*_ROWS, "cli/commands.py", *_TREES)
+_KUBEADMS_ROWS: Final = (*_ROWS, "cli/rows/commands.py", *_TREES)
 _COMMAND_TREE: Final = "tests/compat/test_command_tree.py::test_"
 _TREE: Final = (
     f"{_COMMAND_TREE}a_command_has_what_kubeadms_has",
@@ -61,7 +65,7 @@ _KUBELET_FIELDS: Final = "tests/unit/agent/test_kubelet_configuration.py"
 _STATIC_PODS: Final = ("manifests/static_pods.py",)
 TABLES: Final = {
     "commands": Table(_KUBEADMS_ROWS, frozenset({"Command", "Phase"}), _TREE),
-    "flags": Table((*_KUBEADMS_ROWS, "cli/model.py"), frozenset({"Flag"}), _TREE, words=True, names=True),
+    "flags": Table((*_KUBEADMS_ROWS, "cli/rows/model.py"), frozenset({"Flag"}), _TREE, words=True, names=True),
     "kubelet-flags": Table(
         ("agent/configuration/flags.py",),
         frozenset({"KubeletFlag"}),
@@ -100,9 +104,9 @@ TABLES: Final = {
 
 _COMMON: Final = "the common flag of that name takes its place: only the help text differs"
 KNOWN: Final = {
-    "cli/machine_rows.py: Flag dry-run": _COMMON,
-    "cli/machine_rows.py: Flag certificate-key": _COMMON,
-    "cli/machine_rows.py: Flag cert-dir": _COMMON,
+    "cli/rows/machine.py: Flag dry-run": _COMMON,
+    "cli/rows/machine.py: Flag certificate-key": _COMMON,
+    "cli/rows/machine.py: Flag cert-dir": _COMMON,
 }
 """Rows that may go without a test, with the reason."""
 

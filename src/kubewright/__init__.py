@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kubewright.kube.resources import Resource
     from kubewright.kube.resources import named as resource
     from kubewright.library import connect, generate_token, load_configuration, node_agent, render_static_pods
-    from kubewright.local.cluster import LocalCluster
+    from kubewright.local.cluster.cluster import LocalCluster
     from kubewright.pki.pins import pin
     from kubewright.tokens.strings import BootstrapTokenString
     from kubewright.tokens.strings import parse as parse_token
@@ -48,7 +48,7 @@ _HOMES = {
     "Detected": "kubewright.apis.machine:Detected",
     "KubeClient": "kubewright.kube.client:KubeClient",
     "KubewrightError": "kubewright.base.errors:KubewrightError",
-    "LocalCluster": "kubewright.local.cluster:LocalCluster",
+    "LocalCluster": "kubewright.local.cluster.cluster:LocalCluster",
     "NodeAgent": "kubewright.agent.node:NodeAgent",
     "PodProvider": "kubewright.agent.pods.provider:PodProvider",
     "Resource": "kubewright.kube.resources:Resource",

@@ -25,10 +25,10 @@ from tests.bench.setup import ADMIN, Setup
 from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
 from kubewright.base import yaml
 from kubewright.base.randomness import SystemRandom
-from kubewright.enrollment import fields, requests
-from kubewright.enrollment.requests import JoinRequest
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import Event
+from kubewright.enrollment.protocol import fields, requests
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.store import Event
 from kubewright.pki import keys, oaep, sealing
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.oaep import RecipientKey

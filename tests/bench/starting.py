@@ -16,8 +16,8 @@ from tests.bench.results import result
 from tests.bench.setup import ADMIN, Setup, kubernetes_directory
 from tests.bench.timeline import record
 
+from kubewright.local.cluster.status import read_timings
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.status import read_timings
 
 NODES: Final = 3
 TARGET_RATIO: Final = 1.15

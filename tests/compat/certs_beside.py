@@ -15,7 +15,7 @@ import pytest
 from kubewright import binaries
 from kubewright.apis.machine import Layout
 from kubewright.base.level import KUBERNETES
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.real import RealHost
 

@@ -12,7 +12,7 @@ from kubewright.apis.kubeconfig import parse, resolve_discovery
 from kubewright.base import yaml
 from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import KubewrightError
-from kubewright.enrollment import requests
+from kubewright.enrollment.protocol import requests
 from kubewright.pki import certificates, keys, pem, pins, request_details, request_signing
 from kubewright.pki.pins import Pin
 from kubewright.tokens import cluster_info

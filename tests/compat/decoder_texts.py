@@ -25,8 +25,8 @@ from decoder_oracle import Text
 from decoder_readings import TOKEN
 
 from kubewright.base.randomness import SeededRandom
-from kubewright.enrollment import fields, requests
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.protocol import fields, requests
+from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.pki import keys, oaep, pem, pins
 from kubewright.tokens import cluster_info
 

@@ -60,7 +60,7 @@ class Machine:
 
     def kubewright(self, *argv: str) -> Done:
         """Run ours with all its modules loaded, as root: a process of its own would load them for each command."""
-        rootfs.preload("kubewright.cli.operations:run")
+        rootfs.preload("kubewright.cli.handlers.operations:run")
         out, err = self.root / "tmp/out", self.root / "tmp/err"
         child = os.fork()
         if child == 0:

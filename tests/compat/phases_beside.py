@@ -15,8 +15,8 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, RecordingReporter
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import operation_requests as command
-from kubewright.cli.parser import parse
+from kubewright.cli.handlers import operation_requests as command
+from kubewright.cli.parsing.parser import parse
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from certs_beside import find_kubeadm
 
-from kubewright.cli import commands, helptext
 from kubewright.cli.main import main
-from kubewright.cli.model import Command
+from kubewright.cli.printers import helptext
+from kubewright.cli.rows import commands
+from kubewright.cli.rows.model import Command
 
 ROOT = Path(__file__).parents[2]
 ROWS = json.loads((ROOT / "tests" / "data" / "reference" / "commands.json").read_text())

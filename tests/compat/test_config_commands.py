@@ -10,9 +10,9 @@ import pytest
 
 from kubewright.apis.machine import Detected
 from kubewright.base import yaml
-from kubewright.cli import commands
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
+from kubewright.cli.rows import commands
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference"
 CASES = sorted(path.name for path in (REFERENCE / "cases").iterdir())

@@ -248,7 +248,7 @@ def test_a_user_who_may_not_use_the_socket_is_told_so(tools):
         "import os, sys\n"
         "from kubewright.cli import rootfs\n"
         "from kubewright.cli.main import main\n"
-        "rootfs.preload('kubewright.cli.operations:run')\n"
+        "rootfs.preload('kubewright.cli.handlers.operations:run')\n"
         "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "sys.exit(main(sys.argv[1:]))"
     )

@@ -17,7 +17,8 @@ from kubewright.agent.configuration.options import AgentOptions, hard_eviction
 from kubewright.base.durations import Duration
 from kubewright.base.errors import KubewrightError
 from kubewright.base.level import KUBERNETES
-from kubewright.cli import agent, parser
+from kubewright.cli.handlers import agent
+from kubewright.cli.parsing import parser
 from kubewright.host.files import Files
 
 HEAD: Final = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"

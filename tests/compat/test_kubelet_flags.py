@@ -11,7 +11,7 @@ import pytest
 from kubewright import binaries
 from kubewright.agent.configuration.flags import FLAGS
 from kubewright.base.level import KUBERNETES
-from kubewright.cli.commands import GLOBAL_FLAGS
+from kubewright.cli.rows.commands import GLOBAL_FLAGS
 
 TYPES = {
     "text": {"string", "ip", "quantity"},

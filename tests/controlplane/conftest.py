@@ -16,7 +16,7 @@ import trustme
 from server_kit import RunningServer, api_server
 
 from kubewright.kube.client import KubeClient
-from kubewright.local.cluster import LocalCluster
+from kubewright.local.cluster.cluster import LocalCluster
 
 HERE = Path(__file__).parent
 DOWNLOADS = "test_binaries_build.py"

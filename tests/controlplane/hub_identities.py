@@ -15,7 +15,7 @@ from kubewright.apis.kubeconfig import parse
 from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
 from kubewright.base import yaml
 from kubewright.base.errors import NotFound
-from kubewright.enrollment import leave_proofs
+from kubewright.enrollment.protocol import leave_proofs
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import access_from_kubeconfig

@@ -22,9 +22,9 @@ from kubewright.apis.join_records import JoinRecord
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.randomness import SystemRandom
-from kubewright.enrollment.secret_store import SecretStore
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import HubStore
+from kubewright.enrollment.state.secret_store import SecretStore
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.store import HubStore
 from kubewright.kube.client import KubeClient
 from kubewright.pki import sealing
 

@@ -24,11 +24,12 @@ from kubewright.base.events import RecordingReporter, Reporter
 from kubewright.host.network import RealNetwork
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.kube.client import KubeClient
-from kubewright.local import daemon_process, record, status
-from kubewright.local.cluster import LocalCluster
-from kubewright.local.down import down
+from kubewright.local import daemon_process, record
+from kubewright.local.cluster import status
+from kubewright.local.cluster.cluster import LocalCluster
+from kubewright.local.cluster.down import down
+from kubewright.local.cluster.up import UpOptions, UpResult, up
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.up import UpOptions, UpResult, up
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 LIMIT = 900.0

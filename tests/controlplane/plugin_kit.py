@@ -122,7 +122,7 @@ def require_programs() -> None:
 def remove_all(project: Project) -> None:
     """Remove what a failed test may have left."""
     from kubewright.local import daemon_process
-    from kubewright.local.down import forget
+    from kubewright.local.cluster.down import forget
     from kubewright.local.paths import ClusterPaths
 
     for root in project.clusters:

@@ -14,7 +14,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.events import SilentReporter
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.real import RealHost

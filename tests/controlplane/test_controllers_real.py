@@ -25,7 +25,7 @@ from kubewright.host.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
-from kubewright.local.cluster import LocalCluster
+from kubewright.local.cluster.cluster import LocalCluster
 from kubewright.pki import der, pem, request_details, request_signing
 from kubewright.tokens import cluster_info
 from kubewright.tokens.strings import BootstrapTokenString

@@ -18,9 +18,9 @@ from kubewright.apis import node_join_requests
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, Forbidden
 from kubewright.base.randomness import SystemRandom
-from kubewright.enrollment.secret_store import SecretStore
-from kubewright.enrollment.state_seal import OldState
-from kubewright.enrollment.store import TAKEN_OVER, Event, HubStore, Retention
+from kubewright.enrollment.state.seal import OldState
+from kubewright.enrollment.state.secret_store import SecretStore
+from kubewright.enrollment.state.store import TAKEN_OVER, Event, HubStore, Retention
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken

@@ -18,7 +18,7 @@ from kubewright.host.listeners import Listener
 from kubewright.host.network import RealNetwork
 from kubewright.kube.resources import named
 from kubewright.local import record
-from kubewright.local.down import down
+from kubewright.local.cluster.down import down
 
 RETAIN = """\
 apiVersion: kubeadm.k8s.io/v1beta4

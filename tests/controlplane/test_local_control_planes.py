@@ -28,7 +28,7 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
 from kubewright.lifecycle import stacked_etcd
 from kubewright.local import record
-from kubewright.local.down import down
+from kubewright.local.cluster.down import down
 from kubewright.local.record import ClusterRecord
 
 FIRST, SECOND, THIRD = NAMES = ("one-control-plane", "one-control-plane-2", "one-control-plane-3")

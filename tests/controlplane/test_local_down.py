@@ -16,7 +16,7 @@ from local_kit import COMPONENTS, Bench, address_of, bench, config_map, eventual
 
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.kube.resources import named
-from kubewright.local.down import down
+from kubewright.local.cluster.down import down
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_down_ends_a_daemon_that_hangs(home: Bench, monkeypatch: pytest.MonkeyPa
     root, address = home.paths().root, address_of(home.paths())
     _stop_daemon(home)
     assert home.status()["state"] == "NoAnswer"
-    monkeypatch.setattr("kubewright.local.daemon_client.STOP_WITHIN", 1.0)
+    monkeypatch.setattr("kubewright.local.cluster.daemon_client.STOP_WITHIN", 1.0)
 
     down(home.paths())
 
@@ -182,7 +182,7 @@ OWNER = textwrap.dedent(
     """
     import os, sys, time
     from kubewright.host.processes import Identity
-    from kubewright.local.cluster import LocalCluster
+    from kubewright.local.cluster.cluster import LocalCluster
 
     LocalCluster("owned", nodes=0, state_dir=sys.argv[1], owner=str(Identity.of(os.getpid()))).up()
     print("up", flush=True)

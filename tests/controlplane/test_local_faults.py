@@ -22,7 +22,7 @@ from kubewright.base.errors import BinariesError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import fields
 from kubewright.binaries import sources_from
-from kubewright.local.up import UpOptions, up
+from kubewright.local.cluster.up import UpOptions, up
 
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"
@@ -371,7 +371,7 @@ def test_phases_that_a_local_cluster_does_not_have_may_be_skipped_and_warnings_c
 
 def test_an_address_has_every_port_that_the_table_names(home: Bench) -> None:
     """A port that preflight does not look at would be told of by a component alone."""
-    from kubewright.local.preflight import PORT_USERS
+    from kubewright.local.cluster.preflight import PORT_USERS
 
     assert set(PORT_USERS) == {one.name for one in fields(Ports)}
 

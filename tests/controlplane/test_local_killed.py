@@ -23,7 +23,7 @@ from local_kit import COMPONENTS, Bench, bench, config_map, eventually, leftover
 from kubewright.base.errors import APIError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
-from kubewright.local.down import down
+from kubewright.local.cluster.down import down
 
 MOMENTS = 10
 START, REPAIR = 4.0, 1.0

@@ -11,7 +11,7 @@ from local_kit import COMPONENTS, Bench, Ran, bench, eventually, leftovers
 
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local import daemon_process
-from kubewright.local.down import down
+from kubewright.local.cluster.down import down
 
 _NEW = ("unshare", "--mount") if os.geteuid() == 0 else ("unshare", "--user", "--map-root-user", "--mount")
 _HOLD = 'mount -t tmpfs -o mode=0700 none "$0" && echo ready && exec sleep 1000'

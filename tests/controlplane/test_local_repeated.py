@@ -219,7 +219,7 @@ def test_a_cluster_of_which_everything_was_killed_at_once_comes_back(one: Bench)
 
 
 def test_a_daemon_that_hangs_is_named(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kubewright.local.daemon_client.LISTENS_WITHIN", 1.0)
+    monkeypatch.setattr("kubewright.local.cluster.daemon_client.LISTENS_WITHIN", 1.0)
     daemon = one.daemon()
     os.kill(daemon.pid, signal.SIGSTOP)
     try:

@@ -16,7 +16,7 @@ from local_kit import COMPONENTS, eventually
 
 from kubewright.host.listeners import parse_listeners
 from kubewright.local import daemon_process, record
-from kubewright.local.cluster import LocalCluster
+from kubewright.local.cluster.cluster import LocalCluster
 from kubewright.local.record import LocalMachineRecord
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cases" / "ipv4-minimal" / "files.txt"

@@ -15,7 +15,7 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node, Pod
 from local_kit import program
 
-from kubewright.local.cluster import LocalCluster
+from kubewright.local.cluster.cluster import LocalCluster
 
 Kubectl = Callable[..., str]
 

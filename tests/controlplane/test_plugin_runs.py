@@ -160,7 +160,7 @@ def test_two_runs_at_once_have_clusters_of_their_own(project: Project) -> None:
 
 
 def test_a_cluster_can_be_kept_for_a_look(project: Project) -> None:
-    from kubewright.local.cluster import LocalCluster
+    from kubewright.local.cluster.cluster import LocalCluster
 
     project.write("test_one.py", CLUSTER_TEST)
     done = project.run("--kubewright-keep")

@@ -23,7 +23,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import replace
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.real import RealHost
 from kubewright.kube import resources

@@ -58,7 +58,7 @@ FAILING: Final[Mapping[str, tuple[str, str]]] = {
 
 _LOOK: Final = """\
 import json
-from kubewright.cli import machine
+from kubewright.cli.handlers import machine
 from kubewright.lifecycle.diagnosis import observation, remedies
 seen = observation.observe(machine.host(), (), journal=True)
 said = observation.reasons(seen.journal)

@@ -12,9 +12,10 @@ import sys
 from _weakref import ref
 
 from kubewright.base.errors import SIGHUP, SIGINT, SIGTERM, Interrupted, KubewrightError, Stopped, interruption
-from kubewright.cli import parser, streams
-from kubewright.cli.commands import ROOT, TABLE, VERSION, Table, imported
-from kubewright.cli.model import DIFF, KUBEADM
+from kubewright.cli.parsing import parser
+from kubewright.cli.printers import streams
+from kubewright.cli.rows.commands import ROOT, TABLE, VERSION, Table, imported
+from kubewright.cli.rows.model import DIFF, KUBEADM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def _start_log(parsed: parser.Parsed, verbosity: int) -> None:
 
 
 def _version(program: str) -> int:
-    from kubewright.cli import light_commands
+    from kubewright.cli.handlers import light_commands
 
     light_commands.own(program)
     return 0
@@ -130,7 +131,7 @@ def _version(program: str) -> int:
 
 def _help(parsed: parser.Parsed, *, program: str) -> int:
     """Print help; a group that was called without a sub-command fails after it, as kubeadm's do."""
-    from kubewright.cli import helptext
+    from kubewright.cli.printers import helptext
 
     sys.stdout.write(helptext.render(parsed.command, program=program, table=parsed.table))
     if parsed.wants_help or parsed.command.shows_help:
@@ -147,7 +148,7 @@ def _change_root(path: str, *, handler: str) -> None:
 
 
 def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:
-    from kubewright.cli.failure import write_error
+    from kubewright.cli.printers.failure import write_error
 
     write_error(error, verbosity=verbosity)
     if scheme == KUBEADM:
@@ -160,7 +161,7 @@ def _stopped(stop: KeyboardInterrupt, *, scheme: str) -> int:
 
 
 def _bug(error: Exception, *, verbosity: int) -> int:
-    from kubewright.cli.failure import write_bug
+    from kubewright.cli.printers.failure import write_bug
 
     write_bug(error, verbosity=verbosity)
     return BUG

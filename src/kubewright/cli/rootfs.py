@@ -18,11 +18,11 @@ from kubewright.base.errors import HostError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DAEMON_COMMANDS: Final = ("kubewright.cli.local", "kubewright.cli.controllers", "kubewright.cli.hub")
+_DAEMON_COMMANDS: Final = ("kubewright.cli.handlers.local", "kubewright.cli.handlers.controllers", "kubewright.cli.handlers.hub.run")
 DAEMONS: Final = (
     "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",
-    "kubewright.cli.daemon_serving", "kubewright.cli.daemons", "kubewright.enrollment.hub", "kubewright.enrollment.tenants",
-    "kubewright.enrollment.telemetry", "kubewright.http.lean", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
+    "kubewright.cli.handlers.daemon_serving", "kubewright.cli.handlers.daemons", "kubewright.enrollment.hub.hub", "kubewright.enrollment.hub.tenants",
+    "kubewright.enrollment.hub.telemetry", "kubewright.http.lean", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip
 """What only local clusters and daemons need, with all that is below it: it takes as long to load as everything else."""
 NEVER: Final = ("kubewright.testing", "kubewright.__main__")

@@ -25,7 +25,7 @@ from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.supervisor.procfs import Mark
 
-MODULE: Final = "kubewright.local.daemon"
+MODULE: Final = "kubewright.local.daemon.daemon"
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PYTHONPATH")
 
 

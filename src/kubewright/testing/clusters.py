@@ -18,9 +18,9 @@ from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
-from kubewright.local import status
-from kubewright.local.cluster import LocalCluster
-from kubewright.local.down import forget
+from kubewright.local.cluster import status
+from kubewright.local.cluster.cluster import LocalCluster
+from kubewright.local.cluster.down import forget
 from kubewright.local.paths import ClusterPaths
 from kubewright.testing.runs import Run, abandoned
 from kubewright.testing.settings import Settings

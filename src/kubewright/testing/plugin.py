@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kubewright.kube.client import KubeClient
-    from kubewright.local.cluster import LocalCluster
+    from kubewright.local.cluster.cluster import LocalCluster
     from kubewright.testing.runs import Run
 
 _RUN = pytest.StashKey["Run"]()
@@ -64,7 +64,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if run is None or not config.getoption("kubewright_keep") or not run.paths.record.exists():
         return
     from kubewright.base.plain_text import shell_word
-    from kubewright.local.cluster import LocalCluster
+    from kubewright.local.cluster.cluster import LocalCluster
 
     where = f" --state-dir {run.state_dir}" if config.getoption("kubewright_state_dir") else ""
     terminalreporter.section("kubewright")

@@ -61,7 +61,7 @@ def abandoned(state_dir: str) -> Iterator[ClusterPaths]:
 
     A daemon that answers looks after its owner itself: it may be of another container, where our view of processes means nothing.
     """
-    from kubewright.local.daemon_client import ControlClient
+    from kubewright.local.cluster.daemon_client import ControlClient
 
     for root in sorted(Path(state_dir).glob("pytest-*")):
         name = _NAME.fullmatch(root.name)

@@ -25,9 +25,10 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import CheckFailed, Forbidden, HostError, Unreachable
 from kubewright.base.records import replace
-from kubewright.cli import agent as agent_command
-from kubewright.cli import agent_service, parser
+from kubewright.cli.handlers import agent as agent_command
+from kubewright.cli.handlers import agent_service
 from kubewright.cli.main import main
+from kubewright.cli.parsing import parser
 from kubewright.host.desired import File, Service
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost

@@ -10,9 +10,10 @@ import subprocess
 import pytest
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands, completion
 from kubewright.cli import main as entry
-from kubewright.cli.parser import parse
+from kubewright.cli.handlers import completion
+from kubewright.cli.parsing.parser import parse
+from kubewright.cli.rows import commands
 
 CHECK = {"bash": ["bash", "-n"], "zsh": ["zsh", "-n"], "fish": ["fish", "--no-config", "--no-execute"]}
 

@@ -15,9 +15,10 @@ from controllers_kit import csr, request
 
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
-from kubewright.cli import controllers, parser
-from kubewright.cli.controllers_rows import RUN_FLAGS
+from kubewright.cli.handlers import controllers
 from kubewright.cli.main import main
+from kubewright.cli.parsing import parser
+from kubewright.cli.rows.controllers import RUN_FLAGS
 from kubewright.manifests.extra_arguments import flags_of
 
 KINDS = {

@@ -6,8 +6,9 @@ import pytest
 
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, ValidationError
-from kubewright.cli import controllers, parser
-from kubewright.cli.controllers_rows import RUN_FLAGS
+from kubewright.cli.handlers import controllers
+from kubewright.cli.parsing import parser
+from kubewright.cli.rows.controllers import RUN_FLAGS
 
 FIELDS = controllers.CONFIG.fields
 HEAD = "apiVersion: controllers.kubewright/v1alpha1\nkind: ControllersConfiguration\n"

@@ -7,7 +7,7 @@ import asyncio
 from kubewright.base import unexpected
 from kubewright.base.errors import HostError
 from kubewright.base.wait import Backoff
-from kubewright.cli import daemons
+from kubewright.cli.handlers import daemons
 
 
 async def test_what_is_done_beside_the_work_begins_again_whatever_it_fails_by(monkeypatch) -> None:

@@ -13,7 +13,7 @@ from kubewright.base.errors import CheckFailed, Interrupted, Locked, Stopped, Va
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.level import KUBERNETES
 from kubewright.cli import main as entry
-from kubewright.cli.reporters import JsonLines, KubeadmText, PlainLines
+from kubewright.cli.printers.reporters import JsonLines, KubeadmText, PlainLines
 
 
 @pytest.fixture(autouse=True)

@@ -7,9 +7,10 @@ import pytest
 from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeDiff, UpgradeNode, UpgradePlan
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.records import fields
-from kubewright.cli import commands, inputs
-from kubewright.cli.model import LEVEL, MODULES, PAIRS
-from kubewright.cli.parser import parse
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import parse
+from kubewright.cli.rows import commands
+from kubewright.cli.rows.model import LEVEL, MODULES, PAIRS
 from kubewright.enrollment.node.leaving import NodeLeaveOptions
 from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.enrollment.node.rotating import NodeRotateOptions

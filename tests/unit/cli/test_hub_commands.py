@@ -15,8 +15,10 @@ from hub_kit import drop, event, generation, keep
 from test_hub_vpn import RECORD, VPN, Commands
 
 from kubewright.base.records import replace
-from kubewright.cli import hub_requests, hub_state, hub_tokens, hub_vpn, machine
-from kubewright.enrollment.store import HubStore
+from kubewright.cli.handlers import machine
+from kubewright.cli.handlers.hub import requests, state, tokens
+from kubewright.cli.handlers.hub import vpn as hub_vpn
+from kubewright.enrollment.state.store import HubStore
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 
@@ -49,7 +51,7 @@ def commands(tmp_path, capsys, monkeypatch):
     made = Commands(tmp_path, capsys)
     made.tenant = Tenant()
     monkeypatch.setattr(machine, "host", lambda *_, **__: made.host)
-    monkeypatch.setattr(hub_state, "client", lambda _: made.tenant)
+    monkeypatch.setattr(state, "client", lambda _: made.tenant)
     made.add(*VPN)
     with closing(made.store()) as store:
         keep(store, RECORD)
@@ -71,15 +73,15 @@ def changed(store: HubStore) -> None:
 
 
 PAUSED: dict[str, tuple[tuple[str, ...], tuple[object, str], Callable[[HubStore], None]]] = {
-    "remove, changed": (("cluster", "remove", "a"), (hub_state, "cluster"), changed),
-    "remove, another node": (("cluster", "remove", "a"), (hub_state, "cluster"), rejoined),
+    "remove, changed": (("cluster", "remove", "a"), (state, "cluster"), changed),
+    "remove, another node": (("cluster", "remove", "a"), (state, "cluster"), rejoined),
     "rotate the key, changed": (("cluster", "rotate-vpn-key", "a"), (hub_vpn, "key"), changed),
     "rotate the key, removed": (("cluster", "rotate-vpn-key", "a"), (hub_vpn, "key"), removed),
     "change, changed": (("add",), (hub_vpn, "key"), changed),
     "change, removed": (("add",), (hub_vpn, "key"), removed),
-    "make a token, removed": (("token", "create", "a"), (hub_tokens.strings, "generate"), removed),
-    "forget, another machine": (("requests", "forget", "a", "worker"), (hub_state, "client"), rejoined),
-    "approve, changed": (("requests", "approve", "a", "worker"), (hub_requests.decisions, "look"), changed),
+    "make a token, removed": (("token", "create", "a"), (tokens.strings, "generate"), removed),
+    "forget, another machine": (("requests", "forget", "a", "worker"), (state, "client"), rejoined),
+    "approve, changed": (("requests", "approve", "a", "worker"), (requests.decisions, "look"), changed),
 }
 
 

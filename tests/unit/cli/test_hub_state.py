@@ -13,10 +13,10 @@ import pytest
 
 from kubewright.base.clock import FakeClock, rfc3339
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli import hub_key, hub_state
+from kubewright.cli.handlers.hub import state, state_key
 from kubewright.cli.main import main
-from kubewright.cli.parser import parse
-from kubewright.enrollment.store import TAKEN_OVER, Event, JoinToken
+from kubewright.cli.parsing.parser import parse
+from kubewright.enrollment.state.store import TAKEN_OVER, Event, JoinToken
 from kubewright.tokens import strings
 
 OLD = Path(__file__).parents[2] / "data" / "hub_states"
@@ -33,13 +33,13 @@ def test_those_who_come_first_together_make_one_state_with_one_key(tmp_path):
 
         def write(index: int, parsed=parsed, together=together) -> None:
             together.wait()
-            with closing(hub_state.open_store(parsed)) as store:
+            with closing(state.open_store(parsed)) as store:
                 event = Event(at=rfc3339(FakeClock().now()), cluster="a", event="test", details={})
                 store.save_token(JoinToken(cluster="a", token=strings.generate(SystemRandom())), event)
 
         with ThreadPoolExecutor(COUNT) as pool:
             list(pool.map(write, range(COUNT)))
-        with closing(hub_state.open_store(parsed)) as store:
+        with closing(state.open_store(parsed)) as store:
             assert len(store.tokens("a")) == COUNT
         assert sorted(path.name for path in place.iterdir()) == ["state.db", "state.key"]
 
@@ -79,7 +79,7 @@ def old(tmp_path, capsys):
 
 def test_a_state_of_an_earlier_kubewright_is_taken_over_once(old):
     assert [row["node"] for row in json.loads(old.run("nodes", "-o", "json"))] == ["gone", "worker"]
-    assert old.note == hub_key.SEALED_ONLY
+    assert old.note == state_key.SEALED_ONLY
     assert [row["event"] for row in json.loads(old.run("journal", "-o", "json"))][-1] == TAKEN_OVER
     old.put_back()
     before = old.state.read_bytes()
@@ -103,9 +103,9 @@ def test_a_person_can_have_it_taken_over_and_sees_what_nothing_vouched_for(old):
 
 
 def test_who_was_killed_while_a_state_was_taken_over_goes_on(old):
-    old.key.write_text(f"{old.key.read_text()}{hub_key.TAKING_OVER}\n")
+    old.key.write_text(f"{old.key.read_text()}{state_key.TAKING_OVER}\n")
     old.run("nodes")
-    assert old.note == hub_key.SEALED_ONLY
+    assert old.note == state_key.SEALED_ONLY
 
 
 def test_a_credential_takes_nothing_over_by_itself(old, monkeypatch):
@@ -124,4 +124,4 @@ def test_the_key_of_a_new_state_takes_nothing_over(tmp_path, capsys):
     place = tmp_path / "hub"
     assert main(["hub", "nodes", f"--state={place}/state.db", f"--key-file={place}/state.key"]) == 0
     first, second = (place / "state.key").read_text().splitlines()
-    assert (len(bytes.fromhex(first)), second, (place / "state.key").stat().st_mode & 0o777) == (32, hub_key.SEALED_ONLY, 0o600)
+    assert (len(bytes.fromhex(first)), second, (place / "state.key").stat().st_mode & 0o777) == (32, state_key.SEALED_ONLY, 0o600)

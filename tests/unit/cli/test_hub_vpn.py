@@ -19,9 +19,9 @@ from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
-from kubewright.cli import machine
+from kubewright.cli.handlers import machine
 from kubewright.cli.main import main
-from kubewright.enrollment.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
 from kubewright.host.desired import Tunnel
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost

@@ -9,11 +9,12 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from kubewright.apis.machine import Detected, Layout
-from kubewright.cli import commands, operations
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
+from kubewright.cli.handlers import operations
+from kubewright.cli.handlers.operation_requests import join_request
 from kubewright.cli.main import main
-from kubewright.cli.operation_requests import join_request
-from kubewright.cli.parser import parse
+from kubewright.cli.parsing.parser import parse
+from kubewright.cli.rows import commands
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.join import request as joining

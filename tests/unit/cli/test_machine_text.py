@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.base.events import Checked, Line, PhaseSkipped, PhaseStarted, Waiting, Warned
-from kubewright.cli.reporters import MachineText
+from kubewright.cli.printers.reporters import MachineText
 
 
 def test_lines_have_their_topics_and_the_last_words_none(capsys):

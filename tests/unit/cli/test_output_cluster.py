@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.cli.cluster_text import status_text, up_text
-from kubewright.cli.output import painter, table, takes_colours
+from kubewright.cli.printers.cluster_text import status_text, up_text
+from kubewright.cli.printers.output import painter, table, takes_colours
 
 
 class Terminal:

@@ -9,10 +9,10 @@ import pytest
 
 from kubewright.apis.machine import Detected
 from kubewright.base import yaml
-from kubewright.cli import commands
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
-from kubewright.cli.model import PRINTED_FORMATS
+from kubewright.cli.rows import commands
+from kubewright.cli.rows.model import PRINTED_FORMATS
 
 WITHOUT = {
     "agent run": "a daemon, which writes a log",

@@ -12,9 +12,9 @@ from rich.console import Console
 from kubewright.base import events
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import RecordingReporter
-from kubewright.cli.live import LiveDisplay
-from kubewright.cli.progress import StatePoller, progress
-from kubewright.cli.reporters import JsonLines, KubeadmText, PlainLines, progress_text
+from kubewright.cli.printers.live import LiveDisplay
+from kubewright.cli.printers.progress import StatePoller, progress
+from kubewright.cli.printers.reporters import JsonLines, KubeadmText, PlainLines, progress_text
 
 STATES = (
     events.State(subject="apiReady", state="reached", elapsed=2.7),

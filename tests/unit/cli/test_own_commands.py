@@ -7,8 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 from kubewright.agent.configuration.flags import FLAGS, OURS
-from kubewright.cli import commands
-from kubewright.cli.model import INT, INT32
+from kubewright.cli.rows import commands
+from kubewright.cli.rows.model import INT, INT32
 
 _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}

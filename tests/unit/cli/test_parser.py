@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import commands
-from kubewright.cli.parser import Parsed, parse
+from kubewright.cli.parsing.parser import Parsed, parse
+from kubewright.cli.rows import commands
 
 
 def read(*argv: str) -> Parsed:

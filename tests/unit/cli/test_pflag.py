@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import pflag
-from kubewright.cli.model import BOOL, DURATION, INT32, LEVEL, LIST, MODULES, PAIRS, Flag
+from kubewright.cli.parsing import pflag
+from kubewright.cli.rows.model import BOOL, DURATION, INT32, LEVEL, LIST, MODULES, PAIRS, Flag
 
 FLAGS = (
     Flag("v", "", kind=LEVEL, default=0, short="v"),

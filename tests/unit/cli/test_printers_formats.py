@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
-from kubewright.cli import model
 from kubewright.cli.printers import choosing, documents
+from kubewright.cli.rows import model
 
 OBJECT = {"kind": "Images", "apiVersion": "output.kubeadm.k8s.io/v1alpha3", "images": ["a", "b"]}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.cli.removed_flags import COMMANDS, FLAGS, command_hint, flag_hint
+from kubewright.cli.parsing.removed_flags import COMMANDS, FLAGS, command_hint, flag_hint
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference"
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in json.loads((REFERENCE / "commands.json").read_text())}

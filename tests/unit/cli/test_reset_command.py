@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from kubewright.apis.machine import Detected, Layout
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost

@@ -218,7 +218,7 @@ def test_an_ordinary_user_is_told_to_be_root(readable):
 
 def test_what_functions_import_is_loaded_before():
     script = (
-        "import sys; from kubewright.cli import rootfs; rootfs.preload('kubewright.cli.operations:init'); "
+        "import sys; from kubewright.cli import rootfs; rootfs.preload('kubewright.cli.handlers.operations:init'); "
         "wanted = ['kubewright.kube.strategic', 'jsonpatch', 'jsonpointer', 'kubewright.base.masking', 'concurrent.futures.thread']; "
         "print([name for name in wanted if name not in sys.modules], 'aiohttp' in sys.modules, 'kubewright.local' in sys.modules)"
     )

@@ -10,8 +10,8 @@ import pytest
 from kubewright.base import events, logs
 from kubewright.base.change import Action, Change
 from kubewright.cli import main as entry
-from kubewright.cli import progress
-from kubewright.cli.reporters import PlainLines, logged
+from kubewright.cli.printers import progress
+from kubewright.cli.printers.reporters import PlainLines, logged
 
 LINE = re.compile(r"[IWE]\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ [a-z_]+\.py:\d+\] .+")
 CANARY = "c4n4ry0t0ken0000"

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from kubewright.base.errors import UsageError
-from kubewright.cli import operation_requests
-from kubewright.cli.parser import parse
+from kubewright.cli.handlers import operation_requests
+from kubewright.cli.parsing.parser import parse
 
 TOKEN, OTHER, THIRD = "abcdef.0123456789abcdef", "fedcba.0123456789abcdef", "aaaaaa.0123456789abcdef"
 KEY = "0123456789abcdef" * 4

@@ -28,7 +28,7 @@ DRY_RUN = """
 import sys
 from pathlib import PurePosixPath
 from kubewright.apis.machine import Layout
-from kubewright.cli import machine
+from kubewright.cli.handlers import machine
 from kubewright.cli.main import run
 from kubewright.host.real import RealHost
 layout = Layout.below(PurePosixPath(sys.argv[1]))

@@ -13,12 +13,12 @@ import pytest
 from kubewright.base import events, yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import KubewrightError
-from kubewright.cli import inputs, output, streams
-from kubewright.cli.failure import write_error
-from kubewright.cli.live import LiveDisplay
-from kubewright.cli.printers import choosing
-from kubewright.cli.reporters import KubeadmText
-from kubewright.cli.streams import Printable
+from kubewright.cli.parsing import inputs
+from kubewright.cli.printers import choosing, output, streams
+from kubewright.cli.printers.failure import write_error
+from kubewright.cli.printers.live import LiveDisplay
+from kubewright.cli.printers.reporters import KubeadmText
+from kubewright.cli.printers.streams import Printable
 
 EVIL = "\x1b[2J\x1b]0;title\x07\r\x9b8m"
 SHOWN = r"\u001b[2J\u001b]0;title\u0007\u000d\u009b8m"

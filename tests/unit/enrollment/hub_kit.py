@@ -9,9 +9,9 @@ from kubewright.apis.join_records import JoinRecord
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment.clusters import TenantCluster
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import Event, HubStore
+from kubewright.enrollment.state.clusters import TenantCluster
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.store import Event, HubStore
 from kubewright.pki import issuing, keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.specs import CertificateSpec

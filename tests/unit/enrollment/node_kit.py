@@ -17,11 +17,12 @@ from kubewright.base import yaml
 from kubewright.base.errors import APIError
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SeededRandom
-from kubewright.enrollment import answers, issuing, requests
-from kubewright.enrollment.clusters import LoadedCluster
+from kubewright.enrollment.hub import issuing
 from kubewright.enrollment.node.operation import NODE_JOIN
 from kubewright.enrollment.node.request import NodeJoinOptions
-from kubewright.enrollment.vpn import VPN
+from kubewright.enrollment.protocol import answers, requests
+from kubewright.enrollment.state.clusters import LoadedCluster
+from kubewright.enrollment.vpn.network import VPN
 from kubewright.host.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost

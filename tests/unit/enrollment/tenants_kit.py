@@ -21,17 +21,17 @@ from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import leave_proofs
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.expiry import CertificateEnds
-from kubewright.enrollment.hub_tunnels import HubTunnel
-from kubewright.enrollment.leave_proofs import LeaveProof
-from kubewright.enrollment.secret_store import SecretStore
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import HubStore
-from kubewright.enrollment.store_thread import StoreThread
-from kubewright.enrollment.tenant_context import TenantContext
-from kubewright.enrollment.tenants import CROWD, Tenant
+from kubewright.enrollment.hub.expiry import CertificateEnds
+from kubewright.enrollment.hub.tenant_context import TenantContext
+from kubewright.enrollment.hub.tenants import CROWD, Tenant
+from kubewright.enrollment.protocol import leave_proofs
+from kubewright.enrollment.protocol.leave_proofs import LeaveProof
+from kubewright.enrollment.state.clusters import LoadedCluster
+from kubewright.enrollment.state.secret_store import SecretStore
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.store import HubStore
+from kubewright.enrollment.state.store_thread import StoreThread
+from kubewright.enrollment.vpn.hub_tunnels import HubTunnel
 from kubewright.kube import core
 from kubewright.kube.credentials import Access
 from kubewright.kube.recording import RecordingKube

@@ -13,11 +13,12 @@ from kubewright.base.errors import CertificateError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
-from kubewright.enrollment import answer_checks, issuing
-from kubewright.enrollment.answer_checks import Expected
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.fields import SymmetricKey
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.hub import issuing
+from kubewright.enrollment.node import answer_checks
+from kubewright.enrollment.node.answer_checks import Expected
+from kubewright.enrollment.protocol.fields import SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.pki import certificates
 from kubewright.pki.keys import FreshKeys
 

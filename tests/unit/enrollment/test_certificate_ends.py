@@ -15,12 +15,12 @@ from kubewright.apis.machine import Layout
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import expiry, issuing
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.expiry import CertificateEnds
-from kubewright.enrollment.fields import SymmetricKey
+from kubewright.enrollment.hub import expiry, issuing
+from kubewright.enrollment.hub.expiry import CertificateEnds
 from kubewright.enrollment.node.joined import renewed
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.protocol.fields import SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.host.desired import File
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost

@@ -16,22 +16,14 @@ from kubewright.base import yaml
 from kubewright.base.errors import KubewrightError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace, shallow
-from kubewright.enrollment import (
-    answer_checks,
-    decisions,
-    fields,
-    issuing,
-    known_nodes,
-    kubelet_fields,
-    oneinfra_clusters,
-    requests,
-    tenant_objects,
-)
-from kubewright.enrollment.answer_checks import CheckedAnswer, Expected
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.decisions import Approval, Policy
-from kubewright.enrollment.fields import MalformedField, SymmetricKey
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.hub import issuing, known_nodes, oneinfra_clusters, tenant_objects
+from kubewright.enrollment.node import answer_checks, kubelet_fields
+from kubewright.enrollment.node.answer_checks import CheckedAnswer, Expected
+from kubewright.enrollment.protocol import decisions, fields, requests
+from kubewright.enrollment.protocol.decisions import Approval, Policy
+from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.pki import keys
 from kubewright.pki.keys import FreshKeys
 

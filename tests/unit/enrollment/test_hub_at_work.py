@@ -18,9 +18,9 @@ from kubewright.base import unexpected
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import decisions
-from kubewright.enrollment.hub import Hub
-from kubewright.enrollment.store_thread import StoreThread
+from kubewright.enrollment.hub.hub import Hub
+from kubewright.enrollment.protocol import decisions
+from kubewright.enrollment.state.store_thread import StoreThread
 from kubewright.kube import controller
 from kubewright.kube.credentials import Access
 from kubewright.kube.electing import LeadershipLost

@@ -13,8 +13,8 @@ from test_hub_store import RECORD, TOKEN
 from kubewright.base.clock import FakeClock, rfc3339
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import Retention, Taken
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.store import Retention, Taken
 
 NOW = FakeClock().now()
 WEEK = timedelta(days=7)

@@ -14,8 +14,8 @@ from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
 from kubewright.base.errors import DocumentError, HostError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import sqlite_backup
-from kubewright.enrollment.store import JoinToken
+from kubewright.enrollment.state import sqlite_backup
+from kubewright.enrollment.state.store import JoinToken
 from kubewright.tokens.strings import BootstrapTokenString
 
 TOKEN = JoinToken(cluster="a", token=BootstrapTokenString("abcdef", "0123456789abcdef"), expires="2026-01-03T03:04:05Z", description="x")

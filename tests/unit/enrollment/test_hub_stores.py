@@ -14,10 +14,10 @@ from test_hub_store import RECORD, TOKEN
 from kubewright.base.errors import ServerError, TrustError
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
-from kubewright.enrollment.secret_rows import CHUNK
-from kubewright.enrollment.secret_store import SecretStore
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.store import HubStore, Retention, Taken
+from kubewright.enrollment.state.secret_rows import CHUNK
+from kubewright.enrollment.state.secret_store import SecretStore
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.store import HubStore, Retention, Taken
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
 from kubewright.kube.recording import RecordingKube

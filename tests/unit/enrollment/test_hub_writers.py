@@ -12,8 +12,8 @@ from test_hub_store import RECORD, TOKEN
 from test_hub_stores import SecretsPlace, SQLitePlace
 
 from kubewright.base.records import replace
-from kubewright.enrollment.secret_rows import CHUNK
-from kubewright.enrollment.store import HubStore, Overtaken, Retention
+from kubewright.enrollment.state.secret_rows import CHUNK
+from kubewright.enrollment.state.store import HubStore, Overtaken, Retention
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
 from kubewright.kube.resources import SECRET

@@ -12,10 +12,10 @@ from kubewright.apis import formats
 from kubewright.apis.join_records import JoinRecord, State
 from kubewright.apis.node_join_requests import Condition
 from kubewright.base.records import replace
-from kubewright.enrollment import decisions, requests
-from kubewright.enrollment.decisions import Approval, Forget, Issue, Open, Policy, Refuse, Seen, Wait
-from kubewright.enrollment.fields import MalformedField, SymmetricKey
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.protocol import decisions, requests
+from kubewright.enrollment.protocol.decisions import Approval, Forget, Issue, Open, Policy, Refuse, Seen, Wait
+from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
 

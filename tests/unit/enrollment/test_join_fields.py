@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from old_peer import OldHub, OldNode, lock, oaep, to_text
 
 from kubewright.base.randomness import SeededRandom
-from kubewright.enrollment import answers, fields, requests
-from kubewright.enrollment.answers import Answer, TunnelAnswer
-from kubewright.enrollment.fields import MalformedField, SymmetricKey
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.protocol import answers, fields, requests
+from kubewright.enrollment.protocol.answers import Answer, TunnelAnswer
+from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.pki import keys
 from kubewright.pki import oaep as ours
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kubewright.apis.kubelet import KUBELET
 from kubewright.base import yaml
 from kubewright.base.errors import UnsafeText, UsageError
-from kubewright.enrollment import kubelet_fields
-from kubewright.enrollment.kubelet_fields import OF_THE_MACHINE, ROWS, RefusedFields
+from kubewright.enrollment.node import kubelet_fields
+from kubewright.enrollment.node.kubelet_fields import OF_THE_MACHINE, ROWS, RefusedFields
 
 GUIDE = Path(__file__).parents[3] / "docs/guide/hub.md"
 ONEINFRA = """

@@ -13,10 +13,10 @@ from hub_kit import CLOCK, cluster
 from old_peer import OldHub, OldNode, lock, oaep, to_text
 
 from kubewright.base.records import replace
-from kubewright.enrollment import decisions, requests
-from kubewright.enrollment.decisions import Issue, Refuse
-from kubewright.enrollment.fields import MalformedField
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.protocol import decisions, requests
+from kubewright.enrollment.protocol.decisions import Issue, Refuse
+from kubewright.enrollment.protocol.fields import MalformedField
+from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.pki import keys
 
 HUB = OldHub()

@@ -17,8 +17,8 @@ from kubewright.base import yaml
 from kubewright.base.errors import APIError, HostError, NotFound, Unreachable, WaitTimeout
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import leave_proofs
 from kubewright.enrollment.node.leaving import NODE_LEAVE, LeaveRefused, NodeLeaveOptions
+from kubewright.enrollment.protocol import leave_proofs
 from kubewright.host.desired import File
 from kubewright.host.facts import Facts
 from kubewright.host.states import ServiceState

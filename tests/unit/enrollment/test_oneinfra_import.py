@@ -20,14 +20,15 @@ from kubewright.base.clock import rfc3339
 from kubewright.base.errors import UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli.main import main
-from kubewright.enrollment import answer_checks, issuing, oneinfra_clusters
-from kubewright.enrollment.answer_checks import Expected
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.fields import SymmetricKey
-from kubewright.enrollment.oneinfra_clusters import ImportedCluster
-from kubewright.enrollment.requests import JoinRequest
-from kubewright.enrollment.store import Taken
-from kubewright.enrollment.vpn import read as read_vpn
+from kubewright.enrollment.hub import issuing, oneinfra_clusters
+from kubewright.enrollment.hub.oneinfra_clusters import ImportedCluster
+from kubewright.enrollment.node import answer_checks
+from kubewright.enrollment.node.answer_checks import Expected
+from kubewright.enrollment.protocol.fields import SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster
+from kubewright.enrollment.state.store import Taken
+from kubewright.enrollment.vpn.network import read as read_vpn
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
 from kubewright.pki import certificates

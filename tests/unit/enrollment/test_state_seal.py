@@ -22,11 +22,11 @@ from kubewright.apis.join_records import State
 from kubewright.base.errors import KubewrightError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import sqlite_backup
-from kubewright.enrollment.secret_store import SecretStore
-from kubewright.enrollment.sqlite_store import SQLiteStore
-from kubewright.enrollment.state_seal import OldState, StateSeal
-from kubewright.enrollment.store import TAKEN_OVER, Event, HubStore
+from kubewright.enrollment.state import sqlite_backup
+from kubewright.enrollment.state.seal import OldState, StateSeal
+from kubewright.enrollment.state.secret_store import SecretStore
+from kubewright.enrollment.state.sqlite_store import SQLiteStore
+from kubewright.enrollment.state.store import TAKEN_OVER, Event, HubStore
 from kubewright.kube.resources import SECRET
 
 OLD = Path(__file__).parents[2] / "data" / "hub_states"
@@ -319,7 +319,7 @@ def test_a_row_of_an_earlier_format_is_not_believed_in_a_state_that_was_taken_ov
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_taking_a_state_over_ends_well_wherever_it_is_killed(tmp_path, moment, monkeypatch):
-    monkeypatch.setattr("kubewright.enrollment.secret_store._AT_A_TIME", 2)
+    monkeypatch.setattr("kubewright.enrollment.state.secret_store._AT_A_TIME", 2)
     for number in range(40):
         place, count = OldSecrets(tmp_path), 0
 

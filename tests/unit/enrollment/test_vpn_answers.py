@@ -18,15 +18,18 @@ from kubewright.base import yaml
 from kubewright.base.errors import HostError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import answer_checks, answers, decisions, fields, issuing, requests, tunnel_checks, vpn
-from kubewright.enrollment.answers import TunnelAnswer
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.clusters import read as read_cluster
-from kubewright.enrollment.decisions import Issue, Refuse, Seen
-from kubewright.enrollment.fields import MalformedField
-from kubewright.enrollment.requests import JoinRequest
-from kubewright.enrollment.tunnel_checks import CheckedEnds
-from kubewright.enrollment.vpn import VPN
+from kubewright.enrollment.hub import issuing
+from kubewright.enrollment.node import answer_checks, tunnel_checks
+from kubewright.enrollment.node.tunnel_checks import CheckedEnds
+from kubewright.enrollment.protocol import answers, decisions, fields, requests
+from kubewright.enrollment.protocol.answers import TunnelAnswer
+from kubewright.enrollment.protocol.decisions import Issue, Refuse, Seen
+from kubewright.enrollment.protocol.fields import MalformedField
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster
+from kubewright.enrollment.state.clusters import read as read_cluster
+from kubewright.enrollment.vpn import network
+from kubewright.enrollment.vpn.network import VPN
 from kubewright.host.tunnels import TunnelPrograms
 from kubewright.manifests import kubelet, tunnels
 from kubewright.pki import wireguard
@@ -161,7 +164,7 @@ def test_a_cluster_comes_back_with_its_vpn_and_its_key_is_among_the_secrets():
 )
 def test_what_cannot_be_a_vpn_is_told_when_the_cluster_is_added(changed, problem):
     other = VPN(networks=("10.70.0.0/16",), endpoint="hub.example:51821", interface="wg-b")
-    found = vpn.problem(replace(BOTH, **changed), subnets=SUBNETS, server=ENDPOINT, others=[other])
+    found = network.problem(replace(BOTH, **changed), subnets=SUBNETS, server=ENDPOINT, others=[other])
     assert problem in found
     assert bool(problem) == bool(found)
 

@@ -16,15 +16,15 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import leases as leases_of
-from kubewright.enrollment import requests
-from kubewright.enrollment.clusters import LoadedCluster
-from kubewright.enrollment.fields import SymmetricKey
-from kubewright.enrollment.hub import Hub
-from kubewright.enrollment.hub_tunnels import LINGER, HubTunnel
-from kubewright.enrollment.requests import JoinRequest
-from kubewright.enrollment.store_thread import StoreThread
-from kubewright.enrollment.vpn import VPN
+from kubewright.enrollment.hub.hub import Hub
+from kubewright.enrollment.protocol import requests
+from kubewright.enrollment.protocol.fields import SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster
+from kubewright.enrollment.state.store_thread import StoreThread
+from kubewright.enrollment.vpn import leases as leases_of
+from kubewright.enrollment.vpn.hub_tunnels import LINGER, HubTunnel
+from kubewright.enrollment.vpn.network import VPN
 from kubewright.host.desired import Tunnel
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost

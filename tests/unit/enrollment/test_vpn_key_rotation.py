@@ -14,9 +14,9 @@ from kubewright.apis.node_join_requests import VPN_KEY, VPN_KEY_ANSWER
 from kubewright.base.errors import CertificateError, HostError, UsageError, WaitTimeout
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.enrollment import key_offers
-from kubewright.enrollment.key_offers import AnswerState, KeyAnswer
 from kubewright.enrollment.node.rotating import NODE_ROTATE, KeyRefused, NodeRotateOptions
+from kubewright.enrollment.protocol import key_offers
+from kubewright.enrollment.protocol.key_offers import AnswerState, KeyAnswer
 from kubewright.host.states import TunnelPeerState
 from kubewright.kube import core
 from kubewright.kube.resources import NODE

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.enrollment import leases
-from kubewright.enrollment.leases import NoAddressLeft, Pool
+from kubewright.enrollment.vpn import leases
+from kubewright.enrollment.vpn.leases import NoAddressLeft, Pool
 
 NAMES = st.text("abcdefghijklmnopqrstuvwxyz0123456789-", min_size=1, max_size=20)
 

@@ -39,7 +39,7 @@ def test_the_hub_is_told_the_public_half_of_the_key_that_the_node_keeps(tmp_path
     answered = node.cluster.answered
 
     def noting(call):
-        from kubewright.enrollment import requests
+        from kubewright.enrollment.protocol import requests
 
         sent.append(requests.read(call.body, join_key=loaded.join_key).tunnel_key)
         return answered(call)

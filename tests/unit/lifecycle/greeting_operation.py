@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubewright.base.records import dataclass
-from kubewright.cli.commands import HEADS, Head, Table
-from kubewright.cli.model import ALL_FORMATS, BOOL, Command, Flag, Workflow, by_name
+from kubewright.cli.rows.commands import HEADS, Head, Table
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, Command, Flag, Workflow, by_name
 from kubewright.host.desired import File
 from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.lifecycle.machine_record import MachineRecord

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed
-from kubewright.cli import certs, output
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import certs
+from kubewright.cli.handlers import machine as cli_machine
+from kubewright.cli.printers import output
 from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
 from kubewright.pki import certificates

@@ -16,8 +16,9 @@ from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.cli import certs, commands
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import certs
+from kubewright.cli.handlers import machine as cli_machine
+from kubewright.cli.rows import commands
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.machine import LOCK

@@ -10,7 +10,7 @@ from init_kit import FAST
 
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.decisions import roots
 from kubewright.lifecycle.init.operation import INIT

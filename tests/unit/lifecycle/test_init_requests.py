@@ -11,10 +11,10 @@ from kubewright.apis.kubeadm.overrides import InitOverrides, feature_gates
 from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
-from kubewright.cli import commands
-from kubewright.cli import operation_requests as command
+from kubewright.cli.handlers import operation_requests as command
 from kubewright.cli.main import main
-from kubewright.cli.parser import parse
+from kubewright.cli.parsing.parser import parse
+from kubewright.cli.rows import commands
 from kubewright.lifecycle.init import request
 from kubewright.lifecycle.init.request import configure
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.cli import commands
+from kubewright.cli.rows import commands
 from kubewright.lifecycle.init.phases import PHASES as INIT
 
 KUBEADM = {

@@ -14,8 +14,8 @@ from init_kit import Box, names
 
 from kubewright.base.errors import ConfigurationChanged, HostError, Locked
 from kubewright.base.records import replace
-from kubewright.cli import operations
-from kubewright.cli.completion import SHELLS
+from kubewright.cli.handlers import operations
+from kubewright.cli.handlers.completion import SHELLS
 from kubewright.cli.main import main
 from kubewright.host.locks import Lock
 from kubewright.kube.recording import RecordingKube

@@ -15,7 +15,7 @@ from kubewright.base.errors import APIError, DocumentError, HostError, UsageErro
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
-from kubewright.cli import upgrade
+from kubewright.cli.handlers import upgrade
 from kubewright.lifecycle.upgrade import diff
 from kubewright.lifecycle.upgrade.plan import PlanOptions, plan
 from kubewright.lifecycle.upgrade.versions import ClusterVersions, observe

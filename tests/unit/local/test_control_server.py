@@ -12,10 +12,10 @@ import pytest
 
 from kubewright.base.clock import SystemClock
 from kubewright.local import record
-from kubewright.local.control_server import ControlServer
-from kubewright.local.daemon_client import ControlClient
+from kubewright.local.cluster.daemon_client import ControlClient
+from kubewright.local.daemon.control_server import ControlServer
+from kubewright.local.daemon.machines import MachineSupervisors
 from kubewright.local.daemon_process import DaemonSettings
-from kubewright.local.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 

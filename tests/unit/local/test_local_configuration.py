@@ -15,7 +15,7 @@ from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import DocumentError, KubewrightError, UsageError, ValidationError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
-from kubewright.local import configuration
+from kubewright.local.cluster import configuration
 from kubewright.local.record import LocalMachineRecord
 
 MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")

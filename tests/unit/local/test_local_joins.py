@@ -19,12 +19,12 @@ from kubewright.etcd.api import RecordingEtcd
 from kubewright.kube.core import Call, Object
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.join import phases
-from kubewright.local import configuration, control_planes
-from kubewright.local.context import JoinCredentials
-from kubewright.local.control_planes import CancellableClock, NamedReporter, adapted, join_configuration
-from kubewright.local.daemon_client import Daemon
-from kubewright.local.join_phases import JOIN_PHASES, require_known_member
-from kubewright.local.machine import machine_host
+from kubewright.local.cluster import configuration, control_planes
+from kubewright.local.cluster.context import JoinCredentials
+from kubewright.local.cluster.control_planes import CancellableClock, NamedReporter, adapted, join_configuration
+from kubewright.local.cluster.daemon_client import Daemon
+from kubewright.local.cluster.join_phases import JOIN_PHASES, require_known_member
+from kubewright.local.cluster.machine import machine_host
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import LocalMachineRecord
 

@@ -17,8 +17,9 @@ from kubewright.base.change import Action
 from kubewright.base.errors import DocumentError, Locked, UsageError, ValidationError, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.host.locks import Lock
-from kubewright.local import kubeconfig, record
-from kubewright.local.down import down
+from kubewright.local import record
+from kubewright.local.cluster import kubeconfig
+from kubewright.local.cluster.down import down
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 

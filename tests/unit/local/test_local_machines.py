@@ -12,8 +12,8 @@ import pytest
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.local import record
+from kubewright.local.daemon.machines import MachineSupervisors
 from kubewright.local.daemon_process import DaemonSettings
-from kubewright.local.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 

@@ -35,12 +35,13 @@ from kubewright.host.listeners import Listener
 from kubewright.host.network import PortOwner, RealNetwork
 from kubewright.host.processes import Identity
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.local import allocation, daemon_process, down, preflight, record, status, up
-from kubewright.local.allocation import AddressClaims
-from kubewright.local.context import UpRun, require_alive, require_components
-from kubewright.local.daemon_client import ControlClient, Daemon, Reply
+from kubewright.local import daemon_process, record
+from kubewright.local.cluster import allocation, down, preflight, status, up
+from kubewright.local.cluster.allocation import AddressClaims
+from kubewright.local.cluster.context import UpRun, require_alive, require_components
+from kubewright.local.cluster.daemon_client import ControlClient, Daemon, Reply
+from kubewright.local.cluster.machine import machine_host
 from kubewright.local.daemon_process import DaemonSettings
-from kubewright.local.machine import machine_host
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
@@ -211,7 +212,7 @@ def test_an_address_is_claimed_by_one_process_at_a_time() -> None:
         assert mine.take(address)
         assert mine.take(address)
         assert not other.take(address)
-        code = f"from kubewright.local.allocation import AddressClaims; raise SystemExit(AddressClaims().take({address!r}))"
+        code = f"from kubewright.local.cluster.allocation import AddressClaims; raise SystemExit(AddressClaims().take({address!r}))"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     with AddressClaims() as next_one:
         assert next_one.take(address)

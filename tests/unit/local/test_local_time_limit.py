@@ -9,7 +9,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import APIError, ComponentFailed, KubewrightError, WaitTimeout
 from kubewright.base.events import SilentReporter
 from kubewright.base.wait import PollingWaiter
-from kubewright.local.up import _in_time
+from kubewright.local.cluster.up import _in_time
 
 
 def test_all_waits_together_have_the_time_that_was_given():

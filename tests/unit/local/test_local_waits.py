@@ -12,7 +12,7 @@ from kubewright.base.errors import NotFound, ServerError
 from kubewright.base.events import SilentReporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.local import up_phases
+from kubewright.local.cluster import up_phases
 
 SLOW = NoAnswer("no answer to GET /nodes", reason=Reason.TIMED_OUT)
 BROKEN = ServerError("etcdserver: request timed out", code=500)

@@ -14,12 +14,12 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter
 from kubewright.kube.recording import RecordingKube
-from kubewright.local import configuration
-from kubewright.local.daemon_client import Daemon
-from kubewright.local.machine import machine_host
+from kubewright.local.cluster import configuration
+from kubewright.local.cluster.daemon_client import Daemon
+from kubewright.local.cluster.machine import machine_host
+from kubewright.local.cluster.up_phases import join_nodes
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.up_phases import join_nodes
 from kubewright.pki import ensure, specs
 from kubewright.pki.store import MemoryStore
 

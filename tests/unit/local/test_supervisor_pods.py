@@ -8,7 +8,7 @@ import pytest
 from supervisor_kit import pod
 
 from kubewright.base.records import replace
-from kubewright.local import static_pods
+from kubewright.local.daemon import static_pods
 from kubewright.local.supervisor.decoding import read_pod
 from kubewright.local.supervisor.state import ComponentPhase, ComponentState, LastExit, NodeAddress
 

@@ -11,9 +11,9 @@ from kubewright.apis.kubeadm.types import Arg
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.records import replace
-from kubewright.cli import parser
-from kubewright.cli.controllers import options_of
+from kubewright.cli.handlers.controllers import options_of
 from kubewright.cli.main import main
+from kubewright.cli.parsing import parser
 from kubewright.manifests import controllers
 from kubewright.manifests.pods import Inputs
 

@@ -8,7 +8,7 @@ import pytest
 from preflight_kit import FakeHost
 
 from kubewright.apis.machine import Detected
-from kubewright.cli import machine as cli_machine
+from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts
 

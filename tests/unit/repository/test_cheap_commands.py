@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.cli.commands import HEADS
+from kubewright.cli.rows.commands import HEADS
 
 HEAVY = frozenset(
     {
@@ -49,7 +49,7 @@ def test_a_command_that_prints_one_line_loads_no_regular_expressions(argv):
 
 
 def test_an_agent_loads_what_answers_others_only_when_it_has_registered():
-    source = "import sys, kubewright.cli.agent, kubewright.agent.daemon; sys.stdout.write(' '.join(sys.modules))"
+    source = "import sys, kubewright.cli.handlers.agent, kubewright.agent.daemon; sys.stdout.write(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=environment())
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert {"kubewright", "asyncio", "msgspec"} <= loaded
@@ -67,14 +67,14 @@ def environment() -> dict[str, str]:
     [
         (["--help"], set()),
         (["version"], set()),
-        (["token", "generate"], {"cluster_rows"}),
-        (["init", "phase", "certs", "--help"], {"machine_rows"}),
-        (["upgrade", "node", "--help"], {"machine_rows"}),
+        (["token", "generate"], {"cluster"}),
+        (["init", "phase", "certs", "--help"], {"machine"}),
+        (["upgrade", "node", "--help"], {"machine"}),
     ],
 )
 def test_a_command_loads_the_rows_of_its_own_first_word_only(argv, rows):
     source = PROGRAM.format(argv=argv)
     done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True, env=environment())
-    loaded = {name.rpartition(".")[2] for name in done.stderr.partition("LOADED ")[2].split() if name.startswith("kubewright.cli.")}
+    loaded = {name.rpartition(".")[2] for name in done.stderr.partition("LOADED ")[2].split() if name.startswith("kubewright.cli.rows.")}
     homes = {head.rows.rpartition(".")[2] for head in HEADS} - {"commands"}
     assert loaded & homes == rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.cli import commands
+from kubewright.cli.rows import commands
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "compat" / "commands.md").read_text()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubewright.apis.kubeadm import removed
-from kubewright.cli.removed_flags import COMMANDS, FLAGS
+from kubewright.cli.parsing.removed_flags import COMMANDS, FLAGS
 
 ROOT = Path(__file__).parents[3]
 TESTS = ROOT / "tests"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.cli import commands
+from kubewright.cli.rows import commands
 from typed import blocks
 
 ROOT = Path(__file__).parents[3]

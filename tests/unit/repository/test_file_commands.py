@@ -44,7 +44,7 @@ before = set(sys.modules)
 from kubewright.cli.main import main
 if "phase" in sys.argv:
     from kubewright.apis.machine import Layout
-    from kubewright.cli import machine
+    from kubewright.cli.handlers import machine
     from kubewright.host.real import RealHost
     names = ("kubernetes", "pki", "kubelet", "etcd_data", "run")
     layout = Layout(**{name: PurePosixPath(sys.argv[1]) / name for name in names})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubewright.base import yaml
 from kubewright.base.records import replace
-from kubewright.cli.tokens import text_list
+from kubewright.cli.handlers.tokens import text_list
 from kubewright.lifecycle import bootstrap_tokens
 from kubewright.tokens import BootstrapTokenString
 from kubewright.tokens.secrets import StoredToken

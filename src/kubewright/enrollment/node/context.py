@@ -13,11 +13,12 @@ from kubewright.base.errors import APIError, NotFound, TrustError, Unreachable
 from kubewright.base.events import Line, Warned
 from kubewright.base.masking import remember
 from kubewright.base.records import dataclass
-from kubewright.enrollment import answer_checks, answers, fields
-from kubewright.enrollment.answer_checks import CheckedAnswer, Expected
-from kubewright.enrollment.fields import MalformedField, SymmetricKey
+from kubewright.enrollment.node import answer_checks
+from kubewright.enrollment.node.answer_checks import CheckedAnswer, Expected
 from kubewright.enrollment.node.request import NodeJoin
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.protocol import answers, fields
+from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
+from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.host.desired import File, Show
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS

@@ -11,10 +11,10 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import AlreadyExists, APIError, Forbidden, NotFound, TrustError, Unauthorized
 from kubewright.base.events import Waited
 from kubewright.base.wait import Backoff
-from kubewright.enrollment import requests
-from kubewright.enrollment.fields import MalformedField
 from kubewright.enrollment.node import preflight
-from kubewright.enrollment.requests import JoinRequest
+from kubewright.enrollment.protocol import requests
+from kubewright.enrollment.protocol.fields import MalformedField
+from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.host import tunnels
 from kubewright.kube.answers import worth_retrying
 from kubewright.kube.core import Object

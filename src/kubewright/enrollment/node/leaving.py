@@ -15,10 +15,10 @@ from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, replace
-from kubewright.enrollment import leave_proofs
 from kubewright.enrollment.node import draining
 from kubewright.enrollment.node.joined import JoinedMachine
 from kubewright.enrollment.node.request import NAME, runtime_of
+from kubewright.enrollment.protocol import leave_proofs
 from kubewright.host.desired import Service
 from kubewright.host.seam import Host
 from kubewright.kube import core

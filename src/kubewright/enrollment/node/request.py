@@ -12,7 +12,8 @@ from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, DocumentError, HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field, replace
-from kubewright.enrollment import decisions, kubelet_fields
+from kubewright.enrollment.node import kubelet_fields
+from kubewright.enrollment.protocol import decisions
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.machine_record import MachineRecord

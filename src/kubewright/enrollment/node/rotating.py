@@ -18,9 +18,9 @@ from kubewright.base.events import Line, Waited
 from kubewright.base.masking import remember
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
-from kubewright.enrollment import key_offers
-from kubewright.enrollment.key_offers import AnswerState, KeyAnswer
 from kubewright.enrollment.node.joined import JoinedMachine
+from kubewright.enrollment.protocol import key_offers
+from kubewright.enrollment.protocol.key_offers import AnswerState, KeyAnswer
 from kubewright.host.desired import File, Service, Show, TunnelKey
 from kubewright.host.states import TunnelState
 from kubewright.kube import core

@@ -10,11 +10,13 @@ from kubewright.apis.node_join_requests import Condition, request_document
 from kubewright.base.clock import Clock
 from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
-from kubewright.enrollment import answers, issuing, leases
-from kubewright.enrollment.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.hub import issuing
 from kubewright.enrollment.node.request import NodeJoin
-from kubewright.enrollment.requests import JoinRequest
-from kubewright.enrollment.vpn import VPN
+from kubewright.enrollment.protocol import answers
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.vpn import leases
+from kubewright.enrollment.vpn.network import VPN
 from kubewright.pki import issuing as signing
 from kubewright.pki import keys, wireguard
 from kubewright.pki.keys import Algorithm, FreshKeys

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.change import Change
 from kubewright.base.errors import WaitTimeout
 from kubewright.base.events import Waited
-from kubewright.enrollment import tunnel_checks
+from kubewright.enrollment.node import tunnel_checks
 from kubewright.host import tunnels
 from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.manifests import tunnels as units

@@ -1,0 +1,146 @@
+"""The `completion` command: scripts made from the command table, by shtab for bash and zsh, by ourselves for fish.
+
+The script for fish has one function that tells at which command the line is, and a line for each sub-command and flag.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kubewright.base.errors import UsageError
+from kubewright.cli.parsing.parser import HELP, Parsed, program_name
+from kubewright.cli.rows.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
+from kubewright.cli.rows.model import BOOL, Command, Flag
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator, Sequence
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+def completion(parsed: Parsed) -> int:
+    """Print the completion script of a shell."""
+    given = parsed.strings("shell")
+    remedy = f"choose one of {', '.join(SHELLS)}"
+    if not given:
+        raise UsageError("shell not specified", remedy=remedy)
+    if len(given) > 1:
+        raise UsageError("too many arguments. expected only the shell type", remedy=remedy)
+    if given[0] not in SHELLS:
+        raise UsageError(f'unsupported shell type "{given[0]}", the supported shell types are [{" ".join(SHELLS)}]', remedy=remedy)
+    sys.stdout.write(script(given[0], program=program_name(), table=parsed.table))
+    return 0
+
+
+def script(shell: str, *, program: str, table: Table = TABLE) -> str:
+    """Return the script that completes the program's commands and flags."""
+    if shell == "fish":
+        return fish_script(table, program=program)
+    import shtab
+
+    found: str = shtab.complete(_tree(table, program), shell=shell)
+    return found
+
+
+def _tree(table: Table, program: str) -> argparse.ArgumentParser:
+    """Build the whole parser for shtab: our own parser needs no more than one row of the table."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=program, description=ROOT.summary)
+    _fill(parser, ROOT, program, table)
+    return parser
+
+
+def _fill(parser: argparse.ArgumentParser, command: Command, program: str, table: Table) -> None:
+    for flag in (*GLOBAL_FLAGS, *command.flags_as(program)):
+        if not flag.hidden:
+            _add(parser, flag)
+    below = table.children(command)
+    if below:
+        group = parser.add_subparsers()
+        for child in below:
+            row = table.below(command, child.words[-1]) or child
+            _fill(group.add_parser(row.words[-1], help=row.summary), row, program, table)
+
+
+def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
+    names = [f"-{flag.short}", f"--{flag.name}"] if flag.short else [f"--{flag.name}"]
+    if flag.kind == "bool":
+        parser.add_argument(*names, dest=flag.dest, action="store_true", help=flag.summary)
+    else:
+        parser.add_argument(*names, dest=flag.dest, choices=flag.choices or None, help=flag.summary)
+
+
+# The words of the line are taken as long as they lead to a command; a flag with a value takes the next word with it.
+_FUNCTION = """\
+function __@_at --description 'Test whether the command line is at this command'
+    set -l path
+    set -l skip no
+    for word in (commandline -opc)[2..-1]
+        if test $skip = yes
+            set skip no
+            continue
+        end
+        switch $word
+            case '-*=*'
+            case '-*'
+                contains -- $word $__@_valued; and set skip yes
+            case '*'
+                contains -- (string join ' ' $path $word) $__@_paths; and set path $path $word
+        end
+    end
+    test "$path" = "$argv"
+end
+"""
+
+
+def fish_script(table: Table, *, program: str) -> str:
+    """Return the script for a program that is called by this name."""
+    name = "".join(character if character.isalnum() else "_" for character in program)
+    shown = [row for row in table.every() if not row.hidden]
+    flags = [flag for row in shown for flag in (*GLOBAL_FLAGS, *row.flags_as(program)) if not flag.hidden]
+    valued = sorted({word for flag in flags if flag.kind != BOOL for word in _words(flag)})
+    lines = [
+        f"set -g __{name}_paths {' '.join(_quoted(row.path) for row in shown if row.path)}",
+        f"set -g __{name}_valued {' '.join(valued)}",
+        _FUNCTION.replace("@", name),
+        f"complete -c {program} -f",
+    ]
+    for row in shown:
+        lines += _of_command(
+            table.children(row), row.flags_as(program), f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _of_command(children: Sequence[Command], flags: Sequence[Flag], start: str) -> Iterator[str]:
+    for child in children:
+        yield f"{start} -a {child.words[-1]} -d {_quoted(child.summary)}"
+    for flag in (*GLOBAL_FLAGS, *flags, HELP):
+        if not flag.hidden:
+            yield f"{start} {_of_flag(flag)}"
+
+
+def _of_flag(flag: Flag) -> str:
+    words = [f"-s {flag.short}"] if flag.short else []
+    words += [f"-l {flag.name}", *_values(flag), f"-d {_quoted(flag.summary)}"]
+    return " ".join(words)
+
+
+def _values(flag: Flag) -> list[str]:
+    """Return how a value is completed: from its choices, or as a path."""
+    if flag.kind == BOOL:
+        return []
+    if flag.choices:
+        return ["-x", "-a", _quoted(" ".join(filter(None, flag.choices)))]
+    return ["-r", "-F"] if flag.metavar in {"file", "dir"} else ["-x"]
+
+
+def _words(flag: Flag) -> list[str]:
+    return [f"--{flag.name}", *([f"-{flag.short}"] if flag.short else [])]
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,129 @@
+"""`controllers run`: a daemon in kube-controller-manager's place."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base import logs
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers import daemon_serving, leader_election
+from kubewright.cli.handlers.daemons import keep_told, until_stopped
+from kubewright.cli.parsing.flag_documents import FlagDocument
+from kubewright.cli.parsing.inputs import absolute, given_duration
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.parsing.usage_problems import UsageProblems
+from kubewright.cli.rows.controllers import RUN_FLAGS, SIGNERS
+from kubewright.controllers import options
+from kubewright.controllers.manager import Manager
+from kubewright.controllers.options import Options
+from kubewright.controllers.telemetry import ControllerMetrics
+from kubewright.host.files import Files
+from kubewright.host.notify import Notifier
+from kubewright.http.proxies import Proxies
+from kubewright.kube import in_cluster
+from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.kubeconfigs import load_access
+
+_log = logging.getLogger(__name__)
+
+CONFIG: Final = FlagDocument(
+    api_version="controllers.kubewright/v1alpha1", kind="ControllersConfiguration", command="controllers run", flags=RUN_FLAGS
+)
+_MANAGER: Final = "kubewright-controllers"
+
+
+def run(parsed: Parsed) -> int:
+    """Run the controllers until a signal stops them; then end what is in flight and give the lease back."""
+    parsed = CONFIG.with_file(parsed)
+    chosen = options_of(parsed)
+    logs.configure(max(1, parsed.number("v") or 0))
+    from kubewright.http import loop
+
+    return loop.run(lambda: _serve(parsed, chosen))
+
+
+def options_of(parsed: Parsed) -> Options:
+    """Read the flags. Raises UsageError for values that kube-controller-manager refuses as well, all that there are."""
+    problems, own = UsageProblems(), {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
+    with problems:
+        _require_cluster(parsed)
+    with problems:
+        chosen = options.selected(parsed.strings("controllers"))
+    with problems:
+        files = options.authority_files(_pair(parsed, "cluster-signing"), own)
+    with problems:
+        longest = timedelta(seconds=given_duration(parsed, "cluster-signing-duration").seconds)
+    with problems:
+        names = {word: parsed.text(f"leader-elect-resource-{word}") for word in ("name", "namespace")}
+        election = leader_election.election(parsed, **names)
+    with problems:
+        rate = _rate(parsed)
+    problems.require()
+    return Options(
+        controllers=chosen, files=files, longest=longest, election=election, qps=rate, burst=parsed.number("kube-api-burst") or 1
+    )
+
+
+def _require_cluster(parsed: Parsed) -> None:
+    if not parsed.text("kubeconfig") and not in_cluster.is_in_cluster(os.environ):
+        raise UsageError(
+            "there is no cluster to work for", remedy="name its kubeconfig with --kubeconfig; only in a pod it can be left out"
+        )
+
+
+def _pair(parsed: Parsed, prefix: str) -> tuple[str, str]:
+    return tuple(absolute(parsed.text(f"{prefix}-{kind}-file")) for kind in ("cert", "key"))  # type: ignore[return-value]
+
+
+def _rate(parsed: Parsed) -> float:
+    try:
+        found = float(parsed.text("kube-api-qps"))
+    except ValueError:
+        found = 0.0
+    if not 0 < found < float("inf"):
+        raise UsageError("--kube-api-qps has to be a number above zero", remedy="write one like 20 or 0.5")
+    return found
+
+
+async def _serve(parsed: Parsed, chosen: Options) -> int:
+    from kubewright.http.metrics import Registry
+
+    files, clock, random = Files(), SystemClock(), SystemRandom()
+    named = parsed.text("kubeconfig")
+    path = PurePosixPath(absolute(named))
+    access = load_access(path, read=files.read) if named else in_cluster.in_cluster_access(os.environ, read=files.read)
+    api = AsyncKubeClient(access, field_manager=_MANAGER, proxies=Proxies.from_environment(os.environ))
+    registry = Registry()
+    identity = leader_election.identity(random)
+    manager = Manager(api, chosen, identity=identity, read=files.read, clock=clock, random=random, metrics=ControllerMetrics(registry))
+    notifier = Notifier(os.environ)
+    stop_serving = await daemon_serving.serve(
+        parsed,
+        files=files,
+        ready=lambda: "" if manager.synced else "the watches have not been answered yet",
+        metrics=registry,
+        own=None if named else api,
+    )
+
+    def status() -> str:
+        return "working" if manager.leads else "waiting for the lease"
+
+    async def beside() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(keep_told(notifier, ready=lambda: manager.synced, status=status), name="service manager")
+            if not named:
+                group.create_task(in_cluster.keep_token((api,), access.identity, read=files.read), name="token")
+
+    try:
+        await until_stopped(manager.run, beside=beside, stopping=notifier.stopping)
+    finally:
+        await stop_serving()
+        await api.close()
+    return 0

@@ -1,0 +1,55 @@
+"""`controllers manifest`: what runs the controllers in a cluster, for kubectl and for the directory of static pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kubewright.apis.formats import subdomain_problems
+from kubewright.apis.machine import Layout
+from kubewright.base.errors import UsageError
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_documents
+from kubewright.controllers import options
+from kubewright.manifests import controllers
+
+
+def manifest(parsed: Parsed) -> int:
+    """Print the documents of one form."""
+    form = parsed.text("form")
+    render = FORMS.get(form)
+    if render is None:
+        raise UsageError(f"there is no form {form!r}", remedy=f"it is one of {', '.join(FORMS)}")
+    options.selected(parsed.strings("controllers"))
+    write_documents(render(parsed), form=parsed.text("output"))
+    return 0
+
+
+def _static_pod(parsed: Parsed) -> list[dict[str, Any]]:
+    return [controllers.machine_static_pod(Layout(), image=_image(parsed), controllers=",".join(parsed.strings("controllers")))]
+
+
+def _deployment(parsed: Parsed) -> list[dict[str, Any]]:
+    replicas, secret = parsed.number("replicas") or 0, parsed.text("ca-secret")
+    if replicas < 1:
+        raise UsageError("--replicas has to be one at least", remedy="leave it out: two is a good number")
+    if subdomain_problems(secret):
+        raise UsageError(f"--ca-secret: {secret!r} is no name of a Secret", remedy="write one like kubewright-controllers-ca")
+    return controllers.deployment(
+        image=_image(parsed), replicas=replicas, controllers=",".join(parsed.strings("controllers")), authority=secret
+    )
+
+
+def _rbac(_: Parsed) -> list[dict[str, Any]]:
+    return controllers.rights()
+
+
+FORMS: Final[Mapping[str, Callable[[Parsed], list[dict[str, Any]]]]] = {"static-pod": _static_pod, "deployment": _deployment, "rbac": _rbac}
+
+
+def _image(parsed: Parsed) -> str:
+    if not parsed.text("image"):
+        raise UsageError(
+            "there is no image of kubewright to be had", remedy="make one (docs/guide/controllers.md), and name it with --image"
+        )
+    return parsed.text("image")

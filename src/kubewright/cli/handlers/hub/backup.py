@@ -1,0 +1,67 @@
+"""`hub backup`, `hub restore` and `hub migrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.durations import Duration
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers.hub import state
+from kubewright.cli.parsing.inputs import absolute
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_rows
+from kubewright.enrollment.state import sqlite_backup
+from kubewright.enrollment.state.clusters import TenantCluster
+from kubewright.enrollment.state.store import JoinToken
+from kubewright.pki import pins
+
+_COLUMNS: Final = (
+    ("name", "NAME"),
+    ("approval", "APPROVAL"),
+    ("lifetime", "CERTIFICATES LAST"),
+    ("tokens", "TOKENS"),
+    ("lastEnd", "LAST ENDS"),
+    ("clientCA", "CLIENT CA"),
+)
+
+
+def backup(parsed: Parsed) -> int:
+    """Write a copy of the state; the hub may run meanwhile."""
+    with closing(state.open_file(state.CONFIG.with_file(parsed))) as store:
+        sqlite_backup.backup(store, Path(absolute(parsed.text("file"))))
+        done = state.event("", "backed up")
+        store.tell(done)
+    return state.tell(parsed, done)
+
+
+def migrate(parsed: Parsed) -> int:
+    """Take a state of an earlier format over, and show what nothing in it vouched for."""
+    with closing(state.open_store(state.CONFIG.with_file(parsed), forced=True)) as store:
+        rows = [_vouched_for(cluster, store.tokens(cluster.name)) for cluster in store.clusters()]
+    write_rows(rows, columns=_COLUMNS, form=parsed.text("output"), none="the hub serves no cluster")
+    return 0
+
+
+def _vouched_for(cluster: TenantCluster, tokens: Sequence[JoinToken]) -> dict[str, object]:
+    ends = [token.expires for token in tokens]
+    return {
+        "name": cluster.name,
+        "approval": cluster.approval,
+        "lifetime": str(Duration.of_seconds(cluster.lifetime)),
+        "tokens": len(tokens),
+        "lastEnd": "never" if "" in ends else max(ends, default=""),
+        "clientCA": pins.pin(cluster.client_ca.encode(), source=f"the client CA of {cluster.name}"),
+    }
+
+
+def restore(parsed: Parsed) -> int:
+    """Put a copy in the place of the state; a hub that runs follows it at once."""
+    parsed = state.CONFIG.with_file(parsed)
+    source = Path(absolute(parsed.text("file")))
+    with closing(state.open_file(parsed, forced=True)) as store:  # all of it is replaced
+        done = state.event("", "restored")
+        sqlite_backup.restore(store, source, key=state.state_key(parsed).content, random=SystemRandom(), event=done)
+    return state.tell(parsed, done)

@@ -1,0 +1,146 @@
+"""One hub at a time works with a state: of a file, whoever comes second is refused; of Secrets, it waits until it leads, as kube-controller-manager does."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import PurePosixPath
+from typing import Final, Protocol
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import APIError, Forbidden, HostError, Locked, NotFound
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers import leader_election
+from kubewright.cli.handlers.hub.state import SecretsPlace
+from kubewright.cli.parsing.inputs import absolute
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.host.files import Files
+from kubewright.host.locks import Lock
+from kubewright.http.proxies import Proxies
+from kubewright.kube import in_cluster
+from kubewright.kube.client import AsyncKubeClient, KubeClient
+from kubewright.kube.credentials import Identity
+from kubewright.kube.electing import Election, LeaderElector
+from kubewright.kube.resources import LEASE
+
+_log = logging.getLogger(__name__)
+
+_LOCK: Final = "run.lock"
+"""What the name of the lock of a state in a file ends with: a removed state's lock is not another state's."""
+
+
+class Leading(Protocol):
+    """How a process makes sure that it is the only hub of its state."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether another hub works."""
+        ...
+
+    def require(self) -> None:
+        """Raise LeadershipLost where another hub may be at work by now."""
+        ...
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Work as soon as no other hub does. Raises LeadershipLost."""
+        ...
+
+    async def beside(self) -> None:
+        """Do what has to be done meanwhile, until cancelled."""
+        ...
+
+    async def close(self) -> None:
+        """Let another hub begin. Idempotent."""
+        ...
+
+
+class FileLock:
+    """For a state in a file: a lock that ends with its process. Raises Locked where a hub has it."""
+
+    waits = False
+
+    def __init__(self, parsed: Parsed) -> None:
+        path = absolute(parsed.text("state"))
+        self._lock = Lock(PurePosixPath(f"{path}.{_LOCK}"), doing="kubewright hub run")
+        try:
+            self._lock.acquire()
+        except Locked as error:
+            raise Locked(
+                f"a hub works with the state {path} already",
+                detail=error.detail,
+                remedy="stop it first, or give this one a state of its own; hubs that stand in for each other have theirs in Secrets",
+            ) from error
+
+    def require(self) -> None:
+        """Nobody else has the lock while this process lives."""
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        await work()
+
+    async def beside(self) -> None:
+        """There is nothing."""
+
+    async def close(self) -> None:
+        self._lock.release()
+
+
+class SecretsElection:
+    """For a state in Secrets: a Lease beside them, of the same name. `store` is the client of the state: in a pod it gets each new token too."""
+
+    def __init__(self, place: SecretsPlace, election: Election | None, *, store: KubeClient) -> None:
+        self._place = place
+        self._store = store
+        random = SystemRandom()
+        self._api = AsyncKubeClient(place.access, proxies=Proxies.from_environment(os.environ))
+        identity = leader_election.identity(random)
+        self._elector = LeaderElector(self._api, election, identity=identity, clock=SystemClock(), random=random) if election else None
+
+    @property
+    def waits(self) -> bool:
+        return self._elector is not None and not self._elector.leads
+
+    def require(self) -> None:
+        if self._elector is not None:
+            self._elector.require()
+
+    async def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._elector is None:
+            await work()
+            return
+        await self._require_right()
+        _log.info("waiting for the lease %s/%s, where another hub has it", self._place.namespace, self._place.name)
+        await self._elector.run(work)
+
+    async def _require_right(self) -> None:
+        """Say at once what would be asked for in vain, again and again."""
+        try:
+            await self._api.get(LEASE, self._place.name, self._place.namespace)
+        except NotFound:
+            return
+        except Forbidden as error:
+            raise HostError(
+                f"this hub may not read the lease {self._place.namespace}/{self._place.name}",
+                detail=str(error),
+                remedy='let it get, create and update "leases" of "coordination.k8s.io" there; or, where it is the only hub of its state, --leader-elect=false',
+            ) from error
+        except APIError:  # the election tries again
+            return
+
+    async def beside(self) -> None:
+        if self._place.in_pod:
+            clients = (self._api, _Synchronous(self._store))
+            await in_cluster.keep_token(clients, self._place.access.identity, read=Files().read)
+
+    async def close(self) -> None:
+        await self._api.close()
+
+
+class _Synchronous:
+    """A synchronous client among asynchronous ones."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+
+    async def set_identity(self, identity: Identity) -> None:
+        self._client.set_identity(identity)

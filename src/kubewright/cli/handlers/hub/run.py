@@ -1,0 +1,93 @@
+"""`hub run`: the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Final
+
+from kubewright.base import logs
+from kubewright.base.clock import SystemClock
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers import cluster_access, daemon_serving, daemons, leader_election, machine
+from kubewright.cli.handlers.hub import state
+from kubewright.cli.handlers.hub.leading import FileLock, Leading, SecretsElection
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.enrollment.hub.hub import Hub
+from kubewright.enrollment.hub.telemetry import HubMetrics
+from kubewright.enrollment.state.clusters import TenantCluster
+from kubewright.enrollment.state.store import HubStore
+from kubewright.enrollment.state.store_thread import StoreThread
+from kubewright.host.files import Files
+from kubewright.host.notify import Notifier
+from kubewright.http.messages import Limits
+from kubewright.http.proxies import Proxies
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.electing import FencedKube
+
+FIELD_MANAGER: Final = "kubewright-hub"
+_LIMITS: Final = Limits(connections=32)
+"""A tenant has twelve watches, each with a connection of its own, and answers several requests at a time."""
+
+
+def run(parsed: Parsed) -> int:
+    """Serve until a signal stops it; then end what is in flight."""
+    parsed = state.CONFIG.with_file(parsed)
+    kept, place = state.retention(parsed), state.secrets_place(parsed)
+    if place is None:
+        store: HubStore = state.open_file(parsed, retention=kept)
+        leading: Leading = _closing(store, lambda: FileLock(parsed))
+    else:
+        election = leader_election.election(parsed, name=place.name, namespace=place.namespace)
+        client = cluster_access.client(place.access)
+        store = state.open_secrets(parsed, client, place, retention=kept)
+        leading = SecretsElection(place, election, store=client)
+    logs.configure(max(1, parsed.number("v") or 0))
+    from kubewright.http import loop
+
+    return loop.run(lambda: _serve(parsed, store, leading))
+
+
+def _closing(store: HubStore, make: Callable[[], Leading]) -> Leading:
+    """Close the state where it cannot be worked with."""
+    try:
+        return make()
+    except BaseException:
+        store.close()
+        raise
+
+
+async def _serve(parsed: Parsed, store: HubStore, leading: Leading) -> int:
+    from kubewright.http.metrics import Registry
+
+    registry, thread, notifier = Registry(), StoreThread(store, require=leading.require), Notifier(os.environ)
+
+    def connect(cluster: TenantCluster) -> AsyncKubeAPI:
+        access = state.access(cluster)
+        client = AsyncKubeClient(access, field_manager=FIELD_MANAGER, proxies=Proxies.from_environment(os.environ), limits=_LIMITS)
+        return FencedKube(client, require=leading.require)
+
+    hub = Hub(thread, connect=connect, clock=SystemClock(), random=SystemRandom(), metrics=HubMetrics(registry), host=machine.host())
+
+    def unready() -> str:
+        return "" if leading.waits else hub.unready
+
+    stop_serving = await daemon_serving.serve(parsed, files=Files(), ready=unready, metrics=registry, own=None)
+
+    async def beside() -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(leading.beside(), name="credentials of the state")
+            group.create_task(daemons.keep_told(notifier, ready=lambda: not unready(), status=status), name="service manager")
+
+    def status() -> str:
+        return "waiting for the lease" if leading.waits else "serving"
+
+    try:
+        await daemons.until_stopped(lambda: leading.run(hub.run), beside=beside, stopping=notifier.stopping)
+    finally:
+        await stop_serving()
+        thread.close()
+        await leading.close()
+    return 0

@@ -1,0 +1,108 @@
+"""What the flags of `hub cluster add` say about a VPN."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+
+from kubewright.apis import formats
+from kubewright.apis.join_records import JoinRecord
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.messages import quoted
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers import machine
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.vpn import hub_tunnels, network
+from kubewright.enrollment.vpn.network import VPN
+from kubewright.host import tunnels
+from kubewright.pki import wireguard
+
+
+def wanted(parsed: Parsed, name: str, *, subnets: Sequence[str], server: str, clusters: Sequence[TenantCluster]) -> VPN | None:
+    """Return the VPN that is asked for, None where there is to be none. Raises UsageError."""
+    networks = tuple(map(_network, parsed.strings("vpn-cidr")))
+    if not networks:
+        return None
+    if not parsed.text("vpn-endpoint"):
+        raise UsageError("--vpn-endpoint is missing", remedy="name where nodes reach this hub: --vpn-endpoint hub.example:51820")
+    known = next((one.vpn for one in clusters if one.name == name), None)
+    found = VPN(
+        networks=networks,
+        endpoint=parsed.text("vpn-endpoint"),
+        interface=parsed.text("vpn-interface") or network.interface_name(name),
+        mtu=parsed.number("vpn-mtu") or network.MTU,
+        keepalive=parsed.number("vpn-keepalive") or 0,
+        server=parsed.text("vpn-server").rstrip("/"),
+        hub=known.hub if known is not None else (),
+    )
+    others = [one.vpn for one in clusters if one.name != name and one.vpn is not None]
+    problem = network.problem(found, subnets=subnets, server=server, others=others)
+    if problem:
+        raise UsageError(f"{quoted(name)} cannot have this VPN: {problem}", remedy="see `kubewright hub cluster add --help`, flags --vpn-…")
+    return found
+
+
+def require_room(found: VPN | None, records: Iterable[JoinRecord]) -> None:
+    """Require that the addresses which nodes have stay in the VPN. Raises UsageError."""
+    pools = found.pools if found is not None else ()
+    outside = [
+        record.node
+        for record in records
+        if record.active and not all(any(pool.may_give(_address(text)) for pool in pools) for text in record.leases)
+    ]
+    if outside:
+        raise UsageError(
+            f"{len(outside)} nodes have addresses in the VPN as it is",
+            detail=", ".join(sorted(outside)[:20]),
+            remedy="give --vpn-cidr as before; or have these nodes leave first",
+        )
+
+
+def key(found: VPN | None, known: TenantCluster | None) -> str:
+    """Return the private key of the hub's end: the one that there is, else a new one."""
+    if found is None:
+        return ""
+    return (known.vpn_key if known is not None else "") or wireguard.new_private_key(SystemRandom())
+
+
+def warn_of_missing_programs(found: VPN | None) -> None:
+    """Warn where this machine, which is most likely the hub's, lacks a program that the VPN needs."""
+    if found is None:
+        return
+    host = machine.host()
+    try:
+        tunnels.find_programs(host, host.programs, hub=True)
+    except HostError as error:
+        inputs.warn([f"{error}: {error.remedy}"])
+
+
+def remove(found: VPN) -> None:
+    """Remove the hub's interface: a daemon that does not run now would not know of it later."""
+    try:
+        hub_tunnels.remove(machine.host(), found)
+    except HostError as error:
+        inputs.warn([f"the interface {found.interface} stays: {error}"])
+
+
+def row(loaded: LoadedCluster) -> dict[str, object]:
+    """Return what `hub cluster list` says of a VPN."""
+    found = loaded.cluster.vpn
+    if found is None:
+        return {}
+    addresses = ",".join(str(pool.hub) for pool in found.pools)
+    ends = {"vpnInterface": found.interface, "vpnEndpoint": found.endpoint, "vpnKey": loaded.tunnel_key}
+    return {"vpn": ",".join(found.networks), "vpnAddress": addresses, **ends}
+
+
+def _network(text: str) -> str:
+    try:
+        [found] = formats.subnets(text)
+    except ValueError as error:
+        raise UsageError(f"--vpn-cidr: {error}", remedy="write a network like 10.64.0.0/16") from error
+    return str(found)
+
+
+def _address(text: str) -> formats.IPAddress:
+    return ipaddress.ip_address(text)

@@ -1,0 +1,80 @@
+"""`config images list` and `pull`: the images of a control plane, and getting them through the container runtime of this machine."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from typing import Any, Final
+
+from kubewright.apis.kubeadm.loading import load_init
+from kubewright.apis.kubeadm.overrides import InitOverrides, feature_gates
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.kubeadm.versions import images
+from kubewright.base.clock import SystemClock
+from kubewright.base.events import Line
+from kubewright.cli.handlers import config, machine
+from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import OUTPUT_VERSION, printer, write_result
+from kubewright.cli.printers.reporters import JsonLines, KubeadmText, logged
+from kubewright.host.cri.runtime import CRIRuntime
+from kubewright.host.runtime_tasks import Pull, PullPolicy, pull_images
+
+TOPIC: Final = "config/images"
+
+
+def list_images(parsed: Parsed) -> int:
+    """List the images of a control plane."""
+    printed = printer(parsed)
+    wanted = images(_configuration(parsed).cluster)
+    if printed is None:
+        sys.stdout.write("".join(f"{image}\n" for image in wanted))
+    else:
+        sys.stdout.write(printed([{"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": wanted}]))
+    return 0
+
+
+def pull(parsed: Parsed) -> int:
+    """Pull the images of a control plane."""
+    form = parsed.text("output")
+    pulled = _pulled(_configuration(parsed, pulls=True), form=form)
+    if form != "text":
+        write_result({"kind": "Images", "apiVersion": OUTPUT_VERSION, "images": pulled}, form=form)
+    return 0
+
+
+def _pulled(configuration: Configuration, *, form: str) -> list[str]:
+    """Pull every image, also those that are there, as kubeadm does; return their names.
+
+    Text lines go to stdout as the images come; for other forms events go to stderr. Of the file only `imagePullSerial` counts.
+    """
+    registration = configuration.init.node_registration
+    how = Pull(policy=PullPolicy.ALWAYS, serial=registration.image_pull_serial)
+    reporter = logged(KubeadmText() if form == "text" else JsonLines())
+    wanted = images(configuration.cluster)
+    with closing(CRIRuntime(registration.cri_socket)) as runtime:
+        runtime.version()  # within two seconds; the pull itself has no limit
+        for change in pull_images(wanted, runtime=runtime, how=how, clock=SystemClock(), reporter=reporter):
+            reporter.emit(Line(topic=TOPIC, text=f"Pulled {change.target.removeprefix('image ')}"))
+    return list(wanted)
+
+
+def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
+    """Load a file, or the defaults. Flags that are given win over the file; kubeadm forgets them there. `pulls`: a runtime is looked for."""
+    path = parsed.text("config")
+    given: dict[str, Any] = {name: parsed.text(name.replace("_", "-")) for name in ("kubernetes_version", "image_repository")}
+    overrides = InitOverrides(
+        **{name: value for name, value in given.items() if name.replace("_", "-") in parsed.given},
+        feature_gates=feature_gates(parsed.text("feature-gates")) if "feature-gates" in parsed.given else None,
+        cri_socket=parsed.text("cri-socket") if pulls else None,
+    )
+    loaded = load_init(
+        read_documents(path) if path else [],
+        overrides=overrides,
+        detected=machine.detected(),
+        strict=False,
+        validate_only=not pulls,
+        from_file=bool(path),
+    )
+    config.warn(loaded.warnings)
+    return loaded.configuration

@@ -1,0 +1,32 @@
+"""What the flags of leader election ask for, and who a process is in one. The flags are `electing` of `model`."""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import Random
+from kubewright.cli.parsing.inputs import given_duration
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.kube.electing import Election
+
+
+def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
+    """Return the election, None where there is to be none. Raises UsageError for times that do not fit each other."""
+    if not parsed.flag("leader-elect"):
+        return None
+    lease, renew, retry = (
+        given_duration(parsed, f"leader-elect-{flag}").seconds for flag in ("lease-duration", "renew-deadline", "retry-period")
+    )
+    if not lease > renew > retry:
+        raise UsageError(
+            "--leader-elect-lease-duration has to be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period",
+            remedy="leave them out: 15s, 10s and 2s are good values",
+        )
+    return Election(name=name, namespace=namespace, lease=lease, renew=renew, retry=retry)
+
+
+def identity(random: Random) -> str:
+    """Return who this process is: another one each time, as in client-go's users."""
+    return f"{os.uname().nodename}_{uuid.UUID(bytes=random.token_bytes(16), version=4)}"

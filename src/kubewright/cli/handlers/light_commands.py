@@ -1,0 +1,80 @@
+"""Commands that load nothing: `version`, `token generate`, `certs certificate-key`."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import kubewright
+from kubewright.base.level import KUBERNETES
+from kubewright.base.randomness import token_bytes
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.tokens.characters import draw_token
+
+
+def version(parsed: Parsed) -> int:
+    """Print the compatibility level as kubeadm prints its version; json and yaml have kubewright's own as one more key."""
+    form = parsed.text("output")
+    if form == "short":
+        sys.stdout.write(f"{KUBERNETES}\n")
+    elif form in {"json", "yaml"}:
+        from kubewright.cli.printers.output import write_result
+
+        write_result({"clientVersion": _details(), "kubewrightVersion": kubewright.__version__}, form=form)
+    else:
+        shown = ", ".join(f'{key[0].upper()}{key[1:]}:"{value}"' for key, value in _details().items())
+        sys.stdout.write(f"kubeadm version: &version.Info{{{shown}}} kubewright {kubewright.__version__}\n")
+    return 0
+
+
+def own(program: str) -> None:
+    """Print our own version on one line, and the compatibility level behind it."""
+    sys.stdout.write(f"{program} {kubewright.__version__} (Kubernetes {KUBERNETES})\n")
+
+
+def _details() -> dict[str, str]:
+    major, minor, _ = KUBERNETES.removeprefix("v").split(".")
+    machine = _machine()
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": KUBERNETES,
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": f"cpython {sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
+        "platform": f"{sys.platform}/{machine}",
+    }
+
+
+def _machine() -> str:
+    return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
+
+
+def generate(parsed: Parsed) -> int:
+    """Print a random bootstrap token; needs no cluster."""
+    form, token = parsed.text("output"), ".".join(draw_token(token_bytes))
+    if form == "text":
+        sys.stdout.write(f"{token}\n")
+    else:
+        from kubewright.cli.printers.output import OUTPUT_VERSION, write_result
+
+        write_result({"kind": "BootstrapToken", "apiVersion": OUTPUT_VERSION, "token": token}, form=form)
+    return 0
+
+
+KEY_SIZE = 32
+"""Bytes of an AES-256 key, as `pki.sealing` takes them."""
+
+
+def certificate_key(parsed: Parsed) -> int:
+    """Print a random key for sealing uploaded certificates, 64 hexadecimal digits."""
+    form, key = parsed.text("output"), token_bytes(KEY_SIZE).hex()
+    if form == "text":
+        sys.stdout.write(f"{key}\n")
+    else:
+        from kubewright.cli.printers.output import write_result
+
+        write_result({"certificateKey": key}, form=form)
+    return 0

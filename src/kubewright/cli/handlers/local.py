@@ -1,0 +1,264 @@
+"""The commands for local clusters: `up`, `down`, `local`, `binaries`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from kubewright import binaries
+from kubewright.base.clock import SystemClock
+from kubewright.base.durations import Duration, format_seconds
+from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, UsageError
+from kubewright.base.messages import quoted, reason_of
+from kubewright.base.plain_text import shell_word
+from kubewright.base.versions import supported
+from kubewright.binaries import BinarySources
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import Parsed, as_called
+from kubewright.cli.printers.cluster_text import status_text, up_text
+from kubewright.cli.printers.output import painter, table, write_result
+from kubewright.cli.printers.progress import ReadStates, progress
+from kubewright.local.cluster import kubeconfig
+from kubewright.local.cluster import status as clusters
+from kubewright.local.cluster.daemon_client import ControlClient
+from kubewright.local.cluster.up import UpOptions
+from kubewright.local.cluster.up import up as bring_up
+from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
+from kubewright.local.record import OWN_CONTROLLERS, STOCK_CONTROLLERS
+
+CONTROLLERS: Final = (STOCK_CONTROLLERS, OWN_CONTROLLERS)
+MOST_NODES = 30_000
+MOST_CONTROL_PLANES = 7
+"""What etcd's documentation calls the sensible greatest number of members."""
+
+
+def up(parsed: Parsed) -> int:
+    """Bring a cluster up and print what it consists of."""
+    where = _where(parsed)
+    options = UpOptions(
+        nodes=_within(parsed, "nodes", 0, MOST_NODES),
+        control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
+        kubernetes_version=_version(parsed),
+        config=_config(parsed.text("config")),
+        controllers=_controllers(parsed),
+        within=Duration.parse(parsed.text("wait")).seconds,
+        kubectl=True,
+    )
+    form = parsed.text("output")
+    with progress(f"cluster {where.name}", form=form, look=_look(where)) as reporter:
+        outcome = bring_up(where, options, sources=sources(parsed), reporter=reporter, clock=SystemClock())
+    found = clusters.status(where)
+    if form != "text":
+        write_result({**found, "changes": [change.as_map() for change in outcome.changes]}, form=form)
+        return 0
+    shown = up_text(found, paint=painter(sys.stdout), seconds=outcome.total, changed=bool(outcome.changes))
+    sys.stdout.write(as_called(shown))
+    return 0
+
+
+def _look(where: ClusterPaths) -> ReadStates:
+    """Return what looks at the components and nodes of a cluster that is on its way up."""
+    control = ControlClient(where)
+
+    def look() -> Mapping[str, str]:
+        try:
+            found = control.status()
+        except KubewrightError:  # the daemon is not there yet, or about to go: whoever needs it says so
+            return {}
+        nodes = found["nodes"]
+        several = len({component["machine"] for component in found["components"]}) > 1
+        states = {_subject(component, several=several): component["state"] for component in found["components"]}
+        return {**states, "nodes": f"{nodes['ready']} of {nodes['total']} ready"} if nodes["total"] else states
+
+    return look
+
+
+def _subject(component: Mapping[str, str], *, several: bool) -> str:
+    return f"{component['machine']}/{component['name']}" if several else component["name"]
+
+
+def down(parsed: Parsed) -> int:
+    """Stop a cluster and remove it."""
+    from kubewright.local.cluster.down import down as take_down
+
+    where = _where(parsed)
+    form = parsed.text("output")
+    with progress(f"stopping cluster {where.name}", form=form) as reporter:
+        done = take_down(where, keep_data=parsed.flag("keep-data"), reporter=reporter)
+    if form != "text":
+        kept_data, named = parsed.flag("keep-data") and done.existed, [str(path) for path in done.kubeconfigs]
+        write_result({"name": where.name, "existed": done.existed, "keptData": kept_data, "kubeconfigs": named}, form=form)
+        return 0
+    kept = "; its data is kept" if parsed.flag("keep-data") else ""
+    said = f"is gone{kept} ({format_seconds(done.seconds)})" if done.existed else "does not exist; nothing to do"
+    taken = "".join(f"its context was taken out of {path}\n" for path in done.kubeconfigs)
+    sys.stdout.write(f"cluster {where.name} {said}\n{taken}")
+    return 0
+
+
+def _within(parsed: Parsed, name: str, least: int, most: int) -> int | None:
+    """Return a number that was given, None if none was. Raises UsageError for one that is too small or too large."""
+    number = parsed.number(name)
+    if number is not None and not least <= number <= most:
+        raise UsageError(f"--{name} {number} is not possible", remedy=f"choose {least} to {most}")
+    return number
+
+
+def _version(parsed: Parsed) -> str | None:
+    return str(supported(parsed.text("kubernetes-version"))) if "kubernetes-version" in parsed.given else None
+
+
+def _config(path: str) -> str | None:
+    if not path:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(
+            f"cannot read --config {path}", detail=reason_of(error), remedy="name a file that exists and that you may read"
+        ) from error
+
+
+_LIST: Final = (("name", "NAME"), ("state", "STATE"), ("nodes", "NODES"), ("kubernetesVersion", "KUBERNETES"), ("address", "ADDRESS"))
+
+
+def _controllers(parsed: Parsed) -> str | None:
+    given = parsed.text("controllers")
+    if given not in {"", *CONTROLLERS}:
+        raise UsageError(f"--controllers: there are no controllers of {quoted(given)}", remedy=f"choose {' or '.join(CONTROLLERS)}")
+    return given or None
+
+
+def _where(parsed: Parsed) -> ClusterPaths:
+    """Return where the cluster is whose name is given, as an argument or with --name. Raises UsageError where the two differ."""
+    argument = parsed.command.argument
+    named = parsed.text("cluster") if argument is not None and argument.name == "cluster" else ""
+    if named and "name" in parsed.given and named != parsed.text("name"):
+        raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
+    return cluster_paths(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
+
+
+def status(parsed: Parsed) -> int:
+    """Show a cluster."""
+    found = clusters.status(_where(parsed))
+    if parsed.text("output") == "text":
+        sys.stdout.write(as_called(status_text(found, paint=painter(sys.stdout))))
+    else:
+        write_result(found, form=parsed.text("output"))
+    return 0
+
+
+def list_clusters(parsed: Parsed) -> int:
+    """List the clusters of this user."""
+    directory = state_directory(parsed.text("state-dir"))
+    rows = clusters.clusters(directory)
+    if parsed.text("output") == "text":
+        sys.stdout.write(table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"there is no cluster in {directory}\n")
+    else:
+        write_result({"clusters": rows}, form=parsed.text("output"))
+    return 0
+
+
+def env(parsed: Parsed) -> int:
+    """Print what a shell evaluates to use a cluster."""
+    where = _where(parsed)
+    values = clusters.environment(where)
+    if parsed.text("output") != "text":
+        write_result(values, form=parsed.text("output"))
+        return 0
+    for name, value in values.items():
+        word = shell_word(value, what=f"the value of {name}")
+        shown = f'{word}:"$PATH"' if name == "PATH" else word
+        sys.stdout.write(f"export {name}={shown}\n")
+    return 0
+
+
+def use(parsed: Parsed) -> int:
+    """Make a cluster the current context of the user's kubeconfig."""
+    where = _where(parsed)
+    with progress(f"context of cluster {where.name}", form=parsed.text("output")) as reporter:
+        path = kubeconfig.target(os.environ, clusters=where.root.parent, given=parsed.text("kubeconfig"))
+        done = kubeconfig.use(where, path, reporter=reporter)
+    if parsed.text("output") != "text":
+        found = {"name": where.name, "context": done.context, "kubeconfig": str(done.kubeconfig), "changed": bool(done.change)}
+        write_result(found, form=parsed.text("output"))
+        return 0
+    said = "is now" if done.change else "was already"
+    sys.stdout.write(f"{done.context} {said} the current context of {done.kubeconfig}\n")
+    named = os.environ.get("KUBECONFIG", "")
+    if named and str(done.kubeconfig) not in named.split(os.pathsep) and not parsed.text("kubeconfig"):
+        inputs.warn([f"in this shell KUBECONFIG names {named}; `unset KUBECONFIG` to use {done.kubeconfig}"])
+    return 0
+
+
+def logs(parsed: Parsed) -> int:
+    """Print the log of a component, or of the daemon."""
+    tail = parsed.number("tail")
+    lines = clusters.log(
+        _where(parsed),
+        parsed.text("component"),
+        machine=parsed.text("machine"),
+        tail=None if tail is None or tail < 0 else tail,
+        follow=parsed.flag("follow"),
+    )
+    for chunk in lines:
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+    return 0
+
+
+def sources(parsed: Parsed) -> BinarySources:
+    """Return the sources that the flags and the environment allow."""
+    return binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None, has_flags=True)
+
+
+def list_binaries(parsed: Parsed) -> int:
+    """List every program: where it is and where it came from."""
+    version = str(supported(parsed.text("kubernetes-version")))
+    rows = [row.as_map() for row in binaries.listing(version=version, sources=sources(parsed))]
+    if parsed.text("output") == "text":
+        shown = ("name", "version", "present", "size", "source", *(["reason"] if any(row.get("reason") for row in rows) else []))
+        sized = [row | {"present": "yes" if row["present"] else "no", "size": _megabytes(row.get("size"))} for row in rows]
+        sys.stdout.write(table(sized, columns=[(key, key.upper()) for key in shown]))
+    else:
+        write_result({"binaries": rows}, form=parsed.text("output"))
+    return 0
+
+
+def _megabytes(size: object) -> str:
+    return f"{size / 1e6:.1f} MB" if isinstance(size, int) and size else ""
+
+
+def fetch(parsed: Parsed) -> int:
+    """Get programs into the cache, and print where they are."""
+    version = str(supported(parsed.text("kubernetes-version")))
+    form = parsed.text("output")
+    with progress("getting binaries", form=form) as reporter:
+        found = binaries.ensure(parsed.strings("program") or binaries.DEFAULT, version=version, sources=sources(parsed), reporter=reporter)
+    rows = [binary.as_map() for binary in found.values()]
+    if form == "text":
+        sys.stdout.write(table(rows, columns=[(key, key.upper()) for key in ("name", "version", "source", "path")]))
+    else:
+        write_result({"binaries": rows}, form=form)
+    return 0
+
+
+def verify(parsed: Parsed) -> int:
+    """Hash programs again. Raises CheckFailed if one is not what was recorded."""
+    version = str(supported(parsed.text("kubernetes-version")))
+    found = binaries.verify(parsed.strings("program"), version=version, sources=sources(parsed))
+    rows: list[dict[str, object]] = [{"name": one.binary.name, "ok": not one.fault, "detail": one.fault} for one in found]
+    if parsed.text("output") == "text":
+        sys.stdout.write(table(rows, columns=[("name", "NAME"), ("ok", "OK"), ("detail", "DETAIL")]))
+    else:
+        write_result({"binaries": rows}, form=parsed.text("output"))
+    bad = [one.binary.name for one in found if one.fault]
+    if bad:
+        raise CheckFailed(
+            f"{', '.join(bad)} changed since it was got",
+            remedy="remove it from the cache and fetch it again with `kubewright binaries fetch`",
+        )
+    return 0

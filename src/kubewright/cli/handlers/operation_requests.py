@@ -1,0 +1,100 @@
+"""What the flags of `init`, `join` and `reset`, and of their phases, ask for; and the manifests of add-ons."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
+from kubewright.base import yaml
+from kubewright.cli.handlers import operations
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.inputs import given_text, is_on
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_documents
+from kubewright.lifecycle.init import request
+from kubewright.lifecycle.init.request import InitOptions
+from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
+from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
+
+_OURS: Final = frozenset({"plan", "adopt"})
+_RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
+"""Flags that kubeadm does not have; they may stand beside --config."""
+
+_EXTRA_ARGUMENTS: Final = "-extra-args"
+
+
+def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
+    """Turn the flags that were given into a request. Raises UsageError for flags that exclude each other, DocumentError for the file."""
+    config = given_text(parsed, "config")
+    if "config" in parsed.given:  # an empty one too, as with kubeadm
+        refuse_beside_config(sorted(parsed.given - _OURS))
+    flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
+    return inputs.record(
+        parsed,
+        InitOptions,
+        documents=read_documents(config) if config else request.extra_arguments(flags),
+        from_file=bool(config),
+        overrides=inputs.record(parsed, InitOverrides),
+        only=only,
+        looks_for_runtime=inputs.has(parsed, "cri-socket"),
+    )
+
+
+def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> JoinOptions:
+    """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
+    return inputs.record(
+        parsed,
+        JoinOptions,
+        documents=inputs.documents(parsed, ours=_OURS),
+        from_file=bool(given_text(parsed, "config")),
+        flags=inputs.record(parsed, JoinFlags, endpoint=parsed.text("api-server-endpoint") if parsed.command.argument else ""),
+        only=only,
+        looks_for_runtime=inputs.has(parsed, "cri-socket"),
+        discovers=inputs.has(parsed, "discovery-file"),
+    )
+
+
+def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetOptions:
+    """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
+    return inputs.record(
+        parsed,
+        ResetOptions,
+        documents=inputs.documents(parsed, ours=_RESET_OURS),
+        from_file=bool(given_text(parsed, "config")),
+        flags=inputs.record(parsed, ResetFlags),
+        only=only,
+        looks_for_runtime=inputs.has(parsed, "cri-socket"),
+        ask=functools.partial(_ask, form=parsed.text("output")),
+    )
+
+
+def _ask(question: str, *, form: str) -> str:
+    stream = sys.stdout if form == "text" else sys.stderr
+    stream.write(question)
+    stream.flush()
+    return sys.stdin.readline()
+
+
+def phase(parsed: Parsed) -> int:
+    """Run the phase of an add-on, or print what it consists of."""
+    if not is_on(parsed, "print-manifest"):
+        return operations.run(parsed)
+    from kubewright.lifecycle.init import addons
+    from kubewright.lifecycle.init.operation import INIT, prepare
+
+    only = inputs.phase_of(parsed, INIT.phases)
+    prepared = prepare(init_request(parsed, only=only), operations.this_machine())
+    inputs.warn(prepared.warnings)
+    return _manifest(addons.manifest(prepared, only[0]), form=parsed.text("output"))
+
+
+def _manifest(text: str, *, form: str) -> int:
+    if form == "json":
+        write_documents([one.value for one in yaml.load_all(text) if isinstance(one.value, Mapping)], form=form)
+    else:
+        sys.stdout.write(text)
+    return 0

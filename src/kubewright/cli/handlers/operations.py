@@ -1,0 +1,85 @@
+"""One handler for everything that is done to a machine: `init`, `join`, `reset`, and each of their phases.
+
+Which operation a command is stands in its row (`Workflow`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kubewright.apis.machine import Layout
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers import machine
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.inputs import is_on
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_plan, write_result
+from kubewright.cli.printers.reporters import JsonLines, MachineText, PlainLines, logged
+from kubewright.cli.rows.commands import imported
+from kubewright.host.files import Files
+from kubewright.lifecycle import engine
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import nothing
+from kubewright.workflow.runner import Plan
+
+if TYPE_CHECKING:
+    from kubewright.base.events import Reporter
+    from kubewright.cli.rows.model import Workflow
+    from kubewright.lifecycle.operation import Operation, Result
+
+
+def run(parsed: Parsed) -> int:
+    """Do what a command of a row says, or one of its phases, or show what that would take."""
+    row = parsed.command.workflow
+    assert row is not None  # every command that has this handler has one
+    if is_on(parsed, "plan") and is_on(parsed, "dry-run"):
+        raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
+    operation: Operation[Any, Any, Any] = imported(row.operation)
+    only = inputs.phase_of(parsed, operation.phases) if "phase" in parsed.command.words else ()
+    request = imported(row.request)(parsed, only=only)
+    form, mode = parsed.text("output"), Mode.PLAN if is_on(parsed, "plan") else Mode.APPLY
+    result = engine.run(operation, request, this_machine(batches=row.batches), reporter=_reporter(row, form, mode), mode=mode)
+    return _tell(result, form=form, mode=mode)
+
+
+def this_machine(*, batches: bool = False) -> Machine:
+    """Return the machine that the program runs on."""
+    files = Files(batch=True) if batches else None
+    return Machine(
+        at=lambda layout: machine.host(layout, files=files),
+        clock=SystemClock(),
+        random=SystemRandom(),
+        layout=Layout(),
+        environment=os.environ,
+        sync=files.sync if files is not None else nothing,
+    )
+
+
+def exists(path: str) -> bool:
+    """Tell whether a path of this machine is there. Tests put another machine in its place."""
+    return Path(path).exists()
+
+
+def _tell(result: Result[Any], *, form: str, mode: Mode) -> int:
+    """Print what was done, or would be; then fail if something could not be done."""
+    if mode is Mode.PLAN:
+        write_plan(result.plan, form=form)
+        return 0
+    if form != "text":
+        write_result(Plan(changes=result.changes).as_list(), form=form)
+    sys.stdout.flush()
+    result.require_complete()
+    return 0
+
+
+def _reporter(row: Workflow, form: str, mode: Mode) -> Reporter:
+    """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
+    if mode is Mode.PLAN:
+        return logged(PlainLines())
+    return logged(MachineText(silent=row.silent) if form == "text" else JsonLines())

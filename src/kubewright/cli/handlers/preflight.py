@@ -1,0 +1,59 @@
+"""The `preflight` commands."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+from kubewright.apis.machine import Layout
+from kubewright.base.records import replace
+from kubewright.cli.handlers import machine, operations
+from kubewright.cli.handlers import operation_requests as init_command
+from kubewright.cli.handlers import operation_requests as join_command
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_result
+from kubewright.lifecycle.init.operation import prepare
+from kubewright.lifecycle.init.preflight import examine
+from kubewright.lifecycle.join.preflight import for_join
+from kubewright.lifecycle.join.request import configure
+from kubewright.preflight.checks import Report, Result
+
+FAILED: Final = 4
+
+
+def init(parsed: Parsed) -> int:
+    """Check this machine for init."""
+    prepared = prepare(init_command.init_request(parsed, only=()), operations.this_machine())
+    inputs.warn(prepared.warnings)
+    return _tell(parsed, examine(prepared.configuration, host=prepared.host, user=os.geteuid()))
+
+
+def join(parsed: Parsed) -> int:
+    """Check this machine for join."""
+    request = join_command.join_request(parsed, only=())
+    layout = Layout()
+    loaded = configure(request, detected=machine.detected(), exists=operations.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
+    inputs.warn(loaded.warnings)
+    host = machine.host(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
+    return _tell(parsed, for_join(loaded.configuration, host=host, user=os.geteuid()))
+
+
+def _tell(parsed: Parsed, report: Report) -> int:
+    form = parsed.text("output")
+    passed = not any(result.errors for result in report.results)
+    if form == "text":
+        sys.stdout.write("".join(_text(result) for result in report.results))
+        sys.stdout.write(f"{len(report.results)} checks: {'this machine is ready' if passed else 'this machine is not ready'}\n")
+    else:
+        write_result({"passed": passed, "checks": [result.as_map() for result in report.results]}, form=form)
+    return 0 if passed else FAILED
+
+
+def _text(result: Result) -> str:
+    """Name what a check found as kubeadm does, and how to fix it below."""
+    stops = result.errors
+    return "".join(
+        f"[{'ERROR' if found in stops else 'WARNING'} {result.name}]: {found.text}\n\thint: {found.remedy}\n" for found in result.findings
+    )

@@ -1,0 +1,220 @@
+"""The `upgrade` commands and their phases.
+
+`plan` and `diff` change nothing: what a cluster can be upgraded to, and what that changes here. The plan has the cluster do a Job, which goes
+away by itself. Those that change a machine check what they are asked for and leave it alone in this release.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.kubeadm.documents import CLUSTER
+from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
+from kubewright.apis.machine import Layout
+from kubewright.base import yaml
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import UsageError
+from kubewright.base.versions import Version
+from kubewright.base.wait import PollingWaiter
+from kubewright.cli.handlers import cluster_access, machine
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import Parsed, as_called
+from kubewright.cli.printers import output
+from kubewright.cli.printers.output import printer, write_result
+from kubewright.cli.printers.reporters import KubeadmText
+from kubewright.kube.client import KubeClient
+from kubewright.lifecycle import config_diff
+from kubewright.lifecycle.upgrade import diff as upgrade_diff
+from kubewright.lifecycle.upgrade import plan as upgrade_plan
+from kubewright.lifecycle.upgrade import versions
+from kubewright.lifecycle.upgrade.health import Health
+from kubewright.lifecycle.upgrade.phases import APPLY, NODE
+from kubewright.lifecycle.upgrade.plan import AvailableUpgrade, PlanOptions, UpgradePlan
+from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
+from kubewright.lifecycle.upgrade.versions import observe
+from kubewright.preflight.checks import Report
+
+CONTEXT_LINES: Final = 3
+_HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")
+_RULE: Final = "_" * 69 + "\n\n"
+
+
+def apply(parsed: Parsed) -> int:
+    """Check what apply is asked for; upgrading comes with a later release."""
+    return _apply(parsed, only=())
+
+
+def apply_phase(parsed: Parsed) -> int:
+    """Check what a phase of apply is asked for; running it comes with a later release."""
+    return _apply(parsed, only=inputs.phase_of(parsed, APPLY))
+
+
+def node(parsed: Parsed) -> int:
+    """Check what node is asked for; upgrading comes with a later release."""
+    return _node(parsed, only=())
+
+
+def node_phase(parsed: Parsed) -> int:
+    """Check what a phase of node is asked for; running it comes with a later release."""
+    return _node(parsed, only=inputs.phase_of(parsed, NODE))
+
+
+def _apply(parsed: Parsed, *, only: tuple[str, ...]) -> int:
+    request = _request(parsed, "apply", only=only)
+    configuration = _loaded(request)
+    _check_version(target(request, configuration), configuration)
+    APPLY.select(only=only, skip=configuration.apply.skip_phases)
+    inputs.later(parsed)
+
+
+def _node(parsed: Parsed, *, only: tuple[str, ...]) -> int:
+    configuration = _loaded(_request(parsed, "node", only=only))
+    NODE.select(only=only, skip=configuration.node.skip_phases)
+    inputs.later(parsed)
+
+
+def _request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> UpgradeOptions:
+    return UpgradeOptions(
+        section=section,
+        documents=inputs.documents(parsed, mixes=bool(only)),
+        from_file=bool(inputs.given_text(parsed, "config")),
+        flags=inputs.given(parsed, type(getattr(UpgradeConfiguration(), section))),
+        arguments=parsed.strings("version") if parsed.command.argument else (),
+        only=only,
+    )
+
+
+def _loaded(request: UpgradeOptions) -> UpgradeConfiguration:
+    loaded = configure(request)
+    inputs.warn(loaded.warnings)
+    return loaded.configuration
+
+
+def _check_version(text: str, configuration: UpgradeConfiguration) -> None:
+    """Judge the version as far as that needs no cluster. A label such as stable is left alone: what it means is looked up later."""
+    try:
+        version = Version.parse(text)
+    except ValueError:
+        return
+    asked = configuration.apply
+    verdict = versions.judge_target(version, experimental=bool(asked.allow_experimental_upgrades), candidates=bool(asked.allow_rc_upgrades))
+    inputs.warn([f"ignored: {reason}" for reason in verdict.require(str(version), force=bool(asked.force_upgrade))])
+
+
+def plan(parsed: Parsed) -> int:
+    """Show what the cluster can be upgraded to. Nothing is printed behind the versions where there is nothing newer."""
+    wanted = _loaded(_request(parsed, "plan")).plan
+    printed = printer(parsed)
+    clock = SystemClock()
+    waiter = PollingWaiter(clock=clock, reporter=KubeadmText())
+    with closing(_client(parsed)) as api:
+        fitness = Health(api=api, host=machine.host(Layout()), clock=clock, waiter=waiter, ignored=wanted.ignore_preflight_errors)
+        _tell(fitness.check_dns())
+        stored = config_diff.read_stored(api)
+        _tell(fitness.check(stored[CLUSTER].value))
+        observed = observe(api)
+    wish = PlanOptions(
+        version=_argument(parsed) or wanted.kubernetes_version,
+        experimental=bool(wanted.allow_experimental_upgrades),
+        candidates=bool(wanted.allow_rc_upgrades),
+        etcd=wanted.etcd_upgrade,
+    )
+    groups = {str(document.value.get("apiVersion")).partition("/")[0] for document in stored.values() if isinstance(document.value, dict)}
+    found = upgrade_plan.plan(observed, wish, groups=groups)
+    inputs.warn(found.warnings)
+    if wanted.print_config:
+        _print_configuration(stored[CLUSTER].value)
+    if printed is not None:
+        sys.stdout.write(printed([found.as_map()]) if found.upgrades else "")
+        return 0
+    sys.stdout.write(
+        "[upgrade] Looking for versions to upgrade to\n" + "".join(f"[upgrade/versions] {line}\n" for line in found.lines) + "\n"
+    )
+    if found.upgrades:
+        sys.stdout.write(text(found))
+    return 0
+
+
+def diff(parsed: Parsed) -> int:
+    """Show, as unified diffs, what an upgrade would change in the static pods of this machine."""
+    configuration = _loaded(_request(parsed, "diff"))
+    present = upgrade_diff.manifests(machine.host(Layout()))
+    with closing(_client(parsed)) as api:
+        stored = config_diff.read_stored(api)[CLUSTER]
+    theirs = stored.value.get("kubernetesVersion", "") if isinstance(stored.value, dict) else ""
+    version = _argument(parsed) or configuration.diff.kubernetes_version or str(theirs)
+    patches = configuration.apply.patches or configuration.node.patches
+    found = upgrade_diff.configuration(
+        stored, present, version=_checked(version), host=machine.host(Layout()), patches=patches.directory if patches else ""
+    )
+    context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
+    host = machine.host(upgrade_diff.layout_of(found, Layout()))
+    texts, form = [*upgrade_diff.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")
+    if form == "text":
+        sys.stdout.writelines(texts)
+    else:
+        places = [str(host.layout.manifest(name)) for name in present]
+        shown = [{"manifest": place, "diff": text} for place, text in zip(places, texts, strict=True) if text]
+        write_result({"differs": bool(shown), "manifests": shown}, form=form)
+    return 0
+
+
+def text(found: UpgradePlan) -> str:
+    """Return the plan in the form of kubeadm's text."""
+    states = [("API GROUP", "CURRENT VERSION", "PREFERRED VERSION", "MANUAL UPGRADE REQUIRED")]
+    states += [(one["group"], one["currentVersion"] or "-", one["preferredVersion"] or "-", "no") for one in found.states()]
+    heading = (
+        "\nVersions of component configurations; what is marked with yes has to be converted by hand, or reset to the defaults, before:\n\n"
+    )
+    return "".join(_upgrade(one) for one in found.upgrades) + heading + output.kubeadm_table(states) + _RULE
+
+
+def _upgrade(found: AvailableUpgrade) -> str:
+    current, needed = found.tool
+    version = Version.parse(found.version)
+    early = "--allow-release-candidate-upgrades" if version.pre.startswith("rc") else "--allow-experimental-upgrades" if version.pre else ""
+    command = " ".join(filter(None, (as_called("kubewright upgrade apply"), found.version, early)))
+    note = f"Note: this needs version {needed} of this program: upgrade it first.\n\n" if current != needed else ""
+    return (
+        f"Components to upgrade by hand on each node, after `{as_called('kubewright upgrade apply')}` has upgraded the control plane:\n"
+        f"{_table(found, kubelets=True)}\n"
+        f"Upgrade to the latest {found.description}:\n\n"
+        f"{_table(found, kubelets=False)}\n"
+        f"This command upgrades to it:\n\n\t{command}\n\n{note}{_RULE}"
+    )
+
+
+def _table(found: AvailableUpgrade, *, kubelets: bool) -> str:
+    rows = [(row.name, row.node, row.current, row.new) for row in found.rows(kubelets=kubelets)]
+    return output.kubeadm_table([_HEADINGS, *rows])
+
+
+def _tell(report: Report) -> None:
+    """Write what is not as it should be. Raises CheckFailed if anything of it stops the command."""
+    inputs.warn([f"[{result.name}]: {found.text}" for result in report.results for found in result.warnings])
+    report.require_passed()
+
+
+def _print_configuration(value: object) -> None:
+    sys.stdout.write("[upgrade/config] The cluster's configuration:\n" + "".join(f"\t{line}\n" for line in yaml.dump(value).splitlines()))
+
+
+def _client(parsed: Parsed) -> KubeClient:
+    path = parsed.text("kubeconfig") if "kubeconfig" in parsed.given else str(Layout().kubeconfig("admin"))
+    return cluster_access.client(cluster_access.of_user(str(PurePosixPath(inputs.absolute(path)))))
+
+
+def _argument(parsed: Parsed) -> str:
+    """Return the version that is given; more than one counts as none, as in kubeadm."""
+    given = parsed.strings("version")
+    return given[0] if len(given) == 1 else ""
+
+
+def _checked(version: str) -> str:
+    try:
+        return str(Version.parse(version))
+    except ValueError as error:
+        raise UsageError(str(error), remedy="name one like v1.36.3") from error

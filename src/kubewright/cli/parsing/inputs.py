@@ -1,0 +1,150 @@
+"""What a command was given: the values of flags, files, and secrets, which need not stand on the command line.
+
+There every user of the machine can read them (`ps`, /proc).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NoReturn, TypeVar
+
+from kubewright.apis.kubeadm.overrides import feature_gates, refuse_beside_config
+from kubewright.base.durations import Duration
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.masking import mask, remember_token
+from kubewright.base.messages import indented
+from kubewright.base.records import fields
+from kubewright.base.yaml import Document
+from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.parser import Parsed, as_called
+from kubewright.cli.rows.model import BOOL, DURATION, GATES, INT, INT32, LIST, PATH, SECRET, STRING
+from kubewright.workflow.phases import Phases
+
+STANDARD_INPUT = "-"
+_LIMIT = 1 << 16
+
+C = TypeVar("C")
+R = TypeVar("R")
+
+
+def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()) -> list[Document]:
+    """Read the file of `--config`; none without it.
+
+    Raises UsageError for flags that may not stand beside it, unless it `mixes`; `ours` may, which kubeadm does not have.
+    """
+    path = given_text(parsed, "config")
+    if not path:
+        return []
+    if not mixes:
+        refuse_beside_config(sorted(parsed.given.difference(ours)))
+    return read_documents(path)
+
+
+def given(parsed: Parsed, make: type) -> dict[str, object]:
+    """Return what the given flags set (`Flag.sets`) of the fields of a record, in their order: secrets are read from standard input in it.
+
+    Raises UsageError for what cannot be read.
+    """
+    flags = {flag.sets: flag for flag in parsed.command.flags if flag.name in parsed.given}
+    found = [flags[one.name] for one in fields(make) if one.name in flags]
+    return {flag.sets: _READERS[flag.form](parsed, flag.name) for flag in found}
+
+
+def record(parsed: Parsed, make: type[R], **more: object) -> R:
+    """Make a record of the given flags, and of `more`. Flags that were not given leave the defaults. Raises UsageError as `given` does."""
+    return make(**{**given(parsed, make), **more})
+
+
+def has(parsed: Parsed, name: str) -> bool:
+    """Tell whether the command has a flag."""
+    return any(flag.name == name for flag in parsed.command.flags)
+
+
+def given_duration(parsed: Parsed, name: str) -> Duration:
+    """Return a flag that is a length of time. Raises UsageError for one of nothing, or less."""
+    found = Duration.parse(parsed.text(name))
+    if found <= 0:
+        raise UsageError(f"--{name} has to be longer than nothing", remedy="write a duration like 90s, 2m or 1h30m")
+    return found
+
+
+def given_text(parsed: Parsed, name: str) -> str:
+    """Return a string flag that was given; empty if it was not, or if the command does not have it."""
+    return parsed.text(name) if name in parsed.given else ""
+
+
+def is_on(parsed: Parsed, name: str) -> bool:
+    """Tell whether a boolean flag was given and is true; a command that does not have it has it not set."""
+    return name in parsed.given and parsed.flag(name)
+
+
+def absolute(path: str) -> str:
+    """Return the absolute form of a path; an empty one stays empty."""
+    return os.path.normpath(Path(path).absolute()) if path else ""
+
+
+def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
+    """Return the full name of the phase that a phase command runs. Raises UsageError if the tree has none."""
+    words = parsed.command.words[parsed.command.words.index("phase") + 1 :]
+    node = phases.named(words)
+    if node is None:
+        raise UsageError(f"there is no phase {' '.join(words)}", remedy="see the help of the command")
+    return (node.name,)
+
+
+def warn(warnings: Sequence[str]) -> None:
+    """Write warnings to stderr."""
+    sys.stderr.write(mask(as_called("".join(f"warning: {indented(warning)}\n" for warning in warnings))))
+
+
+def later(parsed: Parsed) -> NoReturn:
+    """Say that the command is not there yet. Raises HostError, always."""
+    raise HostError(
+        f"{parsed.command.path} cannot change this machine yet",
+        detail="flags and configuration are fine; changing a real machine will come with a later release",
+        remedy="`kubewright up --nodes 3` runs a cluster with nodes on this machine, as processes",
+    )
+
+
+def read_file(path: str) -> str:
+    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError where it cannot be read or is empty."""
+    try:
+        text = sys.stdin.readline(_LIMIT) if path == STANDARD_INPUT else _content(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{_name(path)} cannot be read", detail=getattr(error, "strerror", "") or "not text", remedy="check it") from error
+    first = text.strip().partition("\n")[0].strip()
+    if not first:
+        raise UsageError(f"{_name(path)} is empty", remedy="it must hold the secret on one line")
+    return remember_token(first)
+
+
+def secret(text: str) -> str:
+    """Return a secret given as it is, as `-` for standard input, or as the path of a file: tokens and keys have no `/`. Raises UsageError."""
+    return read_file(text) if text == STANDARD_INPUT or "/" in text else remember_token(text)
+
+
+def _content(path: str) -> str:
+    with Path(path).open(encoding="utf-8") as stream:
+        return stream.read(_LIMIT)
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == STANDARD_INPUT else path
+
+
+_READERS: Final[Mapping[str, Callable[[Parsed, str], object]]] = {
+    STRING: Parsed.text,
+    BOOL: Parsed.flag,
+    INT: Parsed.number,
+    INT32: Parsed.number,
+    LIST: Parsed.strings,
+    DURATION: lambda parsed, name: Duration.parse(parsed.text(name)),
+    SECRET: lambda parsed, name: secret(parsed.text(name)),
+    PATH: lambda parsed, name: absolute(parsed.text(name)),
+    GATES: lambda parsed, name: feature_gates(parsed.text(name)),
+}
+FORMS: Final = frozenset(_READERS)
+"""The forms of flags that `given` reads."""

@@ -1,0 +1,201 @@
+"""From argv to a command and its values, as cobra and pflag do it for kubeadm v1.36: find the command, read the words behind it."""
+
+from __future__ import annotations
+
+import sys
+
+from kubewright.base.errors import UsageError
+from kubewright.cli.parsing import pflag
+from kubewright.cli.rows.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
+from kubewright.cli.rows.model import ANY, BOOL, LIST, PAIRS, Argument, Command, Flag
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HELP = Flag("help", "show this help", kind=BOOL, default=False, short="h")
+
+
+class Parsed:
+    """A command with its values. `given` holds the names of the flags that the user typed, `notices` is to be told about them."""
+
+    def __init__(
+        self,
+        command: Command,
+        values: dict[str, object],
+        given: frozenset[str],
+        *,
+        wants_help: bool = False,
+        notices: Sequence[str] = (),
+        table: Table = TABLE,
+    ) -> None:
+        self.command = command
+        self.values = values
+        self.given = given
+        self.wants_help = wants_help
+        self.notices = tuple(notices)
+        self.table = table
+
+    def __getitem__(self, name: str) -> object:
+        return self.values[name.replace("-", "_")]
+
+    def text(self, name: str) -> str:
+        """Return the value of a string flag or argument; an absent one is empty."""
+        value = self[name]
+        return "" if value is None else str(value)
+
+    def flag(self, name: str) -> bool:
+        """Return the value of a boolean flag."""
+        return self[name] is True
+
+    def number(self, name: str) -> int | None:
+        """Return the value of an integer flag; None where it was not given and has no default."""
+        value = self[name]
+        return value if isinstance(value, int) else None
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """Return the values of a list flag or of an argument that takes many."""
+        value = self[name]
+        return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
+
+
+class Found:
+    """The command that a command line means, and what is left to read: the words behind it, and those among them that are flags."""
+
+    def __init__(self, command: Command, left: Sequence[str], rest: Sequence[str], *, table: Table) -> None:
+        self.command = command
+        self.table = table
+        self.left = tuple(left)
+        self.rest = tuple(rest)
+
+
+def parse(argv: Sequence[str], *, program: str) -> Parsed:
+    """Find the command and read its flags and arguments.
+
+    Raises UsageError, naming the word or flag that is wrong.
+    """
+    return read(find(argv), program=program)
+
+
+def find(argv: Sequence[str], *, table: Table = TABLE) -> Found:
+    """Take the words of the longest known command out of the line; flags may stand between them. Never fails.
+
+    As in cobra, each command on the way looks at the whole rest of the line with its own flags, and a flag that it does not know takes the
+    next word with it; so does `--help`.
+    """
+    command, rest = ROOT, list(argv)
+    while (index := _first_word(rest, _flags(command))) is not None:
+        row = table.below(command, rest[index])
+        if row is None:
+            return Found(command, rest[index:], rest, table=table)
+        del rest[index]
+        command = row
+    return Found(command, (), rest, table=table)
+
+
+def _first_word(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
+    """Return where the first word is that is neither a flag nor the value of one; None if there is none before `--`."""
+    index = 0
+    while index < len(words) and words[index] != "--":
+        word = words[index]
+        if word and not word.startswith("-"):
+            return index
+        index += 2 if word not in {"", "-"} and pflag.takes_next(word, flags) else 1
+    return None
+
+
+def read(found: Found, *, program: str) -> Parsed:
+    """Read the flags and arguments of the command that was found. Raises UsageError."""
+    command = found.command
+    if not command.words and found.left:
+        raise _unknown(command, found.left, program=program, table=found.table)
+    flags = (*_flags(command), HELP)
+    scanned = pflag.scan(found.rest, flags, see=_see_help(command, program), gone=lambda name: _gone_flag(command, name))
+    wants_help = scanned.values.pop("help", False) is True
+    if not wants_help:
+        _check_arguments(found, scanned.arguments, program=program)
+        _check_choices(flags, scanned)
+    values: dict[str, object] = {flag.dest: _default(flag) for flag in flags}
+    values |= {name.replace("-", "_"): value for name, value in scanned.values.items()}
+    if command.argument is not None:
+        values[command.argument.name.replace("-", "_")] = _value(command.argument, scanned.arguments)
+    return Parsed(command, values, frozenset(scanned.values), wants_help=wants_help, notices=scanned.notices, table=found.table)
+
+
+def _flags(command: Command) -> tuple[Flag, ...]:
+    return (*GLOBAL_FLAGS, *command.flags_as(program_name()))
+
+
+def _default(flag: Flag) -> object:
+    return () if flag.default is None and flag.kind in {LIST, PAIRS} else flag.default
+
+
+def _value(argument: Argument, words: Sequence[str]) -> object:
+    if argument.most == 1:
+        return words[0] if words else None
+    return tuple(words)
+
+
+def _check_arguments(found: Found, words: Sequence[str], *, program: str) -> None:
+    """Refuse a wrong number of arguments, in cobra's words. Raises UsageError."""
+    command = found.command
+    see = _see_help(command, program)
+    if command.argument is None:
+        if words and command.words:
+            raise _unknown(command, words, program=program, table=found.table)
+        return
+    least, most = command.argument.least, command.argument.most
+    if most == ANY or least <= len(words) <= most:
+        return
+    wanted = f"accepts {most} arg(s)" if least == most else f"accepts at most {most} arg(s)"
+    raise UsageError(f"{wanted}, received {len(words)}", remedy=see)
+
+
+def _check_choices(flags: Sequence[Flag], scanned: pflag.Scanned) -> None:
+    """Refuse a value that is none of a flag's. Only the last one counts, so this comes after reading. Raises UsageError."""
+    for flag in flags:
+        if flag.choices and flag.name in scanned.values:
+            pflag.check_choice(flag, str(scanned.values[flag.name]))
+
+
+def _unknown(command: Command, words: Sequence[str], *, program: str, table: Table) -> UsageError:
+    """Return the error for words behind a command that does not take them; what kubeadm once had is told."""
+    from kubewright.cli.parsing.removed_flags import command_hint
+
+    called = " ".join((program, *command.words))
+    known = [row.words[-1] for row in table.children(command)]
+    remedy = command_hint([*command.words, *words]) or _did_you_mean(words[0], known) or _see_help(command, program)
+    return UsageError(f'unknown command {pflag.quoted(words[0])} for "{called}"', remedy=remedy)
+
+
+def _gone_flag(command: Command, name: str) -> str:
+    from kubewright.cli.parsing.removed_flags import flag_hint
+
+    return flag_hint(command.words, name)
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, known, n=1)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def _see_help(command: Command, program: str) -> str:
+    return f"see `{' '.join((program, *command.words))} --help`"
+
+
+def program_name() -> str:
+    """Return the name that we were called by; `python -m kubewright` counts as kubewright."""
+    name = sys.argv[0].rsplit("/", 1)[-1] if sys.argv else ""
+    return name if name and not name.startswith(("__main__", "-")) else "kubewright"
+
+
+def as_called(text: str) -> str:
+    """Return a text with the commands in it as the user calls this program: `kubewright up` becomes `kubeadm up` for a link named kubeadm."""
+    program = program_name()
+    if program == "kubewright" or "kubewright" not in text:
+        return text
+    for row in TABLE.children(ROOT, hidden=True):
+        text = text.replace(f"kubewright {row.path}", f"{program} {row.path}")
+    return text

@@ -1,0 +1,111 @@
+"""A cluster as text for a person: what `up` prints in the end, and `local status`. Pure: from the map that `-o json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.base.durations import format_seconds
+from kubewright.base.plain_text import shell_word
+from kubewright.cli.printers.output import Paint, table
+from kubewright.cli.printers.reporters import MILESTONES
+
+MOST_NODES: Final = 12
+"""Of more nodes than this only those are listed that are not ready."""
+
+_COMPONENTS: Final = (
+    ("machine", "MACHINE"),
+    ("address", "ADDRESS"),
+    ("name", "COMPONENT"),
+    ("state", "STATE"),
+    ("restarts", "RESTARTS"),
+    ("memory", "MEMORY"),
+    ("pid", "PID"),
+)
+_WIDEST: Final = 100
+"""Characters of a reason that fit beside the rest of a row."""
+
+
+def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: bool) -> str:
+    """Lay out what `up` prints: what the cluster consists of, how long it took, and how to use it."""
+    said = "is up" if changed else "was up already; nothing changed"
+    used = shell_word(found["kubeconfig"], what="the path of the kubeconfig")
+    parts = [
+        _head(found),
+        _components(found, paint),
+        _nodes(found["nodes"], paint),
+        _times(found["timings"]) if changed else "",
+        _played(found, paint),
+        f"cluster {found['name']} {said} ({format_seconds(seconds)})\nexport KUBECONFIG={used}\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def status_text(found: Mapping[str, Any], *, paint: Paint) -> str:
+    """Lay out a status: machines and components, nodes, times, what is changed and simulated."""
+    parts = [
+        _head(found),
+        f"{found['problem']}\n" if found.get("problem") else "",
+        _components(found, paint),
+        _nodes(found["nodes"], paint),
+        _times(found["timings"]),
+        _list("flags that differ from kubeadm's", [_flag(row) for row in found["changedFlags"]], paint),
+        _list("simulated", found["simulated"], paint),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _head(found: Mapping[str, Any]) -> str:
+    nodes = found["nodes"]
+    ready = f"{nodes['ready']} of {nodes['total']} nodes ready"
+    return f"cluster {found['name']}: {found['state']}, Kubernetes {found['kubernetesVersion']}, {ready}\n"
+
+
+def _components(found: Mapping[str, Any], paint: Paint) -> str:
+    rows = [
+        {**component, "machine": machine["name"], "address": machine["address"], "memory": _megabytes(component["rssBytes"])}
+        for machine in found["machines"]
+        for component in machine["components"]
+    ]
+    return table(rows, columns=_COMPONENTS, paint=paint) if rows else ""
+
+
+def _nodes(nodes: Mapping[str, Any], paint: Paint) -> str:
+    listed: Sequence[Mapping[str, Any]] = nodes.get("list", ())
+    shown = listed if len(listed) <= MOST_NODES else [node for node in listed if not node["ready"]][:MOST_NODES]
+    if not shown:
+        return ""
+    columns = [("name", "NODE"), ("phase", "STATE"), ("pods", "PODS")]
+    if any(node.get("trouble") for node in shown):
+        columns.append(("why", "WHY"))
+    text = table([{**node, "why": _short(node.get("trouble", ""))} for node in shown], columns=columns, paint=paint)
+    rest = len(listed) - len(shown)
+    return f"{text}... and {rest} more\n" if rest else text
+
+
+def _times(timings: Mapping[str, float]) -> str:
+    told = [f"{MILESTONES.get(name, name)} {format_seconds(seconds)}" for name, seconds in timings.items()]
+    return f"times: {', '.join(told)}\n" if told else ""
+
+
+def _played(found: Mapping[str, Any], paint: Paint) -> str:
+    name = "" if found["name"] == "default" else f" --name {found['name']}"
+    text = f"The control plane is real; pods are played, not run: see `kubewright local status{name}`."
+    return paint("faint", text) + "\n" if found["simulated"] else ""
+
+
+def _list(title: str, rows: Sequence[str], paint: Paint) -> str:
+    return f"{paint('heading', title)}:\n" + "".join(f"  {row}\n" for row in rows) if rows else ""
+
+
+def _flag(row: Mapping[str, str]) -> str:
+    return f"{row['component']} --{row['flag']}={row['value']}"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:.0f} MB"
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 3]}..."

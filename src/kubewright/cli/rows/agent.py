@@ -1,0 +1,82 @@
+"""The rows of `agent`. Those of `agent run` are the kubelet's flags, from the table that says what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubewright.agent.configuration import fields
+from kubewright.agent.configuration.flags import FLAGS, OURS, KubeletFlag, reason_ignored
+from kubewright.apis.kubelet import KUBELET
+from kubewright.apis.schema import Fields, Plain
+from kubewright.cli.rows.commands import summary
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, STRING, Command, Flag
+
+_KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING}
+"""How our parser reads a kind of the kubelet's flags; all others are lists, which their reader takes apart."""
+_SHOWN = {"pairs": "mapStringString", "less": "mapStringString", "taints": "[]v1.Taint", "limits": "reserved-memory"}
+"""What help shows for the value of a kind, where it is not our own word."""
+
+
+def _meanings(of: Fields, above: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the path and the meaning of each field, those of structs below their paths."""
+    for field in of:
+        yield f"{above}{field.name}", field.meaning
+        if isinstance(field.kind, Plain):
+            yield from _meanings(field.kind.fields, f"{above}{field.name}.")
+
+
+_MEANINGS = dict(_meanings(KUBELET.fields))
+
+
+def _flag(row: KubeletFlag) -> Flag:
+    ignored = reason_ignored(row)
+    text = f"ignored: {ignored}" if ignored else row.text or _MEANINGS[row.field]
+    name = row.field.partition(".")[0]
+    if name in fields.REFUSED:
+        text = f"refused: {fields.REFUSED[name]}"
+    return Flag(row.name, text, kind=_KINDS.get(row.kind, LIST), metavar=_SHOWN.get(row.kind, ""), hidden=bool(ignored))
+
+
+RUN_FLAGS = tuple(map(_flag, (*FLAGS, *OURS)))
+
+_ROOT_DIR = Flag("root-dir", "directory of the agent that is meant", default="/var/lib/kubelet", metavar="dir")
+
+ROWS = (
+    Command("agent", summary("agent")),
+    Command(
+        "agent run",
+        "Make this machine a node, without a kubelet and without pods",
+        handler="kubewright.cli.handlers.agent:run",
+        flags=RUN_FLAGS,
+        description="Registers the machine, reports its status and renews its lease and its certificate as a kubelet does, and takes the kubelet's"
+        " flags and its configuration file. It runs no pods: the Node has the taint kubewright.dev/no-pods. Runs until it is stopped by SIGTERM"
+        " or Ctrl-C.",
+        examples=("agent run --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
+    ),
+    Command(
+        "agent install",
+        "Have this machine run it as a service",
+        handler="kubewright.cli.handlers.agent_service:install",
+        flags=(*RUN_FLAGS, ALL_FORMATS),
+        description="Takes the flags of agent run, checks them and the files that they name, writes the unit kubewright-agent.service with those that have"
+        " an effect, and starts it, now and after each boot.",
+        examples=("agent install --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
+    ),
+    Command(
+        "agent leave",
+        "Take this machine out of its cluster for good",
+        handler="kubewright.cli.handlers.agent_service:leave",
+        flags=(
+            _ROOT_DIR,
+            Flag("kubeconfig", "kubeconfig that may delete the Node; without one only its Lease and CSINode are", metavar="file"),
+            ALL_FORMATS,
+        ),
+        description="Ends the service, deletes what the node has in the cluster, and removes its certificates, its kubeconfig and its unit.",
+    ),
+    Command(
+        "agent status",
+        "Show how the agent of this machine is, or was when it ended",
+        handler="kubewright.cli.handlers.agent:status",
+        flags=(_ROOT_DIR, ALL_FORMATS),
+    ),
+)

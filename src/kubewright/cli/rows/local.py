@@ -1,0 +1,138 @@
+"""The rows of the commands for local clusters: up, down, local, binaries. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.base.level import KUBERNETES
+from kubewright.cli.rows.commands import summary
+from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, Argument, Command, Flag
+
+NAME = Flag("name", "name of the cluster", default="default")
+STATE_DIR = Flag("state-dir", "where clusters live (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
+BINARIES_DIR = Flag("binaries-dir", "take the component binaries from this directory", metavar="dir")
+VERSION = Flag("kubernetes-version", "Kubernetes version of the cluster", default=KUBERNETES, metavar="version")
+CONFIG = Flag("config", "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations)", metavar="file")
+MACHINE = Flag("machine", "the machine; without it the first control plane's", metavar="name")
+
+UP_FLAGS = (
+    NAME,
+    Flag(
+        "nodes",
+        "number of worker nodes besides the control planes' own, 3 if not given for a new cluster; another number scales the cluster",
+        kind=INT,
+        metavar="number",
+    ),
+    Flag("control-planes", "number of control planes, 1 if not given; another number scales the cluster", kind=INT, metavar="number"),
+    VERSION,
+    CONFIG,
+    Flag(
+        "controllers",
+        "who approves and signs certificate requests: kube-controller-manager, if not given, or the controllers of this program",
+        metavar="name",
+    ),
+    BINARIES_DIR,
+    STATE_DIR,
+    Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="5m"),
+    ALL_FORMATS,
+)
+ON_CLUSTER = (NAME, STATE_DIR)
+BINARIES = (VERSION, BINARIES_DIR)
+
+CLUSTER = Argument("cluster", "name of the cluster, as --name gives it", shown="[name]")
+
+ROWS = (
+    Command(
+        "up",
+        summary("up"),
+        handler="kubewright.cli.handlers.local:up",
+        flags=UP_FLAGS,
+        description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
+        " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are only played.",
+        examples=(
+            "up",
+            "up --nodes 10 --name wide",
+            "up --control-planes 3",
+            "up --config kubeadm.yaml -o json",
+        ),
+    ),
+    Command(
+        "down",
+        summary("down"),
+        handler="kubewright.cli.handlers.local:down",
+        argument=CLUSTER,
+        flags=(
+            NAME,
+            Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False),
+            STATE_DIR,
+            ALL_FORMATS,
+        ),
+    ),
+    Command("local", summary("local")),
+    Command(
+        "local status",
+        "Show machines, components and nodes of a cluster",
+        handler="kubewright.cli.handlers.local:status",
+        argument=CLUSTER,
+        flags=(*ON_CLUSTER, ALL_FORMATS),
+    ),
+    Command(
+        "local logs",
+        "Show the log of a component, or the daemon's",
+        handler="kubewright.cli.handlers.local:logs",
+        argument=Argument("component", "component, for example kube-apiserver; none: the daemon", shown="[component]"),
+        flags=(
+            *ON_CLUSTER,
+            MACHINE,
+            Flag("follow", "go on as lines are written", kind=BOOL, default=False, short="f"),
+            Flag("tail", "only so many lines from the end; -1 for all", kind=INT, default=-1, metavar="lines"),
+        ),
+    ),
+    Command(
+        "local list",
+        "List the clusters of this user",
+        handler="kubewright.cli.handlers.local:list_clusters",
+        flags=(STATE_DIR, ALL_FORMATS),
+    ),
+    Command(
+        "local env",
+        "Print shell commands that set KUBECONFIG and PATH for a cluster",
+        handler="kubewright.cli.handlers.local:env",
+        argument=CLUSTER,
+        flags=(*ON_CLUSTER, ALL_FORMATS),
+        examples=('eval "$(kubewright local env)"',),
+    ),
+    Command(
+        "local use",
+        "Make a cluster the current context of your kubeconfig",
+        handler="kubewright.cli.handlers.local:use",
+        argument=CLUSTER,
+        flags=(
+            *ON_CLUSTER,
+            Flag("kubeconfig", "file to change (default: the first file of $KUBECONFIG that exists, or ~/.kube/config)", metavar="file"),
+            ALL_FORMATS,
+        ),
+        description="Adds a cluster, a user and a context named kubewright-NAME, and leaves everything else as it is, but for comments, which"
+        " are lost as with kubectl config. down takes them out again.",
+        examples=("local use", "local use wide"),
+    ),
+    Command("binaries", summary("binaries")),
+    Command(
+        "binaries list",
+        "List the binaries, where they are and where they came from",
+        handler="kubewright.cli.handlers.local:list_binaries",
+        flags=(*BINARIES, ALL_FORMATS),
+    ),
+    Command(
+        "binaries fetch",
+        "Get binaries into the cache",
+        handler="kubewright.cli.handlers.local:fetch",
+        argument=Argument("program", "programs; none: those that a local cluster needs", shown="[program] ...", most=ANY),
+        flags=(*BINARIES, ALL_FORMATS),
+    ),
+    Command(
+        "binaries verify",
+        "Compare the binaries with the digests that were recorded when they were got",
+        handler="kubewright.cli.handlers.local:verify",
+        argument=Argument("program", "programs; none: all that are there", shown="[program] ...", most=ANY),
+        flags=(*BINARIES, ALL_FORMATS),
+    ),
+)

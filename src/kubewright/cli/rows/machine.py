@@ -1,0 +1,342 @@
+"""The rows of the commands that change a machine, or check it: `init`, `join`, `reset`, `upgrade`, `preflight` (kubeadm v1.36: cmd/init.go, cmd/join.go, cmd/reset.go, cmd/upgrade).
+
+Imports nothing heavy. The phases of a command, with their summaries and the names of their flags, stand in its tree; what a flag of that name is
+stands here.
+"""
+
+from __future__ import annotations
+
+from kubewright.cli.rows.commands import summary
+from kubewright.cli.rows.model import (
+    ADOPT,
+    ALL_FORMATS,
+    ANY,
+    BOOL,
+    DURATION,
+    GATES,
+    INT,
+    KUBEADM,
+    LIST,
+    OPERATION,
+    PAIRS,
+    PATH,
+    PRINTED,
+    SECRET,
+    Argument,
+    Command,
+    Flag,
+    Workflow,
+    by_name,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_OURS = "plan output"
+"""Flags that kubeadm does not have: of the commands that are operations, and of each of their phases."""
+
+
+def _named(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
+    return tuple(flags[name] for name in names.split())
+
+
+def _but(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
+    """Return all flags but these."""
+    left_out = names.split()
+    return tuple(flag for name, flag in flags.items() if name not in left_out)
+
+
+# Deprecated and hidden, as in kubeadm; they set extraArgs.
+_EXTRA_ARGUMENTS = tuple(
+    Flag(
+        f"{name}-extra-args",
+        f"further arguments of the {name}, name=value",
+        kind=PAIRS,
+        metavar="arguments",
+        hidden=True,
+        deprecated=f"use 'ClusterConfiguration.{field}.extraArgs' instead. This flag will be removed in a future version",
+    )
+    for name, field in (("apiserver", "apiServer"), ("controller-manager", "controllerManager"), ("scheduler", "scheduler"))
+)
+
+_INIT_FLAGS = by_name(
+    Flag(
+        "apiserver-cert-extra-sans",
+        "further names and addresses for the API server's certificate",
+        kind=LIST,
+        metavar="names",
+        sets="cert_sans",
+    ),
+    Flag("control-plane-endpoint", "stable address of the control plane, host or host:port", default="", metavar="endpoint"),
+    Flag("dry-run", "write nothing to the machine; render everything into a directory", kind=BOOL, default=False),
+    Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates", form=GATES),
+    Flag("image-repository", "where the control plane images come from", default="registry.k8s.io", metavar="repository"),
+    Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version"),
+    Flag(
+        "kubeconfig-dir",
+        "directory of the kubeconfig files",
+        default="/etc/kubernetes",
+        metavar="dir",
+        sets="kubeconfig_directory",
+        form=PATH,
+    ),
+    Flag("pod-network-cidr", "range of pod addresses, one CIDR or two joined by a comma", default="", metavar="cidr"),
+    Flag("print-manifest", "print the add-on's objects and send nothing", kind=BOOL, default=False),
+    Flag("service-cidr", "range of service addresses", default="10.96.0.0/12", metavar="cidr"),
+    Flag("service-dns-domain", "DNS domain of services", default="cluster.local", metavar="domain"),
+    Flag("skip-certificate-key-print", "do not print the certificate key", kind=BOOL, default=False),
+    Flag("skip-token-print", "do not print the token", kind=BOOL, default=False),
+    Flag(
+        "token",
+        "bootstrap token; empty: random; - is the next line of standard input, and what has a / the path of a file",
+        default="",
+        metavar="token",
+        form=SECRET,
+    ),
+    Flag("token-ttl", "how long the token lives; 0 for ever", kind=DURATION, default="24h0m0s"),
+    Flag("upload-certs", "upload the control plane's certificates, sealed", kind=BOOL, default=False),
+    *_EXTRA_ARGUMENTS,
+    ADOPT,
+    Flag("plan", "show what init would change, as diffs, and write nothing", kind=BOOL, default=False),
+    ALL_FORMATS,
+)
+_INIT_PHASES_ONLY = "kubeconfig kubeconfig-dir print-manifest apiserver-extra-args controller-manager-extra-args scheduler-extra-args"
+
+_INIT_ROW = Command(
+    "init",
+    summary("init"),
+    handler=OPERATION,
+    flags=_but(_INIT_FLAGS, _INIT_PHASES_ONLY),
+    exit_scheme=KUBEADM,
+    description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
+    " would change; `kubewright up` runs the same phases on this machine as an ordinary user, as processes.",
+    workflow=Workflow(
+        "kubewright.lifecycle.init.phases:PHASES",
+        flags=_INIT_FLAGS,
+        ours=_OURS,
+        handler="kubewright.cli.handlers.operation_requests:phase",
+        operation="kubewright.lifecycle.init.operation:INIT",
+        request="kubewright.cli.handlers.operation_requests:init_request",
+    ),
+)
+
+_ELSEWHERE = " - is the next line of standard input, and what has a / the path of a file: command lines are visible to other users"
+
+_JOIN_FLAGS = by_name(
+    Flag(
+        "certificate-key",
+        f"key that opens the uploaded certificates, 64 hexadecimal digits.{_ELSEWHERE}",
+        default="",
+        metavar="hex",
+        form=SECRET,
+    ),
+    Flag("control-plane", "make this machine a further control plane", kind=BOOL, default=False),
+    Flag("discovery-file", "kubeconfig, a path or an https URL, that tells where the cluster is", default="", metavar="file"),
+    Flag(
+        "discovery-token",
+        f"bootstrap token that proves cluster-info.{_ELSEWHERE}",
+        default="",
+        metavar="token",
+        form=SECRET,
+    ),
+    Flag("discovery-token-ca-cert-hash", "pins of the cluster's CA, sha256:HEX", kind=LIST, metavar="pins", sets="ca_cert_hashes"),
+    Flag(
+        "discovery-token-unsafe-skip-ca-verification",
+        "trust cluster-info without a pin",
+        kind=BOOL,
+        default=False,
+        sets="unsafe_skip_ca_verification",
+    ),
+    Flag(
+        "tls-bootstrap-token",
+        f"bootstrap token that asks for the node's certificate.{_ELSEWHERE}",
+        default="",
+        metavar="token",
+        form=SECRET,
+    ),
+    Flag("token", f"bootstrap token for both, where they are not given.{_ELSEWHERE}", default="", metavar="token", form=SECRET),
+    ADOPT,
+    Flag("plan", "show what join would change, as diffs, and write nothing", kind=BOOL, default=False),
+    ALL_FORMATS,
+)
+
+_ENDPOINT = Argument("api-server-endpoint", "host:port of the API server, for discovery by token", shown="[api-server-endpoint]")
+# kubeadm takes it here as well, and does not show it.
+_ENDPOINT_TAKEN = Argument("api-server-endpoint", _ENDPOINT.summary, shown="")
+_JOIN_ROW = Command(
+    "join",
+    summary("join"),
+    flags=_but(_JOIN_FLAGS, "cert-dir kubeconfig"),
+    argument=_ENDPOINT,
+    exit_scheme=KUBEADM,
+    description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
+    " would change. A machine that is part of the cluster already needs no valid token for that.",
+    examples=("join 10.0.0.1:6443 --token TOKEN --discovery-token-ca-cert-hash sha256:HEX", "join --config join.yaml"),
+    workflow=Workflow(
+        "kubewright.lifecycle.join.phases:PHASES",
+        flags=_JOIN_FLAGS,
+        ours=_OURS,
+        arguments={"api-server-endpoint": _ENDPOINT, "api-server-endpoint, not shown": _ENDPOINT_TAKEN},
+        operation="kubewright.lifecycle.join.operation:JOIN",
+        request="kubewright.cli.handlers.operation_requests:join_request",
+        silent=frozenset({"this machine joins as a worker"}),
+    ),
+)
+
+_RESET_FLAGS = by_name(
+    Flag("cert-dir", "directory of the certificates, which is emptied", default="/etc/kubernetes/pki", metavar="dir"),
+    Flag("cleanup-tmp-dir", "also empty /etc/kubernetes/tmp", kind=BOOL, default=False),
+    Flag("force", "do not ask", kind=BOOL, default=False, short="f"),
+    Flag("plan", "show what would be removed; write nothing", kind=BOOL, default=False),
+    ALL_FORMATS,
+    Flag("cleanup-cni", "also remove the CNI configuration that is listed", kind=BOOL, default=False),
+    Flag("cleanup-packet-filter", "also remove the rules of kube-proxy and CNI plugins", kind=BOOL, default=False),
+    Flag("delete-node", "also delete the Node object of this machine, with the kubeconfig", kind=BOOL, default=False),
+)
+_NOT_RESET = "apiserver-advertise-address apiserver-bind-port certificate-key node-name patches"
+
+# kubeadm takes arguments and does not look at them.
+_IGNORED = Argument("ignored", "taken and ignored, as kubeadm does", shown="", most=ANY)
+
+_RESET_ROW = Command(
+    "reset",
+    summary("reset"),
+    flags=_but(_RESET_FLAGS, _NOT_RESET),
+    argument=_IGNORED,
+    exit_scheme=KUBEADM,
+    description="Lists what goes, asks, and tries every step: what fails is told at the end, and the same command again does what is left."
+    " --plan shows all of it. etcd's data goes only where that etcd is this machine's own.",
+    workflow=Workflow(
+        "kubewright.lifecycle.reset.phases:PHASES",
+        flags=_RESET_FLAGS,
+        ours=_OURS,
+        arguments={"ignored": _IGNORED},
+        operation="kubewright.lifecycle.reset.operation:RESET",
+        request="kubewright.cli.handlers.operation_requests:reset_request",
+        silent=None,
+        batches=True,
+    ),
+)
+
+_UPGRADE_FLAGS = by_name(
+    Flag("allow-experimental-upgrades", "take alpha, beta and release candidate versions", kind=BOOL, default=False),
+    Flag("allow-release-candidate-upgrades", "take release candidates", kind=BOOL, default=False, sets="allow_rc_upgrades"),
+    Flag("certificate-renewal", "renew the certificates of components that are upgraded", kind=BOOL, default=True),
+    Flag("etcd-upgrade", "upgrade local etcd as well", kind=BOOL, default=True),
+    Flag(
+        "force", "go on although some requirements are not met, and do not ask", kind=BOOL, default=False, short="f", sets="force_upgrade"
+    ),
+    Flag("print-config", "print the cluster's configuration", kind=BOOL, default=False),
+    Flag("yes", "do not ask", kind=BOOL, default=False, short="y"),
+    Flag("context-lines", "lines of context in the differences", kind=INT, default=3, short="c", metavar="lines"),
+    *PRINTED,
+)
+_EARLY = "allow-experimental-upgrades allow-release-candidate-upgrades"
+_PLAN = (
+    f"{_EARLY} allow-missing-template-keys config etcd-upgrade ignore-preflight-errors kubeconfig output print-config show-managed-fields"
+)
+_NODE = "certificate-renewal config dry-run etcd-upgrade ignore-preflight-errors kubeconfig patches skip-phases"
+_APPLY = f"{_EARLY} force print-config yes {_NODE}"
+_VERSION = Argument("version", "version to upgrade to; may stand in the file instead", shown="[version]", most=ANY)
+_VERSION_OF_PHASE = Argument("version", "version to upgrade to; may stand in the file instead", shown="", most=ANY)
+
+
+def _upgrade_row(
+    word: str,
+    text: str,
+    flags: str,
+    *,
+    argument: Argument | None = None,
+    description: str = "",
+    flags_in_usage: bool = True,
+    more: tuple[Flag, ...] = (),
+    workflow: Workflow | None = None,
+) -> Command:
+    return Command(
+        f"upgrade {word}",
+        text,
+        handler=f"kubewright.cli.handlers.upgrade:{word}",
+        flags=(*_named(_UPGRADE_FLAGS, flags), *more),
+        argument=argument,
+        exit_scheme=KUBEADM,
+        description=description,
+        flags_in_usage=flags_in_usage,
+        workflow=workflow,
+    )
+
+
+_LATER = (
+    "In this release {} reads its flags and its configuration, checks the version that is asked for, and says what is wrong."
+    " Changing a machine comes with a later release."
+)
+
+_UPGRADE_ROWS = (
+    Command("upgrade", summary("upgrade"), exit_scheme=KUBEADM),
+    _upgrade_row("plan", "Show which versions the cluster can be upgraded to", _PLAN, argument=_VERSION),
+    _upgrade_row(
+        "apply",
+        "Upgrade the first control plane",
+        _APPLY,
+        argument=_VERSION,
+        description=_LATER.format("apply"),
+        flags_in_usage=False,
+        workflow=Workflow(
+            "kubewright.lifecycle.upgrade.phases:APPLY",
+            flags=_UPGRADE_FLAGS,
+            arguments={"version": _VERSION_OF_PHASE},
+            handler="kubewright.cli.handlers.upgrade:apply_phase",
+        ),
+    ),
+    _upgrade_row(
+        "diff",
+        "Show what an upgrade would change in the static pods",
+        "config context-lines kubeconfig",
+        argument=_VERSION,
+        more=(ALL_FORMATS,),
+    ),
+    _upgrade_row(
+        "node",
+        "Upgrade a further control plane, or a worker",
+        _NODE,
+        description=_LATER.format("node"),
+        workflow=Workflow(
+            "kubewright.lifecycle.upgrade.phases:NODE", flags=_UPGRADE_FLAGS, handler="kubewright.cli.handlers.upgrade:node_phase"
+        ),
+    ),
+)
+
+_CHECKS_OF_INIT = (
+    "apiserver-advertise-address apiserver-bind-port cert-dir config cri-socket ignore-preflight-errors image-repository kubernetes-version"
+    " node-name pod-network-cidr service-cidr"
+)
+_CHECKS_OF_JOIN = (
+    "apiserver-advertise-address apiserver-bind-port config control-plane cri-socket discovery-file discovery-token"
+    " discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification ignore-preflight-errors node-name tls-bootstrap-token token"
+)
+_LOOKS_ONLY = (
+    "Looks only. Every check is made, all at the same time, and each failure says how to fix it. Exits 4 if any stops the command."
+)
+
+_PREFLIGHT_ROWS = (
+    Command("preflight", summary("preflight")),
+    Command(
+        "preflight init",
+        "Check whether this machine can become the first control plane of a cluster",
+        handler="kubewright.cli.handlers.preflight:init",
+        flags=(*_named(_INIT_FLAGS, _CHECKS_OF_INIT), ALL_FORMATS),
+        description=_LOOKS_ONLY,
+        examples=("preflight init --config kubeadm.yaml", "preflight init --ignore-preflight-errors Swap -o json"),
+    ),
+    Command(
+        "preflight join",
+        "Check whether this machine can join a cluster; the cluster is not asked",
+        handler="kubewright.cli.handlers.preflight:join",
+        argument=_ENDPOINT,
+        flags=(*_named(_JOIN_FLAGS, _CHECKS_OF_JOIN), ALL_FORMATS),
+        description=_LOOKS_ONLY,
+        examples=("preflight join --config join.yaml",),
+    ),
+)
+
+ROWS = (_INIT_ROW, _JOIN_ROW, _RESET_ROW, *_UPGRADE_ROWS, *_PREFLIGHT_ROWS)

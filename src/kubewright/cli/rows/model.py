@@ -1,0 +1,300 @@
+"""The shape of the command table: commands, flags and arguments as plain values, and the flags that several commands have.
+
+`kubewright --help` and `version` must start as fast as kubeadm does, so nothing here may import `typing`, `dataclasses` or `enum`
+(12 ms together); a test keeps the list of modules that the cheap commands load.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Kinds of flags, by the names that pflag has for them.
+STRING = "string"
+BOOL = "bool"
+INT = "int"
+INT32 = "int32"
+LEVEL = "Level"
+"""klog's verbosity: a decimal number."""
+MODULES = "moduleSpec"
+"""klog's `pattern=N,…`."""
+LIST = "strings"
+"""Comma lists, repeatable."""
+PAIRS = "mapStringString"
+"""`name=value,…`, repeatable."""
+DURATION = "duration"
+"""Go's form, such as `1h30m`."""
+
+# How texts of flags are read (`inputs.given`), where the kind does not say it.
+SECRET = "secret"  # noqa: S105 - the name of a form
+"""As it is, `-` for the next line of standard input, or the path of a file."""
+PATH = "path"
+"""Made absolute."""
+GATES = "gates"
+"""`name=true,…`"""
+
+OWN = "own"
+"""Exit codes by the class of the error."""
+KUBEADM = "kubeadm"
+"""Exit code 1 for every error, as kubeadm has it."""
+DIFF = "diff"
+"""1 is the command's own answer (there are differences), as with `diff`; errors whose class says 1 exit 2, all others as with OWN."""
+
+OPERATION = "kubewright.cli.handlers.operations:run"
+"""The handler of whatever is done to a machine."""
+
+ANY = -1
+"""As `Argument.most`: no limit."""
+
+
+class Flag:
+    """One flag. `kind` is one of the kinds above; the default fits it. `deprecated` is what is said when it is used.
+
+    `sets` is the field that the flag sets in what a command is asked for, the name with underscores if not given (`inputs.record`); `form` says
+    how its text is read.
+    `not_as` is the name of a program: called by it, we do not have the flag.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        *,
+        kind: str = STRING,
+        default: object = None,
+        short: str = "",
+        metavar: str = "",
+        sets: str = "",
+        form: str = "",
+        choices: Sequence[str] = (),
+        hidden: bool = False,
+        deprecated: str = "",
+        not_as: str = "",
+    ) -> None:
+        self.name = name
+        self.summary = summary
+        self.kind = kind
+        self.default = default
+        self.short = short
+        self.metavar = metavar or kind
+        self.sets = sets or self.dest
+        self.form = form or kind
+        self.choices = tuple(choices)
+        self.hidden = hidden
+        self.deprecated = deprecated
+        self.not_as = not_as
+
+    @property
+    def dest(self) -> str:
+        """The key that holds the value after parsing."""
+        return self.name.replace("-", "_")
+
+    @property
+    def default_text(self) -> str:
+        """The default as pflag writes it; empty for the zero value of the kind."""
+        if self.default in (None, "", False, 0, ()):
+            return ""
+        if self.kind == BOOL:
+            return "true"
+        return f"[{','.join(self.default)}]" if isinstance(self.default, tuple) else str(self.default)
+
+
+class Argument:
+    """The positional arguments of a command. `name` is the key after parsing, `shown` stands in the usage line.
+
+    At least `least` and at most `most` are taken, ANY for no limit; with `most` 1 the value is a string, else a tuple.
+    """
+
+    def __init__(self, name: str, summary: str, *, shown: str, least: int = 0, most: int = 1) -> None:
+        self.name = name
+        self.summary = summary
+        self.shown = shown
+        self.least = least
+        self.most = most
+
+
+class Workflow:
+    """A tree of phases that a command runs, and how its phases become commands. What is named is `module:name`, imported when it is needed.
+
+    `phases` is the tree: names, summaries, and the names of flags and arguments stand there; `flags` and `arguments` say what these are. `ours`
+    names flags that every phase has besides. `handler` is that of the phases. `operation` is the row of the engine, and `request` the function
+    that turns flags into what the operation is asked for. `silent` are reasons of skipped phases that are not told, None: all. `batches`: what is
+    written is synchronised once, at the end.
+    """
+
+    def __init__(
+        self,
+        phases: str,
+        *,
+        flags: Mapping[str, Flag],
+        handler: str = OPERATION,
+        ours: str = "",
+        arguments: Mapping[str, Argument] | None = None,
+        operation: str = "",
+        request: str = "",
+        silent: frozenset[str] | None = frozenset(),
+        batches: bool = False,
+    ) -> None:
+        self.phases = phases
+        self.flags = flags
+        self.handler = handler
+        self.ours = ours
+        self.arguments = arguments or {}
+        self.operation = operation
+        self.request = request
+        self.silent = silent
+        self.batches = batches
+
+
+class Command:
+    """One command, a row of the table.
+
+    `path` is the words that call it, `aliases` other words for the last one. `handler` is `module:function`, imported only when the command
+    runs; a row without one is a group, or has that of its workflow. `shows_help`: a group that succeeds when it is called alone, as kubeadm's `kubeconfig` does.
+    `flags_in_usage` is False where kubeadm's usage line ends without `[flags]`. `workflow`: the command runs a tree of phases, each of which is a
+    command `… phase NAME` as well. `makes` is `module:function`, which returns further rows below this one; it is called when they are looked at.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        summary: str,
+        *,
+        handler: str = "",
+        flags: Sequence[Flag] = (),
+        argument: Argument | None = None,
+        description: str = "",
+        examples: Sequence[str] = (),
+        aliases: Sequence[str] = (),
+        exit_scheme: str = OWN,
+        hidden: bool = False,
+        shows_help: bool = False,
+        flags_in_usage: bool = True,
+        workflow: Workflow | None = None,
+        makes: str = "",
+    ) -> None:
+        self.path = path
+        self.summary = summary
+        self.handler = handler or (workflow.handler if workflow else "")
+        self.flags = tuple(flags)
+        self.argument = argument
+        self.description = description
+        if isinstance(examples, str):
+            raise TypeError(f"the examples of {path} are one text; write a tuple")
+        self.examples = tuple(examples)
+        self.aliases = tuple(aliases)
+        self.exit_scheme = exit_scheme
+        self.hidden = hidden
+        self.shows_help = shows_help
+        self.flags_in_usage = flags_in_usage
+        self.workflow = workflow
+        self.makes = makes
+
+    def flags_as(self, program: str) -> tuple[Flag, ...]:
+        """Return the flags that the command has when we are called by this name."""
+        return tuple(flag for flag in self.flags if flag.not_as != program)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The path as words; empty for the program itself."""
+        return tuple(self.path.split())
+
+
+def output(*formats: str) -> Flag:
+    """Return an `-o` with these forms, the first of which is the default."""
+    return Flag("output", f"form of the result: {', '.join(formats)}", default=formats[0], short="o", choices=formats, metavar="format")
+
+
+ALL_FORMATS = output("text", "json", "yaml")
+DOCUMENTS = output("yaml", "json")
+"""For commands whose text is YAML documents."""
+
+CONFIG = Flag("config", "kubeadm configuration file", default="", metavar="file")
+KUBECONFIG = Flag(
+    "kubeconfig",
+    "kubeconfig to talk to the cluster with",
+    default="/etc/kubernetes/admin.conf",
+    metavar="file",
+    form=PATH,
+)
+CERT_DIR = Flag("cert-dir", "directory of the certificates", default="/etc/kubernetes/pki", metavar="dir")
+
+ADOPT = Flag("adopt", "take over a machine that something else made a part of a cluster", kind=BOOL, default=False)
+
+MACHINE_FLAGS = (
+    CONFIG,
+    KUBECONFIG,
+    CERT_DIR,
+    Flag(
+        "apiserver-advertise-address",
+        "IP address that this API server is reached by; empty: from the default route",
+        default="",
+        metavar="ip",
+        sets="advertise_address",
+    ),
+    Flag("apiserver-bind-port", "port of the API server", kind=INT32, default=6443, metavar="port", sets="bind_port"),
+    Flag(
+        "certificate-key",
+        "key that seals the certificates for upload, 64 hexadecimal digits; or -, or a path",
+        default="",
+        metavar="hex",
+        form=SECRET,
+    ),
+    Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
+    Flag("dry-run", "write nothing to the machine; say what would be done", kind=BOOL, default=False),
+    Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),
+    Flag("node-name", "name of this node", default="", metavar="name"),
+    Flag("patches", "directory of patches", default="", metavar="dir", form=PATH),
+    Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases"),
+)
+"""What init, join, reset and upgrade have in common."""
+
+
+def by_name(*flags: Flag) -> dict[str, Flag]:
+    """Return the common flags of the machine commands and these by name; one of these replaces a common one."""
+    return {flag.name: flag for flag in (*MACHINE_FLAGS, *flags)}
+
+
+def serving(*, bind: str, port: int) -> tuple[Flag, ...]:
+    """Return the flags of a daemon that serves health and metrics: kube-controller-manager's."""
+    return (
+        Flag("bind-address", "address to serve health and metrics on", default=bind, metavar="ip"),
+        Flag("secure-port", "port to serve health and metrics on; 0: none", kind=INT, default=port),
+        Flag("tls-cert-file", "certificate to serve with; without it one is made", metavar="file"),
+        Flag("tls-private-key-file", "its key", metavar="file"),
+        Flag("authentication-kubeconfig", "kubeconfig to ask with whose a token is that wants to see metrics", metavar="file"),
+        Flag("authorization-kubeconfig", "kubeconfig to ask with who may see metrics; without it nobody may", metavar="file"),
+    )
+
+
+def electing() -> tuple[Flag, ...]:
+    """Return the flags of a daemon of whose replicas one works at a time: kube-controller-manager's, with its times."""
+    return (
+        Flag("leader-elect", "become the leader before anything is written", kind=BOOL, default=True),
+        Flag("leader-elect-lease-duration", "how long others wait for a leader that is not heard of", kind=DURATION, default="15s"),
+        Flag("leader-elect-renew-deadline", "after which time without a renewal the leader gives up", kind=DURATION, default="10s"),
+        Flag("leader-elect-retry-period", "how often the lease is looked at", kind=DURATION, default="2s"),
+    )
+
+
+PRINTED_FORMATS = (
+    "text",
+    "json",
+    "yaml",
+    "kyaml",
+    "go-template",
+    "go-template-file",
+    "template",
+    "templatefile",
+    "jsonpath",
+    "jsonpath-as-json",
+    "jsonpath-file",
+)
+"""In kubeadm's order; a test compares them with what `printers.choosing` takes. Templates and paths come behind a `=`."""
+PRINTED_OUTPUT = Flag("output", f"form of the result: {', '.join(PRINTED_FORMATS)}", default="text", short="o", metavar="format")
+MISSING_KEYS = Flag("allow-missing-template-keys", "let a template or path go on where a field or key is missing", kind=BOOL, default=True)
+MANAGED_FIELDS = Flag(
+    "show-managed-fields", "keep managedFields in json and yaml; objects of these commands have none", kind=BOOL, default=False
+)
+PRINTED = (PRINTED_OUTPUT, MISSING_KEYS, MANAGED_FIELDS)

@@ -1,0 +1,1 @@
+"""The hub: serving its clusters."""

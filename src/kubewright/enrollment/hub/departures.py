@@ -1,0 +1,112 @@
+"""Nodes of a tenant that leave: the hub's part.
+
+    asked ── the proof holds ──> the name is free ──> the request is deleted ──> the Node is deleted, for which the node waits
+          ── it does not ──> refused, with a reason on the Node; nothing is freed
+
+Everything is found by looking: what a node asks is on its Node, what it held is in its record. So a hub that was killed on the way goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import Any, Final
+
+from kubewright.apis.join_records import JoinRecord, State
+from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import Conflict
+from kubewright.base.records import replace
+from kubewright.enrollment.hub.tenant_context import TenantContext
+from kubewright.enrollment.protocol import leave_proofs
+from kubewright.kube import core
+from kubewright.kube.core import Object
+from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST
+
+_log = logging.getLogger(__name__)
+
+UNPROVEN: Final = (
+    "nothing proves that the node itself wants to leave (a kubewright from before proofs does not send one);"
+    " a person can free the name: kubewright hub requests forget"
+)
+UNKNOWN: Final = "no node of this name has joined through this hub, or a person has freed the name"
+
+
+class Departures:
+    """The nodes of one cluster that leave."""
+
+    def __init__(self, ctx: TenantContext) -> None:
+        self._ctx = ctx
+        self._refused: dict[str, tuple[str, str]] = {}
+        """What was refused, by node: Nodes change all the time."""
+
+    def concerns(self, node: Object) -> bool:
+        """Whether there is something to do about a Node that was added or has changed."""
+        answered = self._refused.get(core.identity_of(node)[0]) == _asked(node) and _annotation(node, LEAVE_ANSWER) != ""
+        return _asks(node) and not answered
+
+    def gone(self, name: str) -> None:
+        """Take note of a Node that is there no more."""
+        self._refused.pop(name, None)
+
+    def look_again(self) -> None:
+        """Have everything that was refused looked at again: the records have been changed by somebody else."""
+        self._refused.clear()
+
+    async def follow(self, node: Object) -> bool:
+        """Let a node go that has proven that it leaves; returns whether it has gone. Nodes that have not come through this hub stay."""
+        if not _asks(node):
+            return False
+        name, uid = core.identity_of(node)[0], _uid(node)
+        record = await self._ctx.store.ask(lambda store: store.record(self._ctx.name, name))
+        proof = leave_proofs.read(_annotation(node, LEAVE_PROOF))
+        if record is None or proof is None or not leave_proofs.is_proven(proof, name, uid, issued=record.certificates):
+            await self._refuse(node, UNKNOWN if record is None else UNPROVEN)
+            return False
+        if self._ctx.tunnel is not None:
+            self._ctx.tunnel.let_go(name)
+        if record.active:
+            await self._free(record)
+        if record.request:
+            await self._unless_another(self._ctx.api.delete(NODE_JOIN_REQUEST, name, uid=record.request))
+        await self._unless_another(self._ctx.api.delete(NODE, name, uid=uid))
+        _log.info("%s: %s has left", self._ctx.name, name)
+        return True
+
+    async def _free(self, record: JoinRecord) -> None:
+        left = replace(record, state=State.LEFT, lease="", tunnel_key="", changed=rfc3339(self._ctx.clock.now()))
+        event = self._ctx.event("left", record.node, serials=[one.serial for one in record.certificates])
+        await self._ctx.keep(left, event, before=record)
+        self._ctx.ends.put(left)
+
+    async def _refuse(self, node: Object, reason: str) -> None:
+        name, _ = core.identity_of(node)
+        if _annotation(node, LEAVE_ANSWER) != reason:
+            body: dict[str, Any] = {"metadata": {"uid": _uid(node), "annotations": {LEAVE_ANSWER: reason}}}
+            await self._unless_another(self._ctx.api.patch(NODE, name, body, type="merge"))
+            _log.warning("%s: %s is not let go: %s", self._ctx.name, name, reason)
+        self._refused[name] = _asked(node)
+
+    async def _unless_another(self, call: Awaitable[Object]) -> None:
+        """Make a call about an object; one that has its name by now, and is another, is left alone."""
+        try:
+            await self._ctx.ignoring_gone(call)
+        except Conflict:
+            _log.debug("%s: there is another object of this name by now", self._ctx.name)
+
+
+def _asks(node: Object) -> bool:
+    return (core.metadata(node).get("labels") or {}).get(LEAVING_LABEL) == "true" or bool(_annotation(node, LEAVE_PROOF))
+
+
+def _asked(node: Object) -> tuple[str, str]:
+    """What a Node says of leaving: while it stays the same, so does the answer."""
+    return _uid(node), _annotation(node, LEAVE_PROOF)
+
+
+def _uid(node: Object) -> str:
+    return str(core.metadata(node).get("uid") or "")
+
+
+def _annotation(node: Object, name: str) -> str:
+    return str((core.metadata(node).get("annotations") or {}).get(name) or "")

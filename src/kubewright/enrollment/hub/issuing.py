@@ -1,0 +1,185 @@
+"""What a node is given by a hub: two certificates with keys, a kubeconfig, and the kubelet's configuration (oneinfra: internal/pkg/node).
+
+Unlike oneinfra's, each certificate is for one usage only. Keys are made here, because stock nodes have no way to make them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Final
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from kubewright.apis.join_records import IssuedCertificate
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import CertificateError
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, field
+from kubewright.enrollment.hub import node_documents
+from kubewright.enrollment.protocol.answers import Answer, TunnelAnswer
+from kubewright.enrollment.protocol.requests import JoinRequest
+from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
+from kubewright.pki import issuing, names, pem, wireguard
+from kubewright.pki.keys import Algorithm, KeySource
+from kubewright.pki.names import Names
+from kubewright.pki.node_names import LOOPBACKS
+from kubewright.pki.specs import CertificateSpec
+from kubewright.pki.store import LoadedAuthority
+from kubewright.pki.table import CLIENT, SERVER
+
+NODES: Final = "system:nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeCertificate:
+    """One certificate of a node. `name` and `organization` may hold `{node}` and `{cluster}`. `names` takes the node and what it may be reached by."""
+
+    purpose: str
+    name: str
+    organization: str
+    usages: tuple[str, ...]
+    names: Callable[[str, Sequence[str]], Names]
+    authority: Callable[[LoadedCluster], LoadedAuthority]
+
+
+def _loopbacks(_: str, __: Sequence[str]) -> Names:
+    return names.of((), (), LOOPBACKS)
+
+
+def _own_names(node: str, own: Sequence[str]) -> Names:
+    return names.of((node,), (), (*LOOPBACKS, *own))
+
+
+CLIENT_CERTIFICATE: Final = NodeCertificate(
+    purpose="client",
+    name="system:node:{node}",
+    organization=NODES,
+    usages=CLIENT,
+    names=_loopbacks,
+    authority=lambda loaded: loaded.clients,
+)
+SERVING_CERTIFICATE: Final = NodeCertificate(
+    purpose="serving",
+    name="{node}",
+    organization="{cluster}",
+    usages=SERVER,
+    names=_own_names,
+    authority=lambda loaded: loaded.servers,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IssuedPair:
+    """A certificate with its key, and what the hub remembers of it."""
+
+    certificate_pem: bytes
+    key_pem: bytes = field(repr=False)
+    remembered: IssuedCertificate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issued:
+    """An answer, and what the hub remembers of it."""
+
+    answer: Answer
+    certificates: tuple[IssuedCertificate, ...]
+    tunnel_key: str = ""
+    """The public key of its end of the VPN."""
+
+
+def issue(
+    loaded: LoadedCluster,
+    node: str,
+    request: JoinRequest,
+    *,
+    lease: Sequence[str] = (),
+    key_source: KeySource,
+    started: datetime,
+    random: Random,
+) -> Issued:
+    """Make everything for one node; `lease` are its addresses in the VPN, for which its serving certificate is as well.
+
+    Raises CertificateError where the authorities cannot sign, or a name cannot be in a certificate.
+    """
+    cluster, own = loaded.cluster, (*request.sans, *lease)
+    tunnel, tunnel_key = _tunnel(loaded, request, lease, random=random)
+    made = {
+        row.purpose: _certificate(row, loaded, node, own, key_source=key_source, started=started, random=random)
+        for row in (CLIENT_CERTIFICATE, SERVING_CERTIFICATE)
+    }
+    client, serving = made["client"], made["serving"]
+    answer = Answer(
+        kubernetes_version=cluster.kubernetes_version.removeprefix("v"),
+        kubeconfig=node_documents.kubeconfig(
+            cluster,
+            server=_server(cluster, request, lease),
+            certificate_pem=client.certificate_pem,
+            key_pem=client.key_pem,
+        ),
+        kubelet_config=node_documents.kubelet_config(cluster),
+        serving_certificate=serving.certificate_pem.decode(),
+        serving_key=serving.key_pem.decode(),
+        client_ca=cluster.kubelet_client_ca,
+        tunnel=tunnel,
+    )
+    return Issued(answer=answer, certificates=tuple(one.remembered for one in made.values()), tunnel_key=tunnel_key)
+
+
+def _server(cluster: TenantCluster, request: JoinRequest, lease: Sequence[str]) -> str:
+    """Return where the node reaches the API server. Stock nodes use the tunnel for nothing but its own networks."""
+    through = cluster.vpn.server if cluster.vpn is not None and lease and request.tunnel_key else ""
+    return through or request.endpoint or cluster.server
+
+
+def _tunnel(loaded: LoadedCluster, request: JoinRequest, lease: Sequence[str], *, random: Random) -> tuple[TunnelAnswer | None, str]:
+    """Return a node's end of the VPN, and its public key. A stock node, which has sent none, gets a private key, and knows one address only."""
+    vpn = loaded.cluster.vpn
+    if vpn is None or not lease:
+        return None, ""
+    addresses = vpn.with_mask(lease)
+    ends = {"endpoint": vpn.endpoint, "endpoint_key": loaded.tunnel_key}
+    if not request.tunnel_key:
+        private = wireguard.new_private_key(random)
+        answer = TunnelAnswer(cidr=vpn.networks[0], address=addresses[0], private_key=private, **ends)
+        return answer, wireguard.public_key(private)
+    numbers = {"mtu": str(vpn.mtu), "keepalive": str(vpn.keepalive)}
+    return TunnelAnswer(cidr=",".join(vpn.behind), address=",".join(addresses), **ends, **numbers), request.tunnel_key
+
+
+def _certificate(
+    row: NodeCertificate, loaded: LoadedCluster, node: str, own: Sequence[str], *, key_source: KeySource, started: datetime, random: Random
+) -> IssuedPair:
+    authority = row.authority(loaded)
+    algorithm = Algorithm(loaded.cluster.key_algorithm)
+    words = {"node": node, "cluster": loaded.cluster.name}
+    spec = CertificateSpec(
+        name=f"the {row.purpose} certificate of {node}",
+        base=row.purpose,
+        common_name=row.name.format(**words),
+        organizations=(row.organization.format(**words),),
+        usages=row.usages,
+        names=row.names(node, own),
+        lifetime=_lifetime(authority, started, wanted=timedelta(seconds=loaded.cluster.lifetime)),
+        algorithm=algorithm,
+        signer=authority.base,
+    )
+    key = key_source.take(algorithm)
+    made = issuing.certificate(spec, key, authority, started=started, random=random)
+    der = made.public_bytes(Encoding.DER)
+    remembered = IssuedCertificate(
+        purpose=row.purpose,
+        serial=f"{made.serial_number:x}",
+        fingerprint=hashlib.sha256(der).hexdigest(),
+        not_after=rfc3339(made.not_valid_after_utc),
+    )
+    return IssuedPair(certificate_pem=pem.encode(pem.CERTIFICATE, der), key_pem=key.pem(), remembered=remembered)
+
+
+def _lifetime(authority: LoadedAuthority, started: datetime, *, wanted: timedelta) -> timedelta:
+    """Return how long a certificate lasts: what is wanted, or what is left of the authority's life. Raises CertificateError where that has ended."""
+    left = authority.certificate.not_after - started
+    if left <= timedelta():
+        raise CertificateError(f"the authority {authority.base} has expired", remedy="renew it, and add the cluster again")
+    return min(wanted, left)

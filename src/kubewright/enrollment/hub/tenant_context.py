@@ -1,0 +1,67 @@
+"""What the parts of the work for one tenant cluster share: the cluster, its API, what the hub keeps of it, and how they tell of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import Any
+
+from kubewright.apis.join_records import JoinRecord
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.errors import NotFound
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass
+from kubewright.enrollment.hub.expiry import CertificateEnds
+from kubewright.enrollment.hub.telemetry import HubMetrics
+from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
+from kubewright.enrollment.state.store import Event, Overtaken
+from kubewright.enrollment.state.store_thread import StoreThread
+from kubewright.enrollment.vpn.hub_tunnels import HubTunnel
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.controller import NotNow
+from kubewright.kube.core import Object
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TenantContext:
+    """One cluster, and the means to work for it. `ends` is when certificates of nodes end, once the records have been read."""
+
+    loaded: LoadedCluster
+    api: AsyncKubeAPI
+    store: StoreThread
+    clock: Clock
+    random: Random
+    ends: CertificateEnds
+    metrics: HubMetrics | None = None
+    tunnel: HubTunnel | None = None
+
+    @property
+    def cluster(self) -> TenantCluster:
+        """What the hub knows of it."""
+        return self.loaded.cluster
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self.cluster.name
+
+    def event(self, event: str, node: str, **details: Any) -> Event:
+        """Make a line of the journal."""
+        return Event(at=rfc3339(self.clock.now()), cluster=self.name, event=event, node=node, details=details)
+
+    async def keep(self, record: JoinRecord, event: Event, *, before: JoinRecord | None, digest: str = "") -> None:
+        """Save a record in place of the one `before` that it was decided on. Raises Taken, and NotNow where something has changed since."""
+        generation = self.cluster.generation
+        try:
+            await self.store.ask(lambda store: store.keep(record, event, before=before, digest=digest, generation=generation))
+        except Overtaken as error:
+            raise NotNow(str(error), quiet=True) from error
+
+    async def ignoring_gone(self, call: Awaitable[Object]) -> None:
+        """Make a call about an object that somebody else may have deleted, or made anew, meanwhile: a watch tells of that."""
+        try:
+            await call
+        except NotFound:
+            _log.debug("%s: an object has gone meanwhile", self.name)

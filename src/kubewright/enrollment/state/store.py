@@ -1,0 +1,197 @@
+"""What a hub keeps: tenant clusters, tokens, join records, what people have decided, and a journal. A narrow seam with one meaning for all stores.
+
+Writes that belong together are one call: a record and its line of the journal are there both, or neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Final, Protocol
+
+from kubewright.apis.join_records import JoinRecord
+from kubewright.base.clock import rfc3339
+from kubewright.base.errors import KubewrightError, TryAgain
+from kubewright.base.records import dataclass
+from kubewright.enrollment.state.clusters import TenantCluster
+from kubewright.tokens.secrets import parse_moment
+from kubewright.tokens.strings import BootstrapTokenString
+
+TAKEN_OVER: Final = "state of an earlier format taken over"
+"""The event of a state in which not everything was authenticated before."""
+_TOKEN_LIVES_ON: Final = timedelta(minutes=1)
+"""An API server believes a token for ten seconds after its end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinToken:
+    """A token with which nodes may ask to join one cluster. `expires` is RFC 3339, '' for never."""
+
+    cluster: str
+    token: BootstrapTokenString
+    expires: str = ""
+    description: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """One line of the journal. `number` is given by the store. Holds no secret."""
+
+    at: str
+    cluster: str
+    event: str
+    node: str = ""
+    details: Mapping[str, Any]
+    number: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is shown."""
+        return {"number": self.number, "at": self.at, "cluster": self.cluster, "event": self.event, "node": self.node, **self.details}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retention:
+    """How long lines of the journal stay, and how many of them at most. What is too old goes when something is written, a little each time.
+
+    Digests of requests have a rule of their own: they stay as long as a token could bring a copy, that is until the last token has ended that was
+    in force when the request was answered.
+    """
+
+    age: timedelta = timedelta(days=90)
+    lines: int = 100_000
+
+
+class Overtaken(TryAgain):
+    """What a write was decided on has changed since: nothing was written."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} has changed meanwhile, and nothing was written", remedy="look at it, and run the command again")
+
+
+class Taken(KubewrightError):
+    """A name, an address or a request has become another's since a request was decided: they are decided side by side."""
+
+
+def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, before: JoinRecord | None) -> None:
+    """Require that nobody has what a record is to hold: `owners` of it, the `first` request with its digest, the record `before` it. Raises Taken."""
+    others = {name: node for name, node in owners.items() if node != record.node}
+    if others:
+        raise Taken(f"{', '.join(sorted(others))}: another node has it")
+    if first not in {"", record.request}:
+        raise Taken(f"the request of {record.node} is a copy of an earlier one")
+    if record.active and before is not None and before.active and before.key != record.key:
+        raise Taken(f"{record.node}: another machine has that name")
+
+
+def require_same(what: str, *, now: object, decided: object) -> None:
+    """Require that something in the state is what a write was decided on. Raises Overtaken."""
+    if now != decided:
+        raise Overtaken(what)
+
+
+def require_new(clusters: Iterable[TenantCluster], known: Iterable[str]) -> None:
+    """Require that a hub has no cluster of these names. Raises Taken."""
+    taken = sorted({cluster.name for cluster in clusters} & set(known))
+    if taken:
+        raise Taken(f"the hub serves {', '.join(taken)} already")
+
+
+def copies_until(ends: Iterable[str], at: str) -> str:
+    """Return until when a token that is in force `at` a moment could bring a copy of a request, '' for ever. `ends` are those of all tokens."""
+    found = [at, *ends]
+    end = parse_moment(max(found)) if "" not in found else None
+    return rfc3339(end + _TOKEN_LIVES_ON) if end is not None else ""
+
+
+class HubStore(Protocol):
+    """The state of one hub. Every verb raises HostError where it cannot be read or written, TrustError where a secret was altered."""
+
+    def version(self) -> int:
+        """Return a number that is another one after somebody else has written."""
+        ...
+
+    def clusters(self) -> list[TenantCluster]:
+        """Return all clusters by name."""
+        ...
+
+    def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
+        """Add a cluster, or replace the one that it was made from (`TenantCluster.generation`). Raises Overtaken where another one is there."""
+        ...
+
+    def add_clusters(
+        self, clusters: Sequence[TenantCluster], tokens: Sequence[JoinToken], records: Sequence[JoinRecord], event: Event
+    ) -> None:
+        """Add clusters with their tokens and records, all or nothing. Raises Taken where there is a cluster of one of the names."""
+        ...
+
+    def contents(self, cluster: str) -> str:
+        """Return what changes with every change to a cluster, its tokens and its records; '' where there is nothing of it."""
+        ...
+
+    def remove_cluster(self, name: str, event: Event, *, contents: str) -> None:
+        """Remove a cluster with its tokens and records. Raises Overtaken unless these `contents` are all that there is."""
+        ...
+
+    def tokens(self, cluster: str = "") -> list[JoinToken]:
+        """Return the tokens of a cluster, or of all."""
+        ...
+
+    def save_token(self, token: JoinToken, event: Event, *, generation: str = "") -> None:
+        """Add a token to the cluster of this generation. Raises Overtaken where that has changed."""
+        ...
+
+    def remove_token(self, token: JoinToken, event: Event) -> bool:
+        """Remove a token; False if there was none. Raises Overtaken where there is another one with its id."""
+        ...
+
+    def record(self, cluster: str, node: str) -> JoinRecord | None:
+        """Return the join record of a node."""
+        ...
+
+    def records(self, cluster: str = "") -> list[JoinRecord]:
+        """Return the records of a cluster, or of all, by name."""
+        ...
+
+    def each_record(self, cluster: str = "") -> Iterator[JoinRecord]:
+        """Give the same one after the other: there may be more than are to be had at a time. Nothing else may be done with the store meanwhile."""
+        ...
+
+    def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
+        """Return which nodes hold these names and addresses; those that nobody has are left out."""
+        ...
+
+    def first_request(self, cluster: str, digest: str) -> str:
+        """Return the uid of the request that came with an encrypted key first, '' if none has."""
+        ...
+
+    def keep(self, record: JoinRecord, event: Event, *, before: JoinRecord | None = None, digest: str = "", generation: str = "") -> None:
+        """Save a record and what its node holds (`JoinRecord.held`); `digest` is that of the request it answers.
+
+        `before` is the record that it replaces, `generation` that of the cluster for which it was decided. Raises Taken where another node holds something
+        of it, Overtaken where another record or another cluster is there by now; then nothing is kept.
+        """
+        ...
+
+    def forget(self, record: JoinRecord, event: Event) -> bool:
+        """Remove a record: its node's name is free; False if there was none. Raises Overtaken where there is another one by now."""
+        ...
+
+    def verdict(self, cluster: str, subject: str) -> bool | None:
+        """Return what a person has said about a request (`Seen.subject`); None if nobody has."""
+        ...
+
+    def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event, generation: str = "") -> None:
+        """Keep what a person has said about a request to the cluster of this generation. Raises Overtaken where that has changed."""
+        ...
+
+    def tell(self, event: Event) -> None:
+        """Write a line of the journal."""
+        ...
+
+    def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:
+        """Return so many lines at most from a number on, in order."""
+        ...
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        ...

@@ -1,0 +1,1 @@
+"""The VPN between a hub and its nodes."""

@@ -1,0 +1,159 @@
+"""The hub's end of a cluster's VPN: an interface whose peers are the records of nodes, no more and no less.
+
+Whoever has kept a record waits until the interface has it; those who wait at the same time are served by one look. What somebody changes of the
+interface is repaired at the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.join_records import JoinRecord
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError
+from kubewright.enrollment.vpn import network as vpns
+from kubewright.enrollment.vpn.network import VPN
+from kubewright.host import tunnels
+from kubewright.host.desired import File, Service, TunnelPeer
+from kubewright.host.states import TunnelState
+from kubewright.host.tunnels import TunnelPrograms
+from kubewright.manifests import tunnels as units
+
+if TYPE_CHECKING:
+    from kubewright.host.seam import Host
+
+_log = logging.getLogger(__name__)
+
+AGAIN: Final = 30.0
+"""Seconds between two looks at an interface about which nothing is known to have changed."""
+_FRESH: Final = 0.4
+"""Seconds for which one look at an interface serves all who wait for a call."""
+LINGER: Final = 5.0
+"""Seconds that the peer of a node stays which has been let go: through it the node learns so."""
+
+
+def ensure(host: Host, vpn: VPN, private_key: str, peers: Iterable[TunnelPeer], *, found: TunnelPrograms) -> list[Change]:
+    """Make the hub's interface what it should be, with the programs that were found. Raises HostError."""
+    changes = []
+    if found.daemon is not None:
+        unit = File(path=units.unit_path(vpn.interface), content=units.device_unit(vpn.interface, found).encode(), mode=0o644)
+        changes.append(host.ensure(Service(name=vpn.interface, enabled=True, units=(unit,))))
+    return [*changes, host.ensure(vpns.tunnel(vpn, private_key, peers))]
+
+
+def remove(host: Host, vpn: VPN) -> list[Change]:
+    """Remove the hub's interface. Raises HostError."""
+    changes = []
+    path = units.unit_path(vpn.interface)
+    if units.is_ours(host.read(path)):
+        changes += [
+            host.ensure(Service(name=vpn.interface, running=False)),
+            host.remove_units(vpn.interface, units=(path,)),
+        ]
+    return [*changes, host.remove_tunnel(vpn.interface)]
+
+
+class HubTunnel:
+    """The interface of one cluster. Nothing is looked at before `follow`. The peer of a node that is let go stays for `linger` seconds."""
+
+    def __init__(self, vpn: VPN, private_key: str, *, host: Host, linger: float = LINGER) -> None:
+        self.linger = linger
+        self._vpn = vpn
+        self._private_key = private_key
+        self._host = host
+        self._programs: TunnelPrograms | None = None
+        self._peers: dict[str, TunnelPeer] = {}
+        self._leaving: dict[str, tuple[TunnelPeer, float]] = {}
+        self._offers: dict[str, tuple[TunnelPeer, float]] = {}
+        self._state: TunnelState | None = None
+        self._looked = float("-inf")
+        self._known: Mapping[str, TunnelPeer] | None = None
+        """The peers that the interface was given, None where it has to be looked at."""
+        self._lock = asyncio.Lock()
+        self._asked = self._done = 0
+
+    def load(self, records: Iterable[JoinRecord]) -> None:
+        """Take note of all records."""
+        self._peers = {record.node: found for record in records if (found := vpns.peer(record)) is not None}
+
+    def put(self, record: JoinRecord) -> None:
+        """Take note of one record that has changed."""
+        found = vpns.peer(record)
+        if found is None:
+            self._peers.pop(record.node, None)
+        else:
+            self._peers[record.node] = found
+
+    def let_go(self, node: str) -> None:
+        """Keep the peer of a node that leaves for a while, whatever its record says, unless another one gets its address or key."""
+        found = self._peers.get(node)
+        if found is not None:
+            self._leaving[node] = found, asyncio.get_running_loop().time() + self.linger
+
+    def offer(self, node: str, key: str) -> float:
+        """Have a further key of a node heard, beside the one that it has; returns since how many seconds it is."""
+        now = asyncio.get_running_loop().time()
+        known = self._offers.get(node)
+        if known is None or known[0].public_key != key:
+            self._offers[node] = known = TunnelPeer(public_key=key, networks=()), now
+        return now - known[1]
+
+    def withdraw(self, node: str) -> None:
+        """Take note that a node offers no further key."""
+        self._offers.pop(node, None)
+
+    async def heard(self, node: str, key: str) -> bool:
+        """Whether a node has called with a further key, and not with the one that it has since. Raises HostError."""
+        if node not in self._offers or self._offers[node][0].public_key != key:
+            return False
+        async with self._lock:
+            if asyncio.get_running_loop().time() - self._looked > _FRESH:
+                self._state = await asyncio.to_thread(self._host.tunnel, self._vpn.interface)
+                self._looked = asyncio.get_running_loop().time()
+        calls = {peer.public_key: peer.handshake for peer in self._state.peers} if self._state is not None else {}
+        had = self._peers.get(node)
+        return calls.get(key, 0.0) > 0 and calls[key] >= (calls.get(had.public_key, 0.0) if had is not None else 0.0)
+
+    def _ensure(self, peers: tuple[TunnelPeer, ...]) -> list[Change]:
+        if self._programs is None:
+            self._programs = tunnels.find_programs(self._host, self._host.programs, hub=True)
+        return ensure(self._host, self._vpn, self._private_key, peers, found=self._programs)
+
+    def _wanted(self) -> tuple[TunnelPeer, ...]:
+        now = asyncio.get_running_loop().time()
+        self._leaving = {node: row for node, row in self._leaving.items() if row[1] > now}
+        held = {word for peer in self._peers.values() for word in (peer.public_key, *peer.networks)} if self._leaving else set()
+        lingering = [peer for peer, _ in self._leaving.values() if held.isdisjoint((peer.public_key, *peer.networks))]
+        offered = [peer for peer, _ in self._offers.values() if peer.public_key not in {one.public_key for one in self._peers.values()}]
+        return (*self._peers.values(), *lingering, *offered)
+
+    async def follow(self, *, look: bool = False) -> None:
+        """Have the interface as the records are now. Raises HostError.
+
+        What has changed since the last time is told the interface, which costs the same however many nodes there are; with a `look`, and after a
+        failure, it is compared with all of them.
+        """
+        self._asked += 1
+        mine = self._asked
+        async with self._lock:
+            if self._done >= mine and not look:
+                return
+            covered, wanted = self._asked, {peer.public_key: peer for peer in self._wanted()}
+            known, self._known = self._known, None
+            for change in await asyncio.to_thread(self._apply, wanted, None if look else known):
+                if change:
+                    _log.info("%s: %s: %s", change.target, change.action.value, change.reason)
+            self._done, self._known = covered, wanted
+
+    def _apply(self, wanted: Mapping[str, TunnelPeer], known: Mapping[str, TunnelPeer] | None) -> list[Change]:
+        if known is None:
+            return self._ensure(tuple(wanted.values()))
+        put = [peer for key, peer in wanted.items() if known.get(key) != peer]
+        try:
+            return [self._host.set_peers(self._vpn.interface, peers=put, without=[key for key in known if key not in wanted])]
+        except HostError as error:  # somebody has taken it away, most likely
+            _log.info("%s is looked at: %s", self._vpn.interface, error)
+            return self._ensure(tuple(wanted.values()))

@@ -1,0 +1,1 @@
+"""A local cluster as its commands see it."""

@@ -1,0 +1,114 @@
+"""A local cluster as an object: for programs, and for the pytest plugin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Any, Self
+
+from kubewright import binaries
+from kubewright.base.events import Reporter, SilentReporter
+from kubewright.binaries import BinarySources
+from kubewright.host.files import Files
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.local.cluster import status
+from kubewright.local.cluster.up import WITHIN, UpOptions, up
+from kubewright.local.paths import ClusterPaths, cluster_paths
+
+
+class LocalCluster:
+    """One local cluster. Constructing does nothing; `up` starts, repairs or scales it, `down` removes it.
+
+    As a context manager it is up inside and gone afterwards. `owner` is the identity of a process that it must not outlive (`str` of
+    `host.processes.Identity`), '' for none: it goes when that process ends, however it ends. Not safe for several threads at a time.
+    """
+
+    def __init__(
+        self,
+        name: str = "default",
+        *,
+        nodes: int | None = None,
+        control_planes: int | None = None,
+        kubernetes_version: str | None = None,
+        config: str | None = None,
+        state_dir: str | Path = "",
+        binaries_dir: str | Path = "",
+        within: float = WITHIN,
+        owner: str = "",
+        reporter: Reporter | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._paths = cluster_paths(name, state_dir=str(state_dir))
+        self._nodes = nodes
+        self._control_planes = control_planes
+        self._version = kubernetes_version
+        self._config = config
+        self._within = within
+        self._owner = owner
+        self._reporter = reporter or SilentReporter()
+        self._binaries_dir = binaries_dir
+        self._environment = os.environ if environment is None else environment
+
+    @property
+    def name(self) -> str:
+        """The cluster's name."""
+        return self._paths.name
+
+    @property
+    def paths(self) -> ClusterPaths:
+        """Its files."""
+        return self._paths
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, for kubectl or any client library. Raises UsageError before the first `up`."""
+        return status.kubeconfig(self._paths, status.require(self._paths))
+
+    @property
+    def access(self) -> Access:
+        """Where the cluster is and who the administrator is, for `kubewright.kube` clients."""
+        return load_access(PurePosixPath(self.kubeconfig), read=Files().read)
+
+    def client(self) -> KubeClient:
+        """Make a client as the administrator. The caller closes it."""
+        return KubeClient(self.access)
+
+    def up(self) -> Self:
+        """Start, resume, repair or scale the cluster, and wait until all nodes are ready. Raises as `kubewright.local.cluster.up.up`."""
+        wish = UpOptions(
+            nodes=self._nodes,
+            control_planes=self._control_planes,
+            kubernetes_version=self._version,
+            config=self._config,
+            within=self._within,
+            owner=self._owner,
+        )
+        up(self._paths, wish, sources=self._sources(), reporter=self._reporter)
+        return self
+
+    def down(self, *, keep_data: bool = False) -> None:
+        """Stop the cluster and remove it."""
+        from kubewright.local.cluster.down import down
+
+        down(self._paths, keep_data=keep_data, reporter=self._reporter)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `local status -o json` prints."""
+        return status.status(self._paths)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.up()
+        except BaseException:
+            self.down()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.down()
+
+    def _sources(self) -> BinarySources:
+        return binaries.sources_from(self._environment, directory=self._binaries_dir or None)

@@ -1,0 +1,218 @@
+"""One run of `up`: what it works on, what its phases see, and how it notices that waiting is pointless."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.change import Change
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError, ComponentFailed
+from kubewright.base.events import Reporter, State, Waited
+from kubewright.base.randomness import Random
+from kubewright.base.records import dataclass, field
+from kubewright.base.wait import Condition, PollingWaiter, Remedy, Waiter
+from kubewright.host.real import RealHost
+from kubewright.host.seam import Host
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
+from kubewright.lifecycle.diagnosis.watch import Diagnosis, LastLines
+from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.machine import LONG, Machine
+from kubewright.local.cluster.daemon_client import ControlClient, Daemon, Reply, remedy_for
+from kubewright.local.cluster.machine import machine_host
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.programs import COMPONENTS
+from kubewright.local.record import ClusterRecord
+
+_CHECK_EVERY: Final = 0.5
+"""Seconds between two checks of the components while something else is waited for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpRun:
+    """One `up`: what is to be brought up, and with what. `waiter` waits without looking at the components; `start` is when `up` began."""
+
+    paths: ClusterPaths
+    cluster: ClusterRecord
+    programs: Mapping[str, Path]
+    daemon: Daemon
+    clock: Clock
+    random: Random
+    reporter: Reporter
+    waiter: Waiter
+    within: float
+    start: float
+    free_leases: bool = False
+    """Whether the leases of leader election, if there are any, are of processes that have ended."""
+
+    @functools.cached_property
+    def host(self) -> RealHost:
+        """The control plane's machine."""
+        return machine_host(self.paths, self.cluster.control_plane.name, programs=self.programs, daemon=self.daemon)
+
+
+class WatchfulWaiter:
+    """Waits as another waiter does, and checks the control plane now and then: `look` raises what makes waiting pointless.
+
+    A component with a bad flag shows itself in a second; without this it would be reported when the time is over.
+    """
+
+    def __init__(self, inner: Waiter, *, look: Callable[[], None], monotonic: Callable[[], float]) -> None:
+        self._inner = inner
+        self._look = look
+        self._monotonic = monotonic
+        self._looked = 0.0
+
+    def until(
+        self,
+        condition: Condition,
+        /,
+        *,
+        within: float,
+        saying: str,
+        every: float = 0.05,
+        at_most: float = 0.5,
+        diagnose: Callable[[], str] | None = None,
+        remedy: Remedy = "",
+    ) -> Waited:
+        def watched() -> str | None:
+            reason = condition()
+            if reason is not None and self._monotonic() - self._looked >= _CHECK_EVERY:
+                self._looked = self._monotonic()
+                self._look()
+            return reason
+
+        return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
+
+
+def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
+    """Raise ComponentFailed, with its last lines, if a component crashes in a loop or cannot be started. Machines that leave do not count."""
+    components = [component for component in status.get("components", []) if component["machine"] not in leaving]
+    several = len({component["machine"] for component in components}) > 1
+    for component in components:
+        if component["state"] == "CrashLoop" or component.get("refused"):
+            lines = [component["reason"], *component.get("lastWords", [])]
+            where = f" of {component['machine']}" if several else ""
+            raise ComponentFailed(
+                f"{component['name']}{where} does not stay up",
+                detail="\n".join(lines),
+                remedy=f"{remedy_for(lines, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalMachine(Machine):
+    """A machine whose components are checked while something else is waited for."""
+
+    def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
+        """Make a client; nothing of a local cluster is behind a proxy."""
+        return KubeClient(access, clock=self.clock, timeout=timeout)
+
+    def waiter(self, reporter: Reporter) -> Waiter:
+        return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
+
+    def diagnosis(self, names: Sequence[str], *, host: Host, bootstrap: BootstrapLook | None = None) -> Diagnosis:
+        """Make what has last lines only: `look` says what becomes of the processes."""
+        return LastLines(names, host=host)
+
+
+def machine_of(run: UpRun, host: RealHost, *, clock: Clock | None = None) -> LocalMachine:
+    """Return a machine of the cluster that an `up` works on."""
+    control = ControlClient(run.paths)
+    return LocalMachine(
+        at=lambda _: host, clock=clock or run.clock, random=run.random, layout=host.layout, look=lambda: require_alive(run, control)
+    )
+
+
+def require_alive(run: UpRun, control: ControlClient) -> None:
+    """Raise ComponentFailed where the daemon or a component is in such a state that waiting is pointless."""
+    run.daemon.require_alive()
+    if run.daemon.retried():
+        require_components(_status(control), leaving={machine.name for machine in run.cluster.leaving})
+
+
+def _status(control: ControlClient) -> Reply:
+    try:
+        return control.status()
+    except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
+        return {}
+
+
+def component_checks(run: UpRun, machine: str) -> dict[str, Condition]:
+    """Return how to see that a component of a machine is ready, by its name."""
+    control = ControlClient(run.paths)
+    return {name: functools.partial(_unready, control, machine, name) for name in COMPONENTS}
+
+
+def _unready(control: ControlClient, machine: str, name: str) -> str | None:
+    """Say what a component of a machine lacks, None if it is ready."""
+    for component in _status(control).get("components", []):
+        if (component["machine"], component["name"]) == (machine, name):
+            return None if component["state"] == "Ready" else component["reason"] or component["state"]
+    return "it has not been started"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinCredentials:
+    """What lets nodes join now: a token for all of them, and the key of the certificates that further control planes download."""
+
+    server: str
+    token: str
+    pins: tuple[str, ...]
+    certificate_key: str
+
+
+class ControlPlaneJoins(Protocol):
+    """The joins of further control planes, which go on beside the phases of the first one."""
+
+    @property
+    def newcomers(self) -> Sequence[str]:
+        """The machines that cannot do without credentials: they have never joined, or lost what they had."""
+        ...
+
+    def start(self, credentials: JoinCredentials | None, configured: Configuration) -> None:
+        """Let newcomers join with credentials, and look after the others; returns at once. `configured` is what the first machine is made of."""
+        ...
+
+    def finish(self) -> Iterable[Change]:
+        """Wait until all have joined; return the changes. Raises what the first one that failed raised."""
+        ...
+
+    def cancel(self) -> None:
+        """End what still runs, and wait for that. Idempotent."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalContext(InitContext):
+    """The first machine in a run of `up`."""
+
+    run: UpRun
+    joins: ControlPlaneJoins | None = None
+    milestones: dict[str, float] = field(default_factory=dict)
+
+    @functools.cached_property
+    def health_checks(self) -> Mapping[str, Condition]:
+        """How to see that a component is ready, by its name."""
+        return component_checks(self.run, self.run.cluster.control_plane.name)
+
+    def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
+        """Make a client from a kubeconfig of the machine, which is never planned: what plans need is not loaded."""
+        return self.bound.connections.kube(load_access(self.layout.kubeconfig(name), read=self.host.read), timeout=timeout)
+
+    @functools.cached_property
+    def control(self) -> ControlClient:
+        """The daemon's control socket; waits for it at first use."""
+        return self.run.daemon.serving(waiter=self.run.waiter)
+
+    def mark(self, name: str) -> None:
+        """Note that a milestone is reached now."""
+        self.milestones[name] = round(self.clock.monotonic() - self.run.start, 3)
+        self.reporter.emit(State(subject=name, state="reached", elapsed=self.milestones[name]))

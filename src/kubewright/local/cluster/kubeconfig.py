@@ -1,0 +1,217 @@
+"""The contexts of a cluster in kubeconfigs of its user: `local use` puts one in, `down` takes it out of every file that it was put into.
+
+By the rules of `kubectl config` (client-go v0.36: tools/clientcmd/config.go): of several files in $KUBECONFIG the first that exists is changed,
+else the last; `FILE.lock` excludes others by being there; comments are lost. Unlike kubectl we wait for the lock, replace the file in one step,
+with mode 0600, and follow a link to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+
+from kubewright.apis.kubeconfig import documents, parse, require_usable
+from kubewright.base import yaml
+from kubewright.base.change import Action, Change
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.errors import HostError, KubewrightError, UsageError
+from kubewright.base.events import Reporter, SilentReporter, Warned
+from kubewright.base.records import dataclass
+from kubewright.base.wait import PollingWaiter
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.host.locks import Lock
+from kubewright.kube.kubeconfigs import default_paths as kubeconfig_places
+from kubewright.local import record
+from kubewright.local.cluster import status
+from kubewright.local.paths import ClusterPaths
+
+LOCK_WITHIN: Final = 5.0
+"""Seconds for which the lock of a kubeconfig is waited for; kubectl holds it for milliseconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseResult:
+    """What `local use` did: which context is the current one of which file now, and how the file changed."""
+
+    kubeconfig: Path
+    context: str
+    change: Change
+
+
+def context_name(paths: ClusterPaths) -> str:
+    """Return what a cluster's context is called, and its cluster and user with it."""
+    return f"kubewright-{paths.name}"
+
+
+def target(environment: Mapping[str, str], *, clusters: Path, given: str = "") -> Path:
+    """Return the kubeconfig to change: the one given, else by client-go's rule.
+
+    The kubeconfigs of local clusters themselves, below `clusters`, are passed over: `local env` puts one into $KUBECONFIG. If nothing else is
+    there, ~/.kube/config is meant. Raises UsageError where no home directory is known.
+    """
+    if given:
+        return Path(given).expanduser().absolute()
+    home = PurePosixPath(environment["HOME"]) if environment.get("HOME") else None
+    named = [Path(path).absolute() for path in kubeconfig_places(environment, home=home)]
+    users = [path for path in named if not _is_below(path, clusters)]
+    candidates = users or [Path(path).absolute() for path in kubeconfig_places({}, home=home)]
+    if not candidates:
+        raise UsageError("no kubeconfig is known", remedy="set HOME or KUBECONFIG, or name one with --kubeconfig")
+    return next((path for path in candidates if path.exists()), candidates[-1])
+
+
+def _is_below(path: Path, directory: Path) -> bool:
+    return path.resolve().is_relative_to(directory.resolve())
+
+
+def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, clock: Clock | None = None) -> UseResult:
+    """Make a cluster the current context of a kubeconfig. A second run changes nothing.
+
+    Raises UsageError where there is no such cluster, or an entry of its name is somebody else's; Locked, DocumentError and ValidationError
+    as reading does.
+    """
+    clock = clock or SystemClock()
+    _require_users_own(path, paths)
+    status.require(paths)
+    with Lock(PurePosixPath(paths.lock), doing=f"local use of cluster {paths.name}", clock=clock):
+        addition = _addition(paths, status.require(paths))
+        with _locked(path, reporter=reporter or SilentReporter(), clock=clock):
+            found = _read(path)
+            _require_free(found, addition, path)
+            _remember(paths, addition.owner.id, path)  # first: what `down` does not know of, it leaves there
+            wanted = documents.added(found, addition)
+            action = Action.NONE if wanted == found else Action.UPDATE if path.exists() else Action.CREATE
+            if action is not Action.NONE:
+                _write(path, wanted)
+    change = Change(target=f"context {addition.name} of {path}", action=action)
+    return UseResult(kubeconfig=path, context=addition.name, change=change)
+
+
+def take_out(paths: ClusterPaths, *, reporter: Reporter | None = None) -> list[Path]:
+    """Take a cluster out of the kubeconfigs that `use` put it into; returns those that were changed. A file that cannot be changed is a warning."""
+    reporter, changed = reporter or SilentReporter(), []
+    owner_id, files = _remembered(paths)
+    for path in files:
+        try:
+            if path.exists() and _remove(path, owner_id, reporter=reporter):
+                changed.append(path)
+        except KubewrightError as error:
+            name = context_name(paths)
+            reporter.emit(Warned(text=f"{path} still names the cluster: {error}; `kubectl config delete-context {name}` removes it"))
+    return changed
+
+
+def _remove(path: Path, owner_id: str, *, reporter: Reporter) -> bool:
+    with _locked(path, reporter=reporter, clock=SystemClock()):
+        found = _read(path)
+        wanted = documents.taken_out(found, owner_id)
+        if wanted == found:
+            return False
+        _write(path, wanted)
+        return True
+
+
+def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.Addition:
+    """Make the entries from the administrator's kubeconfig, whose certificates and key are in it."""
+    path = status.kubeconfig(paths, cluster)
+    if not path.is_file():
+        raise UsageError(
+            f"cluster {paths.name!r} has no kubeconfig yet", detail=str(path), remedy=f"run `kubewright up --name {paths.name}` first"
+        )
+    document = yaml.load_one(path.read_bytes(), source=str(path))
+    require_usable(parse(document))
+    config: Any = document.value
+    context = next(one["context"] for one in config["contexts"] if one["name"] == config["current-context"])
+    return documents.Addition(
+        name=context_name(paths),
+        cluster=next(one["cluster"] for one in config["clusters"] if one["name"] == context["cluster"]),
+        user=next(one["user"] for one in config["users"] if one["name"] == context["user"]),
+        owner=documents.Owner(id=cluster.id, directory=str(paths.root)),
+    )
+
+
+def _require_users_own(path: Path, paths: ClusterPaths) -> None:
+    """Refuse to change the kubeconfigs of local clusters."""
+    if _is_below(path, paths.root.parent):
+        raise UsageError(f"{path} belongs to a local cluster itself", remedy="name a file of yours with --kubeconfig")
+
+
+def _require_free(config: Mapping[str, Any], addition: documents.Addition, path: Path) -> None:
+    """Refuse to replace entries that are not ours, nor of a cluster that is gone."""
+    for owner in documents.owners(config, addition.name):
+        if owner is None:
+            raise UsageError(
+                f"{path} has an entry {addition.name} that kubewright did not make",
+                remedy="rename or remove it (`kubectl config delete-context`, `delete-cluster`, `delete-user`), or give another --kubeconfig",
+            )
+        if owner.id != addition.owner.id and owner.directory != addition.owner.directory and _lives(owner):
+            raise UsageError(
+                f"{addition.name} of {path} is the cluster in {owner.directory}",
+                remedy="give another --kubeconfig, or start a cluster of another name",
+            )
+
+
+def _lives(owner: documents.Owner) -> bool:
+    try:
+        found = record.load(Path(owner.directory) / "cluster.json")
+    except HostError:
+        return False
+    return found is not None and found.id == owner.id
+
+
+@contextmanager
+def _locked(path: Path, *, reporter: Reporter, clock: Clock) -> Iterator[None]:
+    """Hold the lock of a kubeconfig, as client-go names it. Ours ends with us; one that another program left has to be removed by hand."""
+    lock = Lock(PurePosixPath(f"{path}.lock"), doing="local use", clock=clock)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    PollingWaiter(clock=clock, reporter=reporter).until(
+        lock.try_acquire,
+        within=LOCK_WITHIN,
+        saying=f"the lock of {path}",
+        remedy=f"if no kubectl is at work on it, remove {path}.lock, then run the same command again",
+    )
+    try:
+        yield
+    finally:
+        lock.release(remove=True)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Read a kubeconfig; {} where there is none. Raises DocumentError and ValidationError: what is not understood is not written either."""
+    content = Files().read(PurePosixPath(path))
+    if content is None:
+        return {}
+    document = yaml.load_one(content, source=str(path))
+    if document.value is None:
+        return {}
+    parse(document)
+    found: Any = document.value
+    return dict(found)
+
+
+def _write(path: Path, config: Mapping[str, Any]) -> None:
+    """Replace a kubeconfig in one step; whose it was, it stays."""
+    real = PurePosixPath(path.resolve())
+    before = Files().state(real)
+    owner, group = (before.owner, before.group) if before is not None else (None, None)
+    Files().write(File(path=real, content=yaml.dump(config).encode(), mode=0o600, owner=owner, group=group))
+
+
+def _remember(paths: ClusterPaths, owner_id: str, path: Path) -> None:
+    known, files = _remembered(paths)
+    wanted = sorted({*map(str, files), str(path)})
+    if (known, [str(one) for one in files]) != (owner_id, wanted):
+        content = json.dumps({"id": owner_id, "files": wanted}, indent=1) + "\n"
+        Files().write(File(path=PurePosixPath(paths.contexts), content=content.encode(), mode=0o600))
+
+
+def _remembered(paths: ClusterPaths) -> tuple[str, list[Path]]:
+    try:
+        found = json.loads(paths.contexts.read_bytes())
+        return str(found["id"]), [Path(str(one)) for one in found["files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return "", []

@@ -1,0 +1,294 @@
+"""`up`: bring a local cluster to what its record says: create, repair, resume or scale it. Every step looks first, so a second run changes nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from kubewright.base.change import Change
+from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.deadlines import Deadline, holding
+from kubewright.base.durations import format_seconds
+from kubewright.base.errors import APIError, WaitTimeout
+from kubewright.base.events import Reporter, State
+from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.records import dataclass, replace
+from kubewright.base.wait import PollingWaiter
+from kubewright.binaries import BinarySources
+from kubewright.host.desired import Directory
+from kubewright.host.files import Files
+from kubewright.host.locks import Lock
+from kubewright.host.network import RealNetwork
+from kubewright.local import daemon_process, programs, record
+from kubewright.local.cluster import allocation, preflight
+from kubewright.local.cluster.allocation import AddressClaims
+from kubewright.local.cluster.daemon_client import Daemon
+from kubewright.local.daemon_process import DaemonSettings
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord
+
+if TYPE_CHECKING:
+    from kubewright.local.cluster.context import UpRun
+
+PRIVATE = 0o700
+WITHIN = 300.0
+"""Seconds for a cluster to be ready: an idle machine needs a few, one that runs other clusters many more."""
+DYING = 0.1
+"""Seconds between the end of a dying process's connections and its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """What the user asks for. None means: as it is, or the default for a new cluster."""
+
+    nodes: int | None = None
+    control_planes: int | None = None
+    kubernetes_version: str | None = None
+    config: str | None = None
+    """The text of a kubeadm configuration."""
+    controllers: str | None = None
+    """Whose controllers approve and sign certificate requests."""
+    within: float = WITHIN
+    """Seconds that the cluster has to be ready, from when its first process is started."""
+    owner: str = ""
+    """Identity of the process that the cluster must not outlive, '' if it may."""
+    kubectl: bool = False
+    """Whether to get a kubectl too, for a person who is to use the cluster."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpResult:
+    """What `up` did."""
+
+    changes: tuple[Change, ...]
+    created: bool
+    api_ready: float
+    """Seconds from the start until the API server was ready."""
+    total: float
+
+
+def up(
+    paths: ClusterPaths,
+    options: UpOptions,
+    *,
+    sources: BinarySources,
+    reporter: Reporter,
+    clock: Clock | None = None,
+    random: Random | None = None,
+) -> UpResult:
+    """Bring the cluster up and wait until all its nodes are ready.
+
+    Raises Locked while another `up` or `down` is at work, ConfigurationChanged for another configuration than the cluster's. What is found
+    wrong before anything is started leaves nothing behind. A new cluster that could not be made is stopped again; its files stay for a
+    look, and the next `up` may take another configuration.
+    """
+    clock, random = clock or SystemClock(), random or SystemRandom()
+    start = clock.monotonic()
+    Files().make(Directory(path=PurePosixPath(paths.root), mode=PRIVATE))
+    preflight.require_private(paths.root)
+    with _locked(paths), AddressClaims() as claims:
+        daemon = Daemon(paths)
+        found = record.load(paths.record)
+        cluster = _wanted(paths, options, found, claims, random)
+        version = cluster.kubernetes_version
+        located = _located(cluster, options, sources=sources, reporter=reporter, clock=clock)
+        running = daemon.runs or bool(daemon_process.marked_processes(paths))
+        fresh = _names(cluster) - (_names(found) if found is not None else frozenset())
+        subject = preflight.Subject(paths=paths, record=cluster, programs=located, network=RealNetwork(), running=running, fresh=fresh)
+        preflight.run(subject, clock=clock)
+        _write_down(paths, cluster, found)
+        if running:
+            _end_strays(paths, daemon)
+        daemon_process.write_settings(DaemonSettings.of(located, owner=options.owner), paths)
+        with _undone_on_failure(paths, cluster), _in_time(options.within, clock), _explaining_a_dead_daemon(daemon, clock):
+            daemon.start()  # it loads while we make keys
+            from kubewright.local.cluster.context import UpRun
+
+            run = UpRun(
+                paths=paths,
+                cluster=cluster,
+                programs=located,
+                daemon=daemon,
+                clock=clock,
+                random=random,
+                reporter=reporter,
+                waiter=PollingWaiter(clock=clock, reporter=reporter),
+                within=options.within,
+                start=start,
+                free_leases=found is not None and not cluster.alone and (found.alone or not running),
+            )
+            changes, api_ready = _bring_up(run)
+        if not cluster.made:
+            record.save(replace(cluster.settled(), made=True), paths.record)
+        total = clock.monotonic() - start
+        reporter.emit(State(subject="cluster", state="Ready", elapsed=total))
+        if options.kubectl:
+            programs.bring_kubectl(version, sources=sources, reporter=reporter, clock=clock)
+        return UpResult(changes=changes, created=found is None, api_ready=api_ready, total=total)
+
+
+def _bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
+    """Run the phases, and again where machines have left: those that stay may have other flags then."""
+    from kubewright.local.cluster.up_operation import bring_up
+
+    changes, api_ready = bring_up(run)
+    if run.cluster.leaving:
+        settled = run.cluster.settled()
+        changes += bring_up(replace(run, cluster=settled, free_leases=settled.alone))[0]
+    return changes, api_ready
+
+
+@contextmanager
+def _locked(paths: ClusterPaths) -> Iterator[None]:
+    """Hold the cluster's lock; it goes, and the directory with it, if no cluster was made."""
+    lock = Lock(PurePosixPath(paths.lock), doing=f"up of cluster {paths.name}")
+    lock.acquire()
+    try:
+        yield
+    finally:
+        made = paths.record.exists()
+        lock.release(remove=not made)
+        if not made:
+            with suppress(OSError):  # something else is in it
+                paths.root.rmdir()
+
+
+def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random) -> ClusterRecord:
+    """Return the cluster as asked for. One that never came up may change its configuration.
+
+    A configuration is checked before it is compared with the one that the cluster has. Raises as `_require_valid` and `record.require_same` do.
+    """
+    asked = _new_record(paths, options, found, claims, random)
+    if options.config:
+        _require_valid(paths, asked, random)
+    if found is None or not found.made:
+        base = asked
+    else:
+        record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config, controllers=options.controllers)
+        base = found.scaled(found.nodes if options.nodes is None else options.nodes)
+    return base if options.control_planes is None else allocation.resized(paths, base, control_planes=options.control_planes, claims=claims)
+
+
+def _located(cluster: ClusterRecord, options: UpOptions, *, sources: BinarySources, reporter: Reporter, clock: Clock) -> dict[str, Path]:
+    """Return the programs of the components, and the Python that runs us where one of them is ours. Raises BinariesError."""
+    version = cluster.kubernetes_version
+    found = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
+    return found | ({programs.PYTHON: Path(sys.executable)} if cluster.own_controllers else {})
+
+
+def _require_valid(paths: ClusterPaths, cluster: ClusterRecord, random: Random) -> None:
+    """Refuse a configuration before anything is started with it. Raises DocumentError and ValidationError."""
+    from kubewright.local.cluster import configuration
+    from kubewright.local.cluster.machine import machine_host
+
+    machine = cluster.control_plane
+    host = machine_host(paths, machine.name, programs={}, daemon=Daemon(paths))
+    configuration.load(
+        cluster.config,
+        machine=machine,
+        layout=host.layout,
+        version=cluster.kubernetes_version,
+        detected=host.facts.detected,
+        random=random,
+    )
+
+
+def _write_down(paths: ClusterPaths, cluster: ClusterRecord, found: ClusterRecord | None) -> None:
+    """Save the record. What is left of a start with another configuration goes first, and what runs of a cluster whose files were removed."""
+    if cluster == found:
+        return
+    if (found is None and _has_leftover_files(paths)) or (found is not None and not _same_making(found, cluster)):
+        from kubewright.local.cluster.down import clear, stop
+
+        stop(paths)
+        clear(paths, keep_data=False)
+    record.save(cluster, paths.record)
+
+
+def _has_leftover_files(paths: ClusterPaths) -> bool:
+    """Tell whether something is left of a cluster that has no record any more: a `down` that was killed removes that first."""
+    return bool(daemon_process.marked_processes(paths)) or paths.machines.exists() or paths.nodes.exists()
+
+
+def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
+    return (found.kubernetes_version, found.config, found.controllers, found.control_plane) == (
+        wanted.kubernetes_version,
+        wanted.config,
+        wanted.controllers,
+        wanted.control_plane,
+    )
+
+
+def _names(cluster: ClusterRecord) -> frozenset[str]:
+    return frozenset(machine.name for machine in cluster.machines)
+
+
+def _new_record(
+    paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random
+) -> ClusterRecord:
+    from kubewright.local.cluster.configuration import version_of
+
+    if found is None:
+        first = allocation.new_machine(paths, record.first_name(paths.name), claims=claims)
+        found = ClusterRecord(name=paths.name, id=record.new_id(random), machines=(first,))
+    for machine in found.machines:
+        claims.take(machine.address)
+    config = found.config if options.config is None else options.config
+    return replace(
+        found,
+        nodes=found.nodes if options.nodes is None else options.nodes,
+        kubernetes_version=version_of(config, options.kubernetes_version),
+        config=config,
+        controllers=options.controllers or found.controllers,
+    )
+
+
+def _end_strays(paths: ClusterPaths, daemon: Daemon) -> None:
+    """End daemons that nobody knows any more, their records lost: two would be in each other's way. Components go on."""
+    from kubewright.local.cluster.down import end_daemons
+
+    if not daemon.runs:
+        end_daemons(paths)
+
+
+@contextmanager
+def _in_time(within: float, clock: Clock) -> Iterator[None]:
+    """Bound everything in this block by `within` seconds. Raises WaitTimeout with the time that it took."""
+    start = clock.monotonic()
+    try:
+        with holding(Deadline(within, clock=clock)):
+            yield
+    except (APIError, WaitTimeout) as error:
+        took = clock.monotonic() - start
+        if took < within:
+            raise
+        what = f"gave up waiting for the cluster to be ready after {format_seconds(took)}"
+        detail = "\n".join(part for part in (error.what, error.detail) if part)
+        raise WaitTimeout(what, detail=detail, remedy="give it more time with --wait") from error
+
+
+@contextmanager
+def _explaining_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
+    """Say that the daemon died, with its last lines, where all that a phase could say is that nobody answered."""
+    try:
+        yield
+    except APIError:
+        clock.sleep(DYING)
+        daemon.require_alive()
+        raise
+
+
+@contextmanager
+def _undone_on_failure(paths: ClusterPaths, cluster: ClusterRecord) -> Iterator[None]:
+    """Leave nothing running of a cluster that could not be made; one that was made before is left as it is, for a look and a repair."""
+    try:
+        yield
+    except BaseException:
+        if not cluster.made:
+            from kubewright.local.cluster.down import stop
+
+            stop(paths)
+        raise

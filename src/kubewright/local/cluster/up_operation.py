@@ -1,0 +1,113 @@
+"""The part of `up` that makes and checks things: init's phases on the local machine, then the nodes.
+
+Loaded while the daemon starts. The order is that of `init` but for one thing: nodes join as soon as the rights for it are there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.change import Change
+from kubewright.base.records import dataclass
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.lifecycle import engine
+from kubewright.lifecycle.init import phases
+from kubewright.lifecycle.init.request import InitOptions
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
+from kubewright.local import flags
+from kubewright.local.cluster import configuration
+from kubewright.local.cluster.context import ControlPlaneJoins, LocalContext, UpRun, machine_of
+from kubewright.local.cluster.up_phases import UP_PHASES
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpRequest:
+    """What `up` does to the first machine, and the joins of further ones, None where there are none to be."""
+
+    run: UpRun
+    joins: ControlPlaneJoins | None
+
+
+def bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
+    """Run the phases, let nodes join, and wait until the cluster is well. Returns the changes and when the API server was ready."""
+    with further_joins(run) as joins:
+        done = engine.run(UP, UpRequest(run=run, joins=joins), machine_of(run, run.host), reporter=run.reporter)
+    milestones = done.context.milestones
+    if done.changes or not run.paths.timings.exists():  # a run that was killed may have left the last one nothing to change
+        save_timings(run, milestones)
+    return done.changes, milestones["apiReady"]
+
+
+def prepare(request: UpRequest, machine: Machine) -> Prepared[Configuration]:
+    """Load the configuration of the first machine. Raises as `configuration.load` does."""
+    run = request.run
+    loaded = configuration.load(
+        run.cluster.config,
+        machine=run.cluster.control_plane,
+        layout=run.host.layout,
+        version=run.cluster.kubernetes_version,
+        detected=run.host.facts.detected,
+        random=machine.random,
+    )
+    return Prepared(
+        configuration=loaded.configuration,
+        host=run.host,
+        warnings=loaded.warnings,
+        skip=tuple(_skipped(loaded.configuration.init.skip_phases)),
+    )
+
+
+def _skipped(names: Sequence[str]) -> list[str]:
+    """Return those of init's phases to skip that a local cluster has at all: there are no uploaded certificates, for example."""
+    local, general = {node.name for node in UP_PHASES.nodes}, {node.name for node in phases.PHASES.nodes}
+    return [name for name in names if name in local or name not in general]
+
+
+def context(request: UpRequest, configured: Configuration, bound: Bound) -> LocalContext:
+    """Make the context of the phases."""
+    run, joins = request.run, request.joins
+    machine = run.cluster.control_plane
+    return LocalContext(
+        bound=bound,
+        configuration=configured,
+        layout=run.host.layout,
+        addresses=machine.addresses,
+        overrides=lambda component: flags.overrides(
+            component, machine.addresses, alone=run.cluster.alone, own_controllers=run.cluster.own_controllers
+        ),
+        request=InitOptions(upload_certs=joins is not None, skip_certificate_key_print=True),
+        run=run,
+        joins=joins,
+    )
+
+
+@contextmanager
+def further_joins(run: UpRun) -> Iterator[ControlPlaneJoins | None]:
+    """Yield the joins of further control planes, None where there are to be none; those that still run in the end are cancelled."""
+    if not run.cluster.further:
+        yield None
+        return
+    from kubewright.local.cluster.control_planes import MachineJoins
+
+    joins = MachineJoins(run)
+    try:
+        yield joins
+    finally:
+        joins.cancel()
+
+
+UP: Final = Operation(name="up", phases=UP_PHASES, configure=prepare, context=context, policy=Policy(locks=False))
+"""The part of `up` that is done to the first machine. The cluster has a lock, and a record, of its own."""
+
+
+def save_timings(run: UpRun, milestones: Mapping[str, float]) -> None:
+    """Keep the milestones of this run for `local status`."""
+    content = json.dumps(milestones).encode()
+    Files(durable=False).write(File(path=PurePosixPath(run.paths.timings), content=content, mode=0o600))

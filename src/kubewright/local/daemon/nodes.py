@@ -1,0 +1,168 @@
+"""The nodes of a local cluster: those of its control plane machines, and a fleet of simulated workers, on the daemon's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kubewright.agent.certificates.bootstrap import TokenBootstrap
+from kubewright.agent.node import NodeAgent
+from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.status.facts import MachineProfile, NodeFacts, simulated_machine
+from kubewright.agent.view import NodeView
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.unexpected import keep_running
+from kubewright.fleet.nodes import Fleet
+from kubewright.local.daemon.machine_node import MachineNode, architecture
+from kubewright.local.daemon.machines import MachineSupervisors
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.pki.pins import Pin
+from kubewright.tokens import parse as parse_token
+
+
+class LocalNodes:
+    """All agents of one cluster.
+
+    made ── start() ──> the nodes of the machines run, and the workers that joined before ── begin(), end(), join(), leave() ──> ...
+        ── stop() ──> stopped
+    """
+
+    def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, machines: MachineSupervisors, *, clock: Clock) -> None:
+        self._paths = paths
+        self._cluster = cluster
+        self._machines = machines
+        self._clock = clock
+        self._bootstraps: list[TokenBootstrap] = []
+        self._fleet = Fleet(paths.nodes, facts=self._worker_facts, seams=Seams(clock=clock), timings=Timings.prompt())
+        self._nodes: dict[str, MachineNode] = {}
+        self._begun = False
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Begin, without waiting for anything. A further machine that has not joined waits for `begin`."""
+        for machine in self._machines.supervised():
+            if machine == self._machines.first or self._has_joined(machine):
+                await self.begin(machine)
+        self._tasks = [asyncio.create_task(keep_running("nodes", self._resume, expected=()), name="nodes")]
+
+    async def begin(self, machine: LocalMachineRecord) -> None:
+        """Let a machine be a node as soon as its API server listens; one that is begun already is left alone."""
+        if machine.name not in self._nodes:
+            self._nodes[machine.name] = node = self._node(machine)
+            node.start()
+
+    async def end(self, names: Sequence[str]) -> None:
+        """End the nodes of some machines."""
+        await asyncio.gather(*(self._nodes.pop(name).stop() for name in names if name in self._nodes))
+
+    async def join(self, names: Sequence[str], *, server: str, token: str, pins: Sequence[str]) -> None:
+        """Let nodes join with a bootstrap token; those that the cluster has let in are left alone."""
+        bootstrap = TokenBootstrap(server, parse_token(token), pins=[Pin.parse(pin) for pin in pins], clock=self._clock)
+        self._bootstraps.append(bootstrap)
+        await self._fleet.add(*names, bootstrap=bootstrap)
+
+    async def leave(self, names: Sequence[str]) -> None:
+        """End workers and forget their certificates."""
+        await self._fleet.remove(*names)
+
+    async def restart(self, names: Sequence[str]) -> None:
+        """Let nodes register anew whose Node objects somebody deleted."""
+        await asyncio.gather(*(self._nodes[name].restart() for name in names if name in self._nodes))
+        await self._fleet.restart(*names)
+
+    async def stop(self) -> None:
+        """End all agents. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(node.stop() for node in self._nodes.values()))
+        await self._fleet.stop()
+        await asyncio.gather(*(bootstrap.close() for bootstrap in self._bootstraps))
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return how the nodes are, for `local status`. `machines` are those whose machine is a control plane's.
+
+        `outside` are the workers that the cluster has not let in.
+        """
+        views = [agent.view() for agent in self._agents()]
+        found = {**self._summary(), "names": [view.name for view in views], "list": [_node(view) for view in views]}
+        return {**found, "machines": sorted(self._nodes), "outside": self._fleet.outside()}
+
+    async def settled(self, *, within: float) -> dict[str, Any]:
+        """Wait so many seconds for all nodes to be ready, and return how many are: `up` asks again and again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                for agent in self._agents():
+                    await agent.ready.wait()
+        return self._summary()
+
+    def _summary(self) -> dict[str, Any]:
+        agents = self._agents()
+        trouble = next((node.trouble for node in self._nodes.values() if node.trouble), "")
+        return {
+            "ready": sum(agent.is_ready for agent in agents),
+            "total": max(len(agents), 1),
+            "begun": self._begun,
+            "reason": f"; {reason}" if (reason := trouble or _why(agents)) else "",
+        }
+
+    async def _resume(self) -> None:
+        """Start the workers that have joined before, once the first machine answers for their kubelets."""
+        await self._nodes[self._machines.first.name].serving.wait()
+        without_certificates = set(await self._fleet.without_certificates(*self._cluster.workers))
+        await self._fleet.add(*(name for name in self._cluster.workers if name not in without_certificates))
+        self._begun = True
+
+    def _node(self, machine: LocalMachineRecord) -> MachineNode:
+        first = machine == self._machines.first
+        return MachineNode(
+            machine,
+            self._machines.supervisor(machine.name),
+            layout=self._paths.layout(machine.name),
+            kubelet_version=self._cluster.kubernetes_version,
+            clock=self._clock,
+            others=self._fleet.agents if first else tuple,
+            joins=not first,
+        )
+
+    def _has_joined(self, machine: LocalMachineRecord) -> bool:
+        """Whether a further machine has begun to be a node, or ended it."""
+        return Path(self._paths.layout(machine.name).kubeconfig("kubelet")).exists()
+
+    def _agents(self) -> list[NodeAgent]:
+        return [*(node.agent for node in self._nodes.values() if node.agent is not None), *self._fleet.agents()]
+
+    @cached_property
+    def _profile(self) -> MachineProfile:
+        return simulated_machine(kubelet_version=self._cluster.kubernetes_version, architecture=architecture())
+
+    def _worker_facts(self, name: str) -> NodeFacts:
+        """Describe a worker: an invented machine. All share the address on which the daemon answers for their kubelets."""
+        own = self._machines.first
+        return NodeFacts(name=name, profile=self._profile.named(name), addresses=(own.address,), kubelet_port=own.ports["kubelet"])
+
+
+def _why(agents: Sequence[NodeAgent]) -> str:
+    """Say what one node complains about, else what one that is not ready waits for; '' where all are."""
+    troubled = next((agent for agent in agents if agent.trouble), None)
+    if troubled is not None:
+        return f"{troubled.name}: {troubled.trouble}"
+    waiting = next((agent for agent in agents if not agent.is_ready), None)
+    return f"{waiting.name} {waiting.waits_for}" if waiting is not None else ""
+
+
+def _node(view: NodeView) -> dict[str, Any]:
+    return {
+        "name": view.name,
+        "phase": view.phase.value,
+        "ready": view.ready,
+        "pods": view.pods,
+        "certificateExpires": rfc3339(view.certificate.expires) if view.certificate.expires else None,
+        "trouble": view.trouble,
+        "reached": {str(key): round(value, 3) for key, value in view.reached.items()},
+    }
