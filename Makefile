@@ -67,7 +67,7 @@ image: dist/.bundle ## Build an OCI image of that archive without Docker (IMAGE=
 # Three processes keep two cores busy: much of what machines do is waiting. What runs beside what is in tests/lanes.py, which test is in which part
 # in tests/parts.py. `make lint` runs beside the set-up and does not stop the tests, so that one run shows everything that is wrong.
 TIERS = tests/controlplane tests/machines tests/compat tests/unit
-RUN_PART = $(BIN)/pytest -n $(JOBS) --durations 20 $(TIERS) $(ARGS) --part
+RUN_PART = $(BIN)/pytest -n $(JOBS) --durations 50 $(TIERS) $(ARGS) --part
 
 test: $(VENV)/.test ## Check style, types and layers, and run a test of everything in ten minutes (JOBS=1 for one test at a time)
 	@mkdir -p build; rm -f build/first.txt; $(MAKE) --no-print-directory lint >build/lint.txt 2>&1 & lint=$$!; \

@@ -31,7 +31,16 @@ for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
 
 INSTALLED = any(found.name == "kubewright" for found in entry_points(group="pytest11"))
-pytest_plugins = ["matrices", "skips", "seconds", "parts", "lanes", "other_user", *([] if INSTALLED else ["kubewright.testing.plugin"])]
+pytest_plugins = [
+    "matrices",
+    "skips",
+    "seconds",
+    "parts",
+    "lanes",
+    "progress",
+    "other_user",
+    *([] if INSTALLED else ["kubewright.testing.plugin"]),
+]
 
 
 @pytest.fixture(autouse=True)
