@@ -32,7 +32,9 @@ HIDDEN = {"alpha"}
 ADDITIONS = [
     (word, re.findall(r"`([^`]+)`", where))
     for word, where in re.findall(
-        r"^\| `([^`]+)` \| ([^|]*)\|", (ROOT / "docs" / "compat" / "commands.md").read_text().partition("## Additions of kubewright")[2], re.MULTILINE
+        r"^\| `([^`]+)` \| ([^|]*)\|",
+        (ROOT / "docs" / "compat" / "commands.md").read_text().partition("## Additions of kubewright")[2],
+        re.MULTILINE,
     )
 ]
 """Commands (with patterns) and flags of ours, and the commands that have them."""
