@@ -39,7 +39,7 @@ def _flag(row: KubeletFlag) -> Flag:
 
 RUN_FLAGS = tuple(map(_flag, (*FLAGS, *OURS)))
 
-_ROOT_DIR = Flag("root-dir", "directory of the agent that is meant", default="/var/lib/kubelet", metavar="dir")
+_ROOT_DIR = Flag("root-dir", "directory of the agent", default="/var/lib/kubelet", metavar="dir")
 
 ROWS = (
     Command("agent", summary("agent")),
@@ -48,34 +48,34 @@ ROWS = (
         "Make this machine a node, without a kubelet and without pods",
         handler="kubewright.cli.handlers.agent:run",
         flags=RUN_FLAGS,
-        description="Registers the machine, reports its status and renews its lease and its certificate as a kubelet does, and takes the kubelet's"
+        description="Registers the machine, reports its status and renews its lease and its certificate as a kubelet does, and accepts the kubelet's"
         " flags and its configuration file. It runs no pods: the Node has the taint kubewright.dev/no-pods. Runs until it is stopped by SIGTERM"
         " or Ctrl-C.",
         examples=("agent run --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
     ),
     Command(
         "agent install",
-        "Have this machine run it as a service",
+        "Install the agent as a service of this machine",
         handler="kubewright.cli.handlers.agent_service:install",
         flags=(*RUN_FLAGS, ALL_FORMATS),
-        description="Takes the flags of agent run, checks them and the files that they name, writes the unit kubewright-agent.service with those that have"
-        " an effect, and starts it, now and after each boot.",
+        description="Accepts the flags of agent run, checks them and the files that they name, writes the unit kubewright-agent.service with those that have"
+        " an effect, and enables and starts it.",
         examples=("agent install --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
     ),
     Command(
         "agent leave",
-        "Take this machine out of its cluster for good",
+        "Remove this machine from its cluster",
         handler="kubewright.cli.handlers.agent_service:leave",
         flags=(
             _ROOT_DIR,
-            Flag("kubeconfig", "kubeconfig that may delete the Node; without one only its Lease and CSINode are", metavar="file"),
+            Flag("kubeconfig", "kubeconfig that may delete the Node; without one only its Lease and CSINode are deleted", metavar="file"),
             ALL_FORMATS,
         ),
-        description="Ends the service, deletes what the node has in the cluster, and removes its certificates, its kubeconfig and its unit.",
+        description="Stops the service, deletes the node's objects in the cluster, and removes its certificates, its kubeconfig and its unit.",
     ),
     Command(
         "agent status",
-        "Show how the agent of this machine is, or was when it ended",
+        "Show the state of this machine's agent, or its last state if it has stopped",
         handler="kubewright.cli.handlers.agent:status",
         flags=(_ROOT_DIR, ALL_FORMATS),
     ),

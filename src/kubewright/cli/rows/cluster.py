@@ -20,7 +20,7 @@ from kubewright.cli.rows.model import (
     Flag,
 )
 
-_OWN_CERT_DIR = Flag("cert-dir", "directory of the certificates; if not given, that of the configuration", default="", metavar="dir")
+_OWN_CERT_DIR = Flag("cert-dir", "directory of the certificates; if not given, the one in the configuration", default="", metavar="dir")
 _CERT_DIR = Flag("cert-dir", _OWN_CERT_DIR.summary, default=CERT_DIR.default, metavar="dir")
 _ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with", default="/etc/kubernetes/admin.conf", metavar="file")
 
@@ -41,20 +41,20 @@ _CERTS = (
     Command("certs", summary("certs"), aliases=("certificates",), exit_scheme=KUBEADM),
     Command(
         "certs certificate-key",
-        "Make a random key for uploading certificates and print it",
+        "Generate a random key for uploading certificates and print it",
         handler="kubewright.cli.handlers.light_commands:certificate_key",
         flags=(ALL_FORMATS,),
         exit_scheme=KUBEADM,
     ),
     Command(
         "certs check-expiration",
-        "Show when certificates and authorities end",
+        "Show when certificates and CAs expire",
         handler="kubewright.cli.handlers.certs:check_expiration",
         flags=(
             _CERT_DIR,
             CONFIG,
             _ADMIN,
-            Flag("fail-within", "exit 4 if any of them ends within this time, such as 30d or 48h; for monitoring", metavar="time"),
+            Flag("fail-within", "exit with 4 if any of them expires within this time, such as 30d or 48h; for monitoring", metavar="time"),
             *PRINTED,
         ),
         exit_scheme=KUBEADM,
@@ -63,7 +63,7 @@ _CERTS = (
     ),
     Command(
         "certs generate-csr",
-        "Make keys and signing requests for an authority that is kept elsewhere",
+        "Generate keys and certificate requests for an external CA",
         handler="kubewright.cli.handlers.certs:generate_csr",
         flags=(
             _OWN_CERT_DIR,
@@ -78,18 +78,20 @@ _CERTS = (
 
 
 _FILE = Flag("config", "kubeadm configuration file", default="", metavar="file")
-_KUBECONFIG = Flag("kubeconfig", "taken and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file")
+_KUBECONFIG = Flag("kubeconfig", "accepted and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file")
 _CLUSTER = Flag(
     "kubeconfig",
-    "kubeconfig to read the cluster with; if not given, those in $KUBECONFIG (or ~/.kube/config) come before the default",
+    "kubeconfig to read the cluster with; if not given, those in $KUBECONFIG (or ~/.kube/config) are tried before the default",
     default="/etc/kubernetes/admin.conf",
     metavar="file",
 )
-_EXPERIMENTAL = Flag("allow-experimental-api", "take API versions that are not released yet; there are none now", kind=BOOL, default=False)
+_EXPERIMENTAL = Flag(
+    "allow-experimental-api", "accept API versions that are not released yet; there are none now", kind=BOOL, default=False
+)
 _IMAGES = (
     _FILE,
     Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates"),
-    Flag("image-repository", "where the control plane images come from", default="registry.k8s.io", metavar="repository"),
+    Flag("image-repository", "repository of the control plane images", default="registry.k8s.io", metavar="repository"),
     Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version"),
 )
 
@@ -114,7 +116,7 @@ _CONFIG = (
         "config:print_init",
         Flag("component-configs", "also KubeProxyConfiguration, KubeletConfiguration", kind=LIST, metavar="kinds"),
         DOCUMENTS,
-        description="Values that belong to one machine, and the token, are placeholders.",
+        description="Machine-specific values and the token are placeholders.",
     ),
     _row("print join-defaults", "Print the defaults of join", "config:print_join", DOCUMENTS),
     _row("print reset-defaults", "Print the defaults of reset", "config:print_reset", DOCUMENTS),
@@ -124,25 +126,25 @@ _CONFIG = (
         "Check a configuration file",
         "config:validate",
         _FILE,
-        Flag("allow-deprecated-api", "take deprecated API versions without a warning", kind=BOOL, default=False),
+        Flag("allow-deprecated-api", "accept deprecated API versions without a warning", kind=BOOL, default=False),
         _EXPERIMENTAL,
         ALL_FORMATS,
-        description="Every document of the file is checked as the command that reads it would, and everything that is wrong is told at once.",
+        description="Every document of the file is checked as by the command that reads it, and all errors are reported at once.",
     ),
     _row(
         "migrate",
-        "Rewrite a configuration file in the newest version of its API",
+        "Convert a configuration file to the newest version of its API",
         "config:migrate",
         Flag("old-config", "file to read", default="", metavar="file"),
         Flag("new-config", "file to write; empty: stdout", default="", metavar="file"),
         _EXPERIMENTAL,
         DOCUMENTS,
-        description="The result holds what the configuration means on this machine: defaults, its name and address, resolved versions."
-        " Documents of components are left out.",
+        description="The result contains everything that the configuration means on this machine: defaults, its name and address, resolved versions."
+        " Component documents are left out.",
     ),
     Command(
         "config explain",
-        "Explain a field of the configuration kinds: type, default, since when, meaning",
+        "Explain a configuration field: type, default, first version, meaning",
         handler="kubewright.cli.handlers.config:explain",
         argument=Argument("field", "a field such as etcd.local.dataDir, or a kind", shown="FIELD", least=1),
         flags=(ALL_FORMATS, _KUBECONFIG),
@@ -151,11 +153,11 @@ _CONFIG = (
     ),
     Command(
         "config diff",
-        "Show how a configuration file differs from what a cluster keeps",
+        "Show how a configuration file differs from the cluster's configuration",
         handler="kubewright.cli.handlers.config:diff",
         flags=(_FILE, _CLUSTER, ALL_FORMATS),
-        description="Compares the file with the ConfigMaps kubeadm-config, kubelet-config and kube-proxy, after defaults were filled in on both"
-        " sides. Exits 0 where nothing differs, 1 where something does, 2 or more where that cannot be told.",
+        description="Compares the file with the ConfigMaps kubeadm-config, kubelet-config and kube-proxy, after applying defaults on both"
+        " sides. Exits with 0 if there are no differences, 1 if there are some, 2 or more if they cannot be compared.",
         examples=("config diff --config kubeadm.yaml", "config diff --config kubeadm.yaml --kubeconfig admin.conf -o json"),
         exit_scheme=DIFF,
     ),
@@ -174,14 +176,13 @@ _CONFIG = (
         *_IMAGES,
         Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
         ALL_FORMATS,
-        description="The container runtime of this machine is asked for every image, also for those that it has.",
+        description="The container runtime of this machine is asked to pull every image, including those that it already has.",
     ),
 )
 
 
 _HELP = (
-    "token to use instead of a certificate; - reads it from standard input."
-    " What stands on a command line is visible to other users while the command runs."
+    "token to use instead of a certificate; - reads it from standard input. Other users can see the command line while the command runs."
 )
 
 _KUBECONFIG_ROWS = (
@@ -193,7 +194,7 @@ _KUBECONFIG_ROWS = (
         flags=(
             Flag("client-name", "name of the user: the certificate's common name (required)", default="", metavar="name"),
             CONFIG,
-            Flag("org", "groups of the user: the certificate's organisations", kind=LIST, metavar="names"),
+            Flag("org", "groups of the user: the certificate's organizations", kind=LIST, metavar="names"),
             Flag("token", _HELP, default="", metavar="token"),
             Flag("token-file", "file with the token to use instead of a certificate", default="", metavar="file"),
             Flag("validity-period", "how long the certificate is valid", kind=DURATION, default="8760h0m0s"),
@@ -205,47 +206,47 @@ _KUBECONFIG_ROWS = (
 )
 
 
-_VISIBLE = " What stands on a command line is visible to other users while the command runs."
+_VISIBLE = " Other users can see the command line while the command runs."
 _TOKEN_FLAGS = (
-    Flag("dry-run", "send nothing; say what would be sent", kind=BOOL, default=False),
+    Flag("dry-run", "send nothing; show what would be sent", kind=BOOL, default=False),
     Flag(
         "kubeconfig",
-        "kubeconfig to talk to the cluster with; if not given, those in $KUBECONFIG (or ~/.kube/config) come before the default",
+        "kubeconfig for the cluster; if not given, those in $KUBECONFIG (or ~/.kube/config) are tried before the default",
         default="/etc/kubernetes/admin.conf",
         metavar="file",
     ),
 )
-_TOKEN_HELP = f"A token may be given as it is, as - for standard input, or as the path of a file (with a /).{_VISIBLE}"
+_TOKEN_HELP = f"A token may be given literally, as - for standard input, or as the path of a file (with a /).{_VISIBLE}"
 
 _TOKEN = (
     Command("token", summary("token"), flags=_TOKEN_FLAGS, exit_scheme=KUBEADM),
     Command(
         "token create",
-        "Make a bootstrap token in the cluster",
+        "Create a bootstrap token in the cluster",
         handler="kubewright.cli.handlers.tokens:create",
         argument=Argument("token", "token; none: a random one", shown="[token]", most=ANY),
         flags=(
             Flag(
                 "certificate-key",
-                f"with --print-join-command: for further control planes, the key of the uploaded certificates.{_VISIBLE}",
+                f"with --print-join-command: key of the uploaded certificates, for joining control planes.{_VISIBLE}",
                 default="",
                 metavar="hex",
             ),
             CONFIG,
-            Flag("description", "what the token is for", default="", metavar="text"),
+            Flag("description", "purpose of the token", default="", metavar="text"),
             Flag(
                 "groups",
-                "groups of whoever holds it",
+                "groups of users who authenticate with the token",
                 kind=LIST,
                 default=("system:bootstrappers:kubeadm:default-node-token",),
                 metavar="names",
             ),
-            Flag("print-bootstrap-kubeconfig", "print the kubeconfig that a kubelet starts with", kind=BOOL, default=False),
-            Flag("print-join-command", "print the whole command that joins with it", kind=BOOL, default=False),
-            Flag("ttl", "how long the token lives; 0 for ever", kind=DURATION, default="24h0m0s"),
+            Flag("print-bootstrap-kubeconfig", "print a bootstrap kubeconfig for a kubelet", kind=BOOL, default=False),
+            Flag("print-join-command", "print the complete join command", kind=BOOL, default=False),
+            Flag("ttl", "lifetime of the token; 0: it never expires", kind=DURATION, default="24h0m0s"),
             Flag(
                 "usages",
-                "what the token is good for: signing, authentication",
+                "allowed usages of the token: signing, authentication",
                 kind=LIST,
                 default=("signing", "authentication"),
                 metavar="names",
@@ -262,7 +263,7 @@ _TOKEN = (
         "token delete",
         "Delete bootstrap tokens",
         handler="kubewright.cli.handlers.tokens:delete",
-        argument=Argument("token", "ids of tokens, or whole tokens", shown="[token-value] ...", most=ANY),
+        argument=Argument("token", "ids of tokens, or complete tokens", shown="[token-value] ...", most=ANY),
         flags=(ALL_FORMATS, *_TOKEN_FLAGS),
         exit_scheme=KUBEADM,
         description=_TOKEN_HELP,
@@ -270,7 +271,7 @@ _TOKEN = (
     ),
     Command(
         "token generate",
-        "Make a random bootstrap token and print it",
+        "Generate a random bootstrap token and print it",
         handler="kubewright.cli.handlers.light_commands:generate",
         flags=(ALL_FORMATS, *_TOKEN_FLAGS),
         exit_scheme=KUBEADM,

@@ -17,19 +17,26 @@ GLOBAL_FLAGS = (
     Flag("rootfs", "change the root directory to this one before anything else", metavar="dir"),
     Flag(
         "v",
-        "verbosity of the log on stderr, 0 to 10: 4 tells decisions, 5 the traceback of an error, 6 requests, 8 differences",
+        "verbosity of the log on stderr, 0 to 10: 4 shows decisions, 5 the traceback of an error, 6 requests, 8 differences",
         kind=LEVEL,
         default=0,
         short="v",
         metavar="level",
     ),
     Flag(
-        "vmodule", "verbosity by source file, pattern=N,…; for kubeadm's scripts: checked, without effect", kind=MODULES, metavar="levels"
+        "vmodule",
+        "verbosity by source file, pattern=N,…; accepted for compatibility with kubeadm, without effect",
+        kind=MODULES,
+        metavar="levels",
     ),
 )
 
 VERSION = Flag(
-    "version", "print our version, and the version of Kubernetes that we are made for", kind=BOOL, default=False, not_as="kubeadm"
+    "version",
+    "print the version of this program, and the Kubernetes version that it is made for",
+    kind=BOOL,
+    default=False,
+    not_as="kubeadm",
 )
 """kubeadm has no such flag: scripts must not be able to tell us from it."""
 
@@ -56,24 +63,24 @@ _HUB = "kubewright.cli.rows.hub"
 _NODE = "kubewright.cli.rows.node"
 
 HEADS = (
-    Head("up", "Start a local cluster, or repair and scale the one that is there", _LOCAL),
+    Head("up", "Start a local cluster, or repair and scale an existing one", _LOCAL),
     Head("down", "Stop a local cluster and remove it", _LOCAL),
-    Head("local", "Look into local clusters", _LOCAL),
-    Head("binaries", "Get the component binaries", _LOCAL),
-    Head("preflight", "Check whether this machine can become a part of a cluster", _MACHINE),
+    Head("local", "Inspect local clusters", _LOCAL),
+    Head("binaries", "Fetch the component binaries", _LOCAL),
+    Head("preflight", "Check whether this machine can become part of a cluster", _MACHINE),
     Head("init", "Make this machine the first control plane of a cluster", _MACHINE),
     Head("join", "Join this machine to a cluster", _MACHINE),
-    Head("reset", "Undo on this machine what init or join did", _MACHINE),
-    Head("controllers", "Approve and sign certificate requests, in kube-controller-manager's place", _CONTROLLERS),
-    Head("csr", "Look into certificate requests", _CONTROLLERS),
+    Head("reset", "Undo the changes of init or join on this machine", _MACHINE),
+    Head("controllers", "Approve and sign certificate requests in place of kube-controller-manager", _CONTROLLERS),
+    Head("csr", "Inspect certificate requests", _CONTROLLERS),
     Head("agent", "Make this machine a node without a kubelet", _AGENT),
-    Head("hub", "Let machines join the clusters of this hub by NodeJoinRequests", _HUB),
+    Head("hub", "Let machines join clusters with NodeJoinRequests", _HUB),
     Head("node", "Join this machine to a cluster through a hub", _NODE),
     Head("upgrade", "Upgrade a cluster to another version", _MACHINE),
-    Head("certs", "Look after certificates", _CLUSTER, alias="certificates"),
+    Head("certs", "Manage certificates", _CLUSTER, alias="certificates"),
     Head("config", "Print, check and migrate configuration files", _CLUSTER),
-    Head("kubeconfig", "Make kubeconfig files", _CLUSTER),
-    Head("token", "Work with bootstrap tokens", _CLUSTER),
+    Head("kubeconfig", "Create kubeconfig files", _CLUSTER),
+    Head("token", "Manage bootstrap tokens", _CLUSTER),
     Head("version", "Print the version"),
     Head("completion", "Print the completion script of a shell"),
     Head("help", "Explain a command"),
@@ -94,7 +101,9 @@ ROWS = (
         "version",
         summary("version"),
         handler="kubewright.cli.handlers.light_commands:version",
-        flags=(Flag("output", "form of the result: short, json, yaml", default="", short="o", choices=_VERSION_FORMATS, metavar="format"),),
+        flags=(
+            Flag("output", "format of the result: short, json, yaml", default="", short="o", choices=_VERSION_FORMATS, metavar="format"),
+        ),
         exit_scheme=KUBEADM,
     ),
     Command(

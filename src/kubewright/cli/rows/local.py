@@ -7,26 +7,28 @@ from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, Argument, Command, Flag
 
 NAME = Flag("name", "name of the cluster", default="default")
-STATE_DIR = Flag("state-dir", "where clusters live (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
+STATE_DIR = Flag("state-dir", "directory of the clusters (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
 BINARIES_DIR = Flag("binaries-dir", "take the component binaries from this directory", metavar="dir")
 VERSION = Flag("kubernetes-version", "Kubernetes version of the cluster", default=KUBERNETES, metavar="version")
 CONFIG = Flag("config", "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations)", metavar="file")
-MACHINE = Flag("machine", "the machine; without it the first control plane's", metavar="name")
+MACHINE = Flag("machine", "name of the machine (default: the first control plane)", metavar="name")
 
 UP_FLAGS = (
     NAME,
     Flag(
         "nodes",
-        "number of worker nodes besides the control planes' own, 3 if not given for a new cluster; another number scales the cluster",
+        "number of worker nodes, in addition to the control planes' own nodes; 3 for a new cluster; a different number scales the cluster",
         kind=INT,
         metavar="number",
     ),
-    Flag("control-planes", "number of control planes, 1 if not given; another number scales the cluster", kind=INT, metavar="number"),
+    Flag(
+        "control-planes", "number of control planes; 1 for a new cluster; a different number scales the cluster", kind=INT, metavar="number"
+    ),
     VERSION,
     CONFIG,
     Flag(
         "controllers",
-        "who approves and signs certificate requests: kube-controller-manager, if not given, or the controllers of this program",
+        "which controllers approve and sign certificate requests: kube-controller-manager (default), or those of this program",
         metavar="name",
     ),
     BINARIES_DIR,
@@ -46,7 +48,7 @@ ROWS = (
         handler="kubewright.cli.handlers.local:up",
         flags=UP_FLAGS,
         description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
-        " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are only played.",
+        " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are simulated.",
         examples=(
             "up",
             "up --nodes 10 --name wide",
@@ -82,8 +84,8 @@ ROWS = (
         flags=(
             *ON_CLUSTER,
             MACHINE,
-            Flag("follow", "go on as lines are written", kind=BOOL, default=False, short="f"),
-            Flag("tail", "only so many lines from the end; -1 for all", kind=INT, default=-1, metavar="lines"),
+            Flag("follow", "keep printing lines as they are written", kind=BOOL, default=False, short="f"),
+            Flag("tail", "number of lines from the end; -1 for all", kind=INT, default=-1, metavar="lines"),
         ),
     ),
     Command(
@@ -110,29 +112,29 @@ ROWS = (
             Flag("kubeconfig", "file to change (default: the first file of $KUBECONFIG that exists, or ~/.kube/config)", metavar="file"),
             ALL_FORMATS,
         ),
-        description="Adds a cluster, a user and a context named kubewright-NAME, and leaves everything else as it is, but for comments, which"
-        " are lost as with kubectl config. down takes them out again.",
+        description="Adds a cluster, a user and a context named kubewright-NAME, and leaves everything else unchanged except comments, which"
+        " are lost as with kubectl config. down removes them again.",
         examples=("local use", "local use wide"),
     ),
     Command("binaries", summary("binaries")),
     Command(
         "binaries list",
-        "List the binaries, where they are and where they came from",
+        "List the binaries, their locations and their origins",
         handler="kubewright.cli.handlers.local:list_binaries",
         flags=(*BINARIES, ALL_FORMATS),
     ),
     Command(
         "binaries fetch",
-        "Get binaries into the cache",
+        "Fetch binaries into the cache",
         handler="kubewright.cli.handlers.local:fetch",
         argument=Argument("program", "programs; none: those that a local cluster needs", shown="[program] ...", most=ANY),
         flags=(*BINARIES, ALL_FORMATS),
     ),
     Command(
         "binaries verify",
-        "Compare the binaries with the digests that were recorded when they were got",
+        "Compare the binaries with the digests that were recorded when they were fetched",
         handler="kubewright.cli.handlers.local:verify",
-        argument=Argument("program", "programs; none: all that are there", shown="[program] ...", most=ANY),
+        argument=Argument("program", "programs; none: all that are present", shown="[program] ...", most=ANY),
         flags=(*BINARIES, ALL_FORMATS),
     ),
 )

@@ -51,7 +51,7 @@ def _but(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
 _EXTRA_ARGUMENTS = tuple(
     Flag(
         f"{name}-extra-args",
-        f"further arguments of the {name}, name=value",
+        f"additional arguments of the {name}, name=value",
         kind=PAIRS,
         metavar="arguments",
         hidden=True,
@@ -63,7 +63,7 @@ _EXTRA_ARGUMENTS = tuple(
 _INIT_FLAGS = by_name(
     Flag(
         "apiserver-cert-extra-sans",
-        "further names and addresses for the API server's certificate",
+        "additional names and addresses for the API server's certificate",
         kind=LIST,
         metavar="names",
         sets="cert_sans",
@@ -71,7 +71,7 @@ _INIT_FLAGS = by_name(
     Flag("control-plane-endpoint", "stable address of the control plane, host or host:port", default="", metavar="endpoint"),
     Flag("dry-run", "write nothing to the machine; render everything into a directory", kind=BOOL, default=False),
     Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates", form=GATES),
-    Flag("image-repository", "where the control plane images come from", default="registry.k8s.io", metavar="repository"),
+    Flag("image-repository", "repository of the control plane images", default="registry.k8s.io", metavar="repository"),
     Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version"),
     Flag(
         "kubeconfig-dir",
@@ -89,13 +89,13 @@ _INIT_FLAGS = by_name(
     Flag("skip-token-print", "do not print the token", kind=BOOL, default=False),
     Flag(
         "token",
-        "bootstrap token; empty: random; - is the next line of standard input, and what has a / the path of a file",
+        "bootstrap token; empty: random; - reads the next line of standard input, a value with a / is the path of a file",
         default="",
         metavar="token",
         form=SECRET,
     ),
-    Flag("token-ttl", "how long the token lives; 0 for ever", kind=DURATION, default="24h0m0s"),
-    Flag("upload-certs", "upload the control plane's certificates, sealed", kind=BOOL, default=False),
+    Flag("token-ttl", "lifetime of the token; 0: it never expires", kind=DURATION, default="24h0m0s"),
+    Flag("upload-certs", "upload the control plane's certificates, encrypted", kind=BOOL, default=False),
     *_EXTRA_ARGUMENTS,
     ADOPT,
     Flag("plan", "show what init would change, as diffs, and write nothing", kind=BOOL, default=False),
@@ -109,8 +109,8 @@ _INIT_ROW = Command(
     handler=OPERATION,
     flags=_but(_INIT_FLAGS, _INIT_PHASES_ONLY),
     exit_scheme=KUBEADM,
-    description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
-    " would change; `kubewright up` runs the same phases on this machine as an ordinary user, as processes.",
+    description="Running the same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what"
+    " would change. `kubewright up` runs the same phases as an ordinary user, with local processes.",
     workflow=Workflow(
         "kubewright.lifecycle.init.phases:PHASES",
         flags=_INIT_FLAGS,
@@ -121,21 +121,21 @@ _INIT_ROW = Command(
     ),
 )
 
-_ELSEWHERE = " - is the next line of standard input, and what has a / the path of a file: command lines are visible to other users"
+_ELSEWHERE = " - reads the next line of standard input, a value with a / is the path of a file; other users can see command lines"
 
 _JOIN_FLAGS = by_name(
     Flag(
         "certificate-key",
-        f"key that opens the uploaded certificates, 64 hexadecimal digits.{_ELSEWHERE}",
+        f"key that decrypts the uploaded certificates, 64 hexadecimal digits.{_ELSEWHERE}",
         default="",
         metavar="hex",
         form=SECRET,
     ),
-    Flag("control-plane", "make this machine a further control plane", kind=BOOL, default=False),
-    Flag("discovery-file", "kubeconfig, a path or an https URL, that tells where the cluster is", default="", metavar="file"),
+    Flag("control-plane", "make this machine an additional control plane", kind=BOOL, default=False),
+    Flag("discovery-file", "kubeconfig that describes the cluster: a path or an https URL", default="", metavar="file"),
     Flag(
         "discovery-token",
-        f"bootstrap token that proves cluster-info.{_ELSEWHERE}",
+        f"bootstrap token that verifies cluster-info.{_ELSEWHERE}",
         default="",
         metavar="token",
         form=SECRET,
@@ -150,19 +150,25 @@ _JOIN_FLAGS = by_name(
     ),
     Flag(
         "tls-bootstrap-token",
-        f"bootstrap token that asks for the node's certificate.{_ELSEWHERE}",
+        f"bootstrap token for requesting the node's certificate.{_ELSEWHERE}",
         default="",
         metavar="token",
         form=SECRET,
     ),
-    Flag("token", f"bootstrap token for both, where they are not given.{_ELSEWHERE}", default="", metavar="token", form=SECRET),
+    Flag(
+        "token",
+        f"bootstrap token for both purposes, if they are not given separately.{_ELSEWHERE}",
+        default="",
+        metavar="token",
+        form=SECRET,
+    ),
     ADOPT,
     Flag("plan", "show what join would change, as diffs, and write nothing", kind=BOOL, default=False),
     ALL_FORMATS,
 )
 
 _ENDPOINT = Argument("api-server-endpoint", "host:port of the API server, for discovery by token", shown="[api-server-endpoint]")
-# kubeadm takes it here as well, and does not show it.
+# kubeadm accepts it here as well, but does not show it.
 _ENDPOINT_TAKEN = Argument("api-server-endpoint", _ENDPOINT.summary, shown="")
 _JOIN_ROW = Command(
     "join",
@@ -170,8 +176,8 @@ _JOIN_ROW = Command(
     flags=_but(_JOIN_FLAGS, "cert-dir kubeconfig"),
     argument=_ENDPOINT,
     exit_scheme=KUBEADM,
-    description="The same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what it"
-    " would change. A machine that is part of the cluster already needs no valid token for that.",
+    description="Running the same command again changes nothing, repairs what is broken, and finishes what was interrupted. --plan shows what"
+    " would change. A machine that is already part of the cluster needs no valid token for this.",
     examples=("join 10.0.0.1:6443 --token TOKEN --discovery-token-ca-cert-hash sha256:HEX", "join --config join.yaml"),
     workflow=Workflow(
         "kubewright.lifecycle.join.phases:PHASES",
@@ -185,19 +191,19 @@ _JOIN_ROW = Command(
 )
 
 _RESET_FLAGS = by_name(
-    Flag("cert-dir", "directory of the certificates, which is emptied", default="/etc/kubernetes/pki", metavar="dir"),
+    Flag("cert-dir", "directory of the certificates, whose contents are removed", default="/etc/kubernetes/pki", metavar="dir"),
     Flag("cleanup-tmp-dir", "also empty /etc/kubernetes/tmp", kind=BOOL, default=False),
-    Flag("force", "do not ask", kind=BOOL, default=False, short="f"),
+    Flag("force", "do not ask for confirmation", kind=BOOL, default=False, short="f"),
     Flag("plan", "show what would be removed; write nothing", kind=BOOL, default=False),
     ALL_FORMATS,
-    Flag("cleanup-cni", "also remove the CNI configuration that is listed", kind=BOOL, default=False),
+    Flag("cleanup-cni", "also remove the listed CNI configuration", kind=BOOL, default=False),
     Flag("cleanup-packet-filter", "also remove the rules of kube-proxy and CNI plugins", kind=BOOL, default=False),
-    Flag("delete-node", "also delete the Node object of this machine, with the kubeconfig", kind=BOOL, default=False),
+    Flag("delete-node", "also delete the Node object of this machine, using the kubeconfig", kind=BOOL, default=False),
 )
 _NOT_RESET = "apiserver-advertise-address apiserver-bind-port certificate-key node-name patches"
 
-# kubeadm takes arguments and does not look at them.
-_IGNORED = Argument("ignored", "taken and ignored, as kubeadm does", shown="", most=ANY)
+# kubeadm accepts arguments and ignores them.
+_IGNORED = Argument("ignored", "accepted and ignored, as in kubeadm", shown="", most=ANY)
 
 _RESET_ROW = Command(
     "reset",
@@ -205,8 +211,8 @@ _RESET_ROW = Command(
     flags=_but(_RESET_FLAGS, _NOT_RESET),
     argument=_IGNORED,
     exit_scheme=KUBEADM,
-    description="Lists what goes, asks, and tries every step: what fails is told at the end, and the same command again does what is left."
-    " --plan shows all of it. etcd's data goes only where that etcd is this machine's own.",
+    description="Lists what will be removed, asks for confirmation, and tries every step: failures are reported at the end, and running the same command again"
+    " does the remaining steps. --plan shows the whole list. etcd's data is removed only if the etcd member belongs to this machine.",
     workflow=Workflow(
         "kubewright.lifecycle.reset.phases:PHASES",
         flags=_RESET_FLAGS,
@@ -220,15 +226,20 @@ _RESET_ROW = Command(
 )
 
 _UPGRADE_FLAGS = by_name(
-    Flag("allow-experimental-upgrades", "take alpha, beta and release candidate versions", kind=BOOL, default=False),
-    Flag("allow-release-candidate-upgrades", "take release candidates", kind=BOOL, default=False, sets="allow_rc_upgrades"),
+    Flag("allow-experimental-upgrades", "allow alpha, beta and release candidate versions", kind=BOOL, default=False),
+    Flag("allow-release-candidate-upgrades", "allow release candidates", kind=BOOL, default=False, sets="allow_rc_upgrades"),
     Flag("certificate-renewal", "renew the certificates of components that are upgraded", kind=BOOL, default=True),
     Flag("etcd-upgrade", "upgrade local etcd as well", kind=BOOL, default=True),
     Flag(
-        "force", "go on although some requirements are not met, and do not ask", kind=BOOL, default=False, short="f", sets="force_upgrade"
+        "force",
+        "continue although some requirements are not met, and do not ask for confirmation",
+        kind=BOOL,
+        default=False,
+        short="f",
+        sets="force_upgrade",
     ),
     Flag("print-config", "print the cluster's configuration", kind=BOOL, default=False),
-    Flag("yes", "do not ask", kind=BOOL, default=False, short="y"),
+    Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y"),
     Flag("context-lines", "lines of context in the differences", kind=INT, default=3, short="c", metavar="lines"),
     *PRINTED,
 )
@@ -238,8 +249,8 @@ _PLAN = (
 )
 _NODE = "certificate-renewal config dry-run etcd-upgrade ignore-preflight-errors kubeconfig patches skip-phases"
 _APPLY = f"{_EARLY} force print-config yes {_NODE}"
-_VERSION = Argument("version", "version to upgrade to; may stand in the file instead", shown="[version]", most=ANY)
-_VERSION_OF_PHASE = Argument("version", "version to upgrade to; may stand in the file instead", shown="", most=ANY)
+_VERSION = Argument("version", "version to upgrade to; may be set in the file instead", shown="[version]", most=ANY)
+_VERSION_OF_PHASE = Argument("version", "version to upgrade to; may be set in the file instead", shown="", most=ANY)
 
 
 def _upgrade_row(
@@ -267,7 +278,7 @@ def _upgrade_row(
 
 
 _LATER = (
-    "In this release {} reads its flags and its configuration, checks the version that is asked for, and says what is wrong."
+    "In this release, {} only reads its flags and its configuration, checks the requested version, and reports errors."
     " Changing a machine comes with a later release."
 )
 
@@ -297,7 +308,7 @@ _UPGRADE_ROWS = (
     ),
     _upgrade_row(
         "node",
-        "Upgrade a further control plane, or a worker",
+        "Upgrade an additional control plane, or a worker",
         _NODE,
         description=_LATER.format("node"),
         workflow=Workflow(
@@ -314,9 +325,7 @@ _CHECKS_OF_JOIN = (
     "apiserver-advertise-address apiserver-bind-port config control-plane cri-socket discovery-file discovery-token"
     " discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification ignore-preflight-errors node-name tls-bootstrap-token token"
 )
-_LOOKS_ONLY = (
-    "Looks only. Every check is made, all at the same time, and each failure says how to fix it. Exits 4 if any stops the command."
-)
+_LOOKS_ONLY = "Changes nothing. All checks run at the same time, and each failure says how to fix it. Exits with 4 if any check fails."
 
 _PREFLIGHT_ROWS = (
     Command("preflight", summary("preflight")),
@@ -330,7 +339,7 @@ _PREFLIGHT_ROWS = (
     ),
     Command(
         "preflight join",
-        "Check whether this machine can join a cluster; the cluster is not asked",
+        "Check whether this machine can join a cluster, without contacting the cluster",
         handler="kubewright.cli.handlers.preflight:join",
         argument=_ENDPOINT,
         flags=(*_named(_JOIN_FLAGS, _CHECKS_OF_JOIN), ALL_FORMATS),

@@ -203,7 +203,7 @@ class Command:
 
 def output(*formats: str) -> Flag:
     """Return an `-o` with these forms, the first of which is the default."""
-    return Flag("output", f"form of the result: {', '.join(formats)}", default=formats[0], short="o", choices=formats, metavar="format")
+    return Flag("output", f"format of the result: {', '.join(formats)}", default=formats[0], short="o", choices=formats, metavar="format")
 
 
 ALL_FORMATS = output("text", "json", "yaml")
@@ -220,7 +220,7 @@ KUBECONFIG = Flag(
 )
 CERT_DIR = Flag("cert-dir", "directory of the certificates", default="/etc/kubernetes/pki", metavar="dir")
 
-ADOPT = Flag("adopt", "take over a machine that something else made a part of a cluster", kind=BOOL, default=False)
+ADOPT = Flag("adopt", "take over a machine that another tool added to a cluster", kind=BOOL, default=False)
 
 MACHINE_FLAGS = (
     CONFIG,
@@ -228,7 +228,7 @@ MACHINE_FLAGS = (
     CERT_DIR,
     Flag(
         "apiserver-advertise-address",
-        "IP address that this API server is reached by; empty: from the default route",
+        "IP address at which this API server is reached; empty: that of the default route",
         default="",
         metavar="ip",
         sets="advertise_address",
@@ -236,17 +236,17 @@ MACHINE_FLAGS = (
     Flag("apiserver-bind-port", "port of the API server", kind=INT32, default=6443, metavar="port", sets="bind_port"),
     Flag(
         "certificate-key",
-        "key that seals the certificates for upload, 64 hexadecimal digits; or -, or a path",
+        "key that encrypts the uploaded certificates, 64 hexadecimal digits; or -, or a path",
         default="",
         metavar="hex",
         form=SECRET,
     ),
     Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
-    Flag("dry-run", "write nothing to the machine; say what would be done", kind=BOOL, default=False),
+    Flag("dry-run", "write nothing to the machine; show what would be done", kind=BOOL, default=False),
     Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),
     Flag("node-name", "name of this node", default="", metavar="name"),
     Flag("patches", "directory of patches", default="", metavar="dir", form=PATH),
-    Flag("skip-phases", "phases to leave out", kind=LIST, metavar="phases"),
+    Flag("skip-phases", "phases to skip", kind=LIST, metavar="phases"),
 )
 """What init, join, reset and upgrade have in common."""
 
@@ -261,20 +261,27 @@ def serving(*, bind: str, port: int) -> tuple[Flag, ...]:
     return (
         Flag("bind-address", "address to serve health and metrics on", default=bind, metavar="ip"),
         Flag("secure-port", "port to serve health and metrics on; 0: none", kind=INT, default=port),
-        Flag("tls-cert-file", "certificate to serve with; without it one is made", metavar="file"),
-        Flag("tls-private-key-file", "its key", metavar="file"),
-        Flag("authentication-kubeconfig", "kubeconfig to ask with whose a token is that wants to see metrics", metavar="file"),
-        Flag("authorization-kubeconfig", "kubeconfig to ask with who may see metrics; without it nobody may", metavar="file"),
+        Flag("tls-cert-file", "serving certificate; without it one is generated", metavar="file"),
+        Flag("tls-private-key-file", "key of the serving certificate", metavar="file"),
+        Flag("authentication-kubeconfig", "kubeconfig for authenticating clients that read metrics", metavar="file"),
+        Flag("authorization-kubeconfig", "kubeconfig for authorizing clients that read metrics; without it nobody may", metavar="file"),
     )
 
 
 def electing() -> tuple[Flag, ...]:
     """Return the flags of a daemon of whose replicas one works at a time: kube-controller-manager's, with its times."""
     return (
-        Flag("leader-elect", "become the leader before anything is written", kind=BOOL, default=True),
-        Flag("leader-elect-lease-duration", "how long others wait for a leader that is not heard of", kind=DURATION, default="15s"),
-        Flag("leader-elect-renew-deadline", "after which time without a renewal the leader gives up", kind=DURATION, default="10s"),
-        Flag("leader-elect-retry-period", "how often the lease is looked at", kind=DURATION, default="2s"),
+        Flag("leader-elect", "become the leader before writing anything", kind=BOOL, default=True),
+        Flag(
+            "leader-elect-lease-duration",
+            "how long others wait before they replace a leader that does not renew its lease",
+            kind=DURATION,
+            default="15s",
+        ),
+        Flag(
+            "leader-elect-renew-deadline", "how long the leader tries to renew its lease before it gives up", kind=DURATION, default="10s"
+        ),
+        Flag("leader-elect-retry-period", "how often the lease is checked", kind=DURATION, default="2s"),
     )
 
 
@@ -292,8 +299,8 @@ PRINTED_FORMATS = (
     "jsonpath-file",
 )
 """In kubeadm's order; a test compares them with what `printers.choosing` takes. Templates and paths come behind a `=`."""
-PRINTED_OUTPUT = Flag("output", f"form of the result: {', '.join(PRINTED_FORMATS)}", default="text", short="o", metavar="format")
-MISSING_KEYS = Flag("allow-missing-template-keys", "let a template or path go on where a field or key is missing", kind=BOOL, default=True)
+PRINTED_OUTPUT = Flag("output", f"format of the result: {', '.join(PRINTED_FORMATS)}", default="text", short="o", metavar="format")
+MISSING_KEYS = Flag("allow-missing-template-keys", "ignore missing fields and keys in templates and paths", kind=BOOL, default=True)
 MANAGED_FIELDS = Flag(
     "show-managed-fields", "keep managedFields in json and yaml; objects of these commands have none", kind=BOOL, default=False
 )
