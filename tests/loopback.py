@@ -22,7 +22,9 @@ def free_address(ports: Collection[int]) -> str:
     for address in _ADDRESSES:
         if is_free(address, ports) and _CLAIMS.take(address) and is_free(address, ports):
             return address
-    raise KubewrightError(f"no loopback address has the ports {sorted(ports)} free", remedy="`ss -ltnp` names who listens on all addresses")
+    raise KubewrightError(
+        f"no loopback address has the ports {sorted(ports)} free", remedy="`ss -ltnp` shows the processes that listen on all addresses"
+    )
 
 
 def is_free(address: str, ports: Collection[int]) -> bool:

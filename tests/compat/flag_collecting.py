@@ -127,7 +127,7 @@ def line(program: Path) -> str:
     """Return the minor release of a program."""
     found = re.search(r"^(?:Kubernetes v|etcd Version: )(\d+\.\d+)", _run(program, "--version"), re.MULTILINE)
     if found is None:
-        sys.exit(f"{program} does not tell its version")
+        sys.exit(f"{program} does not report its version")
     return found[1]
 
 

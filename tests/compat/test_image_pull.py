@@ -265,7 +265,7 @@ def test_a_runtime_that_is_down_fails_in_both_and_works_again_when_it_is_back(to
     finally:
         tools.runtime.start()
     assert (second.code, second.out) == (first.code, first.out) == (1, "")
-    assert "nobody listens" in second.err
+    assert "nothing listens" in second.err
     assert "start it" in second.err
     assert tools.ours().code == 0
 

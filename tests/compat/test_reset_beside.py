@@ -99,7 +99,7 @@ def test_the_same_files_are_left(name: str, words: list[str], machines: Arena) -
     theirs, ours = both(machines, MACHINES[name], *words)
     assert (ours.code, theirs.code) == (0, 0)
     assert files(ours) == files(theirs)
-    ignored = r"\[reset\] (What goes|There is nothing)"
+    ignored = r"\[reset\] (This will be removed|There is nothing)"
     if "/etc/kubernetes/manifests/etcd.yaml" not in MACHINES[name]:  # kubeadm says so where there is no such directory
         ignored += r"|\[reset\] Deleted contents of the etcd data directory"
     assert said(ours, ignored) == what_was_there(said(theirs, ignored), {**FILES, **MACHINES[name]})

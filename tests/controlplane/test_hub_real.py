@@ -223,7 +223,7 @@ def test_a_taken_name_is_free_again_when_the_hub_forgets_it(hub: HubProcess, api
     assert other.issued(join_as(holder, other))
     admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "control"}})
     live = join_as(holder, OldNode("control", apiserver.url))
-    assert "has not come through this hub" in live["status"]["conditions"][0]["message"]
+    assert "did not join through this hub" in live["status"]["conditions"][0]["message"]
     replay = {**found, "metadata": {"name": "twice-2"}, "spec": admin.get(NODE_JOIN_REQUEST, "twice")["spec"]}
     replay.pop("status")
     holder.create(replay)

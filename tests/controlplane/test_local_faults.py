@@ -242,7 +242,7 @@ def test_a_binary_that_was_copied_by_half_is_named(home: Bench, tmp_path: Path) 
     (tmp_path / "kube-scheduler").write_bytes(Path(program("kube-scheduler")).read_bytes()[:1_000_000])
     (tmp_path / "kube-scheduler").chmod(0o755)
     ran = _up(home, "--binaries-dir", str(tmp_path))
-    _failed(home, ran, 1, f"{tmp_path}/kube-scheduler", hint="put kube-scheduler there again")
+    _failed(home, ran, 1, f"{tmp_path}/kube-scheduler", hint="replace kube-scheduler")
 
 
 # -- components

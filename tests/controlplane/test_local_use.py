@@ -60,7 +60,7 @@ def test_kubectl_uses_what_local_use_wrote_and_down_leaves_what_was_there(home: 
     assert kubectl("config", "rename-context", "kubewright-one", "mine")[0] == 0
 
     ran = home.run("down")
-    assert (ran.code, f"its context was taken out of {config}" in ran.out) == (0, True), ran.err
+    assert (ran.code, f"its context was removed from {config}" in ran.out) == (0, True), ran.err
     assert kubectl("config", "get-contexts", "-o", "name") == (0, "work\n")
     assert kubectl("config", "get-clusters") == (0, "NAME\nwork\n")
     assert kubectl("config", "current-context")[0] == 1

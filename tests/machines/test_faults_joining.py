@@ -169,7 +169,7 @@ def test_a_request_that_was_denied_ends_the_join_with_who_denied_it_and_why(clus
     said = complaint(joining.ended())
     why = "KubectlDeny: This CSR was denied by kubectl certificate deny."
     assert f"error: certificate request {found[1]} was denied by kubectl: {why}" in said
-    assert f"hint: ask whoever approves requests in this cluster (`kubectl describe csr {found[1]}`)" in said
+    assert f"hint: ask an approver of this cluster (`kubectl describe csr {found[1]}`)" in said
 
 
 def test_an_api_server_that_restarts_is_waited_for(cluster: Cluster) -> None:

@@ -29,7 +29,7 @@ def test_an_etcd_that_loses_its_quorum_while_a_new_member_learns_is_told(cluster
     two, three = cluster.bed["two"], cluster.prepared("three", patience="20s", control_plane=True)
     said = complaint(_cut_off(two, three, "[etcd] Letting the new etcd member"))
     assert "etcd" in said
-    assert "see that most of the other control planes run" in said
+    assert "make sure that most of the other control planes run" in said
     two.boot()
     two.ready()
     eventually(lambda: bool(kubectl(cluster.one, "get", "nodes").get("items")), "the API server to answer again")

@@ -333,7 +333,7 @@ def test_a_node_changes_its_key_in_the_vpn_also_where_the_hub_is_away_in_the_mid
     [lease] = [row["lease"] for row in tenant.records() if row["node"] == "two"]
     first = two.run("wg", "show", "oi-wg", "public-key").out.strip()
     device = _device(two)
-    assert "The hub has taken the new key" in kubewright(two, "node", "rotate-vpn-key").out
+    assert "The hub has accepted the new key" in kubewright(two, "node", "rotate-vpn-key").out
     second = two.run("wg", "show", "oi-wg", "public-key").out.strip()
     assert second != first
     tenant.require_peers()
@@ -368,7 +368,7 @@ def test_the_hub_changes_its_key_and_nodes_that_are_told_follow(tenant: Tenant) 
     [row] = json.loads(tenant.hub("cluster", "rotate-vpn-key", "a", "-o", "json").out)
     eventually(lambda: not _answers(two), "the old key of the hub to be of no use")
     for machine in (two, three):
-        assert "The hub has taken the new key" in kubewright(machine, "node", "rotate-vpn-key", "--hub-key", row["vpnKey"]).out
+        assert "The hub has accepted the new key" in kubewright(machine, "node", "rotate-vpn-key", "--hub-key", row["vpnKey"]).out
     tenant.require_peers()
     for machine in (two, three):
         assert _answers(machine)
@@ -402,7 +402,7 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     left = kubewright(two, "node", "leave", "--drain").out
     assert "Evicting the pods of the node two" in left
     assert _pods(tenant, "two") == 0
-    assert "Asked the hub to let the node two go" in left
+    assert "Asked the hub to remove the node two" in left
     assert kubectl(tenant.one, "get", "node", "two") == {}
     assert kubectl(tenant.one, "get", "nodejoinrequest", "two") == {}
     assert addresses(two, "oi-wg") == []

@@ -172,7 +172,7 @@ def test_a_dead_member_is_named_before_anything_is_written(cluster: Cluster) -> 
     ended = join(four, check=False)
     three.run("pkill", "-CONT", "-x", "etcd")
     assert ended.code == 1
-    assert f"etcd takes no new member while one that votes is dead: three at https://{three.address}:2380" in ended.err
+    assert f"etcd accepts no new member while a voting one is dead: three at https://{three.address}:2380" in ended.err
     assert four.run("find", "/etc/kubernetes", "/var/lib/kubewright", "-type", "f", check=False).out == ""
     removal = re.search(r"`(kubectl .* member) remove ([0-9a-f]+)`", ended.err)
     assert removal is not None

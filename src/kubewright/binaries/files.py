@@ -71,8 +71,8 @@ def require_own(directory: Path) -> None:
     if fault := weakness(directory):
         raise HostError(
             f"the cache at {directory} is not used: {fault}",
-            detail="whoever can write there decides which programs are run",
-            remedy=f"let nobody else write there, or set {CACHE_VARIABLE} to another directory",
+            detail="anyone with write access there decides which programs are run",
+            remedy=f"remove write access for others, or set {CACHE_VARIABLE} to another directory",
         )
 
 

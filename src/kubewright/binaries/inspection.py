@@ -154,7 +154,7 @@ def ask_version(path: Path, wanted: Wanted) -> Version:
 
 
 def _damaged(path: Path) -> str:
-    return f"put {path.name} there again: the file is damaged, or is not what its name says"
+    return f"replace {path.name}: the file is damaged, or is not what its name says"
 
 
 def _head(path: Path) -> bytes:

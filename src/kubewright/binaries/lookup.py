@@ -55,7 +55,7 @@ class Directory:
         if os.geteuid() == 0 and (fault := files.weakness(path)):
             raise BinariesError(
                 f"{path} is not run: {fault}",
-                detail="whoever can change a program decides what runs as root",
+                detail="anyone who can change a program decides what runs as root",
                 remedy=f"see `namei -l {path}`, and let only root write there",
             )
         known = self._stamps().get(_key(path, wanted))

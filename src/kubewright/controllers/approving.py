@@ -73,7 +73,7 @@ def decide(csr: SigningRequest, answers: Mapping[str, bool]) -> Approve | Ask | 
         if answers[row.subresource]:
             return Approve(message=row.message)
     if not recognized:
-        return Nothing(reason="it is not a node's request for a client certificate: somebody else has to approve it")
+        return Nothing(reason="it is not a node's request for a client certificate, so it needs another approver")
     tried = " ".join(row.subresource for row in recognized)
     return Retry(reason=f"{csr.username} may not create certificatesigningrequests/[{tried}]", expected=True)
 

@@ -61,7 +61,7 @@ class AuthorityFiles:
         found = tuple(self._read(path) for path in (self._certificate, self._key))
         for path, content in zip((self._certificate, self._key), found, strict=True):
             if content is None:
-                raise CertificateError(f"{path} does not exist", remedy="put the certificate authority's certificate and key in place")
+                raise CertificateError(f"{path} does not exist", remedy="provide the CA's certificate and key")
         return found[0] or b"", found[1] or b""
 
 

@@ -80,7 +80,7 @@ def authority_files(shared: tuple[str, str], own: Mapping[str, tuple[str, str]])
     given = {name: pair for name, pair in own.items() if pair != NO_FILES}
     if given and shared != NO_FILES:
         raise UsageError(
-            "--cluster-signing-cert-file and --cluster-signing-key-file cannot stand beside those of single signers",
+            "--cluster-signing-cert-file and --cluster-signing-key-file cannot be combined with those of single signers",
             detail=", ".join(f"--cluster-signing-{name}-*" for name in given),
             remedy="name one pair for all signers, or a pair for each",
         )

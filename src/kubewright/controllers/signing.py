@@ -52,7 +52,7 @@ def decide(
         return authority_ends
     unknown = request_signing.unknown_usages(csr.usages)
     if unknown:
-        return Retry(reason=f"no certificate can express the usages {', '.join(unknown)}")
+        return Retry(reason=f"a certificate cannot express the usages {', '.join(unknown)}")
     length = request_signing.duration(csr.expiration_seconds, longest=longest)
     try:
         verified = request_signing.verified(request)

@@ -93,7 +93,7 @@ def refresh(
         )
         found = patience.call(lambda: _read(api))
     if found is None:
-        return _complete(access, ("cluster-info may not be read with the discovery file: what it says is taken as it is",))
+        return _complete(access, ("cluster-info may not be read with the discovery file, so the file's content is used unchanged",))
     said = cluster_info.described(found, server=access.server)
     warnings = (
         ()
@@ -114,7 +114,7 @@ def _read(client: KubeAPI) -> Object | None:
 def _complete(access: Access, warnings: tuple[str, ...]) -> Refreshed:
     if access.ca_pem is None:
         raise TrustError(
-            f"nothing tells the certificate authority of {shown_url(access.server)}",
+            f"there is no CA certificate for {shown_url(access.server)}",
             detail="the discovery file has none, and neither has cluster-info",
             remedy="put certificate-authority-data into the discovery file",
         )

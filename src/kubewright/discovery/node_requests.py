@@ -176,7 +176,7 @@ def refusal(request: Mapping[str, Any]) -> Refusal | None:
                 reason=str(conditions[verdict].get("reason") or ""),
                 what=f"{what.format(name=name)}{_by(request, subresource)}",
                 words=": ".join(parts),
-                remedy=f"ask whoever approves requests in this cluster (`kubectl describe csr {name}`)",
+                remedy=f"ask an approver of this cluster (`kubectl describe csr {name}`)",
             )
     return None
 

@@ -81,9 +81,9 @@ class UnpinnedServer(TrustError):
     def __init__(self, *, server: str, why: str) -> None:
         super().__init__(
             f"{server} does not prove that it has a certificate of the CA that you pinned",
-            detail=f"{why}; it names that CA, and others beside it, which anybody can do who knows the token",
+            detail=f"{why}; it lists that CA and others, which anyone who knows the token can do",
             remedy="if the cluster is changing its CA, a new join command pins all of them (kubewright token create --print-join-command on "
-            "a control-plane node); if that one fails too, somebody answers in its place",
+            "a control-plane node); if that one fails too, another server answers in its place",
         )
 
 

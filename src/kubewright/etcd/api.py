@@ -51,7 +51,7 @@ class StillLearning(EtcdError):
 PASSING: Final = (LearnerNotInSync, TooManyLearners, UnhealthyCluster, NoQuorum, StillLearning)
 """What time may mend."""
 
-_QUORUM: Final = "see that more than half of the members run and reach each other on their peer ports (2380)"
+_QUORUM: Final = "make sure that more than half of the members run and reach each other on their peer ports (2380)"
 
 _BY_WORDS: Final[tuple[tuple[str, type[EtcdError], str], ...]] = (
     ("in sync with leader", LearnerNotInSync, "wait until it has caught up; look at the log of its etcd if that takes long"),
@@ -60,7 +60,7 @@ _BY_WORDS: Final[tuple[tuple[str, type[EtcdError], str], ...]] = (
     ("member id already exist", MemberExists, "use the member that is there, or remove it"),
     ("member not found", MemberNotFound, "list the members"),
     ("can only promote a learner", NotLearner, "nothing is left to do"),
-    ("unhealthy cluster", UnhealthyCluster, "see that all members run; etcd waits five seconds after one has come"),
+    ("unhealthy cluster", UnhealthyCluster, "make sure that all members run; etcd waits five seconds after a member was added"),
     ("not enough started members", UnhealthyCluster, "see that all members run"),
     ("not supported for learner", StillLearning, "ask another member"),
     ("no leader", NoQuorum, _QUORUM),

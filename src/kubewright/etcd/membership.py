@@ -56,7 +56,7 @@ def _remove(etcd: Etcd, peer_url: str) -> Change:
     try:
         etcd.remove(one.id)
     except MemberNotFound:
-        return Change(target=target(peer_url), action=Action.NONE, reason="somebody else has removed it")
+        return Change(target=target(peer_url), action=Action.NONE, reason="it was removed by something else")
     return Change(target=target(peer_url, name=one.name), action=Action.DELETE)
 
 
@@ -135,7 +135,7 @@ class Joining:
                     diagnose=queue.diagnosis,
                     remedy=queue.remedy,
                 )
-        reason = "its data was gone, so it is made anew" if step is Step.REPLACE else "a learner first, then with a vote"
+        reason = "its data was lost, so it is added again" if step is Step.REPLACE else "a learner first, then with a vote"
         return Change(target=desired.target, action=Action.UPDATE if step is Step.REPLACE else Action.CREATE, reason=reason)
 
     def promote(self, desired: EtcdMember) -> Change:
@@ -152,7 +152,7 @@ class Joining:
             saying=f"{desired.target} to catch up with the leader",
             every=_LOOK,
             at_most=_LOOK_AT_MOST,
-            remedy="look at the log of etcd on this machine, and see that it reaches the peer ports of the others (2380)",
+            remedy="check the log of etcd on this machine, and that it reaches the peer ports of the others (2380)",
         )
         return Change(target=desired.target, action=Action.UPDATE, reason="from learner to voting member")
 
@@ -165,7 +165,7 @@ class Joining:
         if found is None:
             raise MemberNotFound(
                 f"etcd has no {desired.target} any more",
-                remedy="somebody has removed it: reset this machine, and join again",
+                remedy="it was removed: reset this machine, and join again",
             )
         return found
 
@@ -202,7 +202,7 @@ class _Queue:
             self._said = str(error)
             self._ahead = self._learner()
             if self._ahead is not None:
-                self._said = f"etcd takes one learner at a time, and {_about(self._ahead)}"
+                self._said = f"etcd accepts one learner at a time, and {_about(self._ahead)}"
         except (*PASSING, MemberNotFound, Unreachable) as error:  # the last one is what etcd 3.6 may answer right after a removal
             self._said, self._ahead = str(error), None
 
@@ -222,7 +222,7 @@ class _Queue:
         """Say how the learner goes away."""
         one = self._ahead
         if one is None:
-            return "see that all members of etcd run"
+            return "make sure that all members of etcd run"
         where = one.name or ", ".join(one.peer_urls)
         return (
             f"run the same join again on {where}, or reset that machine; if there is no such machine any more, "

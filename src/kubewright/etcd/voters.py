@@ -68,4 +68,4 @@ def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
     answered = next((status.reason for status in said if not status.problem), "")
     if answered or any(not etcd.reach(url) for url in member.peer_urls):
         return answered
-    return next((status.reason for status in said), "it tells nobody where it serves clients")
+    return next((status.reason for status in said), "it does not announce where it serves clients")

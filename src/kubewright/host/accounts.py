@@ -27,7 +27,7 @@ GROUP: Final = "group"
 LOGIN_DEFS: Final = "login.defs"
 _FIELDS: Final = {PASSWD: 7, GROUP: 4}
 _DEFAULT: Final = (100, 999)
-_REMEDY: Final = "mend or remove the entry, then run the same command again"
+_REMEDY: Final = "fix or remove the entry, then run the same command again"
 
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -165,7 +165,7 @@ def _check_user(name: str, users: Iterable[Entry], groups: Iterable[Entry], limi
     if not limits.users[0] <= user.id <= limits.users[1]:
         raise _unfit(f"user {name} has the number {user.id}", f"system users have {limits.users[0]} to {limits.users[1]} here")
     if user.shell != NO_SHELL:
-        raise _unfit(f"user {name} has the shell {user.shell!r}", f"it must be {NO_SHELL}, so that nobody can log in")
+        raise _unfit(f"user {name} has the shell {user.shell!r}", f"it must be {NO_SHELL}, to prevent logins")
     if own != name:
         raise _unfit(f"user {name} is in the group {user.group if own is None else own!r}", f"it must be the group {name}")
 
@@ -196,7 +196,7 @@ def _free(there: Iterable[Entry], limits: tuple[int, int], count: int) -> list[i
         raise HostError(
             f"there are no {count} free numbers for system accounts",
             detail=f"the range is {limits[0]} to {limits[1]}",
-            remedy="widen the range in /etc/login.defs, or remove accounts that nobody needs",
+            remedy="widen the range in /etc/login.defs, or remove unused accounts",
         )
     return free
 
@@ -218,7 +218,7 @@ def lock_accounts(*paths: PurePosixPath) -> Iterator[None]:
                 try:
                     fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except (BlockingIOError, PermissionError) as error:
-                    raise TryAgain(f"{path} is locked: somebody else changes users", remedy="run the same command again") from error
+                    raise TryAgain(f"{path} is locked: another program is changing users", remedy="run the same command again") from error
         yield
 
 

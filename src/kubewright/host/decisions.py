@@ -162,7 +162,7 @@ def _require(kind: Kind, found: FileState, path: PurePosixPath) -> None:
     if found.kind is not kind:
         raise HostError(
             f"{path} is a {found.kind.value}, not a {kind.value}",
-            detail="it is not replaced, because somebody may have put it there on purpose",
+            detail="it is not replaced, because it may have been put there on purpose",
             remedy="move it out of the way, then run the same command again",
         )
 

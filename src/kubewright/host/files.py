@@ -187,7 +187,7 @@ class Files:
             return mounts.below(table, self.real(directory))
         if not self.entries(directory, temporary=True):
             return []
-        raise mounts.unknown_mounts(f"nobody knows what is mounted below {directory}")
+        raise mounts.unknown_mounts(f"it is unknown what is mounted below {directory}")
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str]) -> bool:
         """Unmount what is mounted at a path; False if nothing is, any more. Raises HostError."""
@@ -272,7 +272,7 @@ def _read_all(opened: int, path: PurePosixPath) -> bytes:
     while block := os.read(opened, _BLOCK):
         content += block
         if len(content) > READ_LIMIT:
-            raise HostError(f"{path} is larger than {READ_LIMIT} bytes", remedy="it cannot be the file that is meant: look what it is")
+            raise HostError(f"{path} is larger than {READ_LIMIT} bytes", remedy="it is not the expected file: check what it is")
     return bytes(content)
 
 

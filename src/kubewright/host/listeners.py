@@ -113,7 +113,7 @@ def choose_ports(
         if port is None:
             raise PortInUse(
                 f"no port from {first} up to {below} is free at {address}",
-                remedy="`ss -ltnp` names who listens: end what is not needed, or choose another address",
+                remedy="`ss -ltnp` shows which processes listen: stop those that are not needed, or choose another address",
             )
         chosen.append(port)
     return chosen

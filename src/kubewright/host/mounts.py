@@ -59,14 +59,14 @@ def unmount(path: PurePosixPath, *, flags: Collection[str]) -> bool:
 
 def mounted_at(path: PurePosixPath) -> HostError:
     """Return the error for what is not removed because another file system is mounted there."""
-    return HostError(f"a file system is mounted at {path}", detail="what is on it is not ours to remove", remedy=f"umount {path}")
+    return HostError(f"a file system is mounted at {path}", detail="its contents do not belong to kubewright", remedy=f"umount {path}")
 
 
 def unknown_mounts(what: str) -> HostError:
     """Return the error for what is not done where nobody knows what is mounted."""
     return HostError(
         what,
-        detail="without /proc nobody knows whether another file system is mounted there, which must not be emptied",
+        detail="without /proc it is unknown whether another file system is mounted there, which must not be emptied",
         remedy="mount /proc, with --rootfs DIR below that directory (`mount -t proc proc DIR/proc`)",
     )
 

@@ -208,8 +208,8 @@ def sync(here: int) -> None:
 def _foreign(path: PurePosixPath, kind: str, owner: int) -> HostError:
     return HostError(
         f"{path} is a {kind} that belongs to user {owner}",
-        detail=f"user {owner} could put something else in the place of what user {os.geteuid()} writes below it",
-        remedy=f"choose another directory, or take it over with `chown -h {os.geteuid()} {path}`",
+        detail=f"user {owner} could replace what user {os.geteuid()} writes below it",
+        remedy=f"choose another directory, or change its owner with `chown -h {os.geteuid()} {path}`",
     )
 
 

@@ -36,8 +36,8 @@ def find(name: str, *, environment: Mapping[str, str]) -> PurePosixPath | None:
     for path, fault in faults.items():
         raise HostError(
             f"{path} is not run: {fault}",
-            detail="whoever can change a program decides what runs as root",
-            remedy=f"see `namei -l {path}`; let only root write there, or take that directory out of PATH",
+            detail="anyone who can change a program decides what runs as root",
+            remedy=f"see `namei -l {path}`; allow only root to write there, or remove that directory from PATH",
         )
     return None
 
@@ -116,7 +116,7 @@ class RealPrograms:
         ended = RealCommands(environment=self._environment).run([str(found), "--version"], within=_WITHIN)
         if ended.code:
             raise HostError(
-                f"{found} does not tell its version",
+                f"{found} does not report its version",
                 detail=f"exit code {ended.code}: {' '.join(ended.err.strip().splitlines()[-1:])}",
                 remedy=f"see what `{found} --version` says",
             )

@@ -126,7 +126,7 @@ class Systemd:
         found = dict(line.split("=", 1) for line in ended.out.splitlines() if "=" in line)
         if ended.code or set(found) != set(_PROPERTIES):
             raise HostError(
-                f"systemd does not tell the state of the service {name}",
+                f"systemd does not report the state of the service {name}",
                 detail=ended.err.strip() or f"exit code {ended.code}",
                 remedy=f"see what `{' '.join(argv)}` says",
             )
@@ -156,7 +156,7 @@ def _file(name: str) -> str:
 
 def _remedy(name: str, said: str) -> str:
     if "masked" in said:
-        return f"somebody has masked it on purpose; `systemctl unmask {_file(name)}` allows it again"
+        return f"it was masked on purpose; `systemctl unmask {_file(name)}` allows it again"
     if any(word in said for word in ("Access denied", "Interactive authentication", "Permission denied", "Operation not permitted")):
         return "run the command as root"
     if not name:

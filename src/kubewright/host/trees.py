@@ -168,8 +168,8 @@ class _Walk:
             os.close(opened)
             raise HostError(
                 f"{self._shown()} was moved elsewhere while this was at work",
-                detail="what is around it now is left as it is",
-                remedy="end what works there, then run the same command again",
+                detail="the remaining files are left unchanged",
+                remedy="stop the processes that use it, then run the same command again",
             )
         above.opened = opened
 

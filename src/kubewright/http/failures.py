@@ -25,7 +25,7 @@ class Reason(enum.Enum):
     TOO_LARGE = "the answer is larger than allowed"
     REDIRECTED = "the server answered with a redirect"
     PROXY = "the proxy failed"
-    MALFORMED = "the answer is not what was asked for"
+    MALFORMED = "the response is not what was requested"
     CLOSED = "the client was closed"
 
 
@@ -37,7 +37,7 @@ _REMEDIES: Final = {
     Reason.UNTRUSTED: "check that the CA is the server's own, and that the name is in its certificate",
     Reason.TLS: "check that the port speaks TLS 1.2 or later, and that the client certificate is accepted",
     Reason.TIMED_OUT: "check the load of the server and firewalls on the way",
-    Reason.TRUNCATED: "try again; if it stays, look at proxies on the way",
+    Reason.TRUNCATED: "try again; if it persists, check proxies in between",
     Reason.TOO_LARGE: "check that this is the server you mean",
     Reason.REDIRECTED: "use the address that the server names, if you trust it",
     Reason.PROXY: "check HTTPS_PROXY and NO_PROXY",

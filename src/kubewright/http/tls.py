@@ -187,7 +187,7 @@ def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
             context.load_cert_chain(path, password=lambda: b"")
     except FileNotFoundError as error:
         raise HostError(
-            "no certificate can be used for a connection: /proc is not there",
+            "certificates cannot be used for a connection: /proc is not mounted",
             detail="keys are handed to OpenSSL through memory that has a name in /proc",
             remedy="mount /proc, with --rootfs below that directory",
         ) from error

@@ -52,7 +52,7 @@ _BY_CODE: Final[dict[int, type[errors.StatusError]]] = {
 _REMEDIES: Final[dict[type[errors.StatusError], str]] = {
     errors.Unauthorized: "check that the certificate or token is of this cluster and has not expired",
     errors.Forbidden: "use an identity that may do this, or give this one the right",
-    errors.Conflict: "somebody else changed it: try again",
+    errors.Conflict: "it was changed in the meantime: try again",
     errors.TooManyRequests: "the server asks to wait: try again later",
     errors.ServerError: "look at the API server's log",
 }
@@ -182,7 +182,7 @@ def _decode(call: Call, body: bytes, *, server: str) -> Object:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _nonsense(call, server, Reason.MALFORMED, f"not a JSON object: {_excerpt(body)}") from error
     if "metadata" in found and not isinstance(found["metadata"], dict):
-        raise _nonsense(call, server, Reason.MALFORMED, "an object whose metadata is no map")
+        raise _nonsense(call, server, Reason.MALFORMED, "an object whose metadata is not a map")
     return found
 
 

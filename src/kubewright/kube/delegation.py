@@ -123,7 +123,7 @@ class DelegatedAuthorizer:
         try:
             return await self._rights.allows(self._authorization, user, nonResourceAttributes={"path": path, "verb": verb})
         except APIError as error:
-            raise ServerError("Internal Server Error: nobody can be asked whether this is allowed", code=500) from error
+            raise ServerError("Internal Server Error: there is no way to check whether this is allowed", code=500) from error
 
 
 def user_of_certificate(peer: Peer) -> User:

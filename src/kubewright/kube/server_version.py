@@ -26,4 +26,4 @@ def server_version(api: KubeAPI, *, remedy: str = "see what `kubectl version` sa
 
 
 def _untold(detail: str, remedy: str) -> APIError:
-    return APIError("the API server does not tell its version", detail=detail, remedy=remedy)
+    return APIError("the API server does not report its version", detail=detail, remedy=remedy)

@@ -54,7 +54,7 @@ def check(host: Host, *, adopts: bool, may: bool = True, plan: Callable[[], Plan
         raise _foreign(found, may=may)
     changes = plan()
     _require_same_cluster(changes.changes)
-    text = changes.text() or "nothing has to change: the configuration is the one that this machine was made with"
+    text = changes.text() or "no changes: the configuration is the one that this machine was made with"
     reporter.emit(Line(topic=TOPIC, text=f"Taking over this machine, which kubewright did not make:\n{text.rstrip()}"))
     return True
 
@@ -70,11 +70,13 @@ def _require_same_cluster(changes: Iterable[Change]) -> None:
 
 
 def _foreign(found: Iterable[PurePosixPath], *, may: bool) -> HostError:
-    takes = "see what would change with --plan, then take it over with --adopt; or remove what is there with `kubewright reset`"
+    takes = (
+        "review the changes with --plan, then take the machine over with --adopt; or undo the earlier installation with `kubewright reset`"
+    )
     return HostError(
         "this machine is part of a cluster, and kubewright did not make it so",
         detail="\n".join(f"{path} is there" for path in found),
-        remedy=takes if may else "take it out of that cluster (`kubewright reset`), then run the same command again",
+        remedy=takes if may else "remove it from that cluster (`kubewright reset`), then run the same command again",
     )
 
 
@@ -82,7 +84,7 @@ def load_administrator(host: Host, path: PurePosixPath, *, now: datetime) -> Acc
     """Read an administrator's kubeconfig. Raises HostError where it is missing, CertificateError for one that cannot be meant, and as `load_access`."""
     if host.state(path) is None:
         raise HostError(
-            f"{path} is not there, and without it nobody can tell what the cluster of this machine has",
+            f"{path} is not there, and without it the cluster of this machine cannot be read",
             remedy="make it with `kubewright init phase kubeconfig admin` and the configuration of the cluster, where the key of its CA is on "
             "this machine; or copy it from another control-plane node; then run the same command again",
         )
@@ -99,7 +101,7 @@ def _require_valid(access: Access, path: PurePosixPath, *, now: datetime) -> Non
     if not certificate.not_before <= now <= certificate.not_after:
         raise CertificateError(
             f"the client certificate of {path} cannot be used: {certificates.expiry(certificate, now)}",
-            remedy=f"renew it with `kubewright certs renew {path.name}`, and see that the clock is right; then run the same command again",
+            remedy=f"renew it with `kubewright certs renew {path.name}`, and check the clock; then run the same command again",
         )
 
 
@@ -111,6 +113,6 @@ def _require_own(host: Host, access: Access, path: PurePosixPath) -> None:
         return
     if not pins.matches(pins.of_bundle(access.ca_pem, source=str(path)), pins.of_bundle(own, source=str(own_path))):
         raise CertificateError(
-            f"{path} is of another cluster than this machine: it trusts another authority than {own_path}",
-            remedy="move it away, and make it anew with `kubewright init phase kubeconfig admin`, or copy it from a control-plane node of this cluster",
+            f"{path} is of another cluster than this machine: it trusts another CA than {own_path}",
+            remedy="move it away, and create a new one with `kubewright init phase kubeconfig admin`, or copy it from a control-plane node of this cluster",
         )

@@ -80,7 +80,7 @@ def _readable(token: StoredToken) -> StoredToken:
     if token.expiration and token.expires is None:
         raise DocumentError(
             f"secret {secrets.NAMESPACE}/{secrets.name_of(token.token.id)}: its expiration is no time",
-            remedy=f"delete it: it works for nobody (kubewright token delete {token.token.id})",
+            remedy=f"delete it: it cannot be used (kubewright token delete {token.token.id})",
         )
     return token
 

@@ -66,7 +66,7 @@ def read_stored(api: KubeAPI) -> dict[str, Document]:
         name, key = CONFIG_MAPS[CLUSTER]
         raise APIError(
             f"the cluster has no {key} in the ConfigMap {NAMESPACE}/{name}",
-            detail="kubeadm and kubewright keep a cluster's configuration there",
+            detail="kubeadm and kubewright store a cluster's configuration there",
             remedy="upload it with `init phase upload-config kubeadm --config FILE`",
         )
     return {kind: document for kind, document in found.items() if document is not None}

@@ -123,4 +123,4 @@ def _free(writer: Host, machine: Machine, prefix: str) -> PurePosixPath:
         made = above / f"{prefix}{int.from_bytes(machine.random.token_bytes(4), 'big')}"
         if writer.state(made) is None:
             return made
-    raise UsageError(f"there is no free name for a directory in {above}", remedy=f"remove what is left over of earlier dry runs in {above}")
+    raise UsageError(f"there is no free name for a directory in {above}", remedy=f"remove what earlier dry runs have left in {above}")

@@ -93,7 +93,7 @@ def load(host: Host) -> MachineRecord | None:
         return _read(content)
     except (ValueError, KeyError, TypeError) as error:
         raise HostError(
-            f"{path(host)} does not say what this machine was made of",
+            f"{path(host)} does not describe how this machine was made",
             detail=str(error),
             remedy="move it away; the machine then counts as one that kubewright did not make",
         ) from error
@@ -230,7 +230,7 @@ def require_same(found: MachineRecord, wanted: MachineRecord) -> None:
     raise ConfigurationChanged(
         "this machine was made with another configuration",
         detail=mask(unified_diff(found.configuration, wanted.configuration, name="configuration")),
-        remedy="run the same command with the configuration it was made with; or make the machine anew: `kubewright reset`",
+        remedy="run the same command with the configuration it was made with; or start over with `kubewright reset`",
     )
 
 

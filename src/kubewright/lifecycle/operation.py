@@ -208,7 +208,7 @@ class Result(Generic[Context]):
         if self.failures:
             detail = "\n".join(str(error) for error in self.failures)
             remedies = list(dict.fromkeys(error.remedy for error in self.failures if error.remedy))
-            again = "then run the same command again: it does what is left"
+            again = "then run the same command again: it does the remaining steps"
             cause = ExceptionGroup("what failed", self.failures)
             raise HostError(self.incomplete, detail=detail, remedy="; ".join([*remedies, again])) from cause
 

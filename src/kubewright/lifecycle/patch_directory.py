@@ -20,7 +20,7 @@ from kubewright.manifests.patches import NONE, Patch, Patches
 Say = Callable[[str], None]
 TOPIC: Final = "patches"
 _OTHERS_WRITE: Final = 0o022
-_WHY: Final = "whoever can change a patch decides what the control plane runs"
+_WHY: Final = "anyone who can change a patch decides what the control plane runs"
 
 
 def directory(configuration: Configuration) -> PurePosixPath | None:
@@ -86,7 +86,9 @@ def _files(files: FileReader, place: PurePosixPath, *, user: int) -> Iterator[Pu
         )
     _require_ours(place, state, user=user)
     if fault := files.weakness(place):
-        raise HostError(f"the patches in {place} are not used: {fault}", detail=_WHY, remedy="keep them where only root can write")
+        raise HostError(
+            f"the patches in {place} are not used: {fault}", detail=_WHY, remedy="keep them in a directory that only root can write to"
+        )
     for path in files.entries(place):
         found = files.state(path)
         if found is not None and found.kind is Kind.DIRECTORY:
@@ -100,7 +102,7 @@ def _content(files: FileReader, path: PurePosixPath, *, user: int) -> bytes:
     if state is None or state.kind is not Kind.FILE:
         raise HostError(
             f"the patch {path} is {'gone' if state is None else f'a {state.kind.value}, not a file'}",
-            detail="what a link points to may be somebody else's",
+            detail="the target of a link may belong to another user",
             remedy="put the file itself there",
         )
     _require_ours(path, state, user=user)

@@ -20,7 +20,7 @@ from kubewright.manifests.static_pods import CLIENT_URLS
 
 NAMESPACE: Final = "kube-system"
 SELECTOR: Final = "component=etcd,tier=control-plane"
-QUORUM_REMEDY: Final = "see that most of the other control planes run, and that this machine reaches their ports 2379 and 2380; then run the same command again"
+QUORUM_REMEDY: Final = "make sure that most of the other control planes run, and that this machine reaches their ports 2379 and 2380; then run the same command again"
 """What to do where etcd keeps a joining machine waiting: it agrees to nothing without most of its members."""
 
 _CLIENT: Final = "healthcheck-client"
@@ -54,7 +54,7 @@ def endpoints(api: KubeAPI) -> list[str]:
     raise APIError(
         "no pod of etcd is known to the cluster",
         detail=f"looked for pods of {NAMESPACE} with the labels {SELECTOR}",
-        remedy="see that the kubelets of the control planes run: they tell the cluster of their static pods",
+        remedy="make sure that the kubelets of the control planes run: they report their static pods to the cluster",
     )
 
 
@@ -66,9 +66,9 @@ def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clo
     missing = [str(path) for path, content in zip(paths, contents, strict=True) if content is None]
     if missing:
         raise CertificateError(
-            "etcd lets nobody in without a client certificate, and this machine has none",
+            "etcd requires a client certificate, and this machine has none",
             detail=f"missing: {', '.join(missing)}",
-            remedy="make it: certs of etcd are made by the phase control-plane-prepare certs of join, and by init phase certs",
+            remedy="create it with the phase control-plane-prepare certs of join, or with init phase certs",
         )
     return EtcdClient(urls, context=tls.client_context(*contents), clock=clock)
 
@@ -98,7 +98,7 @@ def _told(api: KubeAPI, *, clock: Clock, within: float) -> list[str]:
         return persist(lambda: endpoints(api), clock=clock, within=within)
     except (ServerError, TooManyRequests, Unreachable) as error:
         raise APIError(
-            "the cluster does not tell where the members of its etcd are",
+            "the cluster does not contain the addresses of its etcd members",
             detail=str(error),
-            remedy="see that most of the other control planes run: without them etcd answers nobody; then run the same command again",
+            remedy="make sure that most of the other control planes run: without them etcd does not answer; then run the same command again",
         ) from error

@@ -44,7 +44,9 @@ def withdraw(
     """
     left = _left(host, found.free or {})
     if left:
-        reporter.emit(Line(topic=TOPIC, text=f"Removing what an attempt with another configuration has left: [{' '.join(map(str, left))}]"))
+        reporter.emit(
+            Line(topic=TOPIC, text=f"Removing what an earlier attempt with another configuration left: [{' '.join(map(str, left))}]")
+        )
     return tuple(_withdraw(host, found, wanted, left, clock=clock, at=at, reporter=reporter))
 
 

@@ -169,7 +169,7 @@ def load(path: Path) -> ClusterRecord | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise HostError(f"cannot read {path}", detail=error.strerror or "", remedy="see who owns it and its mode") from error
+        raise HostError(f"cannot read {path}", detail=error.strerror or "", remedy="check its owner and mode") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HostError(
             f"{path} does not describe a cluster of this version of kubewright",
@@ -221,7 +221,7 @@ def require_same(record: ClusterRecord, *, kubernetes_version: str | None, confi
 
     Raises ConfigurationChanged with the difference.
     """
-    remedy = f"take the same as before, or remove the cluster first with `kubewright down --name {record.name}`"
+    remedy = f"use the original one, or remove the cluster first with `kubewright down --name {record.name}`"
     if kubernetes_version not in {None, record.kubernetes_version}:
         raise ConfigurationChanged(
             f"cluster {record.name!r} runs Kubernetes {record.kubernetes_version}, not {kubernetes_version}", remedy=remedy

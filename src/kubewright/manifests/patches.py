@@ -43,7 +43,7 @@ TYPES: Final[Mapping[str, str]] = {
 }
 _DEFAULT: Final = "strategic"
 _EXTENSION: Final = Pattern(r".+\.(?:json|yaml)")
-_REMEDY: Final = "mend the patch, or take the file out of the directory"
+_REMEDY: Final = "fix the patch, or remove the file from the directory"
 
 
 @dataclass(frozen=True)

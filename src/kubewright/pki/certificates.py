@@ -305,7 +305,7 @@ def pair_of(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Pair:
         raise CertificateMismatch(
             f"certificate and key of {source} do not fit",
             detail=f"the key is not that of the {found[0].describe()}",
-            remedy=f"restore both from the same copy, or remove {source} to have both made again",
+            remedy=f"restore both from the same backup, or remove {source} to have both created again",
         )
     return Pair(certificates=tuple(found), key=key)
 

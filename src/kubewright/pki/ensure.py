@@ -142,12 +142,12 @@ def _may_make(store: CertificateStore, spec: KeyPairSpec, public: bytes | None) 
     if public is not None:
         raise CertificateError(
             f"{spec.key_file} is missing beside {spec.public_file}",
-            remedy=f"put {spec.key_file} back, or remove {spec.public_file} to have both made again; tokens signed with it end then",
+            remedy=f"put {spec.key_file} back, or remove {spec.public_file} to have both made again; this invalidates tokens signed with it",
         )
     if is_external(store):
         raise CertificateError(
             f"{spec.key_file} and {spec.public_file} are missing",
-            detail="ca.key is not here, so the authority is kept elsewhere, and the service account keys with it",
+            detail="ca.key is not here, so the CA is external, and so are the service account keys",
             remedy=f"put {spec.key_file} and {spec.public_file} in place",
         )
 
@@ -157,6 +157,6 @@ def _require_halves(spec: KeyPairSpec, private: PrivateKey, public: bytes) -> No
     if private.public_der() not in keys.load_public(public, source=spec.public_file):
         raise CertificateMismatch(
             f"{spec.key_file} and {spec.public_file} do not fit",
-            detail="the API server would refuse every token that kube-controller-manager makes",
+            detail="the API server would refuse every token that kube-controller-manager issues",
             remedy=f"restore both from the same copy, or remove {spec.public_file} to have it made from {spec.key_file}",
         )

@@ -93,11 +93,11 @@ def _require_authority(source: str, resolved: Resolved, authority: LoadedAuthori
     """Require the first authority of the file among those of ca.crt: the file may be older than a bundle made for a change of CA."""
     embedded = resolved.cluster.certificate_authority_data
     if not embedded:
-        raise CertificateMismatch(f"{source} trusts no authority of its own", detail="it has no CA data", remedy=_again(source))
+        raise CertificateMismatch(f"{source} contains no CA certificate", detail="it has no CA data", remedy=_again(source))
     first = parse(embedded, source=f"the CA data of {source}")[0]
     if first.der not in [certificate.der for certificate in authority.bundle]:
         raise CertificateMismatch(
-            f"{source} trusts another authority than {authority.base}.crt",
+            f"{source} trusts another CA than {authority.base}.crt",
             detail=f"it trusts the {first.describe()}",
             remedy=_again(source),
         )

@@ -50,7 +50,7 @@ class PinMismatch(TrustError):
             f"the CA of {server} is not the one you pinned",
             detail=f"its public keys are {_list(found)}; pinned: {_list(pinned)}",
             remedy="compare with the join command that a control-plane node prints (kubewright token create --print-join-command); "
-            "if they differ there too, somebody answers in its place",
+            "if they differ there too, another server answers in its place",
         )
 
 

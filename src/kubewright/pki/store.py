@@ -84,7 +84,7 @@ class LoadedAuthority:
         if self.key is None:
             raise CertificateError(
                 f"{wanted} is missing and cannot be made: {self.base}.key is not here",
-                detail=f"{self.base}.crt without key means that the authority is kept elsewhere",
+                detail=f"{self.base}.crt without a key means that the CA is external",
                 remedy=f"have {wanted} signed there and put it in place, or put {self.base}.key beside {self.base}.crt",
             )
         return self.key
@@ -102,9 +102,9 @@ def load_authority(store: CertificateStore, base: str) -> LoadedAuthority | None
     bundle = certificates.parse(text, source=f"{base}.crt")
     if not bundle[0].is_authority:
         raise CertificateMismatch(
-            f"{base}.crt is not a certificate authority",
+            f"{base}.crt is not a CA certificate",
             detail=f"the {bundle[0].describe()} may not sign others",
-            remedy=f"put the authority's certificate into {base}.crt",
+            remedy=f"put the CA's certificate into {base}.crt",
         )
     key_text = store.read(f"{base}.key")
     key = None if key_text is None else keys.load(key_text, source=f"{base}.key")
@@ -130,7 +130,7 @@ def require_authority(store: CertificateStore, base: str, *, wanted: str) -> Loa
     if found is None:
         raise CertificateError(
             f"{wanted} cannot be checked or made: {base}.crt is missing",
-            remedy=f"make the authority first (init phase certs), or restore {base}.crt and {base}.key",
+            remedy=f"create the CA first (init phase certs), or restore {base}.crt and {base}.key",
         )
     return found
 

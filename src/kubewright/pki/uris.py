@@ -134,7 +134,7 @@ def _require_ipv6(text: str) -> None:
     try:
         ipaddress.IPv6Address(text)
     except ValueError as error:
-        raise URIError("what stands in brackets is no IPv6 address") from error
+        raise URIError("the text in brackets is not an IPv6 address") from error
 
 
 def _unescape_host(text: str, *, zone: bool = False) -> str:

@@ -95,7 +95,7 @@ class Report:
             raise CheckFailed(
                 "preflight checks failed",
                 detail="\n".join(f"[ERROR {name}]: {found.text}; {found.remedy}" for name, found in failed),
-                remedy="mend what is listed; if you know what you are doing, a check is made non-fatal with `--ignore-preflight-errors=...`",
+                remedy="fix the listed problems; if you know what you are doing, make a check non-fatal with `--ignore-preflight-errors=...`",
             )
 
 

@@ -17,7 +17,7 @@ _MIB: Final = 1024 * 1024
 _SWAPS: Final = PurePosixPath("/proc/swaps")
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
-_RESET: Final = "remove what an earlier cluster left with `reset`, if it is not needed any more"
+_RESET: Final = "if it is no longer needed, remove what an earlier cluster left with `reset`"
 
 
 def privileged(subject: Subject) -> Iterable[Finding]:
@@ -69,7 +69,7 @@ def in_path(program: str) -> Check:
 
     def find(subject: Subject) -> Iterable[Finding]:
         if subject.host.programs.path(program) is None:
-            yield Finding(text=f"{program} not found in system path", remedy=f"install the package that has `{program}`, or mend PATH")
+            yield Finding(text=f"{program} not found in system path", remedy=f"install the package that has `{program}`, or fix PATH")
 
     return Check(name=f"FileExisting-{program}", find=find)
 

@@ -29,7 +29,7 @@ OLDEST: Final = Version.parse("3.5.24-0")
 _TRIES: Final = 4
 _PAUSE: Final = 5.0
 _PATIENCE: Final = 10.0
-_REMEDY: Final = "see that it answers there, and that the certificate files of etcd.external are the right ones"
+_REMEDY: Final = "make sure that it answers there, and that the certificate files of etcd.external are the right ones"
 
 Ask = Callable[[str, ExternalEtcd, Subject], Response]
 """GETs `/version` of one endpoint. Raises KubewrightError for no answer."""
@@ -115,7 +115,7 @@ def _judge(endpoint: str, told: object, status: int) -> Iterable[Finding]:
         version = None
     if version is None:
         said = f"status code {status}" if told is None else f"it says {json.dumps(told)}"
-        yield Finding(text=f"external etcd at {endpoint} does not tell its version ({said})", remedy=_REMEDY)
+        yield Finding(text=f"external etcd at {endpoint} does not report its version ({said})", remedy=_REMEDY)
     elif version < OLDEST:
         yield Finding(
             text=f"only external etcd version >= {str(OLDEST).lstrip('v')} is supported. Current version at {endpoint}: {version}",

@@ -59,7 +59,7 @@ class MissingSignature(TrustError):
     def __init__(self, *, server: str, token_id: str) -> None:
         super().__init__(
             f"{server} does not know the token {token_id}",
-            detail=f"its {NAMESPACE}/{NAME} holds no {SIGNATURE_PREFIX}{token_id}: the token expired, was never made, or may not sign",
+            detail=f"its {NAMESPACE}/{NAME} holds no {SIGNATURE_PREFIX}{token_id}: the token expired, was never created, or may not sign",
             remedy="make a new token on a control-plane node (kubewright token create --print-join-command) and use it here",
         )
 
@@ -70,7 +70,7 @@ class ForgedClusterInfo(TrustError):
     def __init__(self, *, server: str, token_id: str) -> None:
         super().__init__(
             f"what {server} says about the cluster is not signed with the token {token_id}",
-            detail="the signature does not fit the content: the token is mistyped, or somebody answers in the cluster's place",
+            detail="the signature does not fit the content: the token is mistyped, or another server answers in place of the cluster",
             remedy="compare token and address with the join command that a control-plane node prints",
         )
 
@@ -81,7 +81,7 @@ class ChangedClusterInfo(TrustError):
     def __init__(self, *, server: str) -> None:
         super().__init__(
             f"what {server} says about the cluster differs from what it said before its identity was proved",
-            remedy="try again; if it happens twice, somebody answers in the cluster's place",
+            remedy="try again; if it happens twice, another server answers in place of the cluster",
         )
 
 
@@ -211,7 +211,7 @@ def _read(text: str, server: str) -> VerifiedCluster:
         why = error.detail if isinstance(error, ValidationError) else str(error)
         raise UselessClusterInfo(server=server, detail=why) from error
     if not cluster.certificate_authority_data:
-        raise UselessClusterInfo(server=server, detail="it names no certificate authority")
+        raise UselessClusterInfo(server=server, detail="it contains no CA certificate")
     return VerifiedCluster(server=cluster.server, ca_pem=cluster.certificate_authority_data, text=text)
 
 

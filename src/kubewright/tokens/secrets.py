@@ -121,9 +121,7 @@ def parse_secret(secret: Mapping[str, object]) -> StoredToken:
     content = _content(secret.get("data"), problems)
     _check(secret, name, content, problems)
     if problems:
-        raise ValidationError(
-            f"secret {NAMESPACE}/{name} is no bootstrap token", problems, remedy=f"delete it: it works for nobody ({name})"
-        )
+        raise ValidationError(f"secret {NAMESPACE}/{name} is no bootstrap token", problems, remedy=f"delete it: it cannot be used ({name})")
     return StoredToken(
         token=BootstrapTokenString(content["token-id"], remember(content["token-secret"])),
         description=content.get("description", ""),

@@ -57,7 +57,7 @@ def run(
     try:
         going.walk(_ordered(phases.nodes, order), chosen=frozenset(node.name for node in nodes), skipped=skipped)
     except KeyboardInterrupt as stop:
-        remedy = "run the same command again: it finishes what was begun"
+        remedy = "run the same command again: it finishes the work"
         raise interruption(stop, remedy=remedy, phase=failed_phase(stop)) from stop
     return going.result([node.name for node in phases.nodes])
 

@@ -100,7 +100,7 @@ async def test_missing_rights_are_told_in_short(looptime):
     api.fail("create", "certificatesigningrequests", times=1, error=Forbidden("RBAC: [clusterrole a not found]", code=403))
     async with running(agent_of(api)) as agent:
         await asyncio.sleep(1)
-        assert agent.view().trouble.startswith("it may not ask for a certificate yet")
+        assert agent.view().trouble.startswith("it may not request a certificate yet")
         assert "RBAC:" not in agent.view().trouble
         await agent.ready.wait()
 

@@ -79,7 +79,7 @@ def test_flags_of_components_that_are_gone_say_since_when(component, name):
 
 def test_dynamic_kubelet_configuration_is_a_kind_that_is_gone():
     gone = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "SerializedNodeConfigSource"}
-    assert "dynamic kubelet configuration is gone since v1.24" in document_error(cluster(), gone).detail
+    assert "dynamic kubelet configuration was removed in v1.24" in document_error(cluster(), gone).detail
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,10 @@ def test_one_authority_for_all_signers_or_one_for_each():
     [
         (["--cluster-signing-cert-file=/ca.crt"], "go together"),
         (["--cluster-signing-kubelet-client-key-file=/ca.key"], "--cluster-signing-kubelet-client-cert-file"),
-        (["--cluster-signing-cert-file=/a", "--cluster-signing-key-file=/b", "--cluster-signing-legacy-unknown-key-file=/c"], "beside"),
+        (
+            ["--cluster-signing-cert-file=/a", "--cluster-signing-key-file=/b", "--cluster-signing-legacy-unknown-key-file=/c"],
+            "cannot be combined",
+        ),
         (["--controllers=*,nodeipam"], "there is no controller 'nodeipam' here"),
         (["--leader-elect-renew-deadline=15s"], "longer"),
         (["--leader-elect-retry-period=10s"], "longer"),

@@ -102,8 +102,8 @@ def test_a_command_that_was_paused_writes_nothing_over_what_is_newer(commands, m
 
     monkeypatch.setattr(place, name, paused)
     told = commands.add(*VPN, code=75) if words == ("add",) else commands.run(*words, code=75)
-    assert "has changed meanwhile, and nothing was written" in told
-    assert "look at it, and run the command again" in told
+    assert "has changed in the meantime, and nothing was written" in told
+    assert "check it, and run the command again" in told
     with closing(commands.store()) as store:
         assert after == [(store.clusters(), [generation(store)], store.tokens(), store.records(), len(store.journal()))]
     assert commands.tenant.asked == (["u9"] if others is rejoined else ["u1"])

@@ -163,14 +163,14 @@ def test_what_the_hubs_machine_lacks_is_said(commands):
 def test_who_has_joined_is_listed_with_the_address_in_the_vpn(commands):
     assert commands.run("nodes") == ""
     made, told = commands.warned.splitlines()
-    assert (made.startswith("warning: made "), "keep a copy of it in another place" in made, told) == (True, True, "no node has joined")
+    assert (made.startswith("warning: made "), "keep a copy of it in a different place" in made, told) == (True, True, "no node has joined")
     commands.add(*VPN)
     with closing(commands.store()) as store:
         keep(store, RECORD)
     [row] = json.loads(commands.run("nodes", "-o", "json"))
     assert (row["node"], row["state"], row["lease"], row["tunnelKey"]) == ("worker", "Issued", "10.64.0.7", "K")
     assert "key" not in row
-    columns = ["CLUSTER", "NODE", "STATE", "VPN", "ADDRESS", "ISSUED", "CERTIFICATES", "END"]
+    columns = ["CLUSTER", "NODE", "STATE", "VPN", "ADDRESS", "ISSUED", "CERTIFICATES", "EXPIRE"]
     assert commands.run("nodes").splitlines()[0].split() == columns
 
 

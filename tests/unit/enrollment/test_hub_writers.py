@@ -138,9 +138,9 @@ def test_what_was_decided_before_others_have_written_is_not_written(place, what)
         other.version()
         meanwhile(other)
         after = everything(other)
-        with pytest.raises(Overtaken, match="has changed meanwhile, and nothing was written") as told:
+        with pytest.raises(Overtaken, match="has changed in the meantime, and nothing was written") as told:
             write(paused)
-        assert (told.value.exit_code, told.value.remedy) == (75, "look at it, and run the command again")
+        assert (told.value.exit_code, told.value.remedy) == (75, "check it, and run the command again")
         assert everything(paused) == everything(other) == after
     with closing(place.open()) as again:
         assert everything(again) == after

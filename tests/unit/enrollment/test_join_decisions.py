@@ -64,7 +64,7 @@ def asks(**more: object) -> Seen:
             seen(condition=Condition(status="Unknown", reason="AwaitingApproval")),
             None,
             replace(HUMAN, crowded=True),
-            Wait(after=86400 - 60, reason="AwaitingApproval", message="it waits for a person: kubewright hub requests approve"),
+            Wait(after=86400 - 60, reason="AwaitingApproval", message="it waits for approval: kubewright hub requests approve"),
         ),
     ],
 )
@@ -91,7 +91,7 @@ def test_outcomes(found, record, policy, outcome):
         (asks(endpoint="https://10.0.0.1:x"), None, Policy(), "EndpointNotAllowed", "is no URL"),
         (asks(sans=("",)), None, Policy(), "SanNotAllowed", "SanForm"),
         (SEEN, replace(RECORD, key="other"), Policy(), "NameTaken", "hub requests forget a worker"),
-        (seen(registered=True), None, Policy(), "NameTaken", "has not come through this hub"),
+        (seen(registered=True), None, Policy(), "NameTaken", "did not join through this hub"),
         (seen(registered=True), replace(RECORD, state=State.LEFT), Policy(), "NameTaken", "kubectl delete node worker"),
         (seen(approved=False), None, HUMAN, "ApprovalDenied", "a person"),
         (SEEN, None, replace(HUMAN, crowded=True), "TooManyRequests", "ask again later"),
@@ -107,7 +107,7 @@ def test_refusals_have_a_reason_and_say_what(found, record, policy, reason, mess
 
 def test_a_person_is_waited_for_and_told():
     outcome = decisions.decide(SEEN, None, HUMAN, NOW)
-    assert outcome == Wait(after=86400 - 60, reason="AwaitingApproval", message="it waits for a person: kubewright hub requests approve")
+    assert outcome == Wait(after=86400 - 60, reason="AwaitingApproval", message="it waits for approval: kubewright hub requests approve")
 
 
 def test_what_is_seen_of_an_object():

@@ -110,7 +110,7 @@ def test_the_version_that_the_hub_names_has_to_go_with_the_api_server(box):
     box.cluster.version = b"forbidden"
     box.join()
     [warned] = [event.text for event in box.reporter.events if isinstance(event, Warned)]
-    assert warned.startswith("the API server does not tell its version")
+    assert warned.startswith("the API server does not report its version")
 
 
 def test_without_a_pin_there_is_a_warning_and_with_a_wrong_one_nothing_is_sent(box, tmp_path):
@@ -152,8 +152,8 @@ def test_a_refusal_by_a_server_that_is_ready_is_told_soon_and_one_that_starts_is
 @pytest.mark.parametrize(
     ("error", "says", "remedy"),
     [
-        (Unauthorized("no", code=401), "the token is not taken any more, and worker has no answer yet", "hub token create"),
-        (NotFound("no", code=404), "somebody has deleted the request of worker", "asks anew"),
+        (Unauthorized("no", code=401), "the token is no longer valid, and worker has no answer yet", "hub token create"),
+        (NotFound("no", code=404), "the request was deleted: worker", "sends a new request"),
     ],
 )
 def test_a_token_that_ends_and_a_request_that_goes_are_not_waited_for_long(box, error, says, remedy):

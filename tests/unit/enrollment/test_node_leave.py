@@ -137,7 +137,7 @@ def test_without_a_hub_that_answers_nothing_is_removed_whether_or_not_the_node_h
     if not registered:
         node.cluster.delete(NODE, "worker")
     node.cluster.runs = False
-    with pytest.raises(WaitTimeout, match="the hub to let the node worker go") as told:
+    with pytest.raises(WaitTimeout, match="the hub to remove the node worker") as told:
         node.leave(drain=5.0)
     assert "--skip-phases depart" in told.value.remedy
     assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is not None

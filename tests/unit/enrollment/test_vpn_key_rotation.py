@@ -157,7 +157,7 @@ async def test_a_hub_that_is_killed_at_any_step_of_a_change_ends_it(tmp_path, af
 async def test_who_cannot_prove_an_offer_and_who_offers_the_key_of_another_is_refused(rotating):
     await rotating.joined()
     rotating.put(given(current=OTHER))
-    assert not await rotating.serve(lambda: "has not shown to hold the key" in rotating.answer())
+    assert not await rotating.serve(lambda: "does not prove possession" in rotating.answer())
     rotating.ask_with_key(OldNode("second", "https://10.0.0.1:6443"), wireguard.public_key(NEW), uid="u2")
     assert not await rotating.serve(lambda: rotating.status("second") == "True Issued")
     rotating.put(given())
@@ -296,14 +296,14 @@ def test_a_plan_changes_nothing(tmp_path):
 def test_a_refusal_is_the_hubs_and_the_old_key_stays(tmp_path):
     node = Changing(tmp_path)
     before, node.cluster.reason = node.key, "it is another node's"
-    with pytest.raises(KeyRefused, match="does not take the new key of worker: it is another node's"):
+    with pytest.raises(KeyRefused, match="refuses the new key of worker: it is another node's"):
         node.rotate()
     assert (node.key, node.disk.tunnel("oi-wg").private_key) == (before, before)
 
 
 def test_what_was_said_of_another_offer_is_not_taken_for_an_answer(tmp_path):
     node = Changing(tmp_path)
-    before, node.cluster.reason = node.key, "who offers it has not shown to hold the key that the node has now, and the new one"
+    before, node.cluster.reason = node.key, "the offer does not prove possession of the node's current key and of the new one"
     with pytest.raises(KeyRefused):
         node.rotate()
     node.cluster.reason, node.cluster.deaf = "", True

@@ -125,7 +125,7 @@ def test_a_member_whose_data_is_gone_is_made_anew():
     etcd = Etcd(ONE, replace(learner(2, "two"), learner=False))
     adding, _, _ = joining(etcd)
     change = adding.add(MINE)
-    assert (change.action, "made anew" in change.reason) == (Action.UPDATE, True)
+    assert (change.action, "added again" in change.reason) == (Action.UPDATE, True)
     assert [verb for verb, _ in etcd.actions] == ["remove", "add"]
 
 

@@ -183,7 +183,7 @@ def test_a_socket_that_is_not_there_is_named_with_the_remedy(place):
 def test_a_socket_at_which_nobody_listens_says_that_the_runtime_is_down(place):
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(place / "s"))
-    with pytest.raises(RuntimeUnavailable, match="nobody listens") as caught:
+    with pytest.raises(RuntimeUnavailable, match="nothing listens") as caught:
         CRIRuntime(f"unix://{place}/s").version()
     assert "start it" in caught.value.remedy
 

@@ -126,7 +126,7 @@ def test_files_that_somebody_else_changes_are_left_alone(host):
         signal.pause()
     try:
         assert os.read(read, 1) == b"x"
-        with pytest.raises(TryAgain, match="somebody else changes users"):
+        with pytest.raises(TryAgain, match="another program is changing users"):
             host.ensure(wanted(host))
     finally:
         os.kill(holder, 9)

@@ -43,7 +43,7 @@ CHANGES = {
 OTHER = CHANGES["other names"]
 WORKER = {"node_name": "worker"}
 PLANE = {"control_plane": True, "certificate_key": KEY, "advertise_address": "10.98.0.12"}
-LEFT = "Removing what an attempt with another configuration has left: "
+LEFT = "Removing what an earlier attempt with another configuration left: "
 
 
 def given(box, *, cluster="", init="", skip=ENDS):

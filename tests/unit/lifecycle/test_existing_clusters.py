@@ -53,7 +53,7 @@ def test_a_cluster_that_is_down_is_a_warning_and_counts_as_empty(box, closed_por
     path.rename(request.kubeconfig)
     assert cluster(box, request) is None
     (warning,) = box.warnings()
-    assert "takes it for empty" in warning
+    assert "assumes that it is empty" in warning
     assert f"127.0.0.1:{closed_port}" in warning
     assert box.really(request).plan.changes
     waited = [event for event in box.reporter.events if isinstance(event, Waiting)]
@@ -189,7 +189,7 @@ WRONG = {
     "empty": (lambda _: "", "admin.conf", ""),
     "garbage": (lambda _: "\0", "admin.conf", ""),
     "no credentials": (lambda _: "apiVersion: v1\nkind: Config\n", "admin.conf", ""),
-    "another cluster": (of_another_cluster, "admin.conf trusts another authority than ca.crt", ""),
+    "another cluster": (of_another_cluster, "admin.conf trusts another CA than ca.crt", ""),
 }
 
 
@@ -246,5 +246,5 @@ def test_a_machine_of_ours_without_its_administrator_is_planned_with_a_warning(b
     made_by_another(box)
     assert box.really(asked()).changes
     (warning,) = box.warnings()
-    assert "takes it for empty" in warning
+    assert "assumes that it is empty" in warning
     assert "admin.conf is not there" in warning

@@ -60,7 +60,7 @@ def test_a_kubeconfig_of_another_authority_is_refused(box, tmp_path):
     other.run(asked(only=("certs", "kubeconfig")))
     lose(box, "ca.key")
     Path(box.layout.kubeconfig("admin")).write_bytes(Path(other.layout.kubeconfig("admin")).read_bytes())
-    with pytest.raises(CertificateError, match=r"admin\.conf trusts another authority"):
+    with pytest.raises(CertificateError, match=r"admin\.conf trusts another CA"):
         box.run(asked(only=("kubelet-start",)))
 
 

@@ -94,7 +94,7 @@ def test_waits_and_services_are_told_and_not_done(box, tmp_path):
     told = box.lines("dryrun")
     assert "Would restart the service kubelet" in told
     assert [text for text in told if text.startswith("Would wait")] == [
-        "Would wait for the API server to take requests",
+        "Would wait for the API server to accept requests",
         "Would wait for Node node1 to register",
         "Would wait for the API server to be ready",
         "Would wait for kube-controller-manager to be healthy",

@@ -34,7 +34,7 @@ def made_by_another(box):
 def test_an_admin_conf_of_a_cluster_that_is_not_pinned_is_not_believed(box):
     make_admin(box)
     before = box.snapshot()
-    with pytest.raises(TrustError, match=r"admin\.conf is of another cluster") as refused:
+    with pytest.raises(TrustError, match=r"admin\.conf belongs to another cluster") as refused:
         box.plan(box.request(control_plane=True))
     assert box.cluster.pin in refused.value.detail
     assert box.cluster.asked == []

@@ -252,10 +252,10 @@ def test_a_voting_member_that_is_dead_is_named_with_the_command_that_removes_it(
     ctx.etcd._statuses[2] = Status(endpoint="https://10.0.0.4:2379", problem="connection refused")
     with pytest.raises(WaitTimeout) as caught:
         list(phase(ctx))
-    assert caught.value.what == "etcd takes no new member while one that votes is dead: four at https://10.0.0.4:2380"
+    assert caught.value.what == "etcd accepts no new member while a voting one is dead: four at https://10.0.0.4:2380"
     assert caught.value.detail == "four at https://10.0.0.4:2380: https://10.0.0.4:2379: connection refused"
     removal = f"`kubectl -n kube-system exec etcd-one -- etcdctl {CREDENTIALS} member remove 8e9e`"
-    assert caught.value.remedy.startswith(f"start it again; if its machine is gone for good, remove the member: {removal}; ")
+    assert caught.value.remedy.startswith(f"start it again; if its machine no longer exists, remove the member: {removal}; ")
     assert (ctx.etcd.actions, ctx.host.done, ctx.clock.monotonic()) == ([], [], pytest.approx(2.0))
 
 
@@ -283,7 +283,7 @@ def test_a_member_that_never_started_is_dead_and_without_a_quorum_none_can_be_re
     with pytest.raises(WaitTimeout) as caught:
         list(etcd_member.join(ctx))
     assert caught.value.detail == "9 at https://10.0.0.9:2380: it has never started"
-    assert caught.value.remedy.startswith("see that most of the other control planes run")
+    assert caught.value.remedy.startswith("make sure that most of the other control planes run")
 
 
 def test_peers_are_looked_for_only_where_a_member_is_added(run):
@@ -377,7 +377,7 @@ def test_a_learner_that_never_serves_is_taken_back(run, resumed):
     with pytest.raises(WaitTimeout):
         list(etcd_member.join(ctx))
     assert ctx.etcd.members() == [ONE]
-    assert ctx.said[-1] == f"[etcd] Removed member two at {OURS} again, because it did not come up: gave up waiting"
+    assert ctx.said[-1] == f"[etcd] Removed member two at {OURS} again, because it did not start: gave up waiting"
     assert MANIFEST not in ctx.host.files
     assert ctx.lasts == [True, False]
 
@@ -459,7 +459,7 @@ def test_health_is_waited_for_and_those_that_lack_it_are_named(run):
     with pytest.raises(WaitTimeout) as caught:
         list(etcd_member.check(ctx))
     assert "https://b: connection refused" in caught.value.detail
-    assert "see that most of the other control planes run" in caught.value.remedy
+    assert "make sure that most of the other control planes run" in caught.value.remedy
 
 
 def test_the_member_of_this_machine_need_not_be_healthy_before_it_is_started(run):

@@ -561,7 +561,7 @@ def test_after_a_kubelet_that_a_phase_started_in_vain_another_configuration_is_t
     box.act(box.request(node_name="third"))
     record = machine_record.load(box.call(box.request()).host)
     assert (record.finished, "name: third" in record.configuration, Path(mine).read_text()) == (True, True, "mine")
-    assert "Removing what an attempt with another configuration has left" in "\n".join(box.lines())
+    assert "Removing what an earlier attempt with another configuration left" in "\n".join(box.lines())
 
 
 def test_a_phase_alone_leaves_the_record_and_the_machine_of_others_as_they_are(box):
@@ -649,5 +649,5 @@ def test_what_cannot_prove_who_it_is_is_refused(box):
     from kubewright.kube.credentials import Anonymous
     from kubewright.lifecycle.join import kubelet
 
-    with pytest.raises(CertificateError, match="nothing proves"):
+    with pytest.raises(CertificateError, match="no credentials that identify this machine"):
         kubelet._credentials(Anonymous())

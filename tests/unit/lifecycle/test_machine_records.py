@@ -77,7 +77,7 @@ def test_what_is_no_record_is_told(box, text):
     path = Path(machine_record.path(host))
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    with pytest.raises(HostError, match="does not say what this machine was made of"):
+    with pytest.raises(HostError, match="does not describe how this machine was made"):
         machine_record.load(host)
 
 

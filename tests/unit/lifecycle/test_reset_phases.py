@@ -96,7 +96,7 @@ def test_the_list_comes_before_the_question(box):
     assert box.asked == ["[reset] Are you sure you want to proceed? [y/N]: "]
     (listed,) = box.lines()
     assert [line.partition(":")[0].strip() for line in listed.splitlines()] == [
-        "What goes from this machine",
+        "This will be removed from this machine",
         "service that is stopped",
         "pods",
         "mounts",
@@ -253,7 +253,7 @@ def test_mounts_go_in_reverse_order_and_all_are_tried(box):
     with pytest.raises(HostError) as failed:
         outcome.require_complete()
     assert f"{kubelet}/a/b cannot be unmounted: Device or resource busy" in failed.value.detail
-    assert failed.value.remedy == "end what uses it; then run the same command again: it does what is left"
+    assert failed.value.remedy == "end what uses it; then run the same command again: it does the remaining steps"
     assert box.left() == EMPTY
 
 

@@ -94,7 +94,7 @@ def test_without_a_node_that_takes_pods_nothing_is_tried():
 def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not():
     job, took = checked(Cluster(nodes=[{}], problems=[Unreachable("gone"), Unreachable("gone")], refuses=Forbidden("no", code=403)))
     [found] = job.errors
-    assert "takes no Job: no" in found.text
+    assert "accepts no Job: no" in found.text
     assert 0 < took < 1
 
 

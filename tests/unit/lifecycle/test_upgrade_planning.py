@@ -47,7 +47,7 @@ def test_the_highest_api_server_is_the_cluster():
 
 @pytest.mark.parametrize("texts", [(), ("latest",), ("v1.36.1", "")])
 def test_a_cluster_without_a_version_that_can_be_read_is_an_error(texts):
-    with pytest.raises(APIError, match="cannot be told"):
+    with pytest.raises(APIError, match="cannot be determined"):
         plan(cluster(*texts), PlanOptions(), tool=TOOL)
 
 
@@ -157,7 +157,7 @@ def test_the_first_manifest_that_is_missing_is_named():
     "manifest", ["", "[]", "metadata: x", "metadata: {annotations: {}}", f'metadata: {{annotations: {{{static_pods.ENDPOINT}: "x"}}}}']
 )
 def test_a_manifest_without_its_endpoint_is_an_error(manifest):
-    with pytest.raises(DocumentError, match="does not tell the local API endpoint"):
+    with pytest.raises(DocumentError, match="does not contain the local API endpoint"):
         diff.configuration(Document(value={}), {"kube-apiserver": manifest}, version="v1.36.3", host=machine({}))
 
 

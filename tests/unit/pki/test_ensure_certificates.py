@@ -211,7 +211,7 @@ def test_a_leaf_in_place_of_an_authority_is_refused():
     store = full_store()
     store.write("ca.crt", store["apiserver.crt"], mode=0o644)
 
-    with pytest.raises(CertificateMismatch, match="not a certificate authority"):
+    with pytest.raises(CertificateMismatch, match="not a CA certificate"):
         ensure_one(store, "ca")
 
 

@@ -81,7 +81,7 @@ def test_an_expired_certificate_is_kept_and_told():
 def test_a_file_of_another_cluster_is_refused():
     other = full_store()
 
-    with pytest.raises(CertificateMismatch, match=r"admin\.conf trusts another authority than ca\.crt") as caught:
+    with pytest.raises(CertificateMismatch, match=r"admin\.conf trusts another CA than ca\.crt") as caught:
         ensure_one(made(store=other))
     assert "remove admin.conf" in caught.value.remedy
 

@@ -110,7 +110,7 @@ def edited(edit):
     [
         (lambda document: document.update({"clusters": []}), "one cluster with an empty name"),
         (lambda document: document["clusters"][0].update({"name": "other"}), "one cluster with an empty name"),
-        (lambda document: document["clusters"][0]["cluster"].pop("certificate-authority-data"), "no certificate authority"),
+        (lambda document: document["clusters"][0]["cluster"].pop("certificate-authority-data"), "no CA certificate"),
         (lambda document: document["clusters"][0]["cluster"].update({"server": "http://a"}), "https"),
         (lambda document: document["clusters"][0]["cluster"].update({"certificate-authority": "/etc/passwd"}), "may not name files"),
         (lambda document: document["clusters"][0]["cluster"].update({"insecure-skip-tls-verify": True}), "verification off"),

@@ -53,7 +53,7 @@ _UNAPPROVED: Final = 3.0
 """Seconds that a request may be pending before somebody looks for what approves it: most are approved in one or two."""
 _LOOKED_AGAIN: Final = 60.0
 """Seconds until the next look: a binding may be added while the request waits."""
-_NOT_ALLOWED = "it may not ask for a certificate yet: the API server does not know the rights of bootstrap tokens"
+_NOT_ALLOWED = "it may not request a certificate yet: the API server does not know the permissions of bootstrap tokens"
 """What people see of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
 
 
@@ -274,7 +274,9 @@ class CertificateManager:
         """Make a key, have it certified and keep both. The key is in memory only until it has its certificate, or in the file of pending ones."""
         template = self._template()
         if template is None:
-            raise CertificateError(f"node {self._node_name} has no address to ask a certificate for", remedy="wait until its Node has one")
+            raise CertificateError(
+                f"node {self._node_name} has no address to request a certificate for", remedy="wait until its Node has one"
+            )
         issuer = await self._issuer()
         key = keys.generate(Algorithm.ECDSA_P256) if self._pending is None else self._pending.take()
         wanted = template.request(key, named=self._pending is not None, lifetime=self._timings.certificate_lifetime)

@@ -135,7 +135,7 @@ class FilePairStore:
         path, content = self._new_path(), pair.pem()
         self._files.write(File(path=PurePosixPath(path), content=content, mode=0o600))
         if self._files.read(PurePosixPath(path)) != content:
-            raise CertificateError(f"{path} does not hold what was written to it", remedy="look after the disk, then try again")
+            raise CertificateError(f"{path} does not contain what was written to it", remedy="look after the disk, then try again")
         with explaining("link to", path):
             self._updated.unlink(missing_ok=True)
             self._updated.symlink_to(path.absolute())
@@ -164,7 +164,7 @@ class FilePairStore:
         if self.current.exists() and not self.current.is_symlink():
             raise CertificateError(
                 f"{self.current} is not a link",
-                detail="it names the current certificate, which is a file of its own",
+                detail="it points to the current certificate, which is a separate file",
                 remedy=f"move it away; if it holds the certificate, to {self._pki / f'{self._prefix}-old.pem'}, and link to that",
             )
 

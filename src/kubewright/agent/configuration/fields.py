@@ -59,7 +59,7 @@ IGNORED: Final[Mapping[str, str]] = {
 }
 
 REFUSED: Final[Mapping[str, str]] = {
-    "runOnce": "the kubelet refuses it as well: it is gone",
+    "runOnce": "the kubelet refuses it as well: it has been removed",
     "tlsCurvePreferences": "which curves a connection uses is OpenSSL's choice here",
 }
 """Fields that may only be left empty."""

@@ -184,7 +184,7 @@ class MachineObserver:
         try:
             await self._for_runtime.make(lambda: runtime.give_pod_range(wanted))
         except HostError as error:
-            _log.warning("the container runtime does not take the range of pod addresses: %s", error)
+            _log.warning("the container runtime does not accept the range of pod addresses: %s", error)
         else:
             self._told_range = wanted
 

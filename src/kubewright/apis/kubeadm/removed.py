@@ -33,7 +33,7 @@ KINDS: Final = {
     "NodeConfiguration": "NodeConfiguration was renamed in v1.12: write JoinConfiguration",
 }
 COMPONENT_KINDS: Final = {
-    "SerializedNodeConfigSource": "dynamic kubelet configuration is gone since v1.24: add a KubeletConfiguration document",
+    "SerializedNodeConfigSource": "dynamic kubelet configuration was removed in v1.24: add a KubeletConfiguration document",
 }
 
 _ALWAYS: Final = "it is always on"
@@ -209,7 +209,7 @@ def gates(given: Mapping[str, bool]) -> Problems:
     """Question gates that are generally available and switched off: they do what they say until they are gone."""
     for gate, value in given.items():
         if value != AVAILABLE.get(gate, value):
-            yield f"the feature gate {gate} is generally available and will be gone with the next release; leave it out", gate
+            yield f"the feature gate {gate} is generally available and will be removed in the next release; leave it out", gate
 
 
 def socket(given: str) -> Problems:

@@ -225,7 +225,7 @@ def _person(parsed: Parsed) -> KubeconfigUser:
 def _token(parsed: Parsed) -> str:
     given, file = parsed.text("token"), parsed.text("token-file")
     if given and file:
-        raise UsageError("--token and --token-file exclude each other", remedy="use --token-file: what stands on a command line is visible")
+        raise UsageError("--token and --token-file exclude each other", remedy="use --token-file: other users can see the command line")
     if file or given == inputs.STANDARD_INPUT:
         return inputs.read_file(file or given)
     return given

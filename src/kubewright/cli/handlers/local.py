@@ -94,7 +94,7 @@ def down(parsed: Parsed) -> int:
         return 0
     kept = "; its data is kept" if parsed.flag("keep-data") else ""
     said = f"is gone{kept} ({format_seconds(done.seconds)})" if done.existed else "does not exist; nothing to do"
-    taken = "".join(f"its context was taken out of {path}\n" for path in done.kubeconfigs)
+    taken = "".join(f"its context was removed from {path}\n" for path in done.kubeconfigs)
     sys.stdout.write(f"cluster {where.name} {said}\n{taken}")
     return 0
 

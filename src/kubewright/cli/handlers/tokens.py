@@ -89,7 +89,7 @@ def _require_fitting(parsed: Parsed) -> None:
 
 def _door(access: Access) -> ClusterInfo:
     if not access.ca_pem:
-        raise UsageError("the kubeconfig names no certificate authority", remedy="use one with certificate-authority-data")
+        raise UsageError("the kubeconfig contains no CA certificate", remedy="use one with certificate-authority-data")
     return ClusterInfo(server=access.server, ca_pem=access.ca_pem)
 
 

@@ -26,8 +26,8 @@ from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST
 _log = logging.getLogger(__name__)
 
 UNPROVEN: Final = (
-    "nothing proves that the node itself wants to leave (a kubewright from before proofs does not send one);"
-    " a person can free the name: kubewright hub requests forget"
+    "nothing proves that the node itself wants to leave (older versions of kubewright send no proof);"
+    " an administrator can free the name: kubewright hub requests forget"
 )
 UNKNOWN: Final = "no node of this name has joined through this hub, or a person has freed the name"
 

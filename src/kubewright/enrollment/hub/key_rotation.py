@@ -81,7 +81,7 @@ class KeyRotation:
         if offer.key == record.tunnel_key:
             return ""
         if not key_offers.is_proven(offer, record.node, current=record.tunnel_key, hub=self._ctx.cluster.vpn_key):
-            return "who offers it has not shown to hold the key that the node has now, and the new one"
+            return "the offer does not prove possession of the node's current key and of the new one"
         name = tunnel_key_name(offer.key)
         owners = await self._ctx.store.ask(lambda store: store.owners(record.cluster, [name]))
         return "it is another node's" if owners.get(name, record.node) != record.node else ""

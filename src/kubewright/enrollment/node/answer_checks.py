@@ -136,7 +136,7 @@ def _require_plain(given: Kubeconfig) -> None:
     entries = [(one, _CLUSTER_FIELDS) for one in given.clusters.values()] + [(one, _USER_FIELDS) for one in given.users.values()]
     found = [name.replace("_", "-") for entry, fields in entries for name in fields if getattr(entry, name) not in (None, "", False, ())]
     if found:
-        raise TrustError(f"it holds what no kubelet needs: {', '.join(dict.fromkeys(found))}")
+        raise TrustError(f"it contains fields that no kubelet needs: {', '.join(dict.fromkeys(found))}")
 
 
 def _server(text: str, answer: Answer, expected: Expected) -> str:
@@ -229,5 +229,5 @@ def checked(answer: Answer, expected: Expected) -> CheckedAnswer:
 
 
 def _distrust(what: str, why: str, remedy: str) -> TrustError:
-    again = "ask whoever runs the hub; nothing of it was written"
+    again = "ask the operator of the hub; nothing was written"
     return TrustError(f"{what} that the hub sent cannot be used", detail=why, remedy=remedy or again)

@@ -159,7 +159,7 @@ class NodeJoinContext:
             answer = answers.read(found.get("status") or {}, self.key)
         except MalformedField as error:
             told = f"the answer to {self.join.node} is not for this machine: {error}"
-            raise TrustError(told, remedy="ask who else uses this name") from error
+            raise TrustError(told, remedy="find out which machine uses this name") from error
         expected = Expected(
             node=self.join.node,
             server=self.join.server,
@@ -180,7 +180,7 @@ class NodeJoinContext:
         except Unreachable:
             raise
         except APIError as error:
-            self.warn(f"{error}; so it is not known whether the kubelet that the hub names goes with it")
+            self.warn(f"{error}; so it is not known whether the kubelet version that the hub sent is compatible with it")
             return None
 
     def say(self, text: str) -> None:

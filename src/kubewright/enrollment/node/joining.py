@@ -67,7 +67,7 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
         except AlreadyExists:
             found = _patiently(ctx, lambda: ctx.api.get(NODE_JOIN_REQUEST, join.node))
         else:
-            ctx.say(f"Asked the hub to let this machine in as {join.node}")
+            ctx.say(f"Sent the hub a request to join as {join.node}")
             yield Change(target=target, action=Action.CREATE)
             return
     _require_own(ctx, found)
@@ -103,7 +103,7 @@ def _join_key(ctx: NodeJoinContext) -> RecipientKey:
         raise TrustError(
             f"the join key in {source} is not the one you pinned",
             detail=f"its fingerprint is {key.pin}; pinned: {ctx.join.pin}",
-            remedy="compare with `kubewright hub cluster list` on the hub; if they differ there too, somebody answers in its place",
+            remedy="compare with `kubewright hub cluster list` on the hub; if they differ there too, another server answers in its place",
         )
     return key
 
@@ -134,12 +134,12 @@ def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
         saying="the hub to answer",
         every=_LOOK.first,
         at_most=_LOOK.limit,
-        remedy="look on the hub: `kubewright hub requests`; then run the same command again, which goes on with this request",
+        remedy="check `kubewright hub requests` on the hub, then run the same command again, which continues with this request",
     )
     if ctx.checked.tunnel is not None:
         tunnels.find_programs(ctx.host, ctx.host.programs)  # before anything is written
     preflight.require_fit(ctx)
-    ctx.say("The answer of the hub is in order")
+    ctx.say("The answer of the hub is valid")
 
 
 class _Waiting:
@@ -162,12 +162,12 @@ class _Waiting:
         self._lost = None
         condition = node_join_requests.condition_of(found)
         if condition is None:
-            return "the hub has not looked at it yet"
+            return "the hub has not processed it yet"
         if condition.status == "False":
             raise RequestRefused(
                 f"the hub does not let {ctx.join.node} in: {condition.reason}",
                 detail=condition.message,
-                remedy="ask whoever runs the hub; when that is mended, the same command asks again once the hub has deleted the request",
+                remedy="ask the operator of the hub; when that is fixed, the same command asks again once the hub has deleted the request",
             )
         return None if condition.status == "True" else f"{condition.reason}: {condition.message}"
 
@@ -175,14 +175,14 @@ class _Waiting:
         node, now = self._ctx.join.node, self._ctx.bound.clock.monotonic()
         self._lost = now if self._lost is None else self._lost
         if now - self._lost < _LOST:
-            return "the request has gone" if isinstance(error, NotFound) else str(error)
+            return "the request no longer exists" if isinstance(error, NotFound) else str(error)
         if isinstance(error, NotFound):
             raise RequestLost(
-                f"somebody has deleted the request of {node}",
-                remedy="run the same command again, which asks anew; `kubewright hub journal` on the hub may tell why",
+                f"the request was deleted: {node}",
+                remedy="run the same command again, which sends a new request; `kubewright hub journal` on the hub may show the reason",
             ) from error
         raise RequestLost(
-            f"the token is not taken any more, and {node} has no answer yet",
+            f"the token is no longer valid, and {node} has no answer yet",
             detail=str(error),
-            remedy="make another one on the hub (kubewright hub token create), and run the same command with it: it goes on with this request",
+            remedy="make another one on the hub (kubewright hub token create), and run the same command with it: it continues with this request",
         ) from error

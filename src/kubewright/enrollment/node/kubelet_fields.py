@@ -40,7 +40,7 @@ class RefusedFields(TrustError):
     def __init__(self, problems: Sequence[str], acceptable: Sequence[str]) -> None:
         self.flag = f"--accept-kubelet-fields={','.join(acceptable)}" if acceptable else ""
         accept = f"; or, if this machine is to have it, join with {self.flag}" if self.flag else ""
-        super().__init__("fields are refused", detail="\n".join(problems), remedy=f"ask whoever runs the hub to leave that out{accept}")
+        super().__init__("fields are refused", detail="\n".join(problems), remedy=f"ask the operator of the hub to leave that out{accept}")
 
 
 def _any(value: Any) -> Any:

@@ -81,7 +81,7 @@ def _asking() -> Iterator[None]:
     except Unreachable as error:
         raise APIError(
             str(error),
-            remedy="try again; if the hub has let this machine go before, or is gone itself, leave with `--skip-phases drain,depart`, and see"
+            remedy="try again; if the hub has already removed this machine, or no longer exists, leave with `--skip-phases drain,depart`, and see"
             " that its Node is deleted and its name free: kubewright hub requests forget",
         ) from error
 
@@ -105,11 +105,11 @@ def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
     """
     with _asking():
         yield from _marked_as_leaving(ctx)
-    ctx.say(f"Asked the hub to let the node {ctx.node} go")
+    ctx.say(f"Asked the hub to remove the node {ctx.node}")
     yield ctx.bound.waiter.until(
         lambda: _remains(ctx),
         within=_WITHIN,
-        saying=f"the hub to let the node {ctx.node} go",
+        saying=f"the hub to remove the node {ctx.node}",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
         remedy=f"look whether the hub runs; or {_BY_HAND}",
@@ -163,7 +163,7 @@ _HERE: Final = f"{__name__}:"
 PHASES: Final[Phases[NodeLeaveContext]] = Phases(
     Phase("drain", "Evict the pods of this node", run=f"{_HERE}drain", condition=f"{_HERE}only_drained", flags="drain drain-timeout"),
     Phase("kubelet-stop", "Stop the kubelet", run=f"{_HERE}stop"),
-    Phase("depart", "Have the hub free the name and delete the Node", run=f"{_HERE}depart", condition=f"{_HERE}only_joined"),
+    Phase("depart", "Ask the hub to free the name and delete the Node", run=f"{_HERE}depart", condition=f"{_HERE}only_joined"),
     Phase("cleanup-node", "Remove pods, keys and files from this machine", run=f"{_HERE}clean"),
 )
 

@@ -105,7 +105,7 @@ def configure(request: NodeJoinOptions, machine: Machine) -> Prepared[NodeJoin]:
 
 
 _UNPINNED: Final = (
-    "the join key of the hub is not pinned: whoever can write to the cluster could read this join and answer it;"
+    "the join key of the hub is not pinned: anyone with write access to the cluster could read this join and answer it;"
     " `kubewright hub cluster list` on the hub shows what to give as --join-key-fingerprint"
 )
 
@@ -132,7 +132,7 @@ def _server(text: str) -> str:
 def _authority(text: bytes) -> bytes:
     found = certificates.parse(text, source="--apiserver-ca-cert-file")
     if not any(one.is_authority for one in found):
-        raise CertificateError("--apiserver-ca-cert-file holds no certificate authority", remedy="give the file ca.crt of the cluster")
+        raise CertificateError("--apiserver-ca-cert-file contains no CA certificate", remedy="give the file ca.crt of the cluster")
     return b"".join(one.pem() for one in found)
 
 

@@ -38,7 +38,7 @@ _PRIVATE: Final = 0o700
 _WITHIN: Final = 60.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
 _AGAIN: Final = (
-    "look whether the hub runs (one of oneinfra's does not change keys); then run the same command again, which goes on with this key"
+    "look whether the hub runs (one of oneinfra's does not change keys); then run the same command again, which continues with this key"
 )
 
 
@@ -100,8 +100,8 @@ class NodeRotateContext(JoinedMachine):
             return None
         if answer.state is AnswerState.REFUSED:
             raise KeyRefused(
-                f"the hub does not take the new key of {self.node}: {answer.reason}",
-                remedy=f"ask whoever runs the hub; to begin with another key, remove {self.next_key_path}",
+                f"the hub refuses the new key of {self.node}: {answer.reason}",
+                remedy=f"ask the operator of the hub; to start with another key, remove {self.next_key_path}",
             )
         return answer
 
@@ -120,7 +120,7 @@ def only_with_hub_key(ctx: NodeRotateContext) -> str | None:
 
 
 def follow_hub(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
-    """Call the hub by its new key. The interface is made anew: there is nobody whom it could still reach. Raises WaitTimeout."""
+    """Use the hub's new key. The interface is made anew: there is nobody whom it could still reach. Raises WaitTimeout."""
     host, path = ctx.bound.host, units.unit_path(NODE_INTERFACE)
     unit = File(path=path, content=units.with_peer(host.read(path) or b"", ctx.hub_key), mode=0o644)
     change = host.ensure(Service(name=NODE_INTERFACE, enabled=True, units=(unit,)))
@@ -183,12 +183,12 @@ def taken(ctx: NodeRotateContext) -> Iterator[Waited]:
     yield ctx.bound.waiter.until(
         lambda: _untaken(ctx),
         within=_WITHIN,
-        saying="the hub to take the new key",
+        saying="the hub to accept the new key",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
-        remedy=f"{_AGAIN}; `wg show {NODE_INTERFACE}` tells whether the hub is heard",
+        remedy=f"{_AGAIN}; `wg show {NODE_INTERFACE}` shows whether the hub answers",
     )
-    ctx.say("The hub has taken the new key")
+    ctx.say("The hub has accepted the new key")
 
 
 def _untaken(ctx: NodeRotateContext) -> str | None:
@@ -208,11 +208,11 @@ def forget(ctx: NodeRotateContext) -> Iterator[Change]:
 
 _HERE: Final = f"{__name__}:"
 PHASES: Final[Phases[NodeRotateContext]] = Phases(
-    Phase("hub-key", "Call the hub by its new key", run=f"{_HERE}follow_hub", condition=f"{_HERE}only_with_hub_key", flags="hub-key"),
-    Phase("vpn-key", "Make a new key", run=f"{_HERE}make"),
-    Phase("offer", "Have the hub hear the new key", run=f"{_HERE}offer", condition=f"{_HERE}until_used"),
+    Phase("hub-key", "Use the hub's new key", run=f"{_HERE}follow_hub", condition=f"{_HERE}only_with_hub_key", flags="hub-key"),
+    Phase("vpn-key", "Generate a new key", run=f"{_HERE}make"),
+    Phase("offer", "Offer the new key to the hub", run=f"{_HERE}offer", condition=f"{_HERE}until_used"),
     Phase("use-key", "Use the new key", run=f"{_HERE}use"),
-    Phase("taken", "Wait until the hub has taken the new key", run=f"{_HERE}taken"),
+    Phase("taken", "Wait until the hub has accepted the new key", run=f"{_HERE}taken"),
     Phase("forget-key", "Remove the copy of the new key", run=f"{_HERE}forget"),
 )
 

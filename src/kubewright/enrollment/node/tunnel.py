@@ -56,7 +56,7 @@ def start(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
     gone = found is not None and found.running and base.tunnel(NODE_INTERFACE) is None
     yield ctx.host.ensure(Service(name=NODE_INTERFACE, enabled=True, restart=gone))
     needed = bool(units.node_addresses(ctx.host.read(units.unit_path(NODE_INTERFACE))))
-    remedy = f"`wg show {NODE_INTERFACE}` tells where packets go; see that the hub's UDP port can be reached from here"
+    remedy = f"`wg show {NODE_INTERFACE}` shows where packets go; check that the hub's UDP port can be reached from here"
     try:
         yield ctx.bound.waiter.until(
             lambda: _silent(ctx),

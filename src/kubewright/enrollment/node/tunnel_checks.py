@@ -116,7 +116,7 @@ def _network(text: str) -> Network:
 def _with_mask(text: str) -> str:
     """Return a text that has nothing but an address and the length of its mask. Raises ValueError."""
     if _WITH_MASK.fullmatch(text) is None:
-        raise ValueError("neither zones nor other forms of a mask are taken")
+        raise ValueError("zones and other forms of a mask are not supported")
     return text
 
 

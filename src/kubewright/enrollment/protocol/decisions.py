@@ -205,7 +205,7 @@ def _refusal(seen: Seen, request: JoinRequest, record: JoinRecord | None, policy
     if seen.registered and (record is None or not record.active):
         return Refuse(
             reason=NAME_TAKEN,
-            message=f"there is a Node {quoted(seen.name)} that has not come through this hub; if its machine is gone, delete it:"
+            message=f"there is a Node {quoted(seen.name)} that did not join through this hub; if its machine no longer exists, delete it:"
             f" kubectl delete node {seen.name}",
         )
     return None
@@ -235,7 +235,7 @@ def _approval(seen: Seen, policy: Policy, now: datetime) -> Wait | Refuse | None
         return None
     left = ((seen.created or now) + policy.waits - now).total_seconds()
     if left <= 0:
-        return Refuse(reason=EXPIRED, message="nobody has approved it in time")
+        return Refuse(reason=EXPIRED, message="it was not approved in time")
     if policy.crowded and seen.condition is None:
         return Refuse(reason=TOO_MANY, message="so many requests are there that none more can wait; ask again later")
-    return Wait(after=left, reason=AWAITING_APPROVAL, message="it waits for a person: kubewright hub requests approve")
+    return Wait(after=left, reason=AWAITING_APPROVAL, message="it waits for approval: kubewright hub requests approve")

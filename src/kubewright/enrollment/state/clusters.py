@@ -118,9 +118,7 @@ def read(document: Mapping[str, Any], secrets: Mapping[str, str], *, generation:
         values["vpn"] = vpn.read(document["vpn"]) if document.get("vpn") else None
         return TenantCluster(**values, generation=generation)
     except (TypeError, LookupError) as error:
-        raise DocumentError(
-            "what the hub keeps of a cluster cannot be read", detail=str(error), remedy="restore it from a backup"
-        ) from error
+        raise DocumentError("the hub's record of a cluster cannot be read", detail=str(error), remedy="restore it from a backup") from error
 
 
 class LoadedCluster:

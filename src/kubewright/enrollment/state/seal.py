@@ -22,7 +22,7 @@ class OldState(HostError):
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} has the format of an earlier kubewright, in which approval, lifetimes and authorities can be changed without the key",
+            f"{place} has the format of an earlier kubewright, in which approval, lifetimes and CAs can be changed without the key",
             remedy="if this kubewright was updated just now: kubewright hub migrate; otherwise restore the state from a backup",
         )
 

@@ -190,7 +190,7 @@ class SecretRows:
             parts.setdefault(label_of(one, PART_LABEL), []).append(one)
         self._read_head(parts[HEAD][0] if parts[HEAD] else None)
         if self._head is None and parts[GROUP]:
-            remedy = f"restore it from a backup; to begin anew, delete all Secrets with the label {STATE_LABEL}={self._secrets.name}"
+            remedy = f"restore it from a backup; to start over, delete all Secrets with the label {STATE_LABEL}={self._secrets.name}"
             raise HostError(f"{self._secrets.place} are not whole: {self._secrets.name} itself is missing", remedy=remedy)
         self._stale = [one for kind in (GROUP, LINES) for one in parts[kind] if not self._counts(one)]
         self._groups = {core.identity_of(one)[0]: one for one in parts[GROUP] if self._counts(one)}
@@ -269,7 +269,7 @@ class SecretRows:
         return alone
 
     def _conflict(self) -> Conflict:
-        return Conflict(f"somebody else has written to {self._secrets.place}", code=409)
+        return Conflict(f"another process has written to {self._secrets.place}", code=409)
 
     def _take(self, transaction: Transaction | None) -> None:
         if transaction is None:

@@ -113,7 +113,7 @@ def content_of(secret: Object) -> dict[str, Any]:
     except (KeyError, ValueError, TypeError) as error:
         name, namespace = core.identity_of(secret)
         raise HostError(
-            f"the Secret {namespace}/{name} does not hold what a hub has written", detail=str(error), remedy="restore it from a backup"
+            f"the Secret {namespace}/{name} does not contain data written by a hub", detail=str(error), remedy="restore it from a backup"
         ) from error
     if not isinstance(found, dict):
         raise HostError("a Secret of the hub's state holds no map", remedy="restore it from a backup")

@@ -17,7 +17,7 @@ from kubewright.enrollment.state.clusters import TenantCluster
 from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
 
-TAKEN_OVER: Final = "state of an earlier format taken over"
+TAKEN_OVER: Final = "state of an earlier format migrated"
 """The event of a state in which not everything was authenticated before."""
 _TOKEN_LIVES_ON: Final = timedelta(minutes=1)
 """An API server believes a token for ten seconds after its end."""
@@ -65,7 +65,7 @@ class Overtaken(TryAgain):
     """What a write was decided on has changed since: nothing was written."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what} has changed meanwhile, and nothing was written", remedy="look at it, and run the command again")
+        super().__init__(f"{what} has changed in the meantime, and nothing was written", remedy="check it, and run the command again")
 
 
 class Taken(KubewrightError):

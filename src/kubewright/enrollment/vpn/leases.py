@@ -30,7 +30,7 @@ class NoAddressLeft(KubewrightError):
     def __init__(self, network: Network) -> None:
         super().__init__(
             f"all {capacity(network)} addresses of the VPN's network {network} are given",
-            remedy="free names of nodes that are gone: kubewright hub requests forget",
+            remedy="free the names of nodes that no longer exist: kubewright hub requests forget",
         )
 
 

@@ -83,11 +83,13 @@ class Client:
     def give_pod_range(self, cidrs: str) -> None:
         """Tell the runtime the addresses of its pods: ranges, joined by commas."""
         request = api.UpdateRuntimeConfigRequest(runtime_config=api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=cidrs)))
-        self._call(f"{_RUNTIME}UpdateRuntimeConfig", request, api.UpdateRuntimeConfigResponse, doing="take the range of pod addresses")
+        self._call(f"{_RUNTIME}UpdateRuntimeConfig", request, api.UpdateRuntimeConfigResponse, doing="accept the range of pod addresses")
 
     def image_directories(self) -> list[str]:
         """Return where images are kept: directories, the one of the runtime's snapshots first."""
-        found = self._call(f"{_IMAGES}ImageFsInfo", api.ImageFsInfoRequest(), api.ImageFsInfoResponse, doing="tell where its images are")
+        found = self._call(
+            f"{_IMAGES}ImageFsInfo", api.ImageFsInfoRequest(), api.ImageFsInfoResponse, doing="report the location of its images"
+        )
         return [one.fs_id.mountpoint for one in found.image_filesystems if one.fs_id.mountpoint]
 
     def cgroup_driver(self) -> str | None:

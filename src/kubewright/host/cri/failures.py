@@ -62,7 +62,7 @@ def unreachable(endpoint: str, path: str, number: int) -> RuntimeUnavailable:
     if number == errno.ECONNREFUSED:
         return RuntimeUnavailable(
             what,
-            detail=f"nobody listens at {path}: the runtime does not run",
+            detail=f"nothing listens at {path}: the runtime is not running",
             remedy=f"start it (`systemctl status containerd` or `crio` says why it ended), or {ANOTHER_SOCKET}",
         )
     kind = RuntimeSilent if number in _NOT_ACCEPTED else RuntimeUnavailable

@@ -76,7 +76,7 @@ class Expiration:
             raise CheckFailed(
                 f"{len(short)} {'certificate ends' if len(short) == 1 else 'certificates end'} within {text}",
                 detail="\n".join(f"{row.name}: {_when(row.residual(self.now))}" for row in short),
-                remedy="renew them with `kubewright certs renew all`; what is managed externally, and authorities, have to be made anew",
+                remedy="renew them with `kubewright certs renew all`; externally managed certificates and CAs have to be replaced by hand",
             )
 
 

@@ -35,7 +35,7 @@ def cluster(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI |
     except KubewrightError as error:  # whatever is wrong with it: the plan goes on without
         if adoption.traces(bound.base):
             raise
-        bound.reporter.emit(Warned(text=f"the cluster of this machine cannot be asked, so the plan takes it for empty: {error}"))
+        bound.reporter.emit(Warned(text=f"the cluster of this machine cannot be read, so the plan assumes that it is empty: {error}"))
         return None
 
 

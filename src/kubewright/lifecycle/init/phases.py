@@ -158,7 +158,7 @@ UPLOAD_CONFIG: Final[InitPhase] = Phase(
 )
 UPLOAD_CERTS: Final[InitPhase] = Phase(
     "upload-certs",
-    "Upload the certificates, sealed",
+    "Upload the certificates, encrypted",
     run=f"{_HERE}.cluster:upload_certs",
     flags="certificate-key config dry-run kubeconfig skip-certificate-key-print upload-certs",
 )
@@ -170,7 +170,7 @@ MARK: Final[InitPhase] = Phase(
 )
 BOOTSTRAP_TOKEN: Final[InitPhase] = Phase(
     "bootstrap-token",
-    "Make bootstrap tokens and the rights that go with them",
+    "Create bootstrap tokens and their permissions",
     aliases=("bootstraptoken",),
     run=f"{_HERE}.cluster:bootstrap_tokens",
     flags="config dry-run kubeconfig skip-token-print",

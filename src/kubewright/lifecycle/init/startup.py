@@ -191,7 +191,7 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
             return str(error)
         return None
 
-    yield ctx.components.until(accepts, saying="the API server to take requests", blame=("etcd", "kube-apiserver"))
+    yield ctx.components.until(accepts, saying="the API server to accept requests", blame=("etcd", "kube-apiserver"))
 
 
 def components(ctx: InitContext) -> Iterable[Step]:

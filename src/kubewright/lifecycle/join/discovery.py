@@ -59,7 +59,7 @@ def _pinned(ctx: JoinContext, known: Access, *, source: str) -> Access:
         wanted = [pins.Pin.parse(text) for text in asked.ca_cert_hashes]
         if not pins.matches(pins.of_bundle(known.ca_pem, source=source), wanted):
             raise TrustError(
-                f"{source} is of another cluster than the one that is to be joined: its authority is not pinned",
+                f"{source} belongs to another cluster than the one to join: its CA is not pinned",
                 detail=f"pinned: {', '.join(map(str, wanted))}",
                 remedy="reset this machine, or move the file away; then run the same command again",
             )

@@ -126,7 +126,7 @@ class _Learned:
         except APIError as error:
             return str(error)
         if own is None or not own.name:
-            return "it has not begun yet"
+            return "it has not started yet"
         self._known = self._ctx.clock.monotonic()
         return "its data is on the way"
 
@@ -176,5 +176,5 @@ def _port_is_free(ctx: JoinContext, *, within: float) -> Waited:
         saying="the etcd that was here to end",
         every=_LOOK,
         at_most=_LOOK,
-        remedy=f"see who listens on port {port} with `ss -ltnp`, and end it",
+        remedy=f"find the process that listens on port {port} with `ss -ltnp`, and stop it",
     )

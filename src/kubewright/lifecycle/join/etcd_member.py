@@ -172,5 +172,5 @@ def _withdraw(ctx: JoinContext, desired: EtcdMember, why: BaseException) -> None
         )
         return
     ctx.bound.settle(False)
-    reason = f"it did not come up: {why.what}" if isinstance(why, KubewrightError) else "join was stopped"
+    reason = f"it did not start: {why.what}" if isinstance(why, KubewrightError) else "join was stopped"
     ctx.say(TOPIC, f"Removed {desired.target} again, because {reason}")

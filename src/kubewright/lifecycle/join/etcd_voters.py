@@ -50,7 +50,7 @@ def alive(ctx: JoinContext) -> Waited:
     except WaitTimeout as error:
         names = ", ".join(one.member.shown for one in found.dead)
         raise WaitTimeout(
-            f"etcd takes no new member while one that votes is dead: {names}",
+            f"etcd accepts no new member while a voting one is dead: {names}",
             detail=error.detail,
             remedy=_remedy(found, pki=ctx.layout.pki),
         ) from error
@@ -60,7 +60,7 @@ def _remedy(found: Voters, *, pki: PurePosixPath) -> str:
     if not found.has_quorum:
         return QUORUM_REMEDY
     commands = " && ".join(removal(one.member, by=found.living, pki=pki) for one in found.dead)
-    return f"start it again; if its machine is gone for good, remove the member: `{commands}`; then run the same command again"
+    return f"start it again; if its machine no longer exists, remove the member: `{commands}`; then run the same command again"
 
 
 def removal(member: Member, *, by: Sequence[Member], pki: PurePosixPath) -> str:

@@ -122,7 +122,7 @@ def _credentials(found: Identity) -> Credentials:
     if isinstance(found, ClientCertificate):
         return EmbeddedCertificate(certificate_pem=found.cert_pem, key_pem=found.key_pem)
     if isinstance(found, Anonymous):
-        raise CertificateError("nothing proves who this machine is", remedy="give a token with --tls-bootstrap-token")
+        raise CertificateError("there are no credentials that identify this machine", remedy="give a token with --tls-bootstrap-token")
     return TokenInside(token=found.token)
 
 

@@ -42,7 +42,7 @@ PREPARE: Final[JoinPhase] = Phase(
     "Prepare this machine for a control plane",
     condition=_CONTROL_PLANES,
     children=(
-        Phase("all", "Prepare everything of a control plane", flags=_PREPARE, argument=_ENDPOINT, every=True),
+        Phase("all", "Run all steps that prepare a control plane", flags=_PREPARE, argument=_ENDPOINT, every=True),
         Phase(
             "download-certs",
             "Download the certificates that the control planes share",
@@ -93,7 +93,7 @@ CONTROL_PLANE_JOIN: Final[JoinPhase] = Phase(
     "Make this machine a control plane",
     condition=_CONTROL_PLANES,
     children=(
-        Phase("all", "Take all steps that make this machine a control plane", flags=_MEMBER, every=True),
+        Phase("all", "Run all steps that make this machine a control plane", flags=_MEMBER, every=True),
         Phase(
             "mark-control-plane",
             "Label and taint the Node as a control plane",

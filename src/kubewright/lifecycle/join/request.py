@@ -112,7 +112,7 @@ _FLAGS: Final = {
 """What the fields of a JoinConfiguration are on the command line."""
 _MISSING: Final = {
     "HOST:PORT or --discovery-file": "join has to know where the cluster is: give one of them",
-    "--discovery-token-ca-cert-hash": "anybody who knows the token could pose as the cluster: give it, or --discovery-token-unsafe-skip-ca-verification",
+    "--discovery-token-ca-cert-hash": "anyone who knows the token could impersonate the cluster: give it, or --discovery-token-unsafe-skip-ca-verification",
 }
 """What is said of flags that were not given."""
 

@@ -116,7 +116,7 @@ def _asked(ctx: ResetContext) -> Iterable[Change]:
     if not lines:
         ctx.say("There is nothing of a cluster on this machine")
     else:
-        ctx.say("What goes from this machine:\n" + "\n".join(f"\t{line}" for line in lines))
+        ctx.say("This will be removed from this machine:\n" + "\n".join(f"\t{line}" for line in lines))
         _confirm(ask)
     return ()
 

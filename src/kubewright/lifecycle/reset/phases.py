@@ -38,7 +38,7 @@ PHASES: Final[Phases[ResetContext]] = Phases(
     ),
     Phase(
         "cleanup-node",
-        "Stop the kubelet, unmount and delete what is on this machine",
+        "Stop the kubelet, and unmount and delete the cluster's files on this machine",
         aliases=("cleanupnode",),
         run=lambda ctx: ctx.clean(),
         flags="cert-dir cleanup-tmp-dir cri-socket dry-run",

@@ -81,7 +81,7 @@ def stop_kubelet(ctx: Cleanup) -> Iterator[Change]:
     with suppress(Exception):  # what does not tell its state may stop all the same
         found = ctx.inventory.kubelet
         if found is None:
-            ctx.warn("no service manager that knows the kubelet was found: see that it does not run")
+            ctx.warn("no service manager that knows the kubelet was found: make sure that it does not run")
             return
         runs = found.running or found.again
     ctx.tell("Stopping the kubelet service" * runs, "Would stop the kubelet service")
@@ -107,7 +107,7 @@ def remove_pods(ctx: Cleanup) -> Iterator[Change]:
     yield from (removal.change for removal in removals if removal.change is not None)
     failed = {removal.sandbox.target: removal.error for removal in removals if removal.error is not None}
     if failed:
-        told = "see what the container runtime says of them"
+        told = "check them in the container runtime"
         raise _combined([*failed.values()], what="not every pod could be removed", remedy=told, names=[*failed])
 
 
@@ -225,7 +225,7 @@ def forget(ctx: Cleanup) -> Iterator[Change]:
     layout = ctx.inventory.layout
     there = [path for path in layout.kept_files if ctx.host.state(path) is not None]
     if there:
-        ctx.tell(f"Deleting what was kept of this machine: {_list(there)}", f"Would delete what is kept of this machine: {_list(there)}")
+        ctx.tell(f"Deleting the records of this machine: {_list(there)}", f"Would delete the records of this machine: {_list(there)}")
     yield from map(ctx.host.remove, there)
     if ctx.host.state(layout.state) is not None and not ctx.host.entries(layout.state):
         yield ctx.host.remove(layout.state)

@@ -172,7 +172,7 @@ class Inventory:
         yield "users and groups", lambda: "those of the control plane" if self.accounts else ""
         yield "CNI configuration", lambda: _listed(self.cni)
         yield "packet filter", lambda: "" if isinstance(self.rules, HostError) else ", ".join(rules.target for rules in self.rules)
-        yield "what kubewright keeps of this machine", lambda: _listed([path for path in layout.kept_files if host.state(path) is not None])
+        yield "kubewright's records of this machine", lambda: _listed([path for path in layout.kept_files if host.state(path) is not None])
 
     def _emptied(self) -> list[PurePosixPath]:
         return [*([self.layout.etcd_data] if self.member else []), *self.directories]

@@ -126,7 +126,7 @@ def unknown(text: str, installed: str, target: str) -> Iterator[str]:
 def no_way(installed: str, target: str) -> str:
     """Say why there is no way from one release to another, empty if there is. `installed` may be any text, `target` is of `RELEASES`."""
     if installed not in RELEASES:
-        return f"nobody knows the way from CoreDNS {installed or 'of an unknown release'} to {target}"
+        return f"there is no known migration from CoreDNS {installed or 'of an unknown release'} to {target}"
     if RELEASES.index(installed) > RELEASES.index(target):
         return f"CoreDNS {installed} is newer than {target}, which the upgrade brings"
     return ""

@@ -86,6 +86,8 @@ def _endpoint(manifest: str, *, source: str) -> tuple[str, int]:
     address, _, port = str(endpoint or "").rpartition(":")
     if not address or not port.isdigit():
         raise DocumentError(
-            f"{source} does not tell the local API endpoint", detail=f"no annotation {static_pods.ENDPOINT}", remedy="restore the manifest"
+            f"{source} does not contain the local API endpoint",
+            detail=f"no annotation {static_pods.ENDPOINT}",
+            remedy="restore the manifest",
         )
     return address.strip("[]"), int(port)

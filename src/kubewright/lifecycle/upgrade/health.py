@@ -27,7 +27,7 @@ _JOB_LIVES: Final = 65
 _USER: Final = 999
 _PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
 _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
-_COREFILE: Final = "look at the ConfigMap kube-system/coredns; if it fits the new release of CoreDNS, ignore this check"
+_COREFILE: Final = "check the ConfigMap kube-system/coredns; if it is valid for the new release of CoreDNS, ignore this check"
 
 T = TypeVar("T")
 _Row = tuple[str, Callable[[], Iterator[Finding]]]
@@ -64,10 +64,10 @@ class Health:
     def _no_job(self, cluster: object) -> Iterator[Finding]:
         """Have a Job done whose only container says its version. It goes away by itself."""
         name = f"{JOB}-{int(self.clock.now().timestamp() * 1000)}"
-        remedy = "see that a Node takes pods and that kube-controller-manager, kube-scheduler and the image registry work"
+        remedy = "make sure that a Node accepts pods and that kube-controller-manager, kube-scheduler and the image registry work"
         try:
             if not self._patiently(lambda: self.api.list(NODE, field_selector="spec.unschedulable=false")):
-                yield warning("no Job was tried, because no Node takes pods", remedy="uncordon one before the upgrade")
+                yield warning("no Job was tried, because no Node accepts pods", remedy="uncordon one before the upgrade")
                 return
             self._patiently(lambda: self.api.create(_job(name, _pause_image(cluster))))
             self.waiter.until(
@@ -78,7 +78,7 @@ class Health:
         except WaitTimeout as error:
             yield Finding(text=f"the Job {NAMESPACE}/{name} did not complete in {JOB_WITHIN:.0f} s: {error.detail}", remedy=remedy)
         except APIError as error:
-            yield Finding(text=f"the cluster takes no Job: {error}", remedy=remedy)
+            yield Finding(text=f"the cluster accepts no Job: {error}", remedy=remedy)
 
     def _patiently(self, call: Callable[[], T]) -> T:
         return retry(call, clock=self.clock, on=_PASSING, within=JOB_WITHIN, backoff=_PAUSES)
@@ -153,7 +153,7 @@ def _unknown(api: KubeAPI) -> Iterator[Finding]:
         yield Finding(text=problem, remedy=_COREFILE)
         return
     for one in dict.fromkeys(corefile.unknown(text, installed, target)):
-        yield Finding(text=f"nobody knows whether {one} works with CoreDNS {target}", remedy=_COREFILE)
+        yield Finding(text=f"it is unknown whether {one} works with CoreDNS {target}", remedy=_COREFILE)
 
 
 def _obstacles(api: KubeAPI) -> Iterator[Finding]:

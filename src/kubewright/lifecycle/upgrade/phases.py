@@ -35,7 +35,7 @@ _ADDON: Final[UpgradePhase] = Phase(
         _leaf("kube-proxy", "Upgrade kube-proxy"),
     ),
 )
-_POST_UPGRADE: Final = _leaf("post-upgrade", "Do what is left after an upgrade")
+_POST_UPGRADE: Final = _leaf("post-upgrade", "Run the final steps of an upgrade")
 
 APPLY: Final[Phases[object]] = Phases(
     _leaf("preflight", "Run the checks before an upgrade", _APPLY_PREFLIGHT),
@@ -52,7 +52,7 @@ APPLY: Final[Phases[object]] = Phases(
     ),
     _KUBECONFIG,
     _KUBELET_CONFIG,
-    _leaf("bootstrap-token", "Bring the rights of bootstrap tokens up to date"),
+    _leaf("bootstrap-token", "Update the permissions of bootstrap tokens"),
     _ADDON,
     _POST_UPGRADE,
 )

@@ -147,7 +147,7 @@ def _series(cluster: Version) -> str:
 
 
 def _not_looked_up(tool: Version) -> str:
-    return f"versions are not looked up: {tool}, that of this program, is taken as the newest; `kubewright upgrade plan VERSION` plans for another"
+    return f"versions are not looked up: {tool}, that of this program, is used as the newest; `kubewright upgrade plan VERSION` plans for another"
 
 
 def _components(observed: ClusterVersions, new: str, needed: str, tool: Version, *, etcd: bool) -> Iterator[ComponentUpgradePlan]:

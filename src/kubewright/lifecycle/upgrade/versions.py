@@ -39,7 +39,7 @@ class ClusterVersions:
         except ValueError as error:
             found = f"their versions are {', '.join(texts)}" if texts else "there are none"
             raise APIError(
-                "the version of the cluster cannot be told from its API servers",
+                "the version of the cluster cannot be determined from its API servers",
                 detail=f"{found} (pods of {NAMESPACE} with the label component={API_SERVER})",
                 remedy="look at the pods of the control plane",
             ) from error

@@ -103,7 +103,7 @@ def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
             raise ComponentFailed(
                 f"{component['name']}{where} does not stay up",
                 detail="\n".join(lines),
-                remedy=f"{remedy_for(lines, 'mend what it complains about, extraArgs for example')}, then run `kubewright up` again",
+                remedy=f"{remedy_for(lines, 'fix the reported problem, for example in extraArgs')}, then run `kubewright up` again",
             )
 
 

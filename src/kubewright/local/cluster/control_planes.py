@@ -253,7 +253,7 @@ class CancellableClock:
         if not self._cancelled.is_set():
             self._inner.sleep(seconds)
         if self._cancelled.is_set():
-            raise Interrupted("another part of the run ended it", remedy="run the same command again: it finishes what was begun")
+            raise Interrupted("another part of the run ended it", remedy="run the same command again: it finishes the work")
 
 
 class NamedReporter:

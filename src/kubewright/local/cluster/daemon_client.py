@@ -30,7 +30,7 @@ END_WITHIN: Final = 60.0
 REMEDIES: Final = (
     ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
     ("the disk is full", "free some space (`df -h` and `df -i` show it)"),
-    ("address already in use", "end what holds the port (`ss -ltnp` names it)"),
+    ("address already in use", "stop the process that uses the port (`ss -ltnp` shows it)"),
     ("cannot run as a process", "correct extraVolumes of the configuration"),
     ("permission denied", "see the owner and the mode of the file that it names"),
 )

@@ -69,7 +69,7 @@ def run(subject: Subject, *, clock: Clock) -> None:
         raise CheckFailed(
             f"this machine is not ready for the cluster {subject.record.name!r}",
             detail="\n".join(failures),
-            remedy="mend what is listed, then run the same command again",
+            remedy="fix the listed problems, then run the same command again",
         )
 
 
@@ -84,7 +84,7 @@ def require_private(root: Path) -> None:
         raise HostError(
             f"{root} is open to other users",
             detail=f"its mode is {mode:04o}; the keys of the cluster are there",
-            remedy=f"see what is in it, then run `chmod 0700 {root}`",
+            remedy=f"check what is in it, then run `chmod 0700 {root}`",
         )
 
 
@@ -118,7 +118,7 @@ def _held(subject: Subject, machine: LocalMachineRecord) -> Iterable[str]:
 def _space(subject: Subject) -> Iterable[str]:
     free, needed = shutil.disk_usage(subject.paths.root).free, SPACE * len(subject.record.machines)
     if free < needed:
-        yield f"{subject.paths.root} has {free // 1_000_000} MB left, {needed // 1_000_000} MB are needed; make room or choose --state-dir"
+        yield f"{subject.paths.root} has {free // 1_000_000} MB left, {needed // 1_000_000} MB are needed; free some space or choose --state-dir"
 
 
 def _descriptors(subject: Subject) -> Iterable[str]:

@@ -223,10 +223,10 @@ UP_PHASES: Final[Phases[LocalContext]] = Phases(
     Phase("retry", "Start components at once that wait for the end of their back-off", run=end_back_offs, hidden=True),
     Phase("serve", "Wait until the API server serves", run=serving, hidden=True),
     phases.WAIT,
-    Phase("free-leases", "Free leases that nobody holds any more", run=f"{_LEAVING}:free_leases", condition=only_free_leases, hidden=True),
-    Phase("leave", "Let control planes go that are too many", run=f"{_LEAVING}:leave", condition=only_leaving, hidden=True),
+    Phase("free-leases", "Free leases that are no longer held", run=f"{_LEAVING}:free_leases", condition=only_free_leases, hidden=True),
+    Phase("leave", "Remove surplus control planes", run=f"{_LEAVING}:leave", condition=only_leaving, hidden=True),
     Phase(
-        "controllers-rights", "Let our controllers do what they are for", run=f"{_OURS}:rights", condition=f"{_OURS}:only_ours", hidden=True
+        "controllers-rights", "Grant the controllers their permissions", run=f"{_OURS}:rights", condition=f"{_OURS}:only_ours", hidden=True
     ),
     phases.UPLOAD_CONFIG,
     phases.BOOTSTRAP_TOKEN,

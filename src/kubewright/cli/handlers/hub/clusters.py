@@ -77,7 +77,7 @@ def _warn_of_refused_fields(cluster: TenantCluster) -> None:
         kubelet_fields.read(cluster.kubelet_config)
     except RefusedFields as error:
         joining = f", or join machines with {error.flag}" if error.flag else ""
-        inputs.warn([f"nodes refuse what --kubelet-config adds: {error}: leave that out{joining}"])
+        inputs.warn([f"nodes refuse fields in --kubelet-config: {error}: leave that out{joining}"])
 
 
 def list_clusters(parsed: Parsed) -> int:
@@ -137,7 +137,7 @@ def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:
     """Read flags and files. Raises UsageError for what is missing, CertificateError for files that cannot be used."""
     access = load_access(PurePosixPath(absolute(_required(parsed, "kubeconfig"))), read=Files().read)
     if access.ca_pem is None:
-        raise UsageError("the kubeconfig names no certificate authority", remedy="use one with certificate-authority-data")
+        raise UsageError("the kubeconfig contains no CA certificate", remedy="use one with certificate-authority-data")
     client_ca, client_key = (_file(parsed, f"client-ca-{kind}-file") for kind in ("cert", "key"))
     own = parsed.text("serving-ca-cert-file")
     try:

@@ -69,7 +69,7 @@ class FileLock:
             raise Locked(
                 f"a hub works with the state {path} already",
                 detail=error.detail,
-                remedy="stop it first, or give this one a state of its own; hubs that stand in for each other have theirs in Secrets",
+                remedy="stop it first, or use a different state for this hub; replicas of a hub need a state in Secrets",
             ) from error
 
     def require(self) -> None:

@@ -32,7 +32,7 @@ _NODE_COLUMNS: Final = (
     ("state", "STATE"),
     ("lease", "VPN ADDRESS"),
     ("issued", "ISSUED"),
-    ("ends", "CERTIFICATES END"),
+    ("ends", "CERTIFICATES EXPIRE"),
 )
 _SOON: Final = timedelta(days=30)
 """Certificates that end so soon are told about."""
@@ -84,7 +84,8 @@ def forget(parsed: Parsed) -> int:
         cluster, record = state.cluster(store, name), store.record(name, node)
         if record is None:
             raise UsageError(
-                f"no node {quoted(node)} has joined {quoted(name)}", remedy="`kubewright hub requests` and `hub journal` tell who has"
+                f"no node {quoted(node)} has joined {quoted(name)}",
+                remedy="`kubewright hub requests` and `hub journal` show which ones have",
             )
         with closing(state.client(cluster)) as client, suppress(NotFound, Conflict):
             found = client.get(NODE_JOIN_REQUEST, node)
@@ -112,7 +113,7 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
                 request = client.get(NODE_JOIN_REQUEST, node)
             except NotFound as error:
                 raise UsageError(
-                    f"no node {quoted(node)} asks to join {quoted(name)}", remedy="`kubewright hub requests` shows who does"
+                    f"no node {quoted(node)} asks to join {quoted(name)}", remedy="`kubewright hub requests` shows which ones do"
                 ) from error
         condition = node_join_requests.condition_of(request)
         if condition is not None and condition.status in {"True", "False"}:

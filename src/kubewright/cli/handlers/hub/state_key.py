@@ -56,9 +56,9 @@ def read(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fre
         )
     if found is None:
         host.ensure(_file(path, sealing.parse_key(sealing.new_key(SystemRandom())), SEALED_ONLY))
-        inputs.warn([f"made {path}, which seals the new state of this hub; keep a copy of it in another place"])
+        inputs.warn([f"made {path}, which seals the new state of this hub; keep a copy of it in a different place"])
     elif found.mode & 0o077:
-        raise HostError(f"{path} can be read by others", remedy=f"chmod 600 {path}, and think about who may have read it")
+        raise HostError(f"{path} can be read by others", remedy=f"chmod 600 {path}, and consider who may have read it")
     return _parsed(host.read(path) or b"", path)
 
 
