@@ -89,7 +89,7 @@ def test_each_state_without_a_signer_and_a_token_that_goes_are_told(machine: Mac
     assert f"`kubectl certificate approve {name}`" in remedy
     machine.approve(request)
     unsigned, remedy = machine.told(machine.look())
-    assert unsigned == f"certificate request {name} is Approved by kubeadm, and nobody has signed it"
+    assert unsigned == f"certificate request {name} is Approved by kubeadm, but not signed"
     assert remedy.startswith("check that kube-controller-manager runs and has the CA's key")
     machine.admin.delete(CERTIFICATE_SIGNING_REQUEST, name)
     for ahead, way in ((timedelta(hours=3), "ahead of"), (timedelta(hours=-3), "behind")):

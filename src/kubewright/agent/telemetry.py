@@ -58,7 +58,7 @@ def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Cl
     phases = registry.gauge("kubewright_agent_phase", "1 for the phase that the agent is in.", labels=("phase",))
     for phase in NodePhase:
         phases.follow(seen(partial(_is_in, phase)), phase.value)
-    failed = registry.gauge("kubewright_agent_setter_failed", "Whether a part of the status could not be told.", labels=("setter",))
+    failed = registry.gauge("kubewright_agent_setter_failed", "Whether a part of the status could not be determined.", labels=("setter",))
     for setter in SETTERS:
         failed.follow(seen(partial(_has_failed, setter)), setter)
 

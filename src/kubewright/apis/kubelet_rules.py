@@ -181,7 +181,7 @@ def _shutdown(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if critical > whole:
         yield "shutdownGracePeriodCriticalPods", f"{critical} must not be longer than shutdownGracePeriod, {whole}"
     if kubelet["shutdownGracePeriodByPodPriority"] and (whole > 0 or critical > 0):
-        yield "shutdownGracePeriodByPodPriority", "it cannot be set beside shutdownGracePeriod"
+        yield "shutdownGracePeriodByPodPriority", "it cannot be set together with shutdownGracePeriod"
 
 
 def _cgroups(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -198,7 +198,7 @@ def _cgroups(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if kubelet["cgroupsPerQOS"] is False and set(enforced) - {"none"}:
         yield "enforceNodeAllocatable", "it needs cgroupsPerQOS"
     if kubelet["reservedSystemCPUs"] and (kubelet["systemReservedCgroup"] or kubelet["kubeReservedCgroup"]):
-        yield "reservedSystemCPUs", "it cannot be set beside systemReservedCgroup or kubeReservedCgroup"
+        yield "reservedSystemCPUs", "it cannot be set together with systemReservedCgroup or kubeReservedCgroup"
 
 
 def _together(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

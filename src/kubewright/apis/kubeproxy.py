@@ -46,7 +46,7 @@ showHiddenMetricsForVersion | text! | | | show metrics that were hidden in this 
 mode | text! | empty: iptables | | how Services reach their pods: iptables, nftables or ipvs (deprecated)
 detectLocalMode | text! | ClusterCIDR | | how traffic of local pods is known: ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix
 clusterCIDR | text! | kubeadm: networking.podSubnet | | range of the pods' addresses
-portRange | text! | | | without effect: it was for the mode userspace, which is gone since 1.26
+portRange | text! | | | without effect: it was for the mode userspace, which was removed in 1.26
 bindAddressHardFail | flag! | false | | end where one of these ports cannot be had
 enableProfiling | flag! | false | | serve profiles at the metrics' address
 featureGates | {}flag | | | feature gates of kube-proxy

@@ -144,7 +144,7 @@ async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
     found = await api.get(CERTIFICATE_SIGNING_REQUEST, wanted.name)
     if not _is_ours(found, wanted):
         raise CertificateError(
-            f"certificate request {wanted.name} is somebody else's",
+            f"certificate request {wanted.name} was not made by this node",
             detail="another key, subject, signer, or other names than ours",
             remedy="a new one is made, with a new key",
         )

@@ -142,7 +142,7 @@ def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> 
         )
     if any(row.get("type") == "Approved" for row in found.get("conditions") or ()):
         return RequestStatus(
-            text=f"certificate request {name} is Approved{_by(request, 'approval')}, and nobody has signed it",
+            text=f"certificate request {name} is Approved{_by(request, 'approval')}, but not signed",
             remedy="check that kube-controller-manager runs and has the CA's key (`kubectl -n kube-system get pods -l component=kube-controller-manager`)",
         )
     return _pending(name, request, approvable)
@@ -152,7 +152,7 @@ def _pending(name: str, request: Mapping[str, Any], approvable: bool | None) -> 
     binding = approver_of(request)
     approve = f"approve it on a control plane (`kubectl certificate approve {name}`), then run the same command again"
     if approvable is None or binding is None:
-        return RequestStatus(text=f"certificate request {name} is Pending: nobody has approved it", remedy=approve)
+        return RequestStatus(text=f"certificate request {name} is Pending: it has not been approved", remedy=approve)
     if approvable:
         return RequestStatus(
             text=f"certificate request {name} is Pending: kube-controller-manager may approve it and has not",

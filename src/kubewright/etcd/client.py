@@ -119,7 +119,7 @@ class EtcdClient:
         raise (
             nobody(failed, doing=doing)
             if failed
-            else Unreachable(f"nobody can be asked to {doing}", remedy="make sure that the pods of etcd run")
+            else Unreachable(f"there is no member that can be asked to {doing}", remedy="make sure that the pods of etcd run")
         )
 
     def _ask(self, endpoint: str, doing: str, path: str, body: Mapping[str, object], read: Callable[[Any], T]) -> T:

@@ -151,7 +151,7 @@ def _entry(line: str, kind: str, at: int) -> Entry:
     fields = line.split(":")
     numbers = fields[2:4] if kind == PASSWD else fields[2:3]
     if len(fields) != _FIELDS[kind] or not all(re.fullmatch(r"-?\d+", number, re.ASCII) for number in numbers):
-        raise HostError(f"line {at} of the file {kind} cannot be read", detail=f"it has not the form of {kind}(5)", remedy="mend that line")
+        raise HostError(f"line {at} of the file {kind} cannot be read", detail=f"it has not the form of {kind}(5)", remedy="fix that line")
     if kind == PASSWD:
         return Entry(fields[0], int(fields[2]), group=int(fields[3]), shell=fields[6])
     return Entry(fields[0], int(fields[2]), members=tuple(fields[3].split(",")))

@@ -81,7 +81,7 @@ def mount_of(opened: int) -> str:
 
 def _remedy(code: int, path: PurePosixPath) -> str:
     if code == errno.EBUSY:
-        return f"end what uses it (`fuser -vm {path}` shows it), then run the same command again"
+        return f"stop the processes that use it (`fuser -vm {path}` shows them), then run the same command again"
     if code == errno.EPERM:
         return "run the command as root"
     return f"try `umount {path}`, then run the same command again"

@@ -60,7 +60,7 @@ class Notifier:
                 sock.connect(address)
                 sock.send("\n".join(lines).encode())
         except OSError as error:
-            _log.debug("the service manager was not told %s: %s", lines[0], error)
+            _log.debug("the service manager was not notified of %s: %s", lines[0], error)
 
 
 def _watchdog(environment: Mapping[str, str], pid: int) -> float | None:

@@ -82,11 +82,13 @@ class RealCommands:
             )
         except (subprocess.TimeoutExpired, TimeoutError) as error:
             raise HostError(
-                f"`{' '.join(argv)}` did not end within {bound:.3g} s", remedy="run it by hand to see what it waits for"
+                f"`{' '.join(argv)}` did not end within {bound:.3g} s", remedy="run it by hand to see what it is waiting for"
             ) from error
         except OSError as error:
             raise HostError(
-                f"{argv[0]} cannot be run", detail=error.strerror or str(error), remedy=f"install {argv[0]}, or see that it is on PATH"
+                f"{argv[0]} cannot be run",
+                detail=error.strerror or str(error),
+                remedy=f"install {argv[0]}, or make sure that it is on PATH",
             ) from error
         return Ended(code=ended.returncode, out=_text(ended.stdout), err=_text(ended.stderr))
 
@@ -112,7 +114,7 @@ class RealPrograms:
     def version(self, name: str, /) -> str:
         found = self.path(name)
         if found is None:
-            raise HostError(f"{name} is not installed", remedy=f"install {name}, or see that it is on PATH")
+            raise HostError(f"{name} is not installed", remedy=f"install {name}, or make sure that it is on PATH")
         ended = RealCommands(environment=self._environment).run([str(found), "--version"], within=_WITHIN)
         if ended.code:
             raise HostError(

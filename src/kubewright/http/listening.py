@@ -18,5 +18,7 @@ def listen(address: str, port: int) -> socket.socket:
         return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=BACKLOG)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise PortInUse(f"port {port} of {address} is taken", remedy="stop what listens there, or use another port") from error
+            raise PortInUse(
+                f"port {port} of {address} is taken", remedy="stop the process that listens there, or use another port"
+            ) from error
         raise HostError(f"cannot listen on {address} port {port}", detail=error.strerror or str(error)) from error

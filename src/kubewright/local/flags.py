@@ -45,7 +45,7 @@ CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
         component="etcd",
         flag="strict-reconfig-check",
         value=_const("false"),
-        reason="with it etcd takes nobody for five seconds after each member that joins; that a majority is up is looked at before",
+        reason="with it etcd accepts no new member for five seconds after each one; the health of a majority is checked before",
         alone=False,
     ),
     ChangedFlag(

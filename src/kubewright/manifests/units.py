@@ -29,7 +29,7 @@ def program(path: PurePosixPath) -> str:
     if _QUOTING.search(text) or not is_one_line(text):
         raise HostError(
             f"no unit can start {text!r}",
-            detail="systemd takes no path with quotes, backslashes, control characters or bytes that are no UTF-8",
+            detail="systemd accepts no path with quotes, backslashes, control characters or bytes that are not UTF-8",
             remedy=f"install {path.name} in another directory",
         )
     escaped = _plain(text)

@@ -142,7 +142,7 @@ def _may_make(store: CertificateStore, spec: KeyPairSpec, public: bytes | None) 
     if public is not None:
         raise CertificateError(
             f"{spec.key_file} is missing beside {spec.public_file}",
-            remedy=f"put {spec.key_file} back, or remove {spec.public_file} to have both made again; this invalidates tokens signed with it",
+            remedy=f"put {spec.key_file} back, or remove {spec.public_file} to have both created again; this invalidates tokens signed with it",
         )
     if is_external(store):
         raise CertificateError(
@@ -158,5 +158,5 @@ def _require_halves(spec: KeyPairSpec, private: PrivateKey, public: bytes) -> No
         raise CertificateMismatch(
             f"{spec.key_file} and {spec.public_file} do not fit",
             detail="the API server would refuse every token that kube-controller-manager issues",
-            remedy=f"restore both from the same copy, or remove {spec.public_file} to have it made from {spec.key_file}",
+            remedy=f"restore both from the same copy, or remove {spec.public_file} to have it created from {spec.key_file}",
         )

@@ -104,4 +104,4 @@ def _require_authority(source: str, resolved: Resolved, authority: LoadedAuthori
 
 
 def _again(source: str) -> str:
-    return f"remove {source} to have it made again, or restore it from a copy"
+    return f"remove {source} to have it created again, or restore it from a copy"

@@ -46,7 +46,7 @@ def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *
     name = f"{base}.crt"
     text = store.read(name)
     if text is None:
-        raise CertificateError(f"{name} is missing", remedy=f"make it with `init phase certs`, or restore {name} from a copy")
+        raise CertificateError(f"{name} is missing", remedy=f"create it with `init phase certs`, or restore {name} from a copy")
     key, made = _issue(certificates.first(text, source=name), name, authority, terms, sources)
     store.write(f"{base}.key", key.pem(), mode=KEY_MODE)
     store.write(name, made, mode=CERTIFICATE_MODE)
@@ -60,7 +60,7 @@ def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthor
     """
     text = files.read(file)
     if text is None:
-        raise CertificateError(f"{file} is missing", remedy=f"make it with `init phase kubeconfig`, or restore {file} from a copy")
+        raise CertificateError(f"{file} is missing", remedy=f"create it with `init phase kubeconfig`, or restore {file} from a copy")
     key, made = _issue(client_certificate(text, source=file), file, authority, terms, sources)
     renewed = _with_credentials(yaml.load(text, source=file), ca_pem=authority.pem, certificate_pem=made, key=key)
     files.write(file, yaml.dump(renewed).encode(), mode=KUBECONFIG_MODE)
@@ -75,7 +75,7 @@ def client_certificate(text: bytes, *, source: str) -> Certificate:
             detail=f"it names the file {user.client_certificate}"
             if user.client_certificate
             else "its user has another kind of credentials",
-            remedy=f"remove {source} and make it again with `init phase kubeconfig`",
+            remedy=f"remove {source} and create it again with `init phase kubeconfig`",
         )
     return certificates.first(user.client_certificate_data, source=source)
 

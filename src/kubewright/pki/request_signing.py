@@ -188,7 +188,7 @@ def period(length: timedelta, *, now: datetime, authority_ends: datetime) -> Per
     not_after = now + length if length < SHORT else now + length - BACKDATED
     if not now < authority_ends:
         raise CertificateError(
-            "the certificate authority has expired", detail=f"it ended at {authority_ends:%Y-%m-%dT%H:%M:%SZ}", remedy="renew it"
+            "the CA certificate has expired", detail=f"it ended at {authority_ends:%Y-%m-%dT%H:%M:%SZ}", remedy="renew it"
         )
     return Period(not_before=not_before, not_after=min(not_after, authority_ends))
 
@@ -289,7 +289,7 @@ def verified(request: RequestDetails) -> VerifiedRequest:
         return VerifiedRequest(details=request, key=public_der(key))
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError) as error:
         raise CertificateError(
-            "the signature of the request is not by its key", detail=str(error), remedy="make the request with the key that it is for"
+            "the signature of the request is not by its key", detail=str(error), remedy="sign the request with the key that it contains"
         ) from error
 
 

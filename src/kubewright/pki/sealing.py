@@ -37,7 +37,7 @@ def parse_key(text: str) -> bytes:
     return key
 
 
-_REMEDY: Final = "make one with `kubewright certs certificate-key`"
+_REMEDY: Final = "generate one with `kubewright certs certificate-key`"
 
 
 def seal(content: bytes, key: bytes, *, random: Random, about: bytes = b"") -> bytes:

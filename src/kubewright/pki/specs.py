@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
     from kubewright.apis.machine import Addresses
 
-_AGAIN: Final = "remove {crt} and {key} to have both made again"
+_AGAIN: Final = "remove {crt} and {key} to have both created again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +250,7 @@ def _names(spec: CertificateSpec, found: Found) -> str:
 
 CHECKS: Final[tuple[Check, ...]] = (
     Check(name="chain", differs=_chain, remedy="put back the authority it was signed by, or " + _AGAIN, kubeadm=True),
-    Check(name="key there", differs=_key_there, remedy="put {key} back, or remove {crt} to have both made again"),
+    Check(name="key there", differs=_key_there, remedy="put {key} back, or remove {crt} to have both created again"),
     Check(name="key fits", differs=_key_fits, remedy="restore both from the same copy, or " + _AGAIN),
     Check(name="subject", differs=_subject, remedy=_AGAIN),
     Check(name="usages", differs=_usages, remedy=_AGAIN),

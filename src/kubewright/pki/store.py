@@ -83,9 +83,9 @@ class LoadedAuthority:
         """Return the key. Raises CertificateError, saying what it was wanted for, where the authority is external."""
         if self.key is None:
             raise CertificateError(
-                f"{wanted} is missing and cannot be made: {self.base}.key is not here",
+                f"{wanted} is missing and cannot be created: {self.base}.key is not here",
                 detail=f"{self.base}.crt without a key means that the CA is external",
-                remedy=f"have {wanted} signed there and put it in place, or put {self.base}.key beside {self.base}.crt",
+                remedy=f"have {wanted} signed there and copy it here, or put {self.base}.key next to {self.base}.crt",
             )
         return self.key
 
@@ -129,7 +129,7 @@ def require_authority(store: CertificateStore, base: str, *, wanted: str) -> Loa
     found = load_authority(store, base)
     if found is None:
         raise CertificateError(
-            f"{wanted} cannot be checked or made: {base}.crt is missing",
+            f"{wanted} cannot be checked or created: {base}.crt is missing",
             remedy=f"create the CA first (init phase certs), or restore {base}.crt and {base}.key",
         )
     return found

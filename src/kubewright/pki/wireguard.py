@@ -36,7 +36,9 @@ def agreed(private: str, public: str) -> bytes:
     try:
         return X25519PrivateKey.from_private_bytes(_bytes(private)).exchange(X25519PublicKey.from_public_bytes(_bytes(public)))
     except ValueError as error:  # a point of small order (RFC 7748, 6.1)
-        raise CertificateError("this key of WireGuard's agrees with every other one", remedy="make another with `wg genkey`") from error
+        raise CertificateError(
+            "this key of WireGuard's agrees with every other one", remedy="generate another one with `wg genkey`"
+        ) from error
 
 
 def is_key(text: str) -> bool:

@@ -60,7 +60,7 @@ class MissingSignature(TrustError):
         super().__init__(
             f"{server} does not know the token {token_id}",
             detail=f"its {NAMESPACE}/{NAME} holds no {SIGNATURE_PREFIX}{token_id}: the token expired, was never created, or may not sign",
-            remedy="make a new token on a control-plane node (kubewright token create --print-join-command) and use it here",
+            remedy="create a new token on a control-plane node (kubewright token create --print-join-command) and use it here",
         )
 
 
@@ -80,7 +80,7 @@ class ChangedClusterInfo(TrustError):
 
     def __init__(self, *, server: str) -> None:
         super().__init__(
-            f"what {server} says about the cluster differs from what it said before its identity was proved",
+            f"what {server} says about the cluster differs from its answer before its identity was verified",
             remedy="try again; if it happens twice, another server answers in place of the cluster",
         )
 

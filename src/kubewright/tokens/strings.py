@@ -54,7 +54,7 @@ def parse(text: str) -> BootstrapTokenString:
         raise UsageError(
             f"a text of {len(text)} characters is given where a bootstrap token should be",
             detail="a token is 6 and 16 lower-case letters or digits with a dot between them",
-            remedy="make one with `kubewright token generate`",
+            remedy="generate one with `kubewright token generate`",
         )
     id_, _, secret = remember_token(text).partition(".")
     return BootstrapTokenString(id_, secret)

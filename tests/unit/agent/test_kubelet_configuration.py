@@ -135,7 +135,7 @@ def test_what_is_ignored_is_said_once_for_each_reason():
     assert found.notes == (
         "ignored, because it runs no pods: clusterDNS, clusterDomain, --pod-cidr",
         "ignored, because it makes no cgroups: cgroupDriver",
-        "ignored, because it holds a lock of its own: --lock-file",
+        "ignored, because it has its own lock: --lock-file",
     )
 
 

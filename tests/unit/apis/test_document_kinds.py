@@ -67,7 +67,7 @@ def test_kinds_that_are_gone_say_since_when_and_what_to_do(kind, version, since,
 def test_feature_gates_that_are_gone_say_since_when(gate, since):
     with pytest.raises(ValidationError) as caught:
         load(cluster(featureGates={gate: True}))
-    assert [f"feature gate {gate} is gone since {since}" in error.reason for error in caught.value.errors] == [True]
+    assert [f"feature gate {gate} was removed in {since}" in error.reason for error in caught.value.errors] == [True]
 
 
 def test_join_reads_its_own_kind_and_ignores_all_others():

@@ -40,7 +40,7 @@ def test_every_gate_that_is_gone_says_since_when_and_what_to_do(gate, value):
     since, instead = removed.GATES[gate]
     with pytest.raises(ValidationError) as caught:
         load(cluster(featureGates={gate: value}))
-    assert [error.reason for error in caught.value.errors] == [f"feature gate {gate} is gone since {since}: leave it out; {instead}"]
+    assert [error.reason for error in caught.value.errors] == [f"feature gate {gate} was removed in {since}: leave it out; {instead}"]
     assert gate not in GATES
 
 
@@ -53,7 +53,7 @@ def test_every_field_that_is_gone_says_since_when_and_what_to_write(path):
     for kind in kinds:
         [reason] = _reasons(kind, path)
         assert reason == removed.field_hint(path)
-        assert reason.startswith(f"gone since {removed.FIELDS[path][0]}: ")
+        assert reason.startswith(f"removed in {removed.FIELDS[path][0]}: ")
 
 
 def test_what_a_hint_tells_to_write_exists():
@@ -73,7 +73,7 @@ def test_fields_of_old_component_documents_say_since_when(name):
 @pytest.mark.parametrize(("component", "name"), removed.ARGUMENTS)
 def test_flags_of_components_that_are_gone_say_since_when(component, name):
     hint = removed.argument_hint(component, name)
-    assert hint.startswith(f"gone since {removed.ARGUMENTS[component, name][0]}: ")
+    assert hint.startswith(f"removed in {removed.ARGUMENTS[component, name][0]}: ")
     assert removed.argument_hint("etcd", name) == ""
 
 

@@ -231,7 +231,7 @@ def test_what_the_file_says_is_joined_with_the_flags(tmp_path):
     assert tuple(found.node_registration.ignore_preflight_errors) == ("Swap", "Mem")
     assert (found.skip_phases, found.dry_run) == (("preflight",), True)
     assert found.discovery.bootstrap_token.api_server_endpoint == "a.b:1"
-    assert warnings == ["x.y:2 is ignored: with --config, discovery is what the file says"]
+    assert warnings == ["x.y:2 is ignored: with --config, discovery is configured in the file"]
 
 
 @pytest.mark.parametrize("words", [GOOD, ["reset"], ["upgrade", "apply", "v1.36.3"], ["upgrade", "node"], ["upgrade", "plan"]])

@@ -106,13 +106,13 @@ def test_a_misspelt_flag_gets_a_suggestion():
 @pytest.mark.parametrize(
     ("argv", "remedy"),
     [
-        (("init", "--experimental-upload-certs"), "--experimental-upload-certs is gone since v1.16; use --upload-certs"),
+        (("init", "--experimental-upload-certs"), "--experimental-upload-certs was removed in v1.16; use --upload-certs"),
         (
             ("join", "phase", "control-plane-join", "etcd"),
-            "`join phase control-plane-join etcd` is gone since v1.36; use `join phase etcd-join`",
+            "`join phase control-plane-join etcd` was removed in v1.36; use `join phase etcd-join`",
         ),
-        (("alpha", "phase", "x"), "`alpha phase` is gone since v1.14; use `init phase`"),
-        (("config", "view"), "`config view` is gone since v1.22; use `kubectl get configmap -n kube-system kubeadm-config -o yaml`"),
+        (("alpha", "phase", "x"), "`alpha phase` was removed in v1.14; use `init phase`"),
+        (("config", "view"), "`config view` was removed in v1.22; use `kubectl get configmap -n kube-system kubeadm-config -o yaml`"),
     ],
 )
 def test_what_kubeadm_once_had_is_told(argv, remedy):

@@ -17,7 +17,7 @@ KUBEADMS = {row["command"].partition(" ")[2]: row for row in json.loads((REFEREN
 def test_a_flag_that_is_gone_says_since_when_and_what_to_use(owner, name, since, instead):
     words = (owner or "join").split()
     hint = flag_hint(words, f"--{name}=value")
-    assert f"{name} is gone since {since}; " in hint
+    assert f"{name} was removed in {since}; " in hint
     assert hint == flag_hint([*words, "all"], f"--{name}")
     assert instead.removeprefix("nothing") in hint
 
@@ -25,7 +25,7 @@ def test_a_flag_that_is_gone_says_since_when_and_what_to_use(owner, name, since,
 @pytest.mark.parametrize(("known", "since", "instead"), COMMANDS)
 def test_a_command_that_is_gone_says_since_when_and_what_to_use(known, since, instead):
     hint = command_hint([*known.split(), "anything"])
-    assert hint.startswith(f"`{known}` is gone since {since}; ")
+    assert hint.startswith(f"`{known}` was removed in {since}; ")
     assert instead.removeprefix("nothing") in hint
 
 

@@ -51,7 +51,7 @@ def request(name="csr-x", *conditions: str, node="n1", made=0, user=USER, by="",
 
 
 STATES = [
-    (request(), None, "certificate request csr-x is Pending: nobody has approved it", "kubectl certificate approve csr-x"),
+    (request(), None, "certificate request csr-x is Pending: it has not been approved", "kubectl certificate approve csr-x"),
     (
         request(),
         True,
@@ -59,8 +59,8 @@ STATES = [
         "check that kube-controller",
     ),
     (request(), False, PENDING, "kubectl certificate approve csr-x"),
-    (request("csr-x", "Approved"), None, "certificate request csr-x is Approved, and nobody has signed it", "kube-controller-manager"),
-    (request("csr-x", "Approved", by="me"), None, "certificate request csr-x is Approved by me, and nobody has signed it", "component="),
+    (request("csr-x", "Approved"), None, "certificate request csr-x is Approved, but not signed", "kube-controller-manager"),
+    (request("csr-x", "Approved", by="me"), None, "certificate request csr-x is Approved by me, but not signed", "component="),
     (
         request("csr-x", "Approved", certificate=True),
         None,
@@ -116,7 +116,7 @@ def test_a_node_that_asks_again_needs_another_binding():
         " to it with ClusterRoleBinding kubeadm:node-autoapprove-certificate-rotation"
     )
     again["spec"]["signerName"] = csr.SERVING_SIGNER
-    assert status_of(again, approvable=False).text == "certificate request csr-x is Pending: nobody has approved it"
+    assert status_of(again, approvable=False).text == "certificate request csr-x is Pending: it has not been approved"
 
 
 def test_the_newest_request_of_the_node_counts_and_a_refused_one_counts_more():

@@ -280,7 +280,7 @@ def test_the_join_commands_have_the_shape_that_scripts_cut_out(box):
 def test_without_uploaded_certificates_people_are_told_to_copy_them(box):
     box.run(asked(cluster="controlPlaneEndpoint: lb.example:6443\n"))
     text = box.lines("")[0]
-    assert "copied there" in text
+    assert "after copying the CAs" in text
     assert "\t--control-plane \n" in text
 
 

@@ -48,12 +48,12 @@ TEXTS = {
     ("kubelet", "validate service connection"): (
         f"start the container runtime (`systemctl status containerd` or `crio` says why it ended){AGAIN}"
     ),
-    ("kubelet", "address already in use"): f"stop what uses the kubelet's port (`ss -ltnp` names it){AGAIN}",
+    ("kubelet", "address already in use"): f"stop the process that uses the kubelet's port (`ss -ltnp` shows it){AGAIN}",
     ("kubelet", "no space left on device"): SPACE,
     ("kubelet", "read-only file system"): WRITABLE,
     ("component", "no space left on device"): SPACE,
     ("component", "read-only file system"): WRITABLE,
-    ("component", "address already in use"): f"stop what uses the port (`ss -ltnp` names it){AGAIN}",
+    ("component", "address already in use"): f"stop the process that uses the port (`ss -ltnp` shows it){AGAIN}",
     ("component", "unknown flag"): f"extraArgs has an argument that it does not know{ANEW}",
     ("component", "flag provided but not defined"): f"extraArgs has an argument that it does not know{ANEW}",
     ("component", "invalid argument"): f"extraArgs has a value that it does not accept{ANEW}",

@@ -179,7 +179,7 @@ def test_refusals_name_the_field() -> None:
         "kube-apiserver.yaml: spec.containers[0].volumeMounts[2].mountPath",
         "kube-apiserver.yaml: spec.containers[0].volumeMounts[3].mountPath",
     ]
-    assert "programs look into /etc/ssl without being told" in found[0]
+    assert "programs read /etc/ssl by default" in found[0]
     assert "no argument or variable names it, so the process would not find /there" in found[1]
 
 
@@ -208,7 +208,7 @@ def test_what_kubeadm_writes_runs_as_it_is(path: Path) -> None:
     if [one for one in container.mounts if one.mount_path != one.host_path]:
         with pytest.raises(ValidationError) as caught:
             translate(found, container, node=NODE, programs=programs)
-        assert ["programs look into /etc/ssl" in error.reason for error in caught.value.errors] == [True]
+        assert ["programs read /etc/ssl" in error.reason for error in caught.value.errors] == [True]
     else:
         launched = translate(found, container, node=NODE, programs=programs)
         assert list(launched.argv[1:]) == document["spec"]["containers"][0]["command"][1:]

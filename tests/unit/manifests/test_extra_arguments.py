@@ -350,7 +350,7 @@ def test_a_flag_that_is_gone_is_told_with_what_took_its_place():
     assert said(api_server("insecure-port", "0")) == [
         (
             "apiServer.extraArgs: kube-apiserver 1.36 has no flag --insecure-port and does not start with it;"
-            " gone since v1.24: leave it out: the API server serves TLS only"
+            " removed in v1.24: leave it out: the API server serves TLS only"
         )
     ]
 

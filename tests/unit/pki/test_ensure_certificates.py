@@ -306,7 +306,7 @@ class TestExternalAuthority:
         store.remove(SPECS[name].certificate_file)
         store.remove(SPECS[name].key_file)
 
-        with pytest.raises(CertificateError, match=f"{name} is missing and cannot be made") as caught:
+        with pytest.raises(CertificateError, match=f"{name} is missing and cannot be created") as caught:
             ensure_one(store, name)
         assert "ca.key" in caught.value.remedy
         assert store.written == []

@@ -142,7 +142,7 @@ def test_without_the_authoritys_key_a_missing_file_is_an_error():
     store.remove("ca.key")
     files = MemoryStore()
 
-    with pytest.raises(CertificateError, match=r"admin\.conf is missing and cannot be made"):
+    with pytest.raises(CertificateError, match=r"admin\.conf is missing and cannot be created"):
         ensure_one(files, store=store)
     assert files.written == []
 

@@ -43,7 +43,7 @@ IGNORED: Final[Mapping[str, str]] = {
             enableContentionProfiling enableDebugFlagsHandler enableProfilingHandler enableSystemLogHandler enableSystemLogQuery
             showHiddenMetricsForVersion streamingConnectionIdleTimeout
         """,
-        "it tells nobody anything without asking who it is": "readOnlyPort",
+        "it reveals nothing without authentication": "readOnlyPort",
         _CGROUPS: """
             cgroupDriver cgroupRoot cgroupsPerQOS enforceNodeAllocatable failCgroupV1 kernelMemcgNotification kubeReservedCgroup kubeletCgroups
             systemCgroups systemReservedCgroup

@@ -139,22 +139,25 @@ volume-stats-agg-period span volumeStatsAggPeriod
 """
 
 _OWN: Final = (
-    KubeletFlag("bootstrap-kubeconfig", "text", standing=HONOURED, text="kubeconfig to ask for the first certificate with"),
+    KubeletFlag("bootstrap-kubeconfig", "text", standing=HONOURED, text="kubeconfig for requesting the first certificate"),
     KubeletFlag("cert-dir", "text", standing=HONOURED, text="directory of the node's certificates (default: pki in --root-dir)"),
     KubeletFlag(
-        "cloud-provider", "text", standing=HONOURED, text="external: somebody else knows the node's addresses and removes its taint"
+        "cloud-provider", "text", standing=HONOURED, text="external: a cloud controller sets the node's addresses and removes its taint"
     ),
     KubeletFlag("config", "text", standing=HONOURED, text="file with a KubeletConfiguration"),
     KubeletFlag(
-        "config-dir", "text", standing=HONOURED, text="directory of *.conf files that change --config, in the order of their names"
+        "config-dir", "text", standing=HONOURED, text="directory of *.conf files that override --config, in the order of their names"
     ),
     KubeletFlag("hostname-override", "text", standing=HONOURED, text="name of the node (default: the host name)"),
-    KubeletFlag("kubeconfig", "text", standing=HONOURED, text="kubeconfig of the node; it is written once there is a certificate"),
+    KubeletFlag("kubeconfig", "text", standing=HONOURED, text="kubeconfig of the node; written when there is a certificate"),
     KubeletFlag(
-        "node-ip", "list", standing=HONOURED, text="address of the node, or one of each family; 0.0.0.0 or :: for any of that family"
+        "node-ip",
+        "list",
+        standing=HONOURED,
+        text="address of the node, or one of each IP family; 0.0.0.0 or :: for any address of that family",
     ),
     KubeletFlag("node-labels", "pairs", standing=HONOURED, text="labels of the node when it registers"),
-    KubeletFlag("root-dir", "text", standing=HONOURED, text="directory whose file system counts as the node's"),
+    KubeletFlag("root-dir", "text", standing=HONOURED, text="directory whose file system is reported as the node's"),
     *(
         KubeletFlag(name, kind, standing=IGNORED, text=_CADVISOR)
         for name, kind in (
@@ -182,8 +185,8 @@ _OWN: Final = (
             *(("log-text-info-buffer-size", "text"), ("log-text-split-stream", "flag"), ("logging-format", "text")),
         )
     ),
-    KubeletFlag("exit-on-lock-contention", "flag", standing=IGNORED, text="it holds a lock of its own"),
-    KubeletFlag("lock-file", "text", standing=IGNORED, text="it holds a lock of its own"),
+    KubeletFlag("exit-on-lock-contention", "flag", standing=IGNORED, text="it has its own lock"),
+    KubeletFlag("lock-file", "text", standing=IGNORED, text="it has its own lock"),
 )
 
 FLAGS: Final = tuple(sorted((*(KubeletFlag(*line.split()) for line in _FIELDS.strip().splitlines()), *_OWN), key=lambda flag: flag.name))
@@ -195,13 +198,13 @@ OURS: Final = (
         "certificate-lifetime",
         "span",
         standing=HONOURED,
-        text="how long a certificate is asked for, at least 10m (default: the signer's choice)",
+        text="lifetime of the requested certificates, at least 10m (default: the signer's choice)",
     ),
     KubeletFlag(
         "exit-without-certificate",
         "span",
         standing=HONOURED,
-        text="end when there was no valid client certificate for so long and the API server answers; a kubelet does after 5m (default: never)",
+        text="exit if there was no valid client certificate for this time although the API server answers; a kubelet does after 5m (default: never)",
     ),
 )
 """Flags of `agent run` that no kubelet has."""

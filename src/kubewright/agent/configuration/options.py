@@ -117,7 +117,7 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
         )
     if own.cloud_provider not in {"", "external"}:
         raise UsageError(
-            f"--cloud-provider={own.cloud_provider}: cloud providers in the kubelet are gone", remedy="use external, or leave it out"
+            f"--cloud-provider={own.cloud_provider}: in-tree cloud providers have been removed", remedy="use external, or leave it out"
         )
     name = (own.hostname_override or host_name).strip().lower()
     labels = _labels(own.node_labels)

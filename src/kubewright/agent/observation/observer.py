@@ -57,7 +57,7 @@ class Disks(FileReader, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedMachine:
-    """The reading side of a machine. `root` is the directory whose file system counts as the node's; without `runtime` it has none."""
+    """The reading side of a machine. `root` is the directory whose file system is reported as the node's; without `runtime` it has none."""
 
     files: Disks
     network: Network

@@ -148,7 +148,7 @@ def _advertise_address(given: str, machine: DefaultingMachine, at: Place) -> str
 def _from_loopback(given: str, detected: Detected, at: Place) -> str:
     """A loopback address stands for a global address on the loopback interface (routes over link-local addresses, RFC 5549)."""
     if detected.loopback_global is None:
-        at.invalid("a loopback address needs a global address on the loopback interface, and there is none", given)
+        at.invalid("a loopback address requires a global address on the loopback interface, which has none", given)
     return detected.loopback_global or given
 
 

@@ -126,7 +126,7 @@ class _Upgrade:
 class _Phases:
     certificate_renewal: bool = member(_SWITCH, "renew the certificates of the components that are upgraded", default=True)
     patches: Patches | None = member(
-        Pointer(Struct(Patches)), "directory of patches for what is written; its path must be absolute here", default=None
+        Pointer(Struct(Patches)), "directory of patches for the written files; the path must be absolute here", default=None
     )
     skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=())
     image_pull_policy: str = member(TEXT, PULL_POLICY, default="IfNotPresent")
@@ -164,10 +164,10 @@ class UpgradeDiff:
 class UpgradeConfiguration:
     """What the four upgrade commands do."""
 
-    apply: UpgradeApply = member(Struct(UpgradeApply), "what `upgrade apply` does", default=UpgradeApply())
-    diff: UpgradeDiff = member(Struct(UpgradeDiff), "what `upgrade diff` shows", default=UpgradeDiff())
-    node: UpgradeNode = member(Struct(UpgradeNode), "what `upgrade node` does", default=UpgradeNode())
-    plan: UpgradePlan = member(Struct(UpgradePlan), "what `upgrade plan` shows", default=UpgradePlan())
+    apply: UpgradeApply = member(Struct(UpgradeApply), "settings of `upgrade apply`", default=UpgradeApply())
+    diff: UpgradeDiff = member(Struct(UpgradeDiff), "settings of `upgrade diff`", default=UpgradeDiff())
+    node: UpgradeNode = member(Struct(UpgradeNode), "settings of `upgrade node`", default=UpgradeNode())
+    plan: UpgradePlan = member(Struct(UpgradePlan), "settings of `upgrade plan`", default=UpgradePlan())
     timeouts: Timeouts = member(Struct(Timeouts), WAITS, default=Timeouts())
 
 

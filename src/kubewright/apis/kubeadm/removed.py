@@ -192,7 +192,7 @@ def argument_hint(component: str, name: str) -> str:
 
 def _instead(since: str, instead: str, *, verb: str) -> str:
     what = f"leave it out{instead.removeprefix('nothing')}" if instead.startswith("nothing") else f"{verb} {instead}"
-    return f"gone since {since}: {what}"
+    return f"removed in {since}: {what}"
 
 
 def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
@@ -202,7 +202,7 @@ def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
         if effect not in _EFFECTS:
             yield f"the effect {quoted(effect)} is none of {', '.join(_EFFECTS)}{did_you_mean(effect, _EFFECTS)}", effect
         if taint.get("key") == _MASTER:
-            yield f"the taint {_MASTER} is gone since v1.25; write {CONTROL_PLANE_LABEL}", _MASTER
+            yield f"the taint {_MASTER} was removed in v1.25; write {CONTROL_PLANE_LABEL}", _MASTER
 
 
 def gates(given: Mapping[str, bool]) -> Problems:

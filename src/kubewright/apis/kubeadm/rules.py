@@ -172,7 +172,7 @@ def known_gates(gates: Mapping[str, bool]) -> Problems:
 def _unknown_gate(gate: str) -> str:
     if gate in removed.GATES:
         since, instead = removed.GATES[gate]
-        return f"feature gate {gate} is gone since {since}: leave it out; {instead}"
+        return f"feature gate {gate} was removed in {since}: leave it out; {instead}"
     return f"{gate} is not a feature gate; known are {', '.join(sorted(GATES))}{did_you_mean(gate, GATES)}"
 
 

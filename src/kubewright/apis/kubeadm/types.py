@@ -38,13 +38,13 @@ SKIPPED: Final = "phases that are left out, as `group/phase`"
 DRY_RUN: Final = "show what would be done and change nothing"
 PULL_POLICY: Final = "when images are pulled before the work begins: Always, IfNotPresent or Never"
 SERIAL_PULLS: Final = "pull images one after the other"
-WAITS: Final = "how long each kind of wait may take"
+WAITS: Final = "timeouts of the different waits"
 NODE: Final = "how this machine becomes a Node"
 ENDPOINT: Final = "where this machine's API server is reached"
 PATCHED: Final = "directory of patches for the static pods and files that are written"
 FOUND_SOCKET: Final = "the socket that is found, else containerd's"
 _REPOSITORY: Final = "where this image comes from; empty: the cluster's imageRepository"
-_TAG: Final = "tag of the image; empty: the one that goes with the Kubernetes version"
+_TAG: Final = "tag of the image; empty: the one for the Kubernetes version"
 
 
 @struct
@@ -70,7 +70,7 @@ class HostPathMount:
     host_path: str = member(TEXT, "path on the host", default="", keep=True)
     mount_path: str = member(TEXT, "path in the container", default="", keep=True)
     read_only: bool = member(FLAG, "mount it for reading only", default=False)
-    path_type: str = member(TEXT, "what must be there, as in a Pod's hostPath volume", default="")
+    path_type: str = member(TEXT, "type of the file that must exist, as in a Pod's hostPath volume", default="")
 
 
 @struct
@@ -146,7 +146,7 @@ class Etcd:
     local: LocalEtcd | None = member(
         Pointer(Struct(LocalEtcd)), "etcd as a static pod of each control plane", default=None, explained="given, unless external is"
     )
-    external: ExternalEtcd | None = member(Pointer(Struct(ExternalEtcd)), "etcd that somebody else runs", default=None)
+    external: ExternalEtcd | None = member(Pointer(Struct(ExternalEtcd)), "etcd that is managed externally", default=None)
 
 
 @struct
@@ -184,19 +184,17 @@ class ClusterConfiguration:
     build, which is what kubeadm-config stores, and `ci_image_repository` is where its control plane images come from; else they are empty.
     """
 
-    etcd: Etcd = member(Struct(Etcd), "etcd as a static pod (local), or one that somebody else runs (external)", default=Etcd())
+    etcd: Etcd = member(Struct(Etcd), "etcd as a static pod (local), or one that is managed externally (external)", default=Etcd())
     networking: Networking = member(Struct(Networking), "ranges of addresses, and the DNS domain", default=Networking())
     kubernetes_version: str = member(TEXT, "version of the control plane, or a label such as stable-1", default="", explained="stable-1")
     control_plane_endpoint: str = member(
         TEXT, "stable address of the control plane, host or host:port; needed for more than one", default=""
     )
-    api_server: APIServer = member(Struct(APIServer), "what may be set for kube-apiserver", default=APIServer())
+    api_server: APIServer = member(Struct(APIServer), "settings of kube-apiserver", default=APIServer())
     controller_manager: ControlPlaneComponent = member(
-        Struct(ControlPlaneComponent), "what may be set for kube-controller-manager", default=ControlPlaneComponent()
+        Struct(ControlPlaneComponent), "settings of kube-controller-manager", default=ControlPlaneComponent()
     )
-    scheduler: ControlPlaneComponent = member(
-        Struct(ControlPlaneComponent), "what may be set for kube-scheduler", default=ControlPlaneComponent()
-    )
+    scheduler: ControlPlaneComponent = member(Struct(ControlPlaneComponent), "settings of kube-scheduler", default=ControlPlaneComponent())
     dns: DNS = member(Struct(DNS), "the CoreDNS add-on", default=DNS())
     proxy: Proxy = member(Struct(Proxy), "the kube-proxy add-on", default=Proxy(), since=V1BETA4)
     certificates_dir: str = member(TEXT, "directory of the certificates and keys", default="/etc/kubernetes/pki")
@@ -207,10 +205,10 @@ class ClusterConfiguration:
         TEXT, "algorithm of keys: RSA-2048, RSA-3072, RSA-4096, ECDSA-P256, ECDSA-P384", default="RSA-2048", since=V1BETA4
     )
     certificate_validity_period: Duration = member(
-        _PERIOD, "how long certificates are valid that are not authorities", default=DEFAULT_CERTIFICATE_VALIDITY, since=V1BETA4
+        _PERIOD, "validity period of certificates other than CAs", default=DEFAULT_CERTIFICATE_VALIDITY, since=V1BETA4
     )
     ca_certificate_validity_period: Duration = member(
-        _PERIOD, "how long the certificates of authorities are valid", default=DEFAULT_CA_VALIDITY, since=V1BETA4
+        _PERIOD, "validity period of CA certificates", default=DEFAULT_CA_VALIDITY, since=V1BETA4
     )
     ci_image_repository: str = ""
     ci_kubernetes_version: str = ""
@@ -223,15 +221,15 @@ class BootstrapToken:
     `made_up` says that nobody chose the token: another one of the same rights does as well.
     """
 
-    token: str = member(TOKEN, "the token, `id.secret`; empty: made at random", default="", keep=True, explained="random")
+    token: str = member(TOKEN, "the token, `id.secret`; empty: generated randomly", default="", keep=True, explained="random")
     description: str = member(TEXT, "why the token exists, for people", default="")
     ttl: Duration | None = member(
-        _PERIOD, "how long the token lives; 0s for ever; excludes expires", default=None, explained="24h0m0s, unless expires is set"
+        _PERIOD, "lifetime of the token; 0s: it never expires; excludes expires", default=None, explained="24h0m0s, unless expires is set"
     )
     expires: str = member(MOMENT, "when the token ends, in RFC 3339; excludes ttl", default="")
-    usages: Sequence[str] = member(TEXTS, "what the token is good for: signing, authentication", default=TOKEN_USAGES)
+    usages: Sequence[str] = member(TEXTS, "allowed usages of the token: signing, authentication", default=TOKEN_USAGES)
     groups: Sequence[str] = member(
-        TEXTS, "groups of whoever authenticates with it; they begin with system:bootstrappers:", default=(DEFAULT_GROUP,)
+        TEXTS, "groups of users who authenticate with it; they begin with system:bootstrappers:", default=(DEFAULT_GROUP,)
     )
     made_up: bool = field(default=False, compare=False)
 

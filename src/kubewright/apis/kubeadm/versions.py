@@ -66,7 +66,7 @@ def image_tag(version: str) -> str:
 
 
 def images(cluster: ClusterConfiguration) -> list[str]:
-    """Return all images; disabled add-ons and an etcd that somebody else runs are left out."""
+    """Return all images; disabled add-ons and an etcd that is managed externally are left out."""
     wanted = {
         "kube-proxy": not cluster.proxy.disabled,
         "coredns": not cluster.dns.disabled,

@@ -116,5 +116,5 @@ def command_hint(words: Sequence[str]) -> str:
 
 def _said(what: str, since: str, instead: str) -> str:
     if instead.startswith("nothing"):
-        return f"{what} is gone since {since}; leave it out{instead.removeprefix('nothing')}"
-    return f"{what} is gone since {since}; use {instead}"
+        return f"{what} was removed in {since}; leave it out{instead.removeprefix('nothing')}"
+    return f"{what} was removed in {since}; use {instead}"

@@ -264,7 +264,11 @@ def serving(*, bind: str, port: int) -> tuple[Flag, ...]:
         Flag("tls-cert-file", "serving certificate; without it one is generated", metavar="file"),
         Flag("tls-private-key-file", "key of the serving certificate", metavar="file"),
         Flag("authentication-kubeconfig", "kubeconfig for authenticating clients that read metrics", metavar="file"),
-        Flag("authorization-kubeconfig", "kubeconfig for authorizing clients that read metrics; without it nobody may", metavar="file"),
+        Flag(
+            "authorization-kubeconfig",
+            "kubeconfig for authorizing clients that read metrics; without it nobody is authorized",
+            metavar="file",
+        ),
     )
 
 

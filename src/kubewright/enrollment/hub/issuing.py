@@ -181,5 +181,5 @@ def _lifetime(authority: LoadedAuthority, started: datetime, *, wanted: timedelt
     """Return how long a certificate lasts: what is wanted, or what is left of the authority's life. Raises CertificateError where that has ended."""
     left = authority.certificate.not_after - started
     if left <= timedelta():
-        raise CertificateError(f"the authority {authority.base} has expired", remedy="renew it, and add the cluster again")
+        raise CertificateError(f"the CA {authority.base} has expired", remedy="renew it, and add the cluster again")
     return min(wanted, left)

@@ -184,5 +184,5 @@ class _Waiting:
         raise RequestLost(
             f"the token is no longer valid, and {node} has no answer yet",
             detail=str(error),
-            remedy="make another one on the hub (kubewright hub token create), and run the same command with it: it continues with this request",
+            remedy="create another one on the hub (kubewright hub token create), and run the same command with it: it continues with this request",
         ) from error

@@ -208,5 +208,5 @@ def _not_installed(error: ImportError) -> HostError:
     return HostError(
         "container runtimes cannot be talked to: gRPC is not installed",
         detail=str(error),
-        remedy="install what the extra `cri` of kubewright stands for: pip install grpcio protobuf",
+        remedy="install the extra `cri` of kubewright: pip install grpcio protobuf",
     )

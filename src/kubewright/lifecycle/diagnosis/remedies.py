@@ -26,14 +26,14 @@ KUBELET: Final = (
     ("exec format error", f"install a kubelet that was built for this machine (`uname -m`), {_AGAIN}"),
     ("failed at step exec", f"install the kubelet where its unit looks for it (`systemctl cat kubelet`), {_AGAIN}"),
     ("validate service connection", f"start the container runtime (`systemctl status containerd` or `crio` says why it ended), {_AGAIN}"),
-    ("address already in use", f"stop what uses the kubelet's port (`ss -ltnp` names it), {_AGAIN}"),
+    ("address already in use", f"stop the process that uses the kubelet's port (`ss -ltnp` shows it), {_AGAIN}"),
     *_COMMON,
 )
 """What the kubelet and systemd write (kubelet v1.36.3: cmd/kubelet/app/server.go, pkg/kubelet/cm; systemd v252: src/core/execute.c)."""
 KUBELET_OTHERWISE: Final = f"fix what the kubelet reports (`journalctl -u kubelet` has all of it), {_AGAIN}"
 COMPONENT: Final = (
     *_COMMON,
-    ("address already in use", f"stop what uses the port (`ss -ltnp` names it), {_AGAIN}"),
+    ("address already in use", f"stop the process that uses the port (`ss -ltnp` shows it), {_AGAIN}"),
     ("unknown flag", f"extraArgs has an argument that it does not know: {_ANEW}"),
     ("flag provided but not defined", f"extraArgs has an argument that it does not know: {_ANEW}"),
     ("invalid argument", f"extraArgs has a value that it does not accept: {_ANEW}"),

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
 
 WITHHELD = "<value withheld>"
-_KEY_WARNING = "Who has the certificate key can read the cluster's private keys: keep it secret. What it opens is deleted after two hours."
+_KEY_WARNING = "Anyone with the certificate key can read the cluster's private keys: keep it secret. The encrypted certificates are deleted after two hours."
 
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
@@ -196,7 +196,7 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
 def _before_control_planes(ctx: InitContext) -> list[str]:
     if ctx.request.upload_certs:
         return ["Further control planes join with, as root:"]
-    return ["Further control planes join with, as root, after the certificate authorities and the service account keys were copied there:"]
+    return ["Join additional control planes with this command, as root, after copying the CAs and the service account keys to them:"]
 
 
 def _certificate_key(ctx: InitContext) -> str:

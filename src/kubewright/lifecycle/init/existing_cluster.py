@@ -59,7 +59,7 @@ def answering(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI
                 lambda: _missing(client),
                 within=PATIENCE,
                 saying=f"the API server {shown_url(access.server)} to answer",
-                remedy="see what its log and the kubelet's say (`journalctl -u kubelet`); once it answers, run the same command again",
+                remedy="check its log and the kubelet's (`journalctl -u kubelet`); once it answers, run the same command again",
             )
         unless_it_answers.pop_all()
     return client

@@ -71,7 +71,7 @@ def _secret(ctx: JoinContext) -> Mapping[str, Any]:
     except NotFound as error:
         raise CertificateError(
             f"the Secret {NAMESPACE}/{SECRET} is not there",
-            detail="it is deleted two hours after it was made, and with the token that owns it",
+            detail="it is deleted after two hours, or when the token that owns it is deleted",
             remedy=_AGAIN,
         ) from error
     except Forbidden as error:
@@ -143,7 +143,7 @@ def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
             missing.append(f"{row.base}.key")
     if missing:
         raise CertificateError(
-            f"{ctx.layout.pki} lacks what all control planes of the cluster share: {', '.join(missing)}",
+            f"{ctx.layout.pki} lacks files that all control planes of the cluster share: {', '.join(missing)}",
             remedy="copy them from a control plane, or join with --certificate-key",
         )
 

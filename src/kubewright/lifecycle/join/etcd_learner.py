@@ -59,7 +59,7 @@ def learn(ctx: JoinContext, pod: Mapping[str, Any]) -> Iterable[Change | Waited]
     ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
     ctx.host.ensure(File(path=path, content=yaml.dump(_apart(pod)).encode(), mode=static_pods.MANIFEST_MODE))
     yield ctx.components.until(
-        _Learned(ctx), saying="the new etcd member to take over the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
+        _Learned(ctx), saying="the new etcd member to receive the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
     )
     yield from end(ctx)
 

@@ -119,7 +119,7 @@ def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterabl
     flags = _flags(ctx, joining, desired)
     yield ctx.host.ensure(Directory(path=ctx.layout.etcd_data, mode=static_pods.PRIVATE))
     if not desired.has_data and etcd_learner.possible(ctx):
-        ctx.say(TOPIC, "Letting the new etcd member take over the data of the cluster")
+        ctx.say(TOPIC, "Letting the new etcd member receive the data of the cluster")
         yield from etcd_learner.learn(ctx, ctx.patched(COMPONENT, ctx.inputs.pod(COMPONENT, more=flags)))
     yield from static_pods.write(
         COMPONENT, ctx.inputs, host=ctx.host, patched=ctx.patched, manifests=ctx.bound.manifests, reporter=ctx.reporter, more=flags

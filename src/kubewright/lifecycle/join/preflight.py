@@ -93,7 +93,7 @@ def _require_authorities(ctx: JoinContext) -> None:
     missing = [name for name in names if ctx.certificates.read(name) is None]
     if missing:
         raise HostError(
-            f"this machine lacks what all control planes of the cluster share: {', '.join(missing)} in {ctx.layout.pki}",
+            f"this machine lacks files that all control planes of the cluster share: {', '.join(missing)} in {ctx.layout.pki}",
             remedy="copy it from a control plane, or run `kubewright init phase upload-certs --upload-certs` there and join with --certificate-key",
         )
 

@@ -72,7 +72,7 @@ def configure(
     """
     missing = HostError(
         f"{admin_kubeconfig} is not there",
-        remedy="this phase works with it; the phases below `join phase control-plane-prepare` make it",
+        remedy="this phase needs it; the phases below `join phase control-plane-prepare` create it",
     )
     needs_it = not request.discovers and not exists(admin_kubeconfig)
     if needs_it and not request.from_file:
@@ -193,7 +193,7 @@ def _warnings(request: JoinOptions) -> list[str]:
     flags = request.flags
     found = []
     if request.from_file and flags.endpoint:
-        found.append(f"{flags.endpoint} is ignored: with --config, discovery is what the file says")
+        found.append(f"{flags.endpoint} is ignored: with --config, discovery is configured in the file")
     beside = {
         "certificate-key": flags.certificate_key,
         "apiserver-advertise-address": flags.advertise_address,

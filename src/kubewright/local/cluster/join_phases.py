@@ -67,7 +67,7 @@ def require_known_member(ctx: LocalJoinContext) -> Iterable[Change]:
         raise HostError(
             f"etcd does not know the member on {ctx.node_name}, which has the data of one",
             detail="the first control plane's etcd may have lost its data, and begun with none",
-            remedy=f"save what {data} holds if you need it, then remove the cluster with `kubewright down`",
+            remedy=f"save the contents of {data} if you need them, then remove the cluster with `kubewright down`",
         )
     return ()
 

@@ -138,7 +138,7 @@ def only_leaving(ctx: LocalContext) -> str | None:
 
 def only_free_leases(ctx: LocalContext) -> str | None:
     """Leave the phase out where the leases are those of processes that run, or there are none."""
-    return None if ctx.run.free_leases else "whoever holds the leases runs"
+    return None if ctx.run.free_leases else "the holders of the leases are running"
 
 
 def _unknown(local: LocalContext) -> str | None:

@@ -106,7 +106,7 @@ class ComponentLogs:
 
     async def read(self, pod: Mapping[str, Any], container: str, options: LogOptions) -> AsyncIterator[bytes]:
         if options.previous:
-            raise NoLog(f"the log of {container} holds all its runs, one after the other; ask for it without --previous")
+            raise NoLog(f"the log of {container} contains all of its runs, one after the other; read it without --previous")
         names = [state.name for state in self._supervisor.snapshot() if state.container == container and _is_of(state, pod)]
         if not names:
             raise NoLog(f"there is no component {container} on this machine")

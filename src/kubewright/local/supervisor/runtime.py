@@ -145,7 +145,7 @@ def refusal_of(mount: Mount, texts: Sequence[str]) -> str | None:
         return None
     for place in SEARCHED:
         if _within(mount.mount_path, place) or _within(place, mount.mount_path):
-            return f"programs look into {place} without being told, and a process sees the host's; use the same path on the host"
+            return f"programs read {place} by default, and a process would see the host's; use the same path on the host"
     pattern = re.compile(f"{_BEFORE}{re.escape(mount.mount_path)}{_AFTER}")
     if not any(pattern.search(text) for text in texts):
         return f"no argument or variable names it, so the process would not find {mount.host_path}; use the same path on the host"
@@ -170,7 +170,7 @@ def ensure_host_path(mount: Mount) -> None:
         raise HostError(
             f"the hostPath {path} of {mount.path} cannot be had as {mount.type}",
             detail=error.strerror or str(error),
-            remedy="make it, or correct the volume",
+            remedy="create it, or correct the volume",
         ) from error
 
 
