@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from kubewright.base.checks import Finding, warning
 from kubewright.base.errors import RuntimeUnavailable
 from kubewright.base.versions import OWN, Version
-from kubewright.preflight.checks import Finding, Subject, warning
+from kubewright.preflight.checks import Subject
 
 SERVICE: Final = "kubelet"
 SKEW: Final = 3

@@ -10,9 +10,10 @@ from typing import Any, Final
 from kubewright.apis import formats
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.apis.machine import Addresses, Layout
+from kubewright.base.checks import PRIVILEGED, Finding
 from kubewright.base.versions import Version
 from kubewright.preflight import components, machine, network, system
-from kubewright.preflight.checks import PRIVILEGED, Check, Finding, Subject
+from kubewright.preflight.checks import Check, Subject
 
 FORWARDING: Final = {
     4: PurePosixPath("/proc/sys/net/ipv4/ip_forward"),
@@ -22,7 +23,8 @@ STATIC_PODS: Final = ("kube-apiserver", "kube-controller-manager", "kube-schedul
 TOOLS: Final = ("losetup", "mount", "cp")
 
 Find = Callable[[Subject], Iterable[Finding]]
-ROOT: Final = Check(name=PRIVILEGED, find=machine.privileged)
+ROOT: Final = Check(name=PRIVILEGED, find=machine.privileged, comes_first=True)
+"""Without root the other checks would only find that they may not look."""
 
 
 def _runtime_and_system(verification: Find) -> tuple[Check, ...]:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import Final
 
-from kubewright.preflight.checks import Check, Finding, Subject, path_name, warning
+from kubewright.base.checks import Finding, warning
+from kubewright.preflight.checks import Check, Subject, path_name
 
 CORES: Final = 2
 MEMORY: Final = 1700

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis import formats
 from kubewright.apis.kubeadm.types import ExternalEtcd
 from kubewright.apis.machine import url
+from kubewright.base.checks import Finding, warning
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, KubewrightError
 from kubewright.base.versions import Version
 from kubewright.http.messages import Response
 from kubewright.http.proxies import Proxies
-from kubewright.preflight.checks import Check, Finding, Subject, warning
+from kubewright.preflight.checks import Check, Subject
 
 if TYPE_CHECKING:
     from ssl import SSLContext

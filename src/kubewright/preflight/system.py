@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.base.checks import Finding, warning
 from kubewright.base.errors import HostError
 from kubewright.base.versions import Version
-from kubewright.preflight.checks import Finding, Subject, warning
+from kubewright.preflight.checks import Subject
 from kubewright.preflight.components import kubelet_version
 
 _TESTED: Final = (re.compile(r"5\.4.*"), re.compile(r"5\.10.*"), re.compile(r"5\.15.*"))

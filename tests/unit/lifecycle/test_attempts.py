@@ -11,6 +11,7 @@ from attempts_kit import KEY, Attempts, Healthy, failing, state, write
 from init_kit import asked, names
 
 from kubewright.base.change import Action, Change
+from kubewright.base.checks import Finding
 from kubewright.base.errors import CertificateError, CheckFailed, ConfigurationChanged, HostError, Unauthorized, WaitTimeout
 from kubewright.base.records import replace
 from kubewright.host.files import Files
@@ -24,7 +25,7 @@ from kubewright.lifecycle.init import operation as init
 from kubewright.lifecycle.steps import stand_ins
 from kubewright.pki import certificates
 from kubewright.preflight import lists
-from kubewright.preflight.checks import Check, Finding
+from kubewright.preflight.checks import Check
 from operation_kit import stand_in_machine
 
 _AFTER = "upload-config, mark-control-plane, bootstrap-token, kubelet-finalize, addon, show-join-command, control-plane-check"

@@ -12,6 +12,7 @@ from init_kit import names
 from join_kit import PREFLIGHT, SERVER, TOKEN, JoinBox, Kube
 
 from kubewright.base import yaml
+from kubewright.base.checks import Finding
 from kubewright.base.errors import (
     APIError,
     CertificateError,
@@ -39,7 +40,7 @@ from kubewright.pki import csr, keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.pins import PinMismatch
 from kubewright.preflight import lists
-from kubewright.preflight.checks import Check, Finding
+from kubewright.preflight.checks import Check
 
 CA = "pki/ca.crt"
 

@@ -12,6 +12,7 @@ from preflight_kit import ADDRESSES, CLUSTER, GOOD, KERNEL_CONFIG, LAYOUT, OPTIO
 
 from kubewright.apis.kubeadm.types import Etcd, ExternalEtcd, Networking, NodeRegistration
 from kubewright.apis.machine import Addresses
+from kubewright.base.checks import Severity, run_checks
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CheckFailed, RuntimeUnavailable
 from kubewright.base.records import replace
@@ -22,7 +23,7 @@ from kubewright.host.states import Condition, ServiceState
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Response
 from kubewright.preflight import lists, machine, network
-from kubewright.preflight.checks import Check, Severity, run_checks
+from kubewright.preflight.checks import Check
 
 INIT = lists.init(CLUSTER, ADDRESSES, LAYOUT)
 OWNER = PortOwner(user=0, pid=7, program="nc")

@@ -7,6 +7,7 @@ import sys
 from typing import Final
 
 from kubewright.apis.machine import Layout
+from kubewright.base.checks import Report, Result
 from kubewright.base.records import replace
 from kubewright.cli.handlers import machine, operations
 from kubewright.cli.handlers import operation_requests as init_command
@@ -18,7 +19,6 @@ from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.init.preflight import examine
 from kubewright.lifecycle.join.preflight import for_join
 from kubewright.lifecycle.join.request import configure
-from kubewright.preflight.checks import Report, Result
 
 FAILED: Final = 4
 

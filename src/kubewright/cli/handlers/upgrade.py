@@ -15,6 +15,7 @@ from kubewright.apis.kubeadm.documents import CLUSTER
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
+from kubewright.base.checks import Report
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
@@ -35,7 +36,6 @@ from kubewright.lifecycle.upgrade.phases import APPLY, NODE
 from kubewright.lifecycle.upgrade.plan import AvailableUpgrade, PlanOptions, UpgradePlan
 from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
 from kubewright.lifecycle.upgrade.versions import observe
-from kubewright.preflight.checks import Report
 
 CONTEXT_LINES: Final = 3
 _HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")

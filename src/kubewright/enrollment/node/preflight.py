@@ -9,6 +9,7 @@ from kubewright.apis.kubeadm.types import NodeRegistration
 from kubewright.apis.machine import Addresses
 from kubewright.apis.node_join_requests import VPN_NETWORKS
 from kubewright.base.change import Change
+from kubewright.base.checks import Finding, run_checks
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.records import replace
 from kubewright.enrollment.node.context import until_joined
@@ -16,7 +17,7 @@ from kubewright.host import tunnels
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
-from kubewright.preflight.checks import Check, Finding, Subject, run_checks
+from kubewright.preflight.checks import Check, Subject
 
 if TYPE_CHECKING:
     from kubewright.enrollment.node.context import NodeJoinContext

@@ -8,12 +8,13 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
 from kubewright.apis.machine import Addresses
 from kubewright.base.change import Change
+from kubewright.base.checks import Report, run_checks
 from kubewright.host.seam import Host
 from kubewright.lifecycle.init.certificates import reserve_keys
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
-from kubewright.preflight.checks import Report, Subject, run_checks
+from kubewright.preflight.checks import Subject
 
 
 def named(ctx: InitContext) -> Iterable[Change]:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from kubewright.apis.kubeadm.node_types import JoinConfiguration
 from kubewright.base.change import Change
+from kubewright.base.checks import Report, run_checks
 from kubewright.base.errors import HostError, ValidationError
 from kubewright.base.events import Waited
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
@@ -17,7 +18,7 @@ from kubewright.lifecycle.join import configuration, kubelet
 from kubewright.lifecycle.join.request import addresses, authority_path
 from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists
-from kubewright.preflight.checks import Report, Subject, run_checks
+from kubewright.preflight.checks import Subject
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

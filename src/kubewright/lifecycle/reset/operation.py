@@ -10,6 +10,7 @@ from typing import Final
 from kubewright.apis.kubeadm.node_types import ResetConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
+from kubewright.base.checks import PRIVILEGED, Check, Finding, run_checks
 from kubewright.base.errors import CheckFailed, UsageError
 from kubewright.base.events import Event, Line, Reporter
 from kubewright.base.records import dataclass, replace
@@ -24,7 +25,6 @@ from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 
 _DEFAULT_PKI: Final = ResetConfiguration().certificates_dir
 _PAGE: Final = "https://k8s.io/docs/reference/setup-tools/kubeadm/kubeadm-reset/"
-_ROOT: Final = "IsPrivilegedUser"
 _QUESTION: Final = "[reset] Are you sure you want to proceed? [y/N]: "
 _YES: Final = frozenset({"y", "yes"})
 _CLEANUP: Final = "cleanup-node"
@@ -137,12 +137,19 @@ def _confirm(ask: Callable[[str], str] | None) -> None:
 def _checked(ctx: ResetContext) -> Iterable[Change]:
     """Check that the user may do this. Raises CheckFailed."""
     ctx.reporter.emit(Line(topic="preflight", text="Running pre-flight checks"))
-    ignored = {name.lower() for name in ctx.configuration.ignore_preflight_errors}
-    if ctx.host.facts.user != 0 and not ignored & {_ROOT.lower(), "all"}:
-        raise CheckFailed(
-            "this machine cannot be reset by this user", detail=f"[ERROR {_ROOT}]: user is not running as root", remedy="run it with sudo"
-        )
+    errors = run_checks(_CHECKS, ctx, ignored=ctx.configuration.ignore_preflight_errors).errors
+    if errors:
+        detail = "\n".join(f"[ERROR {name}]: {found}" for name, found in errors)
+        raise CheckFailed("this machine cannot be reset by this user", detail=detail, remedy="run it with sudo")
     return ()
+
+
+def _privileged(ctx: ResetContext) -> Iterable[Finding]:
+    if ctx.host.facts.user != 0:
+        yield Finding(text="user is not running as root")
+
+
+_CHECKS: Final = (Check(name=PRIVILEGED, find=_privileged, comes_first=True),)
 
 
 def _left_on_machine(options: CleanupOptions) -> str:

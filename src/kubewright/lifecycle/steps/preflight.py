@@ -11,10 +11,10 @@ from kubewright.base.events import Checked
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
     from kubewright.base.change import Change
+    from kubewright.base.checks import Report
     from kubewright.base.clock import Clock
     from kubewright.base.events import Reporter
     from kubewright.host.seam import Host
-    from kubewright.preflight.checks import Report
 
 
 def require_passed(report: Report, *, reporter: Reporter) -> None:

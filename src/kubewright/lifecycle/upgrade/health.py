@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, ClusterConfiguration
 from kubewright.apis.kubeadm.versions import DEFAULT_REPOSITORY, component_image
+from kubewright.base.checks import Check, Finding, Report, run_checks, warning
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, NotFound, ServerError, TooManyRequests, Unreachable, WaitTimeout
 from kubewright.base.level import KUBERNETES
@@ -18,7 +19,6 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import CONFIG_MAP, NODE, POD, named
 from kubewright.lifecycle.upgrade import corefile
 from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE, NAMESPACE, dns_version
-from kubewright.preflight.checks import ALL, Finding, Report, Result, warning
 
 JOB: Final = "upgrade-health-check"
 JOB_WITHIN: Final = 60.0
@@ -30,7 +30,6 @@ _PASSING: Final = (Unreachable, ServerError, TooManyRequests)
 _COREFILE: Final = "check the ConfigMap kube-system/coredns; if it is valid for the new release of CoreDNS, ignore this check"
 
 T = TypeVar("T")
-_Row = tuple[str, Callable[[], Iterator[Finding]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,23 +44,16 @@ class Health:
 
     def check_dns(self) -> Report:
         """Judge the configuration of CoreDNS. Raises APIError where the cluster cannot be read."""
-        return self._run(("CoreDNSUnsupportedPlugins", lambda: _unknown(self.api)), ("CoreDNSMigration", lambda: _obstacles(self.api)))
+        return self._run(_OF_DNS)
 
     def check(self, cluster: object) -> Report:
         """Try whether the cluster runs a Job, and look at its control planes. `cluster` is its ClusterConfiguration as a document."""
-        return self._run(
-            ("CreateJob", lambda: self._no_job(cluster)),
-            ("ControlPlaneNodesReady", lambda: _not_ready(self.api)),
-            ("StaticPodManifest", lambda: _missing(self.host)),
-        )
+        return self._run((_row("CreateJob", lambda health: health.jobs(cluster)), *_OF_CONTROL_PLANES))
 
-    def _run(self, *rows: _Row) -> Report:
-        names = {name.lower() for name in self.ignored}
-        return Report(
-            results=[Result(name=name, findings=list(find()), ignored=ALL in names or name.lower() in names) for name, find in rows]
-        )
+    def _run(self, checks: Sequence[Check[Health]]) -> Report:
+        return run_checks(checks, self, ignored=self.ignored, in_order=True)
 
-    def _no_job(self, cluster: object) -> Iterator[Finding]:
+    def jobs(self, cluster: object) -> Iterator[Finding]:
         """Have a Job done whose only container says its version. It goes away by itself."""
         name = f"{JOB}-{int(self.clock.now().timestamp() * 1000)}"
         remedy = "make sure that a Node accepts pods and that kube-controller-manager, kube-scheduler and the image registry work"
@@ -183,3 +175,18 @@ def _missing(host: Host) -> Iterator[Finding]:
     lacking = [str(path) for path in paths if host.read(path) is None]
     if lacking:
         yield Finding(text=f"manifests are missing: {', '.join(lacking)}", remedy="run this on a control plane")
+
+
+def _row(name: str, find: Callable[[Health], Iterable[Finding]]) -> Check[Health]:
+    """Return a check that needs the cluster: if it cannot be read, the command ends with the reason."""
+    return Check(name=name, find=find, passes_errors_on=True)
+
+
+_OF_DNS: Final = (
+    _row("CoreDNSUnsupportedPlugins", lambda health: _unknown(health.api)),
+    _row("CoreDNSMigration", lambda health: _obstacles(health.api)),
+)
+_OF_CONTROL_PLANES: Final = (
+    _row("ControlPlaneNodesReady", lambda health: _not_ready(health.api)),
+    _row("StaticPodManifest", lambda health: _missing(health.host)),
+)

@@ -6,10 +6,11 @@ import os
 import resource
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from kubewright.base.checks import Check, Finding, run_checks
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
@@ -49,32 +50,20 @@ class Subject:
     fresh: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Check:
-    """One check: its name, and a function that yields what is wrong and what to do about it."""
-
-    name: str
-    find: Callable[[Subject], Iterable[str]]
-
-
 def run(subject: Subject, *, clock: Clock) -> None:
     """Run every check. Raises CheckFailed with every failure."""
-    failures = _failures(subject)
+    errors = run_checks(CHECKS, subject, in_order=True).errors
     for _ in range(PORT_LOOKS):
-        if not failures or not all(failure.startswith(PORTS) for failure in failures):
+        if {name for name, _ in errors} != {PORTS}:
             break
         clock.sleep(PORT_PAUSE)
-        failures = _failures(subject)
-    if failures:
+        errors = run_checks(CHECKS, subject, in_order=True).errors
+    if errors:
         raise CheckFailed(
             f"this machine is not ready for the cluster {subject.record.name!r}",
-            detail="\n".join(failures),
+            detail="\n".join(f"{name}: {found}" for name, found in errors),
             remedy="fix the listed problems, then run the same command again",
         )
-
-
-def _failures(subject: Subject) -> list[str]:
-    return [f"{check.name}: {text}" for check in CHECKS for text in check.find(subject)]
 
 
 def require_private(root: Path) -> None:
@@ -88,50 +77,57 @@ def require_private(root: Path) -> None:
         )
 
 
-def _system(_: Subject) -> Iterable[str]:
+def _system(_: Subject) -> Iterable[Finding]:
     machine = os.uname().machine
     if sys.platform != "linux" or machine not in {"x86_64", "aarch64"}:
-        yield f"kubewright runs on Linux on amd64 and arm64, not on {sys.platform} on {machine}"
+        yield Finding(text=f"kubewright runs on Linux on amd64 and arm64, not on {sys.platform} on {machine}")
 
 
-def _programs(subject: Subject) -> Iterable[str]:
+def _programs(subject: Subject) -> Iterable[Finding]:
     for name in COMPONENTS:
         path = subject.programs.get(name)
         if path is None or not os.access(path, os.X_OK):
-            yield f"{name} is not there; get it with `kubewright binaries fetch {name}`"
+            yield Finding(text=f"{name} is not there", remedy=f"get it with `kubewright binaries fetch {name}`")
 
 
-def _ports(subject: Subject) -> Iterable[str]:
+def _ports(subject: Subject) -> Iterable[Finding]:
     for machine in subject.record.machines:
         if not subject.running or machine.name in subject.fresh:
             yield from _held(subject, machine)
 
 
-def _held(subject: Subject, machine: LocalMachineRecord) -> Iterable[str]:
+def _held(subject: Subject, machine: LocalMachineRecord) -> Iterable[Finding]:
     for name, component in PORT_USERS.items():
         owner = subject.network.owner_of_port(machine.address, machine.ports[name])
         if owner is not None:
             stop = f"`kill {owner.pid}`" if owner.pid is not None else "find it as root with `ss -ltnp`"
-            yield f"port {machine.ports[name]} at {machine.address}, for {component}, is held by {owner}; stop it ({stop})"
+            yield Finding(
+                text=f"port {machine.ports[name]} at {machine.address}, for {component}, is held by {owner}", remedy=f"stop it ({stop})"
+            )
 
 
-def _space(subject: Subject) -> Iterable[str]:
+def _space(subject: Subject) -> Iterable[Finding]:
     free, needed = shutil.disk_usage(subject.paths.root).free, SPACE * len(subject.record.machines)
     if free < needed:
-        yield f"{subject.paths.root} has {free // 1_000_000} MB left, {needed // 1_000_000} MB are needed; free some space or choose --state-dir"
+        yield Finding(
+            text=f"{subject.paths.root} has {free // 1_000_000} MB left, {needed // 1_000_000} MB are needed",
+            remedy="free some space or choose --state-dir",
+        )
 
 
-def _descriptors(subject: Subject) -> Iterable[str]:
+def _descriptors(subject: Subject) -> Iterable[Finding]:
     needed = 256 + 4 * subject.record.total
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < needed:
-        yield f"{subject.record.total} nodes need {needed} open files, the hard limit is {most}; raise it with `ulimit -Hn`"
+        yield Finding(
+            text=f"{subject.record.total} nodes need {needed} open files, the hard limit is {most}", remedy="raise it with `ulimit -Hn`"
+        )
 
 
 CHECKS: Final = (
-    Check(name="system", find=_system),
-    Check(name="binaries", find=_programs),
-    Check(name=PORTS, find=_ports),
-    Check(name="disk", find=_space),
-    Check(name="open-files", find=_descriptors),
+    Check(name="system", find=_system, passes_errors_on=True),
+    Check(name="binaries", find=_programs, passes_errors_on=True),
+    Check(name=PORTS, find=_ports, passes_errors_on=True),
+    Check(name="disk", find=_space, passes_errors_on=True),
+    Check(name="open-files", find=_descriptors, passes_errors_on=True),
 )

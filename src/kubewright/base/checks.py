@@ -1,0 +1,133 @@
+"""Checks before something is changed: a check is a row (a name and a function that yields findings), and one runner runs them all.
+
+The tables are where the subjects are: `preflight/lists` (machines), `local/cluster/preflight`, `enrollment/node/preflight`,
+`lifecycle/upgrade/health`, `lifecycle/reset/operation`. A check only reads; only the Job of `upgrade plan` writes.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, Generic, TypeVar
+
+from kubewright.base.errors import CheckFailed, KubewrightError
+from kubewright.base.records import dataclass
+
+ALL: Final = "all"
+PRIVILEGED: Final = "IsPrivilegedUser"
+"""The name of the check that the command runs as root."""
+_WORKERS: Final = 8
+
+Subject_contra = TypeVar("Subject_contra", contravariant=True)
+
+
+class Severity(enum.Enum):
+    """What a finding does to the command: errors stop it unless their check is ignored."""
+
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is not as it should be, and how to fix it."""
+
+    text: str
+    remedy: str = ""
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.text, self.remedy)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Generic[Subject_contra]):
+    """One check of a subject. The name is what users write into --ignore-preflight-errors; several rows may share one.
+
+    `comes_first`: it runs alone before the others, which do not run if it finds an error. `passes_errors_on`: an error that it
+    raises is raised by the runner; otherwise it becomes a finding, so that it does not hide what the other checks found.
+    """
+
+    name: str
+    find: Callable[[Subject_contra], Iterable[Finding]]
+    comes_first: bool = False
+    passes_errors_on: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What one check found. `ignored` means that its errors count as warnings."""
+
+    name: str
+    findings: Sequence[Finding]
+    ignored: bool = False
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that stop the command."""
+        return [] if self.ignored else [found for found in self.findings if found.severity is Severity.ERROR]
+
+    @property
+    def warnings(self) -> list[Finding]:
+        """The findings that do not stop the command."""
+        return [found for found in self.findings if self.ignored or found.severity is Severity.WARNING]
+
+    def as_map(self) -> dict[str, object]:
+        """Return the JSON form."""
+        rows = [{"severity": found.severity.value, "text": found.text, "remedy": found.remedy} for found in self.findings]
+        return {"name": self.name, "ignored": self.ignored, "passed": not self.errors, "findings": rows}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What all checks found, in the order of the table."""
+
+    results: Sequence[Result]
+
+    @property
+    def errors(self) -> list[tuple[str, Finding]]:
+        """What stops the command, each with the name of its check."""
+        return [(result.name, found) for result in self.results for found in result.errors]
+
+    def require_passed(self) -> None:
+        """Raise CheckFailed if anything stops the command, with every error and how to fix it."""
+        if self.errors:
+            raise CheckFailed(
+                "preflight checks failed",
+                detail="\n".join(f"[ERROR {name}]: {found}" for name, found in self.errors),
+                remedy="fix the listed problems; if you know what you are doing, make a check non-fatal with `--ignore-preflight-errors=...`",
+            )
+
+
+def warning(text: str, *, remedy: str) -> Finding:
+    """Return a finding that does not stop the command."""
+    return Finding(text=text, remedy=remedy, severity=Severity.WARNING)
+
+
+def run_checks(
+    checks: Sequence[Check[Subject_contra]], subject: Subject_contra, *, ignored: Iterable[str] = (), in_order: bool = False
+) -> Report:
+    """Run checks, at the same time unless `in_order`. `ignored` has names in any case, or `all`."""
+    names = {name.lower() for name in ignored}
+
+    def result(check: Check[Subject_contra]) -> Result:
+        return Result(name=check.name, findings=_findings(check, subject), ignored=ALL in names or check.name.lower() in names)
+
+    first = [result(check) for check in checks if check.comes_first]
+    if any(one.errors for one in first):
+        return Report(results=first)
+    rest = [check for check in checks if not check.comes_first]
+    if in_order:
+        return Report(results=[*first, *map(result, rest)])
+    with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="preflight") as pool:
+        return Report(results=[*first, *pool.map(result, rest)])
+
+
+def _findings(check: Check[Subject_contra], subject: Subject_contra) -> list[Finding]:
+    try:
+        return list(check.find(subject))
+    except KubewrightError as error:
+        if check.passes_errors_on:
+            raise
+        return [Finding(text=str(error), remedy=error.remedy or "see why this cannot be read, then run the same command again")]
