@@ -1,0 +1,49 @@
+"""Another patch level of Kubernetes without a second build: the version string in the programs is replaced by one of the same length.
+
+Go keeps the length of a string beside it, so that a string of the same length can take its place. The programs of both levels behave alike;
+only what they report differs, which is what an upgrade between patch levels has to prove.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from testbed.images import Image
+from testbed.places import cache
+
+
+def renumber(content: bytes, old: str, new: str) -> bytes:
+    """Return a program that reports another version.
+
+    Raises ValueError for a version of another length, and for a program that does not contain the old one.
+    """
+    if len(old) != len(new):
+        raise ValueError(f"{new} is not as long as {old}")
+    if old.encode() not in content:
+        raise ValueError(f"the program does not contain the version {old}")
+    return content.replace(old.encode(), new.encode())
+
+
+def program(source: Path, old: str, new: str) -> Path:
+    """Return a copy of a program that reports another version, made once for each state of the source."""
+    state = source.stat()
+    place = cache() / f"levels-{new}" / f"{source.name}-{state.st_size}-{state.st_mtime_ns}"
+    if not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        partial = place.with_suffix(".partial")
+        partial.write_bytes(renumber(source.read_bytes(), old, new))
+        partial.chmod(0o755)
+        partial.rename(place)
+    return place
+
+
+def images(found: Sequence[Image], old: str, new: str) -> list[Image]:
+    """Return the images with the tag `old` as those of another patch level: the new tag, and programs that report it."""
+    return [_renumbered(image, old, new) for image in found if image.reference.endswith(f":{old}")]
+
+
+def _renumbered(image: Image, old: str, new: str) -> Image:
+    files = {name: program(path, old, new) if isinstance(path, Path) else path for name, path in image.files.items()}
+    return replace(image, reference=f"{image.reference.removesuffix(old)}{new}", files=files)
