@@ -1,0 +1,261 @@
+"""A checkpoint: several files of a machine that an operation replaces as one, kept beside their old contents until the change is proved.
+
+A checkpoint is a directory of its own. `old` and `new` have the contents, `plan.json` says which files they belong to, and `state` how far the
+operation is; that is written last, so a directory without it is one that was never completed. Whether a file has been replaced is decided by
+looking at it, never by the state alone: a run that was killed, or lost power, leaves each file in its old or its new form.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass, replace
+from kubewright.host.desired import Directory, File, Show
+from kubewright.host.seam import Host
+
+KEPT: Final = 3
+"""How many finished checkpoints stay."""
+ABSENT: Final = ""
+"""The digest of a file that is not there."""
+_FORMAT: Final = 1
+_PRIVATE: Final = 0o700
+_PLAN: Final = "plan.json"
+_STATE: Final = "state"
+
+
+class State(enum.Enum):
+    """How far the operation of a checkpoint is. Nothing has been changed while it is only prepared."""
+
+    PREPARED = "prepared"
+    IN_PROGRESS = "in progress"
+    DONE = "done"
+    ROLLED_BACK = "rolled back"
+
+
+OPEN: Final = (State.PREPARED, State.IN_PROGRESS)
+
+
+class Form(enum.Enum):
+    """Which content a file has now. `NEITHER`: somebody else has written it since the checkpoint was made."""
+
+    OLD = "old"
+    NEW = "new"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Swap:
+    """A file that is replaced: the digests of its contents, and its modes. `before` is `ABSENT` where there was no file."""
+
+    target: PurePosixPath
+    before: str
+    after: str
+    old_mode: int
+    new_mode: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """One checkpoint. `goal` says for people what the operation wants, such as a version."""
+
+    directory: PurePosixPath
+    operation: str
+    goal: str
+    swaps: tuple[Swap, ...]
+    state: State = State.PREPARED
+
+    def swap(self, target: PurePosixPath) -> Swap:
+        """Return the row of a file. Raises KeyError."""
+        return {one.target: one for one in self.swaps}[target]
+
+
+def parent(host: Host) -> PurePosixPath:
+    """Return the directory of all checkpoints of a machine."""
+    return host.layout.state / "checkpoints"
+
+
+def digest(content: bytes | None) -> str:
+    """Return the digest of what a file has; `ABSENT` where there is none."""
+    return ABSENT if content is None else hashlib.sha256(content).hexdigest()
+
+
+def prepare(host: Host, *, operation: str, goal: str, files: Sequence[File], at: datetime) -> Checkpoint:
+    """Return the checkpoint of an operation that replaces these files: that of an interrupted run with the same goal, or a new one.
+
+    Raises HostError while another operation is in progress, and for a checkpoint that cannot be read.
+    """
+    wanted = {file.path: digest(file.content) for file in files}
+    present = every(host)
+    begun = unfinished(present)
+    if begun is not None:
+        if begun.operation == operation and {swap.target: swap.after for swap in begun.swaps} == wanted:
+            return begun
+        raise _in_progress(begun)
+    for found in present:
+        if found.state is State.PREPARED:  # it has changed nothing, and the machine may be another one by now
+            discard(host, found)
+    _discard_incomplete(host)
+    return _made(host, operation, goal, files, at)
+
+
+def _in_progress(found: Checkpoint) -> HostError:
+    return HostError(
+        f"another operation on this machine was interrupted: {found.operation} to {found.goal}",
+        detail=f"{found.directory} has the files that it replaces",
+        remedy="finish it with the same command and configuration",
+    )
+
+
+def _made(host: Host, operation: str, goal: str, files: Sequence[File], at: datetime) -> Checkpoint:
+    directory = parent(host) / f"{at:%Y-%m-%d-%H-%M-%S}-{at.microsecond:06d}-{operation}"
+    host.ensure(Directory(path=parent(host), mode=_PRIVATE, enforce=True))
+    host.ensure(Directory(path=directory, mode=_PRIVATE, enforce=True))
+    swaps = []
+    for number, file in enumerate(files):
+        content, state = host.read(file.path), host.state(file.path)
+        if content is not None:
+            host.ensure(_private(directory / "old" / str(number), content))
+        host.ensure(_private(directory / "new" / str(number), file.content))
+        mode = file.mode if state is None else state.mode
+        swaps.append(Swap(target=file.path, before=digest(content), after=digest(file.content), old_mode=mode, new_mode=file.mode))
+    found = Checkpoint(directory=directory, operation=operation, goal=goal, swaps=tuple(swaps))
+    host.ensure(_private(directory / _PLAN, _encoded(found)))
+    return mark(host, found, State.PREPARED)
+
+
+def _private(path: PurePosixPath, content: bytes) -> File:
+    return File(path=path, content=content, mode=0o600, show=Show.SIZE, directory_mode=_PRIVATE)
+
+
+def mark(host: Host, found: Checkpoint, state: State) -> Checkpoint:
+    """Write down how far an operation is, and return the checkpoint with that state."""
+    host.ensure(_private(found.directory / _STATE, f"{state.value}\n".encode()))
+    return replace(found, state=state)
+
+
+def finish(host: Host, found: Checkpoint, state: State) -> Checkpoint:
+    """Write down the end of an operation, and remove older checkpoints than the last few."""
+    done = mark(host, found, state)
+    for old in [one for one in every(host) if one.state not in OPEN][:-KEPT]:
+        discard(host, old)
+    return done
+
+
+def discard(host: Host, found: Checkpoint) -> None:
+    """Remove a checkpoint: its state first, so that what is left of an interrupted removal counts as incomplete."""
+    host.remove(found.directory / _STATE)
+    host.remove(found.directory)
+
+
+def _discard_incomplete(host: Host) -> None:
+    for directory in host.entries(parent(host)):
+        if host.state(directory / _STATE) is None:
+            host.remove(directory)
+
+
+def form(host: Host, swap: Swap) -> Form:
+    """Tell which content a file has. Equal ones count as the new content: nothing is left to do."""
+    now = digest(host.read(swap.target))
+    return Form.NEW if now == swap.after else Form.OLD if now == swap.before else Form.NEITHER
+
+
+def require_known(host: Host, found: Checkpoint) -> None:
+    """Refuse to go on where somebody else has written one of the files. Raises HostError, naming them."""
+    foreign = [str(swap.target) for swap in found.swaps if form(host, swap) is Form.NEITHER]
+    if foreign:
+        raise HostError(
+            f"somebody has changed files since {found.operation} to {found.goal} began",
+            detail=f"neither as before nor as wanted: {', '.join(foreign)}; both contents are in {found.directory}",
+            remedy="put one of the two contents back, then run the same command again",
+        )
+
+
+def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
+    """Give a file its new content. Raises KeyError for one that is not in the checkpoint."""
+    swap = found.swap(target)
+    return host.ensure(File(path=target, content=_content(host, found, swap, side="new"), mode=swap.new_mode))
+
+
+def put_old(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
+    """Give a file back what it had, or remove it where there was none."""
+    swap = found.swap(target)
+    if swap.before == ABSENT:
+        return host.remove(target, own=(target,))
+    return host.ensure(File(path=target, content=_content(host, found, swap, side="old"), mode=swap.old_mode))
+
+
+def _content(host: Host, found: Checkpoint, swap: Swap, *, side: str) -> bytes:
+    """Read one side of a swap. Raises HostError where it is not what was kept."""
+    path = found.directory / side / str(found.swaps.index(swap))
+    content = host.read(path)
+    if content is None or digest(content) != (swap.before if side == "old" else swap.after):
+        raise _damaged(found.directory, f"{path} is not what was kept for {swap.target}")
+    return content
+
+
+def every(host: Host) -> list[Checkpoint]:
+    """Read all complete checkpoints, the oldest first. Raises HostError, naming the directory, for one that is damaged."""
+    return [_read(host, directory) for directory in host.entries(parent(host)) if host.state(directory / _STATE) is not None]
+
+
+def unfinished(found: Iterable[Checkpoint]) -> Checkpoint | None:
+    """Return the checkpoint of an operation that has begun and not ended."""
+    return next((one for one in found if one.state is State.IN_PROGRESS), None)
+
+
+def _encoded(found: Checkpoint) -> bytes:
+    swaps = [{**{name: getattr(swap, name) for name in _SWAP}, "target": str(swap.target)} for swap in found.swaps]
+    document = {"format": _FORMAT, "operation": found.operation, "goal": found.goal, "swaps": swaps}
+    return (json.dumps(document, indent=1) + "\n").encode()
+
+
+_SWAP: Final = {"target": str, "before": str, "after": str, "old_mode": int, "new_mode": int}
+
+
+def _read(host: Host, directory: PurePosixPath) -> Checkpoint:
+    try:
+        document = json.loads(host.read(directory / _PLAN) or b"")
+        return Checkpoint(
+            directory=directory,
+            operation=_operation(document),
+            goal=_text(document["goal"]),
+            swaps=tuple(map(_swap, document["swaps"])),
+            state=State((host.read(directory / _STATE) or b"").decode().strip()),
+        )
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise _damaged(directory, str(error)) from error
+
+
+def _swap(value: dict[str, Any]) -> Swap:
+    wrong = [name for name, kind in _SWAP.items() if type(value[name]) is not kind]
+    if wrong or not value["target"].startswith("/"):
+        raise ValueError(f"swap with a wrong {', '.join(wrong) or 'target'}")
+    return Swap(**{**{name: value[name] for name in _SWAP}, "target": PurePosixPath(value["target"])})
+
+
+def _operation(document: dict[str, Any]) -> str:
+    if document["format"] != _FORMAT:
+        raise ValueError(f"format {document['format']}")
+    return _text(document["operation"])
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _damaged(directory: PurePosixPath, detail: str) -> HostError:
+    return HostError(
+        f"the checkpoint {directory} is damaged",
+        detail=detail,
+        remedy="see which files of /etc/kubernetes are old and which are new, then move that directory away",
+    )

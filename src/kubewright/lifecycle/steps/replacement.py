@@ -1,0 +1,94 @@
+"""Replacing files of a checkpoint step by step: each step is proved before the next one begins, and a step that fails takes all of them back.
+
+What was replaced goes back in reverse order, and each of it is proved again. Steps that changed nothing are neither waited for nor taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError, KubewrightError
+from kubewright.base.events import Line, Reporter
+from kubewright.base.records import dataclass
+from kubewright.host.seam import Host
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import Checkpoint, Form, State
+from kubewright.workflow.phases import Step
+
+Proof = Callable[[], Iterable[Step]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replacement:
+    """One step. `name` is what runs from these files, such as `kube-scheduler`.
+
+    `prove` raises unless what runs now is what the new contents say, `prove_old` the same for the old ones.
+    """
+
+    name: str
+    targets: tuple[PurePosixPath, ...]
+    prove: Proof
+    prove_old: Proof
+
+
+def carry_out(host: Host, found: Checkpoint, steps: Sequence[Replacement], *, reporter: Reporter, topic: str) -> Iterator[Step]:
+    """Do the steps in their order. Where one fails, or the run is ended by a signal, the machine is brought back to what it was.
+
+    Steps of an earlier run that was interrupted are proved again. Raises HostError that says what failed and how the machine is now, and what
+    `require_known` raises before anything is changed.
+    """
+    checkpoint.require_known(host, found)
+    again = found.state is State.IN_PROGRESS
+    found = checkpoint.mark(host, found, State.IN_PROGRESS)
+    begun: list[Replacement] = []
+    try:
+        for step in steps:
+            forms = [checkpoint.form(host, found.swap(target)) for target in step.targets]
+            if Form.OLD not in forms and not (again and _differs(found, step)):
+                continue
+            begun.append(step)
+            yield from _forward(host, found, step)
+    except BaseException as error:  # signals as well
+        _back(host, found, begun, failed=error, reporter=reporter, topic=topic)
+        raise
+    checkpoint.finish(host, found, State.DONE)
+
+
+def _differs(found: Checkpoint, step: Replacement) -> bool:
+    return any(found.swap(target).before != found.swap(target).after for target in step.targets)
+
+
+def _forward(host: Host, found: Checkpoint, step: Replacement) -> Iterator[Step]:
+    for target in step.targets:
+        yield checkpoint.put_new(host, found, target)
+    yield from step.prove()
+
+
+def take_back(host: Host, found: Checkpoint, steps: Sequence[Replacement]) -> list[Change]:
+    """Bring the files of these steps back to what they were, the last step first, and prove each. Raises what a proof raises."""
+    changes = []
+    for step in reversed(steps):
+        changes += [checkpoint.put_old(host, found, target) for target in reversed(step.targets)]
+        for _ in step.prove_old():
+            pass
+    checkpoint.finish(host, found, State.ROLLED_BACK)
+    return changes
+
+
+def _back(host: Host, found: Checkpoint, begun: Sequence[Replacement], *, failed: BaseException, reporter: Reporter, topic: str) -> None:
+    """Take back what a failed run has begun. Raises HostError in place of an error of ours; a signal goes on as it is."""
+    last = begun[-1].name if begun else found.operation
+    reporter.emit(Line(topic=topic, text=f"{last} failed: going back to the earlier state"))
+    try:
+        take_back(host, found, begun)
+    except KubewrightError as error:
+        raise HostError(
+            f"{last} failed, and the machine could not be brought back to its earlier state",
+            detail=f"{failed}\nwhile going back: {error}",
+            remedy=f"{error.remedy or 'see what the component reports'}; the earlier files are in {found.directory}",
+        ) from failed
+    reporter.emit(Line(topic=topic, text="The earlier state is back"))
+    if isinstance(failed, KubewrightError):
+        raise HostError(f"{last} failed; this machine is back in its earlier state", detail=str(failed), remedy=failed.remedy) from failed

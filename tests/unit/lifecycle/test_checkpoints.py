@@ -1,0 +1,207 @@
+"""Files that are replaced as one: what is kept of them, what a killed run leaves, and the way back."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from kubewright.apis.machine import Layout
+from kubewright.base.errors import ComponentFailed, HostError, WaitTimeout
+from kubewright.base.events import Line, RecordingReporter
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import Form, State
+from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
+
+NAMES = ("etcd", "kube-apiserver", "kube-scheduler")
+START = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+class Box:
+    """A machine with three manifests; the last one is new with the operation."""
+
+    def __init__(self, root: Path) -> None:
+        layout = Layout(kubernetes=PurePosixPath(root / "kubernetes"), state=PurePosixPath(root / "state"))
+        self.host = RealHost(layout=layout, files=Files())
+        self.runs = 0
+        self.proved: list[str] = []
+        self.fails: dict[str, BaseException] = {}
+        for name in NAMES[:2]:
+            self.host.ensure(File(path=layout.manifest(name), content=f"old {name}".encode(), mode=0o640, directory_mode=0o700))
+
+    def path(self, name: str) -> PurePosixPath:
+        return self.host.layout.manifest(name)
+
+    def prepare(self, *, goal: str = "v2", operation: str = "upgrade"):
+        self.runs += 1
+        files = [File(path=self.path(name), content=f"{goal} {name}".encode()) for name in NAMES]
+        return checkpoint.prepare(self.host, operation=operation, goal=goal, files=files, at=START + timedelta(seconds=self.runs))
+
+    def steps(self) -> list[Replacement]:
+        return [
+            Replacement(name=name, targets=(self.path(name),), prove=self._proof(name), prove_old=self._proof(f"old {name}"))
+            for name in NAMES
+        ]
+
+    def _proof(self, name: str):
+        def prove():
+            self.proved.append(name)
+            if name in self.fails:
+                raise self.fails[name]
+            return ()
+
+        return prove
+
+    def carry_out(self, found, reporter=None):
+        return list(carry_out(self.host, found, self.steps(), reporter=reporter or RecordingReporter(), topic="upgrade"))
+
+    def contents(self) -> list[str | None]:
+        found = [self.host.read(self.path(name)) for name in NAMES]
+        return [None if content is None else content.decode() for content in found]
+
+    def modes(self) -> list[int]:
+        return [state.mode for name in NAMES if (state := self.host.state(self.path(name)))]
+
+    def states(self) -> list[State]:
+        return [found.state for found in checkpoint.every(self.host)]
+
+
+OLD = ["old etcd", "old kube-apiserver", None]
+NEW = [f"v2 {name}" for name in NAMES]
+
+
+@pytest.fixture
+def box(tmp_path):
+    return Box(tmp_path)
+
+
+def test_files_are_replaced_in_order_and_each_is_proved(box):
+    changes = box.carry_out(box.prepare())
+    assert (box.contents(), len(changes), box.proved, box.states()) == (NEW, 3, list(NAMES), [State.DONE])
+    assert box.modes() == [0o600] * 3
+
+
+def test_preparing_changes_nothing_and_is_for_root_only(box):
+    found = box.prepare()
+    assert (box.contents(), box.states()) == (OLD, [State.PREPARED])
+    below = sorted(Path(found.directory).rglob("*"))
+    assert len(below) == 2 + 2 + 3 + 2  # directories, old, new, plan and state
+    assert {oct(path.stat().st_mode & 0o777) for path in below if path.is_file()} == {"0o600"}
+    assert {oct(path.stat().st_mode & 0o777) for path in (Path(found.directory), Path(found.directory).parent)} == {"0o700"}
+
+
+@pytest.mark.parametrize("failing", NAMES)
+def test_a_step_that_fails_takes_all_back_in_reverse_order(box, failing):
+    box.fails[failing] = ComponentFailed(f"{failing} ended", detail="its last words", remedy="look at the image")
+    reporter = RecordingReporter()
+    with pytest.raises(HostError, match="this machine is back in its earlier state") as caught:
+        box.carry_out(box.prepare(), reporter)
+    begun = list(NAMES[: NAMES.index(failing) + 1])
+    assert box.proved == [*begun, *(f"old {name}" for name in reversed(begun))]
+    assert (box.contents(), box.modes(), box.states()) == (OLD, [0o640] * 2, [State.ROLLED_BACK])
+    assert ("its last words" in caught.value.detail, caught.value.remedy) == (True, "look at the image")
+    texts = [event.text for event in reporter.events if isinstance(event, Line)]
+    assert texts == [f"{failing} failed: going back to the earlier state", "The earlier state is back"]
+
+
+def test_a_way_back_that_fails_is_told_and_stays_open(box):
+    box.fails = {"kube-apiserver": WaitTimeout("no answer"), "old kube-apiserver": WaitTimeout("still no answer")}
+    with pytest.raises(HostError, match="could not be brought back") as caught:
+        box.carry_out(box.prepare())
+    assert all(text in caught.value.detail for text in ("no answer", "still no answer"))
+    assert box.states() == [State.IN_PROGRESS]
+
+
+def test_a_signal_takes_all_back_and_goes_on_as_it_is(box):
+    box.fails["kube-apiserver"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        box.carry_out(box.prepare())
+    assert (box.contents(), box.states()) == (OLD, [State.ROLLED_BACK])
+
+
+@pytest.mark.parametrize("written", range(len(NAMES) + 1))
+def test_a_killed_run_goes_on_with_the_same_command(box, written):
+    found = checkpoint.mark(box.host, box.prepare(), State.IN_PROGRESS)
+    for name in NAMES[:written]:
+        checkpoint.put_new(box.host, found, box.path(name))
+    again = box.prepare()
+    assert again == found
+    box.carry_out(again)
+    assert (box.contents(), box.proved, box.states()) == (NEW, list(NAMES), [State.DONE])
+
+
+def test_a_second_run_changes_and_proves_nothing(box):
+    box.carry_out(box.prepare())
+    box.proved.clear()
+    assert (box.carry_out(box.prepare()), box.proved, box.contents()) == ([], [], NEW)
+
+
+def test_a_finished_operation_is_taken_back_from_its_checkpoint(box):
+    box.carry_out(box.prepare())
+    found = checkpoint.every(box.host)[-1]
+    assert len(take_back(box.host, found, box.steps())) == 3
+    assert (box.contents(), box.states()) == (OLD, [State.ROLLED_BACK])
+
+
+def test_another_operation_is_refused_while_one_is_in_progress(box):
+    checkpoint.mark(box.host, box.prepare(), State.IN_PROGRESS)
+    for other in ({"goal": "v3"}, {"operation": "reconfigure"}):
+        with pytest.raises(HostError, match="interrupted: upgrade to v2"):
+            box.prepare(**other)
+    assert box.states() == [State.IN_PROGRESS]
+
+
+def test_one_that_is_only_prepared_or_incomplete_makes_way(box):
+    first = box.prepare()
+    Path(first.directory, "state").rename(Path(first.directory, "lost"))
+    box.prepare(goal="v3")
+    second = box.prepare()
+    assert [found.directory for found in checkpoint.every(box.host)] == [second.directory]
+    assert box.host.entries(checkpoint.parent(box.host)) == [second.directory]
+
+
+def test_what_somebody_else_has_written_is_not_overwritten(box):
+    found = box.prepare()
+    box.host.ensure(File(path=box.path("etcd"), content=b"by hand"))
+    assert [checkpoint.form(box.host, swap) for swap in found.swaps] == [Form.NEITHER, Form.OLD, Form.OLD]
+    with pytest.raises(HostError, match=r"somebody has changed files.*etcd\.yaml"):
+        box.carry_out(found)
+    assert (box.contents()[1:], box.states()) == (OLD[1:], [State.PREPARED])
+
+
+def test_the_last_finished_checkpoints_stay(box):
+    for goal in ("v2", "v3", "v4", "v5", "v6"):
+        box.carry_out(box.prepare(goal=goal))
+    assert [found.goal for found in checkpoint.every(box.host)] == ["v4", "v5", "v6"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("plan.json", b"{"),
+        ("plan.json", b"[]"),
+        ("plan.json", json.dumps({"format": 2}).encode()),
+        ("plan.json", json.dumps({"format": 1, "operation": "upgrade", "goal": 2, "swaps": []}).encode()),
+        ("plan.json", json.dumps({"format": 1, "operation": "a", "goal": "b", "swaps": [{"target": "etc"}]}).encode()),
+        ("state", b"half"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named(box, file, content):
+    found = box.prepare()
+    Path(found.directory, file).write_bytes(content)
+    with pytest.raises(HostError, match=f"{found.directory} is damaged"):
+        box.prepare()
+
+
+def test_damaged_contents_are_not_put_back(box):
+    found = box.prepare()
+    Path(found.directory, "new", "1").write_bytes(b"v2 kube-apiserve")
+    with pytest.raises(HostError, match="back in its earlier state") as caught:
+        box.carry_out(found)
+    assert "is damaged" in caught.value.detail
+    assert box.contents() == OLD
