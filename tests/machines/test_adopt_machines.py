@@ -58,7 +58,7 @@ def test_a_control_plane_that_kubeadm_made(bed: Bed) -> None:
     one.run("mv", "/root/admin.conf", admin)
 
     pods = {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]}
-    assert "nothing has to change" in kubewright(one, "init", "--adopt", "--config", CONFIG).out
+    assert "no changes: the configuration is the one" in kubewright(one, "init", "--adopt", "--config", CONFIG).out
     assert kubewright(one, "init", "--config", CONFIG).code == 0
     assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
     assert {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]} == pods
@@ -74,6 +74,6 @@ def test_a_worker_that_kubeadm_made(bed: Bed) -> None:
     refused = kubewright(two, *words, check=False)
     assert refused.code == 1
     assert "kubewright did not make it so" in refused.err
-    assert "nothing has to change" in kubewright(two, *words, "--adopt").out
+    assert "no changes: the configuration is the one" in kubewright(two, *words, "--adopt").out
     assert kubewright(two, *words, "--plan").out == ""
     assert kubewright(two, *words).code == 0
