@@ -151,7 +151,7 @@ def test_a_second_run_is_refused_and_an_interrupted_one_is_finished_by_the_same_
     _, said = first.communicate(timeout=900)
     machine.run("pkill", "-CONT", "-x", "kubelet")
     assert second.code == 1
-    assert "another kubewright is at work" in second.err
+    assert "another kubewright is running" in second.err
     assert b"error: interrupted in phase wait-control-plane" in said
     assert b"hint: run the same command again" in said
     assert first.returncode in {130, -signal.SIGINT}

@@ -57,7 +57,8 @@ def install(host: Host, command: Sequence[str]) -> list[Change]:
     kubelet = host.service(KUBELET)
     if kubelet is not None and kubelet.running:
         raise CheckFailed(
-            "a kubelet runs on this machine", remedy="stop and disable it first: `systemctl disable --now kubelet`; its pods go on running"
+            "a kubelet runs on this machine",
+            remedy="stop and disable it first: `systemctl disable --now kubelet`; its pods keep running running",
         )
     content = unit(command).encode()
     return [host.ensure(Service(name=SERVICE, enabled=True, units=(File(path=UNIT, content=content, mode=0o644),)))]

@@ -69,7 +69,7 @@ class Fetching:
         lost = [one for one in wanted if one.name in located.missing]
         reasons = {one.name: [*located.missing[one.name], *self._switched_off(), *self._refusals.get(one.name, [])] for one in lost}
         raise BinariesError(
-            f"no binary can be had for {', '.join(map(str, lost))}",
+            f"no binary is available for {', '.join(map(str, lost))}",
             detail="\n".join(_account(reasons)),
             remedy="; or ".join(
                 _unique([*self._remedies(reasons), f"give a directory that holds them ({self._sources.directory_setting})"])

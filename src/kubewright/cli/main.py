@@ -157,7 +157,7 @@ def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:
 
 
 def _stopped(stop: KeyboardInterrupt, *, scheme: str) -> int:
-    return _fail(interruption(stop, remedy="run the same command again to go on"), scheme=scheme, verbosity=0)
+    return _fail(interruption(stop, remedy="run the same command again to continue"), scheme=scheme, verbosity=0)
 
 
 def _bug(error: Exception, *, verbosity: int) -> int:

@@ -48,7 +48,7 @@ class AuthorityFiles:
         except SeveralCertificates as error:
             self._authority = Retry(reason=str(error))
         except CertificateError as error:
-            _log.warning("the certificate authority stays as it was: %s", error)
+            _log.warning("the CA is unchanged: %s", error)
             return
         self._contents = contents
         _log.info("the certificate authority %s was read again", self._certificate)

@@ -155,7 +155,7 @@ class Search:
     @property
     def saying(self) -> str:
         """What is waited for."""
-        return f"the cluster at {self.question.server} to vouch for itself"
+        return f"the cluster at {self.question.server} to prove its identity"
 
 
 def server_url(endpoint: str) -> str:

@@ -49,7 +49,7 @@ class Lock:
         while (holder := self.try_acquire()) is not None:
             if not _is_dead(holder) or self._clock.monotonic() >= end:
                 raise Locked(
-                    f"another kubewright is at work: {self._path} is locked",
+                    f"another kubewright is running: {self._path} is locked",
                     detail=holder,
                     remedy="wait until it has ended, then run the same command again",
                 )

@@ -122,7 +122,9 @@ def _check_owner(sock: socket.socket, path: Path) -> None:
     """Talk only to a server of this user or of root: whoever took the socket's place must not get our requests."""
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if uid not in {os.geteuid(), 0}:
-        raise HostError(f"the process that listens on {path} belongs to user {uid}", remedy="find out who it is before you go on")
+        raise HostError(
+            f"the process that listens on {path} belongs to user {uid}", remedy="find out which user that is before you continue"
+        )
 
 
 def _read_head(sock: socket.socket, call: _Call) -> tuple[int, dict[str, str], bytes]:

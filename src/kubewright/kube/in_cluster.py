@@ -67,7 +67,7 @@ async def keep_token(clients: Sequence[Client], known: Identity, *, read: ReadFi
         await asyncio.sleep(REREAD)
         found = _token(read)
         if found is None:
-            _log.warning("%s cannot be read: the token stays as it was", TOKEN)
+            _log.warning("%s cannot be read: the old token is kept", TOKEN)
         elif found != known:
             for client in clients:
                 await client.set_identity(found)

@@ -133,7 +133,7 @@ class CertificateFiles:
             try:
                 self._pair = certificates.pair_of(*contents, source=self._source)
             except KubewrightError as error:
-                _log.warning("the certificate for serving stays as it was: %s", error)
+                _log.warning("the old serving certificate is kept: %s", error)
         return self._pair
 
 

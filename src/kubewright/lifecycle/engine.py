@@ -46,7 +46,7 @@ def run(
     """Do something to a machine, or tell what that would take.
 
     A configuration that asks for a dry run itself gets one. Raises what `configure` and the phases raise; UsageError for phases that do not
-    exist, Locked while another kubewright is at work, ConfigurationChanged for a machine that was made with another configuration, and HostError
+    exist, Locked while another kubewright is running, ConfigurationChanged for a machine that was made with another configuration, and HostError
     for one that something else made.
     """
     reporter = operation.policy.reporter(reporter)

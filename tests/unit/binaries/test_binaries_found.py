@@ -185,7 +185,7 @@ def test_wireguard_go_has_the_version_of_its_module_whatever_it_says(tmp_path):
 
 def test_why_wireguard_go_is_not_downloaded_is_told(tmp_path):
     given = BinarySources(cache=tmp_path / "cache", directory=None, allow_download=True, allow_build=False)
-    with pytest.raises(BinariesError, match="no binary can be had for wireguard-go") as told:
+    with pytest.raises(BinariesError, match="no binary is available for wireguard-go") as told:
         binaries.ensure(("wireguard-go",), version="v1.36.3", sources=given)
     assert "download: released as source only" in told.value.detail
 

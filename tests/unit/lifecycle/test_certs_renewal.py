@@ -164,7 +164,7 @@ def test_two_at_once_are_refused(plane):
     with Lock(plane.layout.run / LOCK, doing="init"):
         run = plane.run("certs", "renew", "all", "--config", plane.config)
     assert run.code == 1
-    assert "another kubewright is at work" in run.err
+    assert "another kubewright is running" in run.err
     assert plane.snapshot() == before
 
 

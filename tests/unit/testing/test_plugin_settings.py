@@ -43,7 +43,7 @@ def test_without_binaries_every_test_says_what_is_missing_and_what_to_do(pyteste
     text = result.stdout.str()
     assert "Traceback" not in text
     assert "During handling" not in text
-    assert text.count("kubewright: no binary can be had for etcd") == 2
+    assert text.count("kubewright: no binary is available for etcd") == 2
     assert text.count("hint: ") == 2
     assert not list((tmp_path / "state" / "kubewright" / "clusters").glob("*"))
 

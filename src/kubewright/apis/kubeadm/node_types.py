@@ -137,7 +137,7 @@ class _Phases:
 class UpgradeApply(_Phases, _Upgrade, _VersionChoice):
     """What `upgrade apply` does. Of the switches, None means that the file leaves the decision to the flag."""
 
-    force_upgrade: bool | None = member(_SWITCH, "go on although checks fail", default=None)
+    force_upgrade: bool | None = member(_SWITCH, "continue although checks fail", default=None)
 
 
 @struct

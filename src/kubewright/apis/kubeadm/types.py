@@ -271,9 +271,9 @@ class Timeouts:
     )
     kubelet_health_check: Duration = member(_PERIOD, "wait for the kubelet to be healthy", default=Duration(4 * MINUTE))
     kubernetes_api_call: Duration = member(
-        _PERIOD, "go on trying a request to the Kubernetes API", default=Duration(1 * MINUTE), name="kubernetesAPICall"
+        _PERIOD, "how long to retry a request to the Kubernetes API", default=Duration(1 * MINUTE), name="kubernetesAPICall"
     )
-    etcd_api_call: Duration = member(_PERIOD, "go on trying a request to etcd", default=Duration(2 * MINUTE), name="etcdAPICall")
+    etcd_api_call: Duration = member(_PERIOD, "how long to retry a request to etcd", default=Duration(2 * MINUTE), name="etcdAPICall")
     tls_bootstrap: Duration = member(_PERIOD, "wait for the kubelet to get its client certificate", default=Duration(5 * MINUTE))
     discovery: Duration = member(_PERIOD, "wait for the cluster's information while joining", default=Duration(5 * MINUTE))
     upgrade_manifests: Duration = member(_PERIOD, "wait for a static pod to be upgraded", default=Duration(5 * MINUTE))

@@ -41,7 +41,7 @@ from kubewright.pki.renewal import Terms
 _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
 _RESTART: Final = (
     "Done renewing certificates. Restart kube-apiserver, kube-controller-manager, kube-scheduler and etcd:"
-    " they go on with the old certificates until then."
+    " they keep using the old certificates until then."
 )
 
 

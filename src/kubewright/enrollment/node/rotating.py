@@ -38,7 +38,7 @@ _PRIVATE: Final = 0o700
 _WITHIN: Final = 60.0
 _LOOK, _LONGEST_LOOK = 0.1, 1.0
 _AGAIN: Final = (
-    "look whether the hub runs (one of oneinfra's does not change keys); then run the same command again, which continues with this key"
+    "check that the hub runs (oneinfra's hub does not change keys); then run the same command again, which continues with this key"
 )
 
 

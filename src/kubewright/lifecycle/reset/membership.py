@@ -49,7 +49,7 @@ def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Ite
     except KubewrightError as error:
         ctx.cleanup.warn(
             f"the etcd member {peer_url} may still be in its cluster, because etcd could not be asked: {error}."
-            " If the cluster goes on without this machine, remove the member from another control plane (`etcdctl member remove`)"
+            " If the cluster continues without this machine, remove the member from another control plane (`etcdctl member remove`)"
         )
         return
     finally:

@@ -137,7 +137,7 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.A
 def _require_users_own(path: Path, paths: ClusterPaths) -> None:
     """Refuse to change the kubeconfigs of local clusters."""
     if _is_below(path, paths.root.parent):
-        raise UsageError(f"{path} belongs to a local cluster itself", remedy="name a file of yours with --kubeconfig")
+        raise UsageError(f"{path} belongs to a local cluster itself", remedy="name a file of your own with --kubeconfig")
 
 
 def _require_free(config: Mapping[str, Any], addition: documents.Addition, path: Path) -> None:
