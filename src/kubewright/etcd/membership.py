@@ -22,6 +22,7 @@ from kubewright.etcd.api import (
     Member,
     MemberExists,
     MemberNotFound,
+    NoQuorum,
     NotLearner,
     TooManyLearners,
     by_peer_url,
@@ -39,25 +40,49 @@ def to_remove(members: Sequence[Member], peer_url: str) -> Member | None:
     return by_peer_url(members, peer_url) if len(members) > 1 else None
 
 
-def remove_member(etcd: Etcd, peer_url: str, *, clock: Clock, within: float) -> Change:
+def remove_member(etcd: Etcd, peer_url: str, *, clock: Clock, within: float, leaderless: float = float("inf")) -> Change:
     """Make the member with this peer URL be gone, and say what that took. One that is absent, or the only one, takes nothing.
 
-    What time may mend is tried again for `within` seconds; then the last error is raised as it is.
+    Tries again for `within` seconds while a leader refuses: etcd removes nobody during the five seconds after its members have connected. Without
+    an answer by a leader it gives up after `leaderless` seconds. The last error is then raised as it is.
     """
-    return retry(lambda: _remove(etcd, peer_url), clock=clock, on=(*PASSING, Unreachable), within=within, backoff=PAUSES)
+    removal, answered = _Removal(etcd, peer_url), clock.monotonic()
+
+    def may_pass(error: Exception) -> bool:
+        nonlocal answered
+        if isinstance(error, (NoQuorum, Unreachable)):
+            return clock.monotonic() - answered < leaderless
+        answered = clock.monotonic()
+        return isinstance(error, PASSING)
+
+    return retry(removal.attempt, clock=clock, on=may_pass, within=within, backoff=PAUSES)
 
 
-def _remove(etcd: Etcd, peer_url: str) -> Change:
-    members = etcd.members()
-    one = to_remove(members, peer_url)
-    if one is None:
-        reason = "it is the only member" if by_peer_url(members, peer_url) else "it is no member"
-        return Change(target=target(peer_url), action=Action.NONE, reason=reason)
-    try:
-        etcd.remove(one.id)
-    except MemberNotFound:
-        return Change(target=target(peer_url), action=Action.NONE, reason="it was removed by something else")
-    return Change(target=target(peer_url, name=one.name), action=Action.DELETE)
+class _Removal:
+    """Attempts to remove one member. Its own etcd ends with its membership, often before it has answered: who then is gone was removed by us."""
+
+    def __init__(self, etcd: Etcd, peer_url: str) -> None:
+        self._etcd = etcd
+        self._peer_url = peer_url
+        self._asked: Member | None = None
+
+    def attempt(self) -> Change:
+        members = self._etcd.members()
+        one = to_remove(members, self._peer_url)
+        if one is None and by_peer_url(members, self._peer_url):
+            return self._nothing("it is the only member")
+        if one is not None:
+            self._asked, asked_before = one, self._asked
+            try:
+                self._etcd.remove(one.id)
+            except MemberNotFound:
+                self._asked = asked_before
+        if self._asked is None:
+            return self._nothing("it was removed by something else" if one else "it is no member")
+        return Change(target=target(self._peer_url, name=self._asked.name), action=Action.DELETE)
+
+    def _nothing(self, reason: str) -> Change:
+        return Change(target=target(self._peer_url), action=Action.NONE, reason=reason)
 
 
 def target(peer_url: str, *, name: str = "") -> str:

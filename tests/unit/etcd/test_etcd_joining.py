@@ -10,7 +10,16 @@ from kubewright.base.errors import Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.records import replace
 from kubewright.base.wait import InstantWaiter, PollingWaiter
-from kubewright.etcd.api import LearnerNotInSync, Member, MemberNotFound, NotLearner, RecordingEtcd, TooManyLearners, UnhealthyCluster
+from kubewright.etcd.api import (
+    LearnerNotInSync,
+    Member,
+    MemberNotFound,
+    NoQuorum,
+    NotLearner,
+    RecordingEtcd,
+    TooManyLearners,
+    UnhealthyCluster,
+)
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member, to_remove
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
@@ -42,6 +51,10 @@ class Etcd(RecordingEtcd):
         if any(member.learner for member in self.members()):
             raise TooManyLearners("too many")
         return super().add_learner(peer_url)
+
+    def remove(self, member_id, /):
+        self._next()
+        return super().remove(member_id)
 
     def promote(self, member_id, /):
         self._next()
@@ -164,3 +177,43 @@ def test_members_are_removed_where_others_are_left():
     assert remove_member(etcd, MINE.peer_url, clock=FakeClock(), within=1).action is Action.DELETE
     assert remove_member(etcd, MINE.peer_url, clock=FakeClock(), within=1).reason == "it is no member"
     assert remove_member(etcd, ONE.peer_urls[0], clock=FakeClock(), within=1).reason == "it is the only member"
+
+
+def removing(*refusals: object):
+    etcd, clock = Etcd(ONE, learner(2, "two"), refusals=refusals), FakeClock()
+    return etcd, clock, lambda: remove_member(etcd, MINE.peer_url, clock=clock, within=120, leaderless=20)
+
+
+def test_a_member_whose_etcd_ended_before_it_answered_was_removed_by_us():
+    """A member that is asked to remove itself may be gone before its answer is out."""
+
+    def lost(etcd):
+        etcd.set(ONE)
+        raise Unreachable("connection reset")
+
+    etcd, _, remove = removing(lost)
+    change = remove()
+    assert (change.action, change.target, etcd.tries) == (Action.DELETE, f"member two at {MINE.peer_url}", 1)
+
+
+def test_a_member_that_something_else_removes_meanwhile_takes_nothing():
+    def gone(etcd):
+        etcd.set(ONE)
+        raise MemberNotFound("member not found")
+
+    etcd, _, remove = removing(gone)
+    change = remove()
+    assert (change.action, change.reason, etcd.tries) == (Action.NONE, "it was removed by something else", 1)
+
+
+def test_a_leader_that_refuses_is_asked_for_longer_than_an_etcd_without_a_leader():
+    etcd, clock, remove = removing(*[UnhealthyCluster("unhealthy cluster")] * 60)
+    assert remove().action is Action.DELETE
+    assert clock.monotonic() > 20
+    assert etcd.tries == 61
+    for error in (NoQuorum("no leader"), Unreachable("timed out")):
+        etcd, clock, remove = removing(*[error] * 1000)
+        with pytest.raises(type(error)):
+            remove()
+        assert 20 <= clock.monotonic() < 21
+        assert len(etcd.members()) == 2

@@ -16,8 +16,8 @@ from kubewright.lifecycle.steps import cleanup
 if TYPE_CHECKING:
     from kubewright.etcd.api import Etcd
 
-PATIENCE: Final = 5.0
-"""Seconds in which etcd may find a leader; kubeadm tries for two minutes."""
+LEADERLESS: Final = 20.0
+"""Seconds in which etcd may find a leader. kubeadm waits for two minutes, as we do while a leader answers that the member cannot go yet."""
 PREFIX = "system:node:"
 
 
@@ -41,11 +41,11 @@ def _leave(ctx: ResetContext) -> Iterator[Change]:
 def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Iterator[Change]:
     from kubewright.etcd.membership import remove_member
 
-    within = min(PATIENCE, ctx.configuration.timeouts.etcd_api_call.seconds)
+    within = ctx.configuration.timeouts.etcd_api_call.seconds
     etcd: Etcd | None = None
     try:
         etcd = ctx.etcd(endpoints)
-        change = remove_member(etcd, peer_url, clock=ctx.clock, within=within)
+        change = remove_member(etcd, peer_url, clock=ctx.clock, within=within, leaderless=LEADERLESS)
     except KubewrightError as error:
         ctx.cleanup.warn(
             f"the etcd member {peer_url} may still be in its cluster, because etcd could not be asked: {error}."
