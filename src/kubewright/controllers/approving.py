@@ -7,20 +7,36 @@ from typing import Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
-from kubewright.controllers.requests import APPROVED, CLIENT_KUBELET, Nothing, Retry, SigningRequest
-from kubewright.controllers.signers import KUBELET_CLIENT_SIGNER, Asked
+from kubewright.controllers.requests import APPROVED, Nothing, Retry, SigningRequest
+from kubewright.controllers.signers import KUBELET_CLIENT_SIGNER, Asked, Signer
 from kubewright.kube.core import Object
 from kubewright.kube.delegation import User, access_review
 from kubewright.pki.request_details import RefusedRequest, RequestDetails
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recognizer:
-    """One kind of request that may approve itself: who recognises it, the right that its maker needs, what the condition says."""
+class AccessReview:
+    """Evidence: the answer whether the requester may create this subresource of CertificateSigningRequests."""
 
     subresource: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recognizer:
+    """One kind of request that is approved: its signer, what else it must satisfy, the evidence that is needed, and the condition's message.
+
+    A request that breaks a rule of the signer is never recognized. The evidence is gathered before the decision, which is pure.
+    """
+
+    signer: Signer
+    evidence: AccessReview
     message: str
-    recognizes: Callable[[SigningRequest, RequestDetails], bool]
+    matches: Callable[[SigningRequest, RequestDetails], bool] = lambda _csr, _request: True
+
+    def recognizes(self, csr: SigningRequest, request: RequestDetails) -> bool:
+        """Whether the request is of this kind."""
+        asked = Asked(request=request, usages=csr.usages)
+        return csr.signer == self.signer.name and self.matches(csr, request) and self.signer.verdict(asked) is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,20 +53,17 @@ class Approve:
     message: str
 
 
-def _is_node_client(csr: SigningRequest, request: RequestDetails) -> bool:
-    return csr.signer == CLIENT_KUBELET and KUBELET_CLIENT_SIGNER.verdict(Asked(request=request, usages=csr.usages)) is None
-
-
 RECOGNIZERS: Final = (
     Recognizer(
-        subresource="selfnodeclient",
+        signer=KUBELET_CLIENT_SIGNER,
+        evidence=AccessReview(subresource="selfnodeclient"),
         message="Auto approving self kubelet client certificate after SubjectAccessReview.",
-        recognizes=lambda csr, request: csr.username == request.common_name and _is_node_client(csr, request),
+        matches=lambda csr, request: csr.username == request.common_name,
     ),
     Recognizer(
-        subresource="nodeclient",
+        signer=KUBELET_CLIENT_SIGNER,
+        evidence=AccessReview(subresource="nodeclient"),
         message="Auto approving kubelet client certificate after SubjectAccessReview.",
-        recognizes=_is_node_client,
     ),
 )
 """In the order in which they are tried: a renewal that the first one is refused may still be allowed by the second."""
@@ -68,13 +81,14 @@ def decide(csr: SigningRequest, answers: Mapping[str, bool]) -> Approve | Ask | 
         return Retry(reason=str(error))
     recognized = [row for row in RECOGNIZERS if row.recognizes(csr, request)]
     for row in recognized:
-        if row.subresource not in answers:
-            return Ask(subresource=row.subresource)
-        if answers[row.subresource]:
+        subresource = row.evidence.subresource
+        if subresource not in answers:
+            return Ask(subresource=subresource)
+        if answers[subresource]:
             return Approve(message=row.message)
     if not recognized:
         return Nothing(reason="it is not a node's request for a client certificate, so it needs another approver")
-    tried = " ".join(row.subresource for row in recognized)
+    tried = " ".join(row.evidence.subresource for row in recognized)
     return Retry(reason=f"{csr.username} may not create certificatesigningrequests/[{tried}]", expected=True)
 
 
