@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 from agent_values import machine
 
-from kubewright.agent.status import resources
+from kubewright.agent.status import pressures, resources
 from kubewright.agent.status.facts import GIB, simulated_machine
 from kubewright.base.quantity import Quantity
 
 
 def test_ten_per_cent_of_100_gib_is_what_a_32_bit_float_makes_of_it():
-    assert resources.eviction_amount("10%", 107_374_182_400) == 10_737_418_400
+    assert pressures.eviction_amount("10%", 107_374_182_400) == 10_737_418_400
 
 
 def test_allocatable_storage_is_without_reservation_and_eviction_threshold():

@@ -14,8 +14,8 @@ from kubewright.agent.configuration.reading import Configuration
 from kubewright.agent.observation.addresses import node_ip_errors
 from kubewright.agent.observation.observer import Looks
 from kubewright.agent.seams import Duties, Timings
-from kubewright.agent.status.facts import HARD_EVICTION, MachineProfile, NodeFacts, check_labels
-from kubewright.agent.status.pressures import thresholds
+from kubewright.agent.status.facts import MachineProfile, NodeFacts, check_labels
+from kubewright.agent.status.pressures import HARD_EVICTION, thresholds
 from kubewright.apis.formats import subdomain_problems
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath

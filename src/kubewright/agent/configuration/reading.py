@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from kubewright.agent.configuration import fields
 from kubewright.agent.configuration.flags import FLAGS, KubeletFlag, reason_ignored
-from kubewright.agent.status.facts import HARD_EVICTION
-from kubewright.agent.status.pressures import threshold_errors
+from kubewright.agent.status.pressures import HARD_EVICTION, threshold_errors
 from kubewright.apis import kubelet_rules
 from kubewright.apis.components import ValueRule, value_at
 from kubewright.apis.findings import Findings

@@ -17,11 +17,11 @@ from typing import Final, Protocol, TypeVar
 from kubewright.agent.observation.addresses import LookUp, node_addresses
 from kubewright.agent.observation.runtime import NETWORK_UNKNOWN, UNCHECKED, RuntimeHealth
 from kubewright.agent.rounds import Rounds
-from kubewright.agent.status.pressures import PressureState, Threshold
+from kubewright.agent.status import pressures
+from kubewright.agent.status.pressures import Measurable, PressureState, Threshold
 from kubewright.agent.status.snapshot import Snapshot
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, replace
-from kubewright.host import usage
 from kubewright.host.readers import FileReader, Network
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import FileSystem, Image, RuntimeStatus
@@ -193,8 +193,8 @@ class MachineObserver:
         addresses, trouble = await self._for_machine.make(self._addresses)
         amounts = await self._for_machine.make(self._amounts)
         self._pressures = self._pressures.measured(self._looks.thresholds, amounts, now=_now())
-        pressures = self._pressures.conditions(now=_now(), hold=self._looks.hold)
-        self._see(replace(self.snapshot, addresses=addresses, address_trouble=trouble, pressures=pressures))
+        found = self._pressures.conditions(now=_now(), hold=self._looks.hold)
+        self._see(replace(self.snapshot, addresses=addresses, address_trouble=trouble, pressures=found))
 
     async def _look_at_images(self) -> None:
         runtime = self._machine.runtime
@@ -217,12 +217,9 @@ class MachineObserver:
 
     def _amounts(self) -> Mapping[str, Amount]:
         """Measure every signal that can be measured."""
-        machine = self._machine
-        found = {"memory.available": usage.memory(machine.files), "pid.available": usage.process_ids(machine.files)}
-        nodefs = self._space(machine.root)
-        imagefs = nodefs if self._images is None else self._space(self._images)  # where the runtime does not tell: in the node's
-        found |= {**_disk("nodefs", nodefs), **_disk("imagefs", imagefs)}
-        return {signal: amount for signal, amount in found.items() if amount is not None}
+        files, nodefs = self._machine.files, self._space(self._machine.root)
+        imagefs = nodefs if self._images is None else self._space(self._images)  # the node's, unless the runtime reports another
+        return pressures.measure(Measurable(files=files, nodefs=nodefs, imagefs=imagefs))
 
     def _space(self, path: PurePosixPath) -> FileSystem | None:
         try:
@@ -245,15 +242,6 @@ class MachineObserver:
         finally:
             asked.cancel()
         return asked.result()
-
-
-def _disk(name: str, found: FileSystem | None) -> dict[str, Amount | None]:
-    if found is None:
-        return {}
-    return {
-        f"{name}.available": Amount(capacity=found.capacity, available=found.available),
-        f"{name}.inodesFree": Amount(capacity=found.inodes, available=found.inodes_free),
-    }
 
 
 def _shown(version: RuntimeVersion) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from kubewright.agent.status.setters import PRESSURES, READY, find
+from kubewright.agent.status.pressures import PRESSURES
+from kubewright.agent.status.setters import READY, find
 from kubewright.base.records import dataclass
 
 _READY: Final = {"True": "NodeReady", "False": "NodeNotReady"}

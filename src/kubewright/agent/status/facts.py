@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 import kubewright
+from kubewright.agent.status.pressures import HARD_EVICTION
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass, field, replace
@@ -115,15 +116,6 @@ GIB: Final = 1 << 30
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 (what a family is named by)
 SIMULATED: Final = "kubewright.dev/simulated"
 """The annotation of a Node that says what of it is not real: `machine` and `pods`, or `pods` alone."""
-
-HARD_EVICTION: Final[Mapping[str, str]] = {
-    "memory.available": "100Mi",
-    "nodefs.available": "10%",
-    "nodefs.inodesFree": "5%",
-    "imagefs.available": "15%",
-    "imagefs.inodesFree": "5%",
-}
-"""The kubelet's default hard eviction thresholds. Configuring one of them drops all others."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,25 +5,89 @@ Nothing is evicted here; a Node says nevertheless when its machine runs out of s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from kubewright.agent.status.resources import eviction_amount
 from kubewright.base.durations import Duration
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.quantity import Quantity
 from kubewright.base.records import dataclass, field
+from kubewright.host import usage
+from kubewright.host.readers import FileReader
+from kubewright.host.states import FileSystem
 from kubewright.host.usage import Amount
 
-SIGNALS: Final[Mapping[str, str]] = {
-    "memory.available": "MemoryPressure",
-    "nodefs.available": "DiskPressure",
-    "nodefs.inodesFree": "DiskPressure",
-    "imagefs.available": "DiskPressure",
-    "imagefs.inodesFree": "DiskPressure",
-    "pid.available": "PIDPressure",
-}
-"""What is measured, and the condition that it leads to."""
+
+@dataclass(frozen=True, kw_only=True)
+class Measurable:
+    """What signals are measured on: the files of the kernel, and two file systems, None if they cannot be read."""
+
+    files: FileReader
+    nodefs: FileSystem | None
+    imagefs: FileSystem | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signal:
+    """One signal: its name, how it is measured (None if that is not possible), and its default hard threshold, '' for none."""
+
+    name: str
+    measure: Callable[[Measurable], Amount | None]
+    least: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pressure:
+    """One pressure condition: its signals, and its reason and message when True, and when False.
+
+    kube-controller-manager adds the taints of these conditions to the Node; a node may not.
+    """
+
+    type: str
+    signals: tuple[Signal, ...]
+    bad: tuple[str, str]
+    good: tuple[str, str]
+
+
+def _space(found: FileSystem | None) -> Amount | None:
+    return None if found is None else Amount(capacity=found.capacity, available=found.available)
+
+
+def _inodes(found: FileSystem | None) -> Amount | None:
+    return None if found is None else Amount(capacity=found.inodes, available=found.inodes_free)
+
+
+PRESSURES: Final = (
+    Pressure(
+        type="MemoryPressure",
+        signals=(Signal(name="memory.available", least="100Mi", measure=lambda machine: usage.memory(machine.files)),),
+        bad=("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
+        good=("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ),
+    Pressure(
+        type="DiskPressure",
+        signals=(
+            Signal(name="nodefs.available", least="10%", measure=lambda machine: _space(machine.nodefs)),
+            Signal(name="nodefs.inodesFree", least="5%", measure=lambda machine: _inodes(machine.nodefs)),
+            Signal(name="imagefs.available", least="15%", measure=lambda machine: _space(machine.imagefs)),
+            Signal(name="imagefs.inodesFree", least="5%", measure=lambda machine: _inodes(machine.imagefs)),
+        ),
+        bad=("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        good=("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ),
+    Pressure(
+        type="PIDPressure",
+        signals=(Signal(name="pid.available", measure=lambda machine: usage.process_ids(machine.files)),),
+        bad=("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
+        good=("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    ),
+)
+SIGNALS: Final[Mapping[str, str]] = {signal.name: row.type for row in PRESSURES for signal in row.signals}
+"""Each signal, and the condition that it leads to."""
+HARD_EVICTION: Final[Mapping[str, str]] = {signal.name: signal.least for row in PRESSURES for signal in row.signals if signal.least}
+"""The kubelet's default hard eviction thresholds. Configuring one of them drops all others."""
 
 GRACE: Final = "evictionSoftGracePeriod"
 UNMEASURED: Final = ("allocatableMemory.available", "containerfs.available", "containerfs.inodesFree")
@@ -70,6 +134,23 @@ class PressureState:
     def conditions(self, *, now: float, hold: float) -> frozenset[str]:
         """Return the conditions that are true: seen less than `hold` seconds ago (`evictionPressureTransitionPeriod`)."""
         return frozenset(name for name, at in self.seen.items() if now - at < hold or any(SIGNALS[one.signal] == name for one in self.met))
+
+
+def eviction_amount(threshold: str, total: int) -> int:
+    """Return an eviction threshold in bytes; a percentage is of `total`.
+
+    The kubelet keeps a percentage as a 32-bit float, so 10 % of 100 GiB is 160 bytes more than arithmetic says.
+    """
+    if not threshold.endswith("%"):
+        return math.ceil(Quantity.parse(threshold).value)
+    (single,) = struct.unpack("f", struct.pack("f", float(threshold[:-1]) / 100))
+    return math.floor(float(total) * float(single))
+
+
+def measure(machine: Measurable) -> dict[str, Amount]:
+    """Measure every signal that can be measured."""
+    found = {signal.name: signal.measure(machine) for row in PRESSURES for signal in row.signals}
+    return {name: amount for name, amount in found.items() if amount is not None}
 
 
 def thresholds(hard: Mapping[str, str], soft: Mapping[str, str], reclaim: Mapping[str, str]) -> tuple[Threshold, ...]:

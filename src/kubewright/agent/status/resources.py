@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Mapping
 from typing import Final
 
 from kubewright.agent.status.facts import MachineProfile
+from kubewright.agent.status.pressures import eviction_amount
 from kubewright.base.quantity import Quantity
 
 _EVICTION_RESOURCES: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
@@ -59,17 +58,6 @@ def reservation(profile: MachineProfile) -> dict[str, int]:
         if threshold := profile.hard_eviction.get(signal):
             amounts[resource] = amounts.get(resource, 0) + eviction_amount(threshold, _machine(profile)[resource])
     return amounts
-
-
-def eviction_amount(threshold: str, total: int) -> int:
-    """Return an eviction threshold in bytes; a percentage is of `total`.
-
-    The kubelet keeps a percentage as a 32-bit float, so 10 % of 100 GiB is 160 bytes more than arithmetic says.
-    """
-    if not threshold.endswith("%"):
-        return math.ceil(Quantity.parse(threshold).value)
-    (single,) = struct.unpack("f", struct.pack("f", float(threshold[:-1]) / 100))
-    return math.floor(float(total) * float(single))
 
 
 def same_amounts(left: Mapping[str, str], right: Mapping[str, str]) -> bool:

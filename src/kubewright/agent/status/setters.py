@@ -10,39 +10,12 @@ from typing import Any, Final
 
 from kubewright.agent.status import resources
 from kubewright.agent.status.facts import ARCHITECTURE, OPERATING_SYSTEM, NodeFacts
+from kubewright.agent.status.pressures import PRESSURES
 from kubewright.agent.status.snapshot import Snapshot
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.states import Image, RuntimeHandler
 from kubewright.kube.core import Object
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pressure:
-    """One pressure condition: reason and message when True, and when False."""
-
-    type: str
-    bad: tuple[str, str]
-    good: tuple[str, str]
-
-
-PRESSURES: Final = (
-    Pressure(
-        type="MemoryPressure",
-        bad=("KubeletHasInsufficientMemory", "kubelet has insufficient memory available"),
-        good=("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-    ),
-    Pressure(
-        type="DiskPressure",
-        bad=("KubeletHasDiskPressure", "kubelet has disk pressure"),
-        good=("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-    ),
-    Pressure(
-        type="PIDPressure",
-        bad=("KubeletHasInsufficientPID", "kubelet has insufficient PID available"),
-        good=("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-    ),
-)
 
 READY: Final = "Ready"
 _STORAGE: Final = "ephemeral-storage"
