@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from agent_cluster import agent_cluster, all_ready
 
-from kubewright.agent.seams import Seams
+from kubewright.agent.dependencies import Seams
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base.randomness import SystemRandom
 from kubewright.fleet.nodes import Fleet

@@ -12,10 +12,10 @@ import pytest
 from agent_cluster import AgentCluster, agent_cluster, stop_serving
 
 from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.logs import LogOptions, NoLog
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods.mirrors import StaticPodState
-from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.server import KubeletServer
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.base.clock import SystemClock, rfc3339

@@ -11,9 +11,9 @@ from typing import Final
 from agent_cluster import AgentCluster
 
 from kubewright.agent import leases
+from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.leases import LeaseController
 from kubewright.agent.node_status import NodeStatusManager
-from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.agent.status.setters import find
 from kubewright.base.clock import Clock, SystemClock, rfc3339_micro

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from kubewright.agent.rounds import Rounds
+from kubewright.agent.periodic import Periodic
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
 from kubewright.kube import server_clock
@@ -25,7 +25,7 @@ class ClockWatch:
         self._api = api
         self._node_name = node_name
         self._clock = clock
-        self._rounds = Rounds("a look at the clocks", self._look, wait=lambda: EVERY)
+        self._rounds = Periodic("a look at the clocks", self._look, wait=lambda: EVERY)
         self.trouble = ""
 
     def start(self) -> None:

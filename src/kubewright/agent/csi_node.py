@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kubewright.agent.dependencies import backoff
 from kubewright.agent.leases import owner_reference
-from kubewright.agent.seams import backoff
 from kubewright.base.errors import APIError, NotFound
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object

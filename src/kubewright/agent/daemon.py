@@ -20,12 +20,12 @@ from kubewright.agent import status_file, telemetry
 from kubewright.agent.certificates.bootstrap import KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore, PendingKey
 from kubewright.agent.configuration.options import AgentOptions, require_kubeconfig
+from kubewright.agent.dependencies import Connect, Seams
 from kubewright.agent.machine_api import MachineAPI, usage_metrics
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.observation.observer import MachineObserver, ObservedMachine
+from kubewright.agent.periodic import Tasks
 from kubewright.agent.pods.lifecycle import SimulationRules
-from kubewright.agent.rounds import Tasks
-from kubewright.agent.seams import Connect, Seams
 from kubewright.agent.server import Contents
 from kubewright.agent.status_file import StatusFile
 from kubewright.apis import kubelet

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict
 
-from kubewright.agent.seams import Timings
+from kubewright.agent.dependencies import Timings
 from kubewright.base.clock import Clock, rfc3339_micro
 from kubewright.base.errors import APIError, Conflict, NotFound
 from kubewright.kube.api import AsyncKubeAPI

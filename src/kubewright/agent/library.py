@@ -9,10 +9,10 @@ from kubewright.agent.certificates.bootstrap import KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore, PendingKey
 from kubewright.agent.configuration import options, reading
 from kubewright.agent.configuration.options import Own
+from kubewright.agent.dependencies import Seams
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.observation.observer import MachineObserver, ObservedMachine
 from kubewright.agent.pods.provider import PodProvider
-from kubewright.agent.seams import Seams
 from kubewright.agent.status.facts import check_labels
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.apis.machine import Layout

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from kubewright.agent.certificates.serving import ServingRequests
 from kubewright.agent.certificates.store import OWN_FILES, SERVING, FilePairStore, PendingKey
 from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions
+from kubewright.agent.dependencies import Seams
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.seams import Seams
 from kubewright.agent.server import Contents, KubeletServer
 from kubewright.base.errors import HostError, KubewrightError
 from kubewright.base.records import replace

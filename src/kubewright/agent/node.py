@@ -13,15 +13,15 @@ from kubewright.agent.certificates.identity import NodeIdentity
 from kubewright.agent.certificates.serving import ServingCertificate, ServingRequests
 from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.clocks import ClockWatch
+from kubewright.agent.dependencies import Duties, Seams, Timings
 from kubewright.agent.leases import LeaseController
 from kubewright.agent.node_status import NodeStatusManager
+from kubewright.agent.periodic import Periodic, Tasks
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.pods.mirrors import MirrorPods, StaticPods
 from kubewright.agent.pods.provider import PodLife, PodProvider, ProvidedPods
 from kubewright.agent.pods.simulated import SimulatedPods
-from kubewright.agent.rounds import Rounds, Tasks
-from kubewright.agent.seams import Duties, Seams, Timings
 from kubewright.agent.status.events import NodeEvent, shutting_down, starting
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
@@ -100,8 +100,8 @@ class NodeAgent:
         self.pods = self._pod_manager(played if pods is None else ProvidedPods(pods), static_pods)
         self._mirrors = MirrorPods(self._api, static_pods, self.pods, host=facts.addresses, clock=seams.clock) if static_pods else None
         self._clock = ClockWatch(self._api, facts.name, clock=seams.clock)
-        self._lease_rounds = Rounds("node lease", self._lease.round, wait=self._lease_wait)
-        self._status_rounds = Rounds("node status", self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
+        self._lease_task = Periodic("node lease", self._lease.round, wait=self._lease_wait)
+        self._status_task = Periodic("node status", self._node_status.round, wait=self._node_status.wait, idle=self._node_status.is_idle)
 
     def _status_manager(self) -> NodeStatusManager:
         return NodeStatusManager(
@@ -245,13 +245,13 @@ class NodeAgent:
             await self._node_status.find_pod_range()
         await self._node_status.round()
         await self._begin_lease()
-        self._status_rounds.start(self._node_status.wait())
-        self._lease_rounds.start(self._lease_wait() if self._lease.is_held else 0.0)
+        self._status_task.start(self._node_status.wait())
+        self._lease_task.start(self._lease_wait() if self._lease.is_held else 0.0)
         if self._mirrors is not None:
             self._tasks.start("mirror pods", partial(self._mirrors.run, self._present_node))
         if self._duties.csi_node and not published:
             self._tasks.start("the CSINode", self._publish_csi_node)
-        self._source.watch(self._status_rounds.soon)
+        self._source.watch(self._status_task.soon)
 
     async def _begin_lease(self) -> None:
         if self._node_status.is_new and not self._lease.is_held:
@@ -284,7 +284,7 @@ class NodeAgent:
         await asyncio.sleep(self._timings.absence_wait(self._seams.random))
         await self._node_status.register()
         self._returning = False
-        self._lease_rounds.soon()
+        self._lease_task.soon()
         if not self.is_ready:
             self._registered()
         if self._duties.csi_node:
@@ -297,7 +297,7 @@ class NodeAgent:
     def _storage(self, trouble: str) -> None:
         if trouble != self._node_status.storage:
             self._node_status.storage = trouble
-            self._status_rounds.soon()
+            self._status_task.soon()
 
     def _lease_wait(self) -> float:
         """Return the wait before the next renewal. Where asked for, the first one is anywhere in the period: see `Timings.spread_start`."""
@@ -310,9 +310,7 @@ class NodeAgent:
         return self._node_status.node
 
     async def _stop(self) -> None:
-        await asyncio.gather(
-            self._tasks.stop(), self._clock.stop(), self._lease_rounds.stop(), self._status_rounds.stop(), self.pods.stop()
-        )
+        await asyncio.gather(self._tasks.stop(), self._clock.stop(), self._lease_task.stop(), self._status_task.stop(), self.pods.stop())
         await self._source.stop()
         if self._serving is not None:
             await self._serving.stop()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from kubewright.agent import registration
-from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.status.events import NodeEvent, events_between, is_cordoned, scheduling_event
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.agent.status.report import ReportSchedule, metadata_changed, status_changed

@@ -12,10 +12,10 @@ from typing import Final
 from kubewright.agent.certificates.bootstrap import Bootstrap
 from kubewright.agent.certificates.identity import is_usable
 from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.lasting_node import LastingNode
 from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods.lifecycle import SimulationRules
-from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.base.errors import UsageError
 from kubewright.host.files import Files

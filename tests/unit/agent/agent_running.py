@@ -11,8 +11,8 @@ from fake_api import FakeAPI
 from fake_controllers import LoopClock, made_pair
 
 from kubewright.agent.certificates.bootstrap import Issuer, SharedIssuer
+from kubewright.agent.dependencies import Connect, Seams
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.seams import Connect, Seams
 from kubewright.base.events import RecordingReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access, Anonymous, BearerToken

@@ -18,8 +18,8 @@ from test_machine_agent import Source
 
 from kubewright.agent.certificates.bootstrap import Issuer, SharedIssuer
 from kubewright.agent.certificates.store import PendingKey
+from kubewright.agent.dependencies import Duties
 from kubewright.agent.pods.lifecycle import SimulationRules
-from kubewright.agent.seams import Duties
 from kubewright.agent.status.setters import is_true
 from kubewright.agent.view import NodePhase
 from kubewright.base.errors import KubewrightError, Unauthorized

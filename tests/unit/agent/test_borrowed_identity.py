@@ -13,8 +13,8 @@ from fake_api import FakeAPI
 from fake_controllers import Controllers, LoopClock, made_pair, other_pair
 
 from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.dependencies import Duties, Seams
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.seams import Duties, Seams
 from kubewright.agent.view import NodePhase
 from kubewright.base import yaml
 from kubewright.base.errors import Unauthorized

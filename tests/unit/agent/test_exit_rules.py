@@ -14,7 +14,7 @@ from fake_controllers import Controllers, LoopClock
 from test_machine_agent import MACHINE
 
 from kubewright.agent.certificates.store import FileCredentialStore
-from kubewright.agent.seams import Duties, Timings
+from kubewright.agent.dependencies import Duties, Timings
 from kubewright.base.errors import CertificateError, Forbidden, KubewrightError, NotFound, ServerError, Unauthorized
 from kubewright.http.failures import NoAnswer, Reason
 

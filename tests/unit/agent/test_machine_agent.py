@@ -15,8 +15,8 @@ from fake_controllers import START, Controllers
 
 from kubewright.agent import csi_node
 from kubewright.agent.certificates.store import PendingKey
+from kubewright.agent.dependencies import Duties
 from kubewright.agent.pods.lifecycle import SimulationRules
-from kubewright.agent.seams import Duties
 from kubewright.agent.status.setters import find, is_true
 from kubewright.agent.status.snapshot import Snapshot
 from kubewright.agent.view import NodePhase

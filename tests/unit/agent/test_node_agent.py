@@ -14,7 +14,7 @@ from fake_api import Call, FakeAPI
 from fake_controllers import START, Controllers
 
 from kubewright.agent import leases, registration
-from kubewright.agent.seams import Timings
+from kubewright.agent.dependencies import Timings
 from kubewright.agent.view import NodePhase
 from kubewright.base.errors import CertificateError, Forbidden, Unauthorized
 from kubewright.base.events import RecordingReporter, State

@@ -13,7 +13,7 @@ from fake_api import FakeAPI
 from fake_controllers import START
 
 from kubewright.agent import registration
-from kubewright.agent.seams import Duties
+from kubewright.agent.dependencies import Duties
 from kubewright.agent.status.events import NodeEvent, events_between, scheduling_event
 from kubewright.agent.status.setters import find
 from kubewright.kube.resources import NODE

@@ -6,7 +6,7 @@ from typing import Any
 from agent_values import LATER, NOW, facts, stored
 
 from kubewright.agent import registration
-from kubewright.agent.seams import Timings
+from kubewright.agent.dependencies import Timings
 from kubewright.agent.status import report, setters
 from kubewright.agent.status.report import ReportSchedule
 from kubewright.base.randomness import SeededRandom

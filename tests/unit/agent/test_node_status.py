@@ -6,7 +6,7 @@ import pytest
 from agent_values import LATER, NOW, facts, machine, stored
 
 from kubewright.agent import registration
-from kubewright.agent.seams import Timings
+from kubewright.agent.dependencies import Timings
 from kubewright.agent.status import report, setters
 from kubewright.base.errors import ValidationError
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubewright.agent.seams import Timings, backoff
+from kubewright.agent.dependencies import Timings, backoff
 from kubewright.base.randomness import SeededRandom
 
 

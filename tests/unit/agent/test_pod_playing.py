@@ -12,10 +12,10 @@ from agent_values import pod
 from fake_api import FakeAPI, gone
 from fake_controllers import LoopClock
 
+from kubewright.agent.dependencies import Seams
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.pods.simulated import SimulatedPods
-from kubewright.agent.seams import Seams
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access
 from kubewright.kube.resources import POD

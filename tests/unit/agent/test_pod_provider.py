@@ -15,7 +15,7 @@ from fake_controllers import START
 from test_machine_agent import Source
 from test_pod_playing import delete, new
 
-from kubewright.agent.seams import Duties
+from kubewright.agent.dependencies import Duties
 from kubewright.kube.core import Object
 from kubewright.kube.resources import POD
 

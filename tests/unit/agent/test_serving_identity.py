@@ -17,8 +17,8 @@ from fake_controllers import START
 
 from kubewright.agent.access import AccessRules
 from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions
+from kubewright.agent.dependencies import Seams
 from kubewright.agent.machine_api import MachineAPI, usage_metrics
-from kubewright.agent.seams import Seams
 from kubewright.agent.server import Contents, KubeletServer
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, HostError

@@ -12,9 +12,9 @@ from agent_values import pod
 from fake_api import Call, FakeAPI
 from fake_controllers import Controllers
 
+from kubewright.agent.dependencies import Duties
 from kubewright.agent.lasting_node import LastingNode
-from kubewright.agent.rounds import Rounds, Tasks
-from kubewright.agent.seams import Duties
+from kubewright.agent.periodic import Periodic, Tasks
 from kubewright.base import unexpected
 
 pytestmark = pytest.mark.looptime
@@ -119,7 +119,7 @@ async def test_rounds_go_on_with_growing_pauses(which: str) -> None:
         "idle": lambda: False,
         **({which: failing(0.25 if which == "wait" else False)} if which != "work" else {}),
     }
-    rounds = Rounds("rounds of a test", work, **functions)
+    rounds = Periodic("rounds of a test", work, **functions)
     rounds.start()
     await asyncio.sleep(0.1)
     rounds.soon()  # what has changed meanwhile does not make a hot loop of it
@@ -150,7 +150,7 @@ async def test_whoever_stops_rounds_and_is_cancelled_meanwhile_ends_too() -> Non
         finally:
             await asyncio.sleep(1)
 
-    rounds = Rounds("rounds of a test", work, wait=lambda: 1.0)
+    rounds = Periodic("rounds of a test", work, wait=lambda: 1.0)
     rounds.start()
     await asyncio.sleep(1)
     stopping = asyncio.create_task(rounds.stop())

@@ -18,7 +18,7 @@ from fake_api import FakeAPI
 from fake_controllers import Controllers, LoopClock
 
 from kubewright.agent.certificates.bootstrap import Issuer
-from kubewright.agent.seams import Seams
+from kubewright.agent.dependencies import Seams
 from kubewright.agent.status.facts import NodeFacts, simulated_machine
 from kubewright.agent.view import NodePhase
 from kubewright.base.errors import Unauthorized, UsageError

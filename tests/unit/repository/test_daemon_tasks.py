@@ -13,7 +13,7 @@ AWAITED = {
     ("agent/daemon.py", "self._reload.wait"): "the same",
     ("agent/daemon.py", "self.agent.require_certificate"): "the same",
     ("agent/observation/observer.py", "self._for_runtime.make"): "its result is taken",
-    ("agent/rounds.py", "self._round"): "it catches everything",
+    ("agent/periodic.py", "self._round"): "it catches everything",
     ("cli/handlers/controllers.py", "in_cluster.keep_token"): "in a group, which `keep_running` runs",
     ("cli/handlers/controllers.py", "keep_told"): "the same",
     ("cli/handlers/daemons.py", "work"): "its result is taken",

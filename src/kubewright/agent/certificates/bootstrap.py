@@ -12,7 +12,7 @@ from contextlib import aclosing
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple, Protocol
 
-from kubewright.agent.seams import Connect, connect
+from kubewright.agent.dependencies import Connect, connect
 from kubewright.base import unexpected
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, Unauthorized, WaitTimeout

@@ -11,8 +11,8 @@ from kubewright.agent.certificates.bootstrap import Bootstrap, EitherIssuer, Iss
 from kubewright.agent.certificates.manager import CertificateManager, CertificateView
 from kubewright.agent.certificates.store import CredentialStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate
-from kubewright.agent.rounds import Tasks
-from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.dependencies import Seams, Timings
+from kubewright.agent.periodic import Tasks
 from kubewright.base.errors import CertificateError, KubewrightError
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, Anonymous, ClientCertificate

@@ -16,8 +16,8 @@ from typing import Final
 from kubewright.agent.certificates.bootstrap import Issuer
 from kubewright.agent.certificates.store import PairStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate
-from kubewright.agent.rounds import Tasks
-from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.dependencies import Seams, Timings
+from kubewright.agent.periodic import Tasks
 from kubewright.base.errors import (
     APIError,
     CertificateError,

@@ -13,7 +13,7 @@ from kubewright.agent.certificates.bootstrap import Issuer, SingleIssuer
 from kubewright.agent.certificates.manager import CertificateManager, CertificateView
 from kubewright.agent.certificates.store import PairStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate, serving_names
-from kubewright.agent.seams import Seams, Timings
+from kubewright.agent.dependencies import Seams, Timings
 from kubewright.base.errors import KubewrightError
 from kubewright.base.records import dataclass
 from kubewright.kube.api import AsyncKubeAPI

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions, kubelet_api_options
 from kubewright.agent.configuration.reading import Configuration
+from kubewright.agent.dependencies import Duties, Timings
 from kubewright.agent.observation.addresses import node_ip_errors
 from kubewright.agent.observation.observer import Looks
-from kubewright.agent.seams import Duties, Timings
 from kubewright.agent.status.facts import MachineProfile, NodeFacts, check_labels
 from kubewright.agent.status.pressures import HARD_EVICTION, thresholds
 from kubewright.apis.formats import subdomain_problems

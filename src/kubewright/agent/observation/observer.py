@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar
 
 from kubewright.agent.observation.addresses import LookUp, node_addresses
 from kubewright.agent.observation.runtime import NETWORK_UNKNOWN, UNCHECKED, RuntimeHealth
-from kubewright.agent.rounds import Rounds
+from kubewright.agent.periodic import Periodic
 from kubewright.agent.status import pressures
 from kubewright.agent.status.pressures import Measurable, PressureState, Threshold
 from kubewright.agent.status.snapshot import Snapshot
@@ -114,9 +114,9 @@ class MachineObserver:
         self._changed: Callable[[], None] = lambda: None
         self._pod_range = self._told_range = ""
         self._rounds = (
-            Rounds("a look at the container runtime", self._look_at_runtime, wait=self._runtime_wait),
-            Rounds("a look at the machine", self._look_at_machine, wait=lambda: USAGE_EVERY),
-            Rounds("a look at the images", self._look_at_images, wait=lambda: IMAGES_EVERY),
+            Periodic("a look at the container runtime", self._look_at_runtime, wait=self._runtime_wait),
+            Periodic("a look at the machine", self._look_at_machine, wait=lambda: USAGE_EVERY),
+            Periodic("a look at the images", self._look_at_images, wait=lambda: IMAGES_EVERY),
         )
         self.snapshot = Snapshot()
         if machine.runtime is not None:

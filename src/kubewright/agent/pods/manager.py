@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 
+from kubewright.agent.dependencies import Seams
+from kubewright.agent.periodic import Tasks
 from kubewright.agent.pods import lifecycle
 from kubewright.agent.pods.lifecycle import Delete, PodAction, Wait, Write
 from kubewright.agent.pods.provider import PodLife
-from kubewright.agent.rounds import Tasks
-from kubewright.agent.seams import Seams
 from kubewright.base import unexpected
 from kubewright.base.errors import APIError, NotFound
 from kubewright.kube.answers import EventType, WatchEvent

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
+from kubewright.agent.dependencies import backoff
+from kubewright.agent.periodic import Tasks
 from kubewright.agent.pods import lifecycle
 from kubewright.agent.pods import status as podstatus
 from kubewright.agent.pods.lifecycle import Delete, Nothing, PodAction, Write
-from kubewright.agent.rounds import Tasks
-from kubewright.agent.seams import backoff
 from kubewright.kube.core import Object
 
 _log = logging.getLogger(__name__)

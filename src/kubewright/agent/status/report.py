@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kubewright.agent.seams import Timings
+from kubewright.agent.dependencies import Timings
 from kubewright.agent.status.resources import same_amounts
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace

@@ -10,11 +10,11 @@ import logging
 from typing import Final
 
 from kubewright.enrollment.hub import tenant_objects
-from kubewright.enrollment.hub.answering import Answering
 from kubewright.enrollment.hub.departures import Departures
 from kubewright.enrollment.hub.expiry import CertificateEnds
 from kubewright.enrollment.hub.key_rotation import KeyRotation
 from kubewright.enrollment.hub.known_nodes import KnownNodes
+from kubewright.enrollment.hub.request_handler import RequestHandler
 from kubewright.enrollment.hub.tenant_context import TenantContext
 from kubewright.enrollment.vpn.hub_tunnels import AGAIN as TUNNEL_AGAIN
 from kubewright.enrollment.vpn.hub_tunnels import HubTunnel
@@ -57,7 +57,7 @@ class Tenant:
         self._api_servers = self._informer(ENDPOINTS, namespace=_DEFAULT, field_selector=f"metadata.name={_API_SERVERS}")
         self._known = KnownNodes()
         self._secrets = self._informer(SECRET, namespace=secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}")
-        self._answering = Answering(
+        self._request_handler = RequestHandler(
             ctx,
             requests=self._requests,
             evidence=(self._nodes, self._api_servers),
@@ -101,13 +101,13 @@ class Tenant:
         watched = [self._watch_object(one) for one in self._desired]
         for key in (_OBJECTS, _TOKENS, _TUNNEL, _ENDS):
             self._queue.add(key)
-        self._answering.make_keys()
+        self._request_handler.make_keys()
         if self._ctx.tunnel is not None:  # before the first answer: an interface is never without the peers that it had
             await self._load_tunnel(self._ctx.tunnel)
         async with asyncio.TaskGroup() as group:
             for informer in (self._requests, self._nodes, self._api_servers, self._secrets, *watched):
                 group.create_task(informer.run(), name=f"watch of {self._ctx.name}")
-            for queue, handle in ((self._queue, self._handle), (self._aside, self._answering.turn_away)):
+            for queue, handle in ((self._queue, self._handle), (self._aside, self._request_handler.turn_away)):
                 group.create_task(Workers(f"hub {self._ctx.name}", queue=queue, handle=handle, count=WORKERS).run(), name=self._ctx.name)
 
     def _informer(self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "") -> SharedInformer:
@@ -161,7 +161,7 @@ class Tenant:
         if key.startswith(_KEY):
             node = self._nodes.get(key.removeprefix(_KEY))
             return await self._rotation.follow(node) if self._rotation is not None and node is not None else None
-        return await self._answering.answer(key.removeprefix(_REQUEST))
+        return await self._request_handler.answer(key.removeprefix(_REQUEST))
 
     async def _repair(self) -> None:
         for desired in self._desired:

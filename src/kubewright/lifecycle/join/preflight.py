@@ -13,7 +13,7 @@ from kubewright.base.errors import HostError, ValidationError
 from kubewright.base.events import Waited
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.host.seam import Host
-from kubewright.lifecycle.background import BackgroundTask
+from kubewright.lifecycle.background_task import BackgroundTask
 from kubewright.lifecycle.join import configuration, kubelet
 from kubewright.lifecycle.join.request import addresses, authority_path
 from kubewright.lifecycle.steps import preflight

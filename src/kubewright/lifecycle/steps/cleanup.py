@@ -20,7 +20,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.host.desired import Service
 from kubewright.host.failures import BUG, expected
 from kubewright.host.seam import Host
-from kubewright.lifecycle.background import BackgroundTask
+from kubewright.lifecycle.background_task import BackgroundTask
 from kubewright.lifecycle.steps import kubelet_service
 from kubewright.lifecycle.steps.inventory import SERVICE, Inventory
 
@@ -95,7 +95,7 @@ def remove_pods(ctx: Cleanup) -> Iterator[Change]:
     """
     ctx.tell("", "Would remove Kubernetes-managed containers")
     known = not isinstance(ctx.inventory.pods, HostError)
-    from kubewright.host.runtime_tasks import remove_sandboxes
+    from kubewright.host.images_and_sandboxes import remove_sandboxes
 
     try:
         removals = remove_sandboxes(ctx.host.runtime, clock=ctx.clock)

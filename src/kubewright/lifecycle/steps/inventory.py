@@ -13,7 +13,7 @@ from kubewright.base.records import dataclass
 from kubewright.host.failures import expected
 from kubewright.host.seam import Host
 from kubewright.host.states import ServiceState
-from kubewright.lifecycle.background import BackgroundTask
+from kubewright.lifecycle.background_task import BackgroundTask
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster, Member
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from kubewright.agent.certificates.bootstrap import Bootstrap, KubeconfigBootstrap
 from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.lasting_node import LastingNode
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.server import KubeletServer
 from kubewright.agent.status.facts import MachineProfile, NodeFacts
 from kubewright.apis.machine import Layout

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from kubewright.agent.certificates.bootstrap import TokenBootstrap
+from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.seams import Seams, Timings
 from kubewright.agent.status.facts import MachineProfile, NodeFacts, simulated_machine
 from kubewright.agent.view import NodeView
 from kubewright.base.clock import Clock, rfc3339

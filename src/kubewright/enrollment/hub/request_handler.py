@@ -48,7 +48,7 @@ _FULL: Final = 60.0
 """Seconds after which it is looked again whether a VPN that was full has an address."""
 
 
-class Answering:
+class RequestHandler:
     """Answers requests by name. `aside` is the queue of those that are turned away: `turn_away` is what its workers call."""
 
     def __init__(

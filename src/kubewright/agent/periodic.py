@@ -1,4 +1,4 @@
-"""Rounds of work with no task in between, and tasks that end with their owner. Both survive unexpected errors.
+"""Periodic work with no task in between, and tasks that end with their owner. Both survive unexpected errors.
 
 Thousands of nodes wait in the event loop's own heap of timers.
 """
@@ -15,7 +15,7 @@ _FAILURES: Final = 16
 """The number of failures after which the pause stops growing."""
 
 
-class Rounds:
+class Periodic:
     """Runs `work`, then waits for `wait()` seconds, and so on.
 
         made ── start() ──> waiting ⇄ working ── stop() ──> stopped
