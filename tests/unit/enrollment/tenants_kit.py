@@ -180,7 +180,7 @@ class Bench:
         """The hub's end of the VPN, made anew for each tenant."""
         return None
 
-    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 10.0, crowd: int = CROWD) -> bool:
+    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 120.0, crowd: int = CROWD) -> bool:
         """Serve until a condition holds, or until the process is killed; returns whether it was."""
         chosen = killer or Killer()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked

@@ -95,7 +95,7 @@ def state_of(supervisor: Supervisor, name: str = "etcd") -> ComponentState:
 
 
 async def until(
-    supervisor: Supervisor, condition: Callable[[ComponentState], object], name: str = "etcd", *, within: float = 5.0
+    supervisor: Supervisor, condition: Callable[[ComponentState], object], name: str = "etcd", *, within: float = 120.0
 ) -> ComponentState:
     """Wait for a state of a component."""
     async with asyncio.timeout(within):

@@ -262,7 +262,7 @@ async def test_restarts_leak_no_descriptors(machine: Machine) -> None:
                 machine.write(script(f"echo {number}; exec sleep 1000"))
             else:
                 os.kill(pid, signal.SIGKILL)
-            await until(supervisor, lambda state, pid=pid: is_ready(state) and state.pid != pid, within=8)
+            await until(supervisor, lambda state, pid=pid: is_ready(state) and state.pid != pid)
             supervisor._pod_workers["etcd"].workers[0].failures = 0
         assert descriptors() == before
     async with machine.supervised() as supervisor:
