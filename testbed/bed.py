@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
-from kubewright.base import versions
 from testbed import cgroups, host
 from testbed.base import ensure_base
-from testbed.images import images
+from testbed.images import of_release
 from testbed.kit import cni, ensure_kit
 from testbed.machine import Machine, unmount
 from testbed.network import Network, bridges, namespaces
@@ -46,9 +45,7 @@ def ensure_parts() -> Parts:
     cache().mkdir(parents=True, exist_ok=True)
     with _locked(cache() / "parts.lock"):
         base, kit = ensure_base(), ensure_kit()
-        release = versions.release_for(versions.OWN)
-        wanted = images(base, etcd=release.etcd_tag, coredns=release.coredns_tag, pause=release.pause_tag)
-        return Parts(base=base, kit=kit, store=ensure_store(wanted, key=f"{base.name} {kit.name}"))
+        return Parts(base=base, kit=kit, store=ensure_store(of_release(base), key=f"{base.name} {kit.name}"))
 
 
 class Bed:

@@ -16,6 +16,7 @@ from typing import Final
 
 from scripts import oci
 
+from kubewright.base import versions
 from kubewright.base.level import KUBERNETES
 from testbed.kit import programs
 from testbed.places import cache
@@ -88,6 +89,12 @@ def images(base: Path, *, etcd: str, coredns: str, pause: str) -> list[Image]:
             links={f"bin/{name}": "/bin/busybox" for name in ("sh", "sleep", "nslookup", "wget", "cat", "ls", "httpd", "nc")},
         ),
     ]
+
+
+def of_release(base: Path) -> list[Image]:
+    """Return the images of a cluster of our version, with the tags that belong to it."""
+    release = versions.release_for(versions.OWN)
+    return images(base, etcd=release.etcd_tag, coredns=release.coredns_tag, pause=release.pause_tag)
 
 
 def archive(image: Image, target: Path) -> None:

@@ -6,11 +6,14 @@ only what they report differs, which is what an upgrade between patch levels has
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from testbed.images import Image
+from testbed.images import Image, archive
+from testbed.kit import PLACES, programs
+from testbed.machine import Machine
 from testbed.places import cache
 
 
@@ -47,3 +50,21 @@ def images(found: Sequence[Image], old: str, new: str) -> list[Image]:
 def _renumbered(image: Image, old: str, new: str) -> Image:
     files = {name: program(path, old, new) if isinstance(path, Path) else path for name, path in image.files.items()}
     return replace(image, reference=f"{image.reference.removesuffix(old)}{new}", files=files)
+
+
+def give(machine: Machine, found: Sequence[Image]) -> None:
+    """Put images into the container runtime of a machine that is up."""
+    path = machine.root / "opt" / "image.tar"
+    for image in found:
+        archive(image, path)
+        machine.run("ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", "/opt/image.tar")
+        path.unlink()
+
+
+def install(machine: Machine, name: str, old: str, new: str) -> None:
+    """Replace a program of a machine by that of another patch level, in one step, as a package manager does."""
+    target = machine.root / PLACES[name] / name
+    partial = target.with_name(f".{name}")
+    shutil.copyfile(program(programs((name,))[name].resolve(), old, new), partial)
+    partial.chmod(0o755)
+    partial.rename(target)
