@@ -11,7 +11,7 @@ from certs_beside import DEFAULT, INIT, Pair, find_kubeadm
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.lifecycle.certs import renewal
+from kubewright.lifecycle.steps import renewal
 from kubewright.pki import certificates, keys, pem
 
 EXTERNAL_ETCD = "etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"

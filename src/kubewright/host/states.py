@@ -176,7 +176,8 @@ class ContainerState(enum.Enum):
 class Container:
     """One life of a container of a pod. `attempt` counts lives from 0; `code` and `reason` are told of one that has ended.
 
-    `created` and `ended` are seconds since 1970, `ended` 0 for one that has not.
+    `created` and `ended` are seconds since 1970, `ended` 0 for one that has not. A static pod has another `pod_uid` once its manifest says something
+    else; '' where the runtime does not tell.
     """
 
     id: str
@@ -184,6 +185,7 @@ class Container:
     pod: str
     namespace: str
     state: ContainerState
+    pod_uid: str = ""
     attempt: int = 0
     code: int = 0
     reason: str = ""

@@ -15,7 +15,7 @@ from kubewright.cli.main import main
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.certs import configuration
-from kubewright.lifecycle.certs.renewal import CertificateLocations
+from kubewright.lifecycle.steps.renewal import CertificateLocations
 from kubewright.pki import certificates, ensure, kubeconfigs, specs
 from kubewright.pki.ensure import IssuingSources
 

@@ -16,8 +16,8 @@ from kubewright.base.errors import CheckFailed
 from kubewright.cli.handlers import certs
 from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.printers import output
-from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
+from kubewright.lifecycle.steps import renewal
 from kubewright.pki import certificates
 
 REFERENCE = Path(__file__).parents[2] / "data" / "reference" / "structured-output"

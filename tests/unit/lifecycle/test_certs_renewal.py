@@ -20,8 +20,8 @@ from kubewright.cli.handlers import certs
 from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.rows import commands
 from kubewright.host.locks import Lock
-from kubewright.lifecycle.certs import renewal
 from kubewright.lifecycle.machine import LOCK
+from kubewright.lifecycle.steps import renewal
 from kubewright.pki import certificates, keys
 
 PERIOD = "certificateValidityPeriod: 240h\n"

@@ -30,6 +30,7 @@ class Box:
         self.host = RealHost(layout=layout, files=Files())
         self.runs = 0
         self.proved: list[str] = []
+        self.prepared: list[str] = []
         self.fails: dict[str, BaseException] = {}
         for name in NAMES[:2]:
             self.host.ensure(File(path=layout.manifest(name), content=f"old {name}".encode(), mode=0o640, directory_mode=0o700))
@@ -44,7 +45,13 @@ class Box:
 
     def steps(self) -> list[Replacement]:
         return [
-            Replacement(name=name, targets=(self.path(name),), prove=self._proof(name), prove_old=self._proof(f"old {name}"))
+            Replacement(
+                name=name,
+                targets=(self.path(name),),
+                before=lambda name=name: self.prepared.append(name) or (),
+                prove=self._proof(name),
+                prove_old=self._proof(f"old {name}"),
+            )
             for name in NAMES
         ]
 
@@ -57,8 +64,8 @@ class Box:
 
         return prove
 
-    def carry_out(self, found, reporter=None):
-        return list(carry_out(self.host, found, self.steps(), reporter=reporter or RecordingReporter(), topic="upgrade"))
+    def carry_out(self, found, reporter=None, **more: object):
+        return list(carry_out(self.host, found, self.steps(), reporter=reporter or RecordingReporter(), topic="upgrade", **more))
 
     def contents(self) -> list[str | None]:
         found = [self.host.read(self.path(name)) for name in NAMES]
@@ -205,3 +212,16 @@ def test_damaged_contents_are_not_put_back(box):
         box.carry_out(found)
     assert "is damaged" in caught.value.detail
     assert box.contents() == OLD
+
+
+def test_what_is_proved_has_to_last_until_the_end(box):
+    with pytest.raises(HostError, match="upgrade failed; this machine is back in its earlier state") as caught:
+        box.carry_out(box.prepare(), settle=lambda: (_ for _ in ()).throw(ComponentFailed("etcd does not stay up")))
+    assert "etcd does not stay up" in str(caught.value)
+    assert box.contents() == OLD
+    assert box.proved[-3:] == ["old kube-scheduler", "old kube-apiserver", "old etcd"]
+    settled = []
+    for _ in range(2):
+        box.carry_out(box.prepare(), settle=lambda: settled.append(1) or ())
+    assert (settled, box.contents()) == ([1], NEW)
+    assert box.prepared == [*NAMES, *NAMES]

@@ -395,6 +395,24 @@ def test_ends_of_an_earlier_run_do_not_end_this_one():
     assert 20 <= wait.seconds < 22
 
 
+def test_the_ends_of_a_pod_whose_manifest_has_changed_are_not_those_of_the_next_one():
+    machine = Machine()
+    machine.runtime.lives = [life(attempt=10, created=5.0, pod_uid="old")]
+
+    def replaced(began):
+        machine.runtime.lives = [
+            ended(attempt=0, created=began + 2, pod_uid="new"),
+            ended(attempt=10, created=5.0, at=began + 2, pod_uid="old"),
+        ]
+
+    def third(began):
+        machine.runtime.lives = [ended(attempt=2, created=began + 14, pod_uid="new")]
+
+    with pytest.raises(ComponentFailed, match="etcd does not stay up"):
+        wait(machine, steps=[(3, replaced), (14, third)])
+    assert 14 <= wait.seconds < 15
+
+
 def test_the_end_of_a_life_that_an_earlier_run_began_does_not_end_this_one():
     machine = Machine()
     machine.runtime.lives = [life(attempt=2), ended(attempt=1, at=5.0)]

@@ -393,3 +393,18 @@ def test_the_node_gets_the_marks_of_a_control_plane_and_nothing_else(box):
     labels = ("node-role.kubernetes.io/control-plane", "node.kubernetes.io/exclude-from-external-load-balancers")
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     assert patched == {"metadata": {"labels": dict.fromkeys(labels, "")}, "spec": {"taints": [taint]}}
+
+
+def test_an_etcd_that_differs_in_what_only_its_first_start_needs_is_not_restarted(tmp_path):
+    box = Box(tmp_path)
+    box.run(asked())
+    path = Path(box.layout.manifest("etcd"))
+    text = path.read_text()
+    upgraded = text.replace("    - --initial-cluster=", "    - --initial-cluster-state=existing\n    - --initial-cluster=")
+    assert upgraded != text
+    path.write_text(upgraded)
+    box.run(asked())
+    assert path.read_text() == upgraded
+    path.write_text(upgraded.replace("--snapshot-count=10000", "--snapshot-count=1"))
+    box.run(asked())
+    assert path.read_text() == text

@@ -20,6 +20,7 @@ from kubewright.etcd.api import Member, RecordingEtcd, Status
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.lifecycle.join import control_plane, etcd_learner, kubelet, operation
+from kubewright.lifecycle.steps import kubelet as kubelet_steps
 from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.lifecycle.steps.health import ComponentWaiter
 from kubewright.pki import ensure, sealing, specs, table
@@ -194,9 +195,9 @@ users:
 
 def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
     server = "https://10.0.0.2:6443"
-    moved = kubelet.with_server(KUBELET_CONF.encode(), server)
+    moved = kubelet_steps.with_server(KUBELET_CONF.encode(), server)
     assert moved == KUBELET_CONF.replace("https://cluster.test:6443", server).encode()
-    assert kubelet.with_server(moved, server) is None
+    assert kubelet_steps.with_server(moved, server) is None
 
 
 @pytest.mark.parametrize(

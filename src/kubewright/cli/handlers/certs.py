@@ -31,11 +31,12 @@ from kubewright.host.locks import Lock
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.certs import configuration as given_configuration
-from kubewright.lifecycle.certs import expiration, renewal, signing_requests, user_kubeconfig
+from kubewright.lifecycle.certs import expiration, signing_requests, user_kubeconfig
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
-from kubewright.lifecycle.certs.renewal import CertificateLocations
 from kubewright.lifecycle.certs.user_kubeconfig import KubeconfigUser
 from kubewright.lifecycle.machine import LOCK, lock_directory
+from kubewright.lifecycle.steps import renewal
+from kubewright.lifecycle.steps.renewal import CertificateLocations
 from kubewright.pki.renewal import Terms
 
 _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)

@@ -27,7 +27,7 @@ _ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with
 
 def renewals() -> list[Command]:
     """Return the commands below `certs renew`: one for each certificate that is renewed (kubeadm v1.36: phases/certs/renewal)."""
-    from kubewright.lifecycle.certs import renewal
+    from kubewright.lifecycle.steps import renewal
 
     return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in renewal.everything())]
 

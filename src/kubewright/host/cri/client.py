@@ -36,6 +36,7 @@ _LARGEST_ANSWER: Final = 16 * 1024 * 1024
 _NANOSECONDS: Final = 1_000_000_000
 _POD_NAME: Final = "io.kubernetes.pod.name"
 _POD_NAMESPACE: Final = "io.kubernetes.pod.namespace"
+_POD_UID: Final = "io.kubernetes.pod.uid"
 """Labels that the kubelet gives every container (pkg/kubelet/types/labels.go)."""
 
 _OPTIONS: Final = (
@@ -232,6 +233,7 @@ def _container(found: api.Container) -> Container:
         pod=found.labels.get(_POD_NAME, ""),
         namespace=found.labels.get(_POD_NAMESPACE, ""),
         state=_STATES.get(found.state, ContainerState.UNKNOWN),
+        pod_uid=found.labels.get(_POD_UID, ""),
         attempt=found.metadata.attempt,
         created=found.created_at / _NANOSECONDS,
     )

@@ -15,8 +15,8 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, CheckFailed
 from kubewright.base.records import dataclass
-from kubewright.lifecycle.certs import renewal as rows
-from kubewright.lifecycle.certs.renewal import CertificateLocations
+from kubewright.lifecycle.steps import renewal as rows
+from kubewright.lifecycle.steps.renewal import CertificateLocations
 from kubewright.pki import certificates, kubeconfigs, renewal, table
 from kubewright.pki.certificates import Certificate
 from kubewright.pki.store import load_authority

@@ -11,7 +11,7 @@ from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
-from kubewright.lifecycle.certs.renewal import CertificateLocations
+from kubewright.lifecycle.steps.renewal import CertificateLocations
 from kubewright.pki import csr, specs, table
 from kubewright.pki.keys import KeyPool, PrivateKey
 from kubewright.pki.specs import CertificateSpec, KubeconfigSpec

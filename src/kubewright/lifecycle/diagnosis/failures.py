@@ -61,7 +61,8 @@ class Observations:
         """Return what there is after one more. A journal that gives a reason, and what the cluster said, are kept until there is another one."""
         kept = seen if observation.last_reason(seen.journal) else replace(seen, journal=self.latest.journal)
         kept = kept if kept.cluster is not None else replace(kept, cluster=self.latest.cluster)
-        earlier = {**_earlier(seen, self.began), **self.earlier}
+        now = _earlier(seen, self.began)  # of another pod there are fewer: its manifest has changed
+        earlier = {**self.earlier, **{name: min(ends, self.earlier.get(name, ends)) for name, ends in now.items()}}
         return replace(self, latest=kept, earlier=earlier, pulls=self.pulls | _pulls(seen))
 
 

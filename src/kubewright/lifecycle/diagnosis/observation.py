@@ -150,11 +150,13 @@ class Component:
         """Return how many of its ends, those to come included, are of lives that began before a moment.
 
         A run that goes on after another one does not count these: what a life lacked when it began may have come since.
+        Nor do lives of the pod that was there before its manifest changed.
         """
-        if not self.containers:
+        if self.latest is None:
             return 0
-        past = [one.attempt + 1 for one in self.containers if one.created < moment]
-        return max(past) if past else min(one.attempt for one in self.containers)
+        own = [one for one in self.containers if one.pod_uid == self.latest.pod_uid]
+        past = [one.attempt + 1 for one in own if one.created < moment]
+        return max(past) if past else min(one.attempt for one in own)
 
 
 @dataclass(frozen=True, kw_only=True)

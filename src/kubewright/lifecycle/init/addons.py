@@ -2,32 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Addresses, Detected
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import CheckFailed, NotFound
 from kubewright.base.records import replace
-from kubewright.kube import core
-from kubewright.kube.objects import DesiredObject, Write, ensure_object
-from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle import patch_directory
-from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.operation import Prepared
-from kubewright.manifests import configmaps, objects, patches
+from kubewright.lifecycle.steps import addons
+from kubewright.manifests import configmaps
 from kubewright.manifests import coredns as dns
 from kubewright.manifests import kube_proxy as proxy
 
 Body = dict[str, Any]
-NAMESPACE: Final = "kube-system"
-COREFILE: Final = "Corefile"
-_TARGETS: Final = {"Deployment": patches.DNS, "DaemonSet": patches.PROXY}
-"""The kinds that can be patched: an add-on has one of them."""
-_SELECTOR: Final = f"k8s-app={dns.SERVICE}"
+_TOPIC: Final = "addons"
 Render = Callable[[Configuration, Detected], list[Body]]
 
 
@@ -42,62 +35,13 @@ def proxy_wanted(ctx: InitContext) -> str | None:
 
 
 def coredns(ctx: InitContext) -> Iterable[Change]:
-    """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are (kubeadm v1.36: phases/addons/dns)."""
-    wanted = objects.dns(ctx.configuration, replicas=_replicas(ctx))
-    yield from _told(ctx, _with_corefile(ctx, with_patches(wanted, ctx.patched)), "CoreDNS")
-
-
-def _with_corefile(ctx: InitContext, wanted: Iterable[Body]) -> Iterable[Change]:
-    for body in wanted:
-        write = Write.CREATE_ONLY if _has_corefile(ctx, body) else Write.REPLACE
-        yield ensure_object(ctx.api, DesiredObject(body, write=write))
+    """Install CoreDNS."""
+    return addons.coredns(ctx.configuration, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, _TOPIC))
 
 
 def kube_proxy(ctx: InitContext) -> Iterable[Change]:
     """Install kube-proxy."""
-    changes = apply(ctx, with_patches(objects.proxy(ctx.configuration, ctx.addresses, ctx.detected), ctx.patched))
-    yield from _told(ctx, changes, "kube-proxy")
-
-
-def _told(ctx: InitContext, changes: Iterable[Change], name: str) -> Iterable[Change]:
-    """Yield the changes of an add-on, and say at their end whether there were any."""
-    changed = False
-    for change in changes:
-        changed = changed or bool(change)
-        yield change
-    ctx.say("addons", f"{'Applied' if changed else 'Using existing'} essential addon: {name}")
-
-
-def with_patches(bodies: Iterable[Body], patched: Callable[[str, Body], Body]) -> Iterator[Body]:
-    """Yield the objects of an add-on, those that can be patched as the user wants them."""
-    for body in bodies:
-        target = _TARGETS.get(body["kind"])
-        yield body if target is None else patched(target, body)
-
-
-def _replicas(ctx: InitContext) -> int:
-    """Return how many pods the DNS Deployment of the cluster has, or kubeadm's number. Raises CheckFailed where there are several."""
-    found = ctx.api.list(named("Deployment"), NAMESPACE, label_selector=_SELECTOR)
-    if len(found) > 1:
-        names = ", ".join(core.identity_of(one)[0] for one in found)
-        raise CheckFailed(
-            "there is more than one DNS Deployment in kube-system",
-            detail=f"{names} carry the label {_SELECTOR}",
-            remedy="remove those that do not belong there, or skip the phase addon/coredns",
-        )
-    count = found[0].get("spec", {}).get("replicas") if found else None
-    return count if isinstance(count, int) else dns.REPLICAS
-
-
-def _has_corefile(ctx: InitContext, body: dict[str, Any]) -> bool:
-    """Whether an object is the ConfigMap of CoreDNS and the one in the cluster holds a configuration. Ours is then the same, or theirs stays."""
-    if body["kind"] != "ConfigMap":
-        return False
-    try:
-        found = ctx.api.get(CONFIG_MAP, dns.NAME, NAMESPACE)
-    except NotFound:
-        return False
-    return bool((found.get("data") or {}).get(COREFILE))
+    return addons.kube_proxy(ctx.configuration, ctx.addresses, ctx.detected, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, _TOPIC))
 
 
 def _coredns_objects(configuration: Configuration, _: Detected) -> list[Body]:
@@ -123,7 +67,7 @@ def manifest(prepared: Prepared[Configuration], phase: str) -> str:
     render, order = _ADD_ONS[phase]
     host = prepared.host
     found = patch_directory.read(host, prepared.configuration, say=_silent, user=host.facts.user)
-    wanted = with_patches(render(prepared.configuration, host.facts.detected), found.apply)
+    wanted = addons.with_patches(render(prepared.configuration, host.facts.detected), found.apply)
     bodies = sorted(map(_printed, wanted), key=lambda body: order.index(body["kind"]))
     return "".join(f"---\n{yaml.dump(body)}" for body in bodies)
 

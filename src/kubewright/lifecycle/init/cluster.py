@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from kubewright import tokens
 from kubewright.apis.kubeadm.types import BootstrapToken
@@ -16,6 +16,7 @@ from kubewright.base.records import replace
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.steps import cluster_objects
 from kubewright.lifecycle.steps.announcing import announced
 from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.manifests import objects, rbac
@@ -31,40 +32,13 @@ _KEY_WARNING = "Anyone with the certificate key can read the cluster's private k
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
     """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it."""
-    yield from apply(ctx, objects.cluster_admins())
-    stored, *rights = objects.kubeadm_config(ctx.configuration)
-    yield from _announced(
-        ctx,
-        lambda api: [ensure_object(api, DesiredObject(stored, write=Write.MUTATE_DATA_KEYS))],
-        topic="upload-config",
-        doing="Storing the configuration in ConfigMap kubeadm-config of namespace kube-system",
-        kept="Using existing ConfigMap kubeadm-config of namespace kube-system",
-    )
-    yield from apply(ctx, rights)
+    yield from cluster_objects.apply(ctx.api, objects.cluster_admins())
+    yield from cluster_objects.kubeadm_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "upload-config"))
 
 
 def upload_kubelet(ctx: InitContext) -> Iterable[Change]:
     """Store the kubelet's configuration for the machines that join."""
-    stored, *rights = objects.kubelet_config(ctx.configuration)
-    yield from _announced(
-        ctx,
-        lambda api: [ensure_object(api, DesiredObject(stored))],
-        topic="kubelet",
-        doing="Storing the kubelet's configuration in ConfigMap kubelet-config of namespace kube-system",
-        kept="Using existing ConfigMap kubelet-config of namespace kube-system",
-    )
-    yield from apply(ctx, rights)
-
-
-def _announced(ctx: InitContext, write: Callable[[KubeAPI], Iterable[Change]], *, topic: str, doing: str, kept: str) -> Iterator[Change]:
-    """Yield the changes of `write`; say what it does, or that all of it is there."""
-    return announced(ctx.api, write, say=functools.partial(ctx.say, topic), doing=[doing], kept=kept)
-
-
-def apply(ctx: InitContext, wanted: Iterable[Mapping[str, Any]]) -> Iterable[Change]:
-    """Ensure objects in order, one change each."""
-    for body in wanted:
-        yield ensure_object(ctx.api, DesiredObject(body))
+    return cluster_objects.kubelet_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "kubelet"))
 
 
 def upload_certs(ctx: InitContext) -> Iterable[Change]:
@@ -88,7 +62,7 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
     # A server gives every object a uid; in a plan nobody does, and kubeadm's dry run leaves it empty as well.
     secret, *rights = objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata.get("uid") or ""))
     yield ensure_object(ctx.api, DesiredObject(secret, lifetime=Lifetime.EPHEMERAL))
-    yield from apply(ctx, rights)
+    yield from cluster_objects.apply(ctx.api, rights)
     ctx.say("upload-certs", f"Using certificate key:\n{WITHHELD if ctx.request.skip_certificate_key_print else ctx.certificate_key}")
 
 
@@ -109,21 +83,16 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
     if wanted:
         ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
     yield from token_secrets(ctx, wanted)
-    yield from _announced(
-        ctx,
-        lambda api: [ensure_object(api, DesiredObject(body)) for body in objects.joining()],
-        topic="bootstrap-token",
-        doing="Configuring the rights of machines that join",
-        kept="Using existing rights of machines that join",
-    )
-    yield from _announced(
-        ctx,
+    say = functools.partial(ctx.say, "bootstrap-token")
+    yield from cluster_objects.joining(api=ctx.api, say=say)
+    yield from announced(
+        ctx.api,
         lambda api: [publish(ctx, wanted, api=api)],
-        topic="bootstrap-token",
-        doing="Publishing the ConfigMap cluster-info in the namespace kube-public",
+        say=say,
+        doing=["Publishing the ConfigMap cluster-info in the namespace kube-public"],
         kept="Using existing ConfigMap cluster-info in the namespace kube-public",
     )
-    yield from apply(ctx, rbac.grants(rbac.Purpose.CLUSTER_INFO))
+    yield from cluster_objects.apply(ctx.api, rbac.grants(rbac.Purpose.CLUSTER_INFO))
 
 
 def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:

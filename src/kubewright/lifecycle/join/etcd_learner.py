@@ -19,9 +19,9 @@ from kubewright.etcd.api import by_peer_url
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.states import ContainerState
 from kubewright.lifecycle.join import peers
-from kubewright.lifecycle.join.kubelet import with_server
 from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.steps import kubelet, static_pods
+from kubewright.lifecycle.steps.kubelet import with_server
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext

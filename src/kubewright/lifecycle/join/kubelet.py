@@ -188,7 +188,7 @@ def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
     """
     path = ctx.layout.kubeconfig("kubelet")
     content = ctx.host.read(path)
-    moved = with_server(content, ctx.addresses.api_server) if content else None
+    moved = kubelet.with_server(content, ctx.addresses.api_server) if content else None
     if moved is None:
         return
     runs = ctx.host.service(SERVICE) is not None
@@ -198,17 +198,6 @@ def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
     yield ctx.host.ensure(File(path=path, content=moved, mode=0o600))
     if runs:
         yield ctx.host.ensure(Service(name=SERVICE, running=True))
-
-
-def with_server(kubeconfig: bytes, server: str) -> bytes | None:
-    """Return a kubeconfig with another server and everything else as it was; None if that is its server already."""
-    document: Any = yaml.load_one(kubeconfig, source="kubelet.conf").value
-    clusters = [row["cluster"] for row in document.get("clusters") or ()]
-    if all(cluster.get("server") == server for cluster in clusters):
-        return None
-    for cluster in clusters:
-        cluster["server"] = server
-    return yaml.dump(document).encode()
 
 
 def node_name(ctx: JoinContext) -> str:

@@ -72,6 +72,11 @@ class Checkpoint:
     swaps: tuple[Swap, ...]
     state: State = State.PREPARED
 
+    @property
+    def changed(self) -> tuple[Swap, ...]:
+        """The files that have another content afterwards."""
+        return tuple(one for one in self.swaps if one.before != one.after)
+
     def swap(self, target: PurePosixPath) -> Swap:
         """Return the row of a file. Raises KeyError."""
         return {one.target: one for one in self.swaps}[target]
@@ -181,7 +186,7 @@ def require_known(host: Host, found: Checkpoint) -> None:
 def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
     """Give a file its new content. Raises KeyError for one that is not in the checkpoint."""
     swap = found.swap(target)
-    return host.ensure(File(path=target, content=_content(host, found, swap, side="new"), mode=swap.new_mode))
+    return host.ensure(File(path=target, content=content(host, found, swap, side="new"), mode=swap.new_mode))
 
 
 def put_old(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
@@ -189,16 +194,16 @@ def put_old(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
     swap = found.swap(target)
     if swap.before == ABSENT:
         return host.remove(target, own=(target,))
-    return host.ensure(File(path=target, content=_content(host, found, swap, side="old"), mode=swap.old_mode))
+    return host.ensure(File(path=target, content=content(host, found, swap, side="old"), mode=swap.old_mode))
 
 
-def _content(host: Host, found: Checkpoint, swap: Swap, *, side: str) -> bytes:
-    """Read one side of a swap. Raises HostError where it is not what was kept."""
+def content(host: Host, found: Checkpoint, swap: Swap, *, side: str) -> bytes:
+    """Read one side of a swap, `old` or `new`. Raises HostError where it is not what was kept."""
     path = found.directory / side / str(found.swaps.index(swap))
-    content = host.read(path)
-    if content is None or digest(content) != (swap.before if side == "old" else swap.after):
+    kept = host.read(path)
+    if kept is None or digest(kept) != (swap.before if side == "old" else swap.after):
         raise _damaged(found.directory, f"{path} is not what was kept for {swap.target}")
-    return content
+    return kept
 
 
 def every(host: Host) -> list[Checkpoint]:

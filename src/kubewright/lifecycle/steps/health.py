@@ -89,13 +89,18 @@ def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: Deferr
 
     def ready() -> str | None:
         manifests.check()
-        try:
-            answer = probe.raw("GET", "/readyz")
-        except APIError as error:
-            return str(error)
-        return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
+        return unready(probe)
 
     yield components.until(ready, saying="the API server to be ready", blame=("kube-apiserver",))
+
+
+def unready(probe: KubeAPI) -> str | None:
+    """Return why an API server does not call itself ready; None if it does."""
+    try:
+        answer = probe.raw("GET", "/readyz")
+    except APIError as error:
+        return str(error)
+    return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
 
 
 def _failing(body: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.types import NodeRegistration
 from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
@@ -114,6 +114,17 @@ def finalize(layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Chan
     if change:
         reporter.emit(Line(topic="kubelet-finalize", text=f'"{path}" uses the client certificate that the kubelet rotates'))
     yield change
+
+
+def with_server(kubeconfig: bytes, server: str) -> bytes | None:
+    """Return a kubeconfig with another server and everything else as it was; None if that is its server already."""
+    document: Any = yaml.load_one(kubeconfig, source="kubelet.conf").value
+    clusters = [row["cluster"] for row in document.get("clusters") or ()]
+    if all(cluster.get("server") == server for cluster in clusters):
+        return None
+    for cluster in clusters:
+        cluster["server"] = server
+    return yaml.dump(document).encode()
 
 
 def mark(

@@ -24,34 +24,44 @@ Proof = Callable[[], Iterable[Step]]
 class Replacement:
     """One step. `name` is what runs from these files, such as `kube-scheduler`.
 
-    `prove` raises unless what runs now is what the new contents say, `prove_old` the same for the old ones.
+    `before` does what comes before the files are replaced, and is not taken back. `prove` raises unless what runs now is what the new contents
+    say, `prove_old` the same for the old ones.
     """
 
     name: str
     targets: tuple[PurePosixPath, ...]
     prove: Proof
     prove_old: Proof
+    before: Proof = tuple
 
 
-def carry_out(host: Host, found: Checkpoint, steps: Sequence[Replacement], *, reporter: Reporter, topic: str) -> Iterator[Step]:
+def carry_out(
+    host: Host, found: Checkpoint, steps: Sequence[Replacement], *, reporter: Reporter, topic: str, settle: Proof = tuple
+) -> Iterator[Step]:
     """Do the steps in their order. Where one fails, or the run is ended by a signal, the machine is brought back to what it was.
 
-    Steps of an earlier run that was interrupted are proved again. Raises HostError that says what failed and how the machine is now, and what
-    `require_known` raises before anything is changed.
+    Steps of an earlier run that was interrupted are proved again. `settle` comes after the last step, if any of them had something to do: it raises
+    where what was proved does not last. Raises HostError that says what failed and how the machine is now, and what `require_known` raises before
+    anything is changed.
     """
     checkpoint.require_known(host, found)
     again = found.state is State.IN_PROGRESS
     found = checkpoint.mark(host, found, State.IN_PROGRESS)
     begun: list[Replacement] = []
+    doing = found.operation
     try:
         for step in steps:
             forms = [checkpoint.form(host, found.swap(target)) for target in step.targets]
             if Form.OLD not in forms and not (again and _differs(found, step)):
                 continue
+            doing = step.name
             begun.append(step)
             yield from _forward(host, found, step)
+        doing = found.operation
+        if begun:
+            yield from settle()
     except BaseException as error:  # signals as well
-        _back(host, found, begun, failed=error, reporter=reporter, topic=topic)
+        _back(host, found, begun, doing=doing, failed=error, reporter=reporter, topic=topic)
         raise
     checkpoint.finish(host, found, State.DONE)
 
@@ -61,6 +71,7 @@ def _differs(found: Checkpoint, step: Replacement) -> bool:
 
 
 def _forward(host: Host, found: Checkpoint, step: Replacement) -> Iterator[Step]:
+    yield from step.before()
     for target in step.targets:
         yield checkpoint.put_new(host, found, target)
     yield from step.prove()
@@ -77,18 +88,19 @@ def take_back(host: Host, found: Checkpoint, steps: Sequence[Replacement]) -> li
     return changes
 
 
-def _back(host: Host, found: Checkpoint, begun: Sequence[Replacement], *, failed: BaseException, reporter: Reporter, topic: str) -> None:
+def _back(
+    host: Host, found: Checkpoint, begun: Sequence[Replacement], *, doing: str, failed: BaseException, reporter: Reporter, topic: str
+) -> None:
     """Take back what a failed run has begun. Raises HostError in place of an error of ours; a signal goes on as it is."""
-    last = begun[-1].name if begun else found.operation
-    reporter.emit(Line(topic=topic, text=f"{last} failed: going back to the earlier state"))
+    reporter.emit(Line(topic=topic, text=f"{doing} failed: going back to the earlier state"))
     try:
         take_back(host, found, begun)
     except KubewrightError as error:
         raise HostError(
-            f"{last} failed, and the machine could not be brought back to its earlier state",
+            f"{doing} failed, and the machine could not be brought back to its earlier state",
             detail=f"{failed}\nwhile going back: {error}",
             remedy=f"{error.remedy or 'see what the component reports'}; the earlier files are in {found.directory}",
         ) from failed
     reporter.emit(Line(topic=topic, text="The earlier state is back"))
     if isinstance(failed, KubewrightError):
-        raise HostError(f"{last} failed; this machine is back in its earlier state", detail=str(failed), remedy=failed.remedy) from failed
+        raise HostError(f"{doing} failed; this machine is back in its earlier state", detail=str(failed), remedy=failed.remedy) from failed

@@ -13,6 +13,7 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
 from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
+from kubewright.base.errors import DocumentError
 from kubewright.base.events import Line, Reporter
 from kubewright.base.records import dataclass
 from kubewright.host.accounts import find_accounts
@@ -26,6 +27,9 @@ Body = dict[str, Any]
 MANIFEST_MODE = 0o600
 PRIVATE = 0o700
 NO_FLAGS: Final[Mapping[str, str]] = {}
+HAS_DATA: Final[Mapping[str, str]] = {"initial-cluster-state": "existing"}
+"""Flags of a member of etcd that has data: with it they say nothing; without it, it ends instead of making an empty cluster of its own."""
+_FIRST_START: Final = ("--initial-cluster=", "--initial-cluster-state=")
 ETCD: Final = "etcd"
 _TOPIC: Final = "control-plane"
 _DOING: Final = {Action.CREATE: "Creating the", Action.UPDATE: "Updating the", Action.NONE: "Using existing"}
@@ -100,7 +104,7 @@ def write(
     """Write the manifest of a static pod, now or when it may start, and say so. `more` are flags that only this run knows."""
     hardened, user = yield from harden(name, inputs.pod(name, more=more), inputs=inputs, host=host)
     content = yaml.dump(patched(name, hardened)).encode()
-    manifest = File(path=inputs.layout.manifest(name), content=content, mode=MANIFEST_MODE)
+    manifest = File(path=inputs.layout.manifest(name), content=content, mode=MANIFEST_MODE, same=same_pod)
     action = decide_file(host.state(manifest.path), host.read(manifest.path), manifest).action
     what = f'local etcd in "{inputs.layout.manifests}"' if name == ETCD else f'"{name}"'
     for text in (f"{_DOING[action]} static pod manifest of {what}", *([user] if user else [])):
@@ -108,6 +112,24 @@ def write(
     yield host.ensure(Directory(path=inputs.layout.manifests, mode=PRIVATE))
     if not manifests.take(name, manifest):
         yield host.ensure(manifest)
+
+
+def same_pod(found: bytes, wanted: bytes) -> bool:
+    """Tell whether the kubelet would make the same pod of two manifests, up to flags with which an etcd that has data does nothing."""
+    try:
+        pods = [yaml.load(one, source="manifest") for one in (found, wanted)]
+    except DocumentError:
+        return False
+    return _meant(pods[0]) == _meant(pods[1])
+
+
+def _meant(value: object) -> object:
+    """Return what a manifest means: without fields that say nothing, and without what only the first start of an etcd needs."""
+    if isinstance(value, Mapping):
+        return {key: meant for key, one in value.items() if (meant := _meant(one)) not in (None, {})}
+    if isinstance(value, list):
+        return [_meant(one) for one in value if not (isinstance(one, str) and one.startswith(_FIRST_START))]
+    return value
 
 
 def harden(name: str, pod: Body, *, inputs: Inputs, host: Host) -> Generator[Change, None, tuple[Body, str]]:

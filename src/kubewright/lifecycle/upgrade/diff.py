@@ -38,7 +38,7 @@ def configuration(stored: Document, present: dict[str, str], *, version: str, ho
 
     Raises what `load_init` raises, and DocumentError where the API server's manifest does not tell the endpoint.
     """
-    address, port = _endpoint(present[API_SERVER], source=str(host.layout.manifest(API_SERVER)))
+    address, port = local_endpoint(present[API_SERVER], source=str(host.layout.manifest(API_SERVER)))
     value = {**stored.value, "kubernetesVersion": version} if isinstance(stored.value, dict) else stored.value
     found = load_init(
         [Document(value=value, source=stored.source)],
@@ -78,7 +78,8 @@ def _lines(text: str) -> list[str]:
     return [f"{line}\n" for line in text.split("\n")]
 
 
-def _endpoint(manifest: str, *, source: str) -> tuple[str, int]:
+def local_endpoint(manifest: str, *, source: str) -> tuple[str, int]:
+    """Return address and port of the API server that a manifest starts. Raises DocumentError where it does not tell."""
     pod = yaml.load(manifest, source=source)
     metadata = pod.get("metadata") if isinstance(pod, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None

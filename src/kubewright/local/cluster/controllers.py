@@ -10,8 +10,8 @@ import kubewright
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.host.desired import File
-from kubewright.lifecycle.init.cluster import apply
 from kubewright.lifecycle.init.context import InitContext
+from kubewright.lifecycle.steps import cluster_objects
 from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE
 from kubewright.local.cluster.context import LocalContext
 from kubewright.local.programs import PYTHON
@@ -53,4 +53,4 @@ def static_pod(ctx: InitContext) -> Iterable[Change]:
 
 def rights(ctx: InitContext) -> Iterable[Change]:
     """Let the controllers do what they are for."""
-    yield from apply(ctx, controllers.rights())
+    yield from cluster_objects.apply(ctx.api, controllers.rights())

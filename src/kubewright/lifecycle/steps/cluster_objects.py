@@ -1,0 +1,58 @@
+"""Objects with which a cluster describes itself: its configuration, and what machines that join may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.base.change import Change
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.objects import DesiredObject, Write, ensure_object
+from kubewright.lifecycle.steps.announcing import announced
+from kubewright.manifests import objects
+
+Say = Callable[[str], None]
+
+
+def apply(api: KubeAPI, wanted: Iterable[Mapping[str, Any]]) -> Iterator[Change]:
+    """Ensure objects in order, one change each."""
+    for body in wanted:
+        yield ensure_object(api, DesiredObject(body))
+
+
+def kubeadm_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> Iterator[Change]:
+    """Store the ClusterConfiguration with the rights to read it."""
+    stored, *rights = objects.kubeadm_config(configuration)
+    yield from announced(
+        api,
+        lambda writing: [ensure_object(writing, DesiredObject(stored, write=Write.MUTATE_DATA_KEYS))],
+        say=say,
+        doing=["Storing the configuration in ConfigMap kubeadm-config of namespace kube-system"],
+        kept="Using existing ConfigMap kubeadm-config of namespace kube-system",
+    )
+    yield from apply(api, rights)
+
+
+def kubelet_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> Iterator[Change]:
+    """Store the kubelet's configuration for the machines that join."""
+    stored, *rights = objects.kubelet_config(configuration)
+    yield from announced(
+        api,
+        lambda writing: [ensure_object(writing, DesiredObject(stored))],
+        say=say,
+        doing=["Storing the kubelet's configuration in ConfigMap kubelet-config of namespace kube-system"],
+        kept="Using existing ConfigMap kubelet-config of namespace kube-system",
+    )
+    yield from apply(api, rights)
+
+
+def joining(*, api: KubeAPI, say: Say) -> Iterator[Change]:
+    """Make the rights of machines that join."""
+    return announced(
+        api,
+        lambda writing: list(apply(writing, objects.joining())),
+        say=say,
+        doing=["Configuring the rights of machines that join"],
+        kept="Using existing rights of machines that join",
+    )

@@ -1,0 +1,113 @@
+"""Proving what a static pod runs: its container is looked at and the component itself is asked, whatever the phase of the pod says.
+
+A pod is Running as soon as its container has been started once, also when that has ended since. Here a component runs from a manifest when a container
+that was made after the manifest was written has stayed up, answers that it is healthy, and reports the version of the manifest's image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from kubewright.base.errors import APIError, HostError
+from kubewright.base.patterns import Pattern
+from kubewright.base.records import dataclass, field
+from kubewright.base.versions import Version
+from kubewright.base.wait import Condition
+from kubewright.host.seam import Host
+from kubewright.host.states import Container, ContainerState
+from kubewright.lifecycle.diagnosis.observation import NAMESPACE
+
+STEADY: Final = 10.0
+"""Seconds for which a container has to run: what ends at its start has ended by then."""
+_BUILD: Final = Pattern(r'(?m)^kubernetes_build_info\{[^}\n]*git_version="(?P<version>[^"\n]*)"')
+_CORE: Final = Pattern(r"^v?(?P<core>\d+\.\d+\.\d+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """How a component is asked: whether it is healthy, and which version it has. `version` returns '' where it does not tell, and raises APIError."""
+
+    healthy: Condition
+    version: Callable[[], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticPodProof:
+    """A static pod of a machine that is proved to run. `name` is that of its component and container; `now` gives seconds since 1970.
+
+    `earlier` are the pods that there were before the manifest was replaced: taking it back may make one of them go on.
+    """
+
+    name: str
+    asked: Asked
+    host: Host
+    now: Callable[[], float]
+    earlier: set[str] = field(default_factory=set)
+
+    def note(self) -> None:
+        """Remember the pods that there are before the manifest is replaced. Where the runtime does not answer, whoever waits says so."""
+        with suppress(HostError):
+            self.earlier.update(one.pod_uid for one in self._containers() if one.pod_uid)
+
+    def fault(self, version: str, *, back: bool = False, steady: float = 0.0) -> str | None:
+        """Say why the component does not run from its manifest with this version, '' for any; None if it does.
+
+        `back`: the manifest was taken back, and the pod that it had may have gone on running. `steady`: seconds for which it has to have run.
+        """
+        try:
+            running = self._running(back=back)
+        except HostError as error:
+            return str(error)
+        if running is None:
+            return "the kubelet has not started it from the manifest yet"
+        reason = self.asked.healthy()
+        if reason is not None:
+            return reason
+        try:
+            reported = self.asked.version()
+        except APIError as error:
+            return str(error)
+        if version and reported and core(reported) != version:
+            return f"it reports {reported}, not {version}"
+        age = self.now() - running.created
+        return f"it has been running for {age:.0f} s" if age < steady else None
+
+    def _running(self, *, back: bool) -> Container | None:
+        state = self.host.state(self.host.layout.manifest(self.name))
+        since = state.modified if state is not None else float("inf")
+        latest = max(self._containers(), key=lambda one: one.created, default=None)
+        if latest is None or latest.state is not ContainerState.RUNNING:
+            return None
+        return latest if latest.created >= since or (back and latest.pod_uid in self.earlier) else None
+
+    def _containers(self) -> list[Container]:
+        return [one for one in self.host.runtime.containers(namespace=NAMESPACE) if one.name == self.name]
+
+
+def core(text: str) -> str:
+    """Return the three numbers of a version or of an image's tag, '' of what begins with none: `1.36.3` of `v1.36.3-build.2`."""
+    found = _CORE.match(text)
+    return found["core"] if found else ""
+
+
+def version_of(pod: Mapping[str, Any]) -> str:
+    """Return the version that the image of a static pod has by its tag; '' where it does not tell."""
+    spec = pod.get("spec")
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    image = containers[0].get("image") if isinstance(containers, list) and containers and isinstance(containers[0], Mapping) else None
+    name = str(image or "").partition("@")[0].rpartition("/")[2]
+    return core(name.partition(":")[2])
+
+
+def build_version(metrics: str) -> str:
+    """Return the version that a component of Kubernetes reports in its metrics, '' where it does not."""
+    found = _BUILD.search(metrics)
+    return found["version"] if found else ""
+
+
+def is_older(first: str, second: str) -> bool:
+    """Whether the first of two versions or tags is older; no if one of them tells none."""
+    old, new = core(first), core(second)
+    return bool(old and new) and Version.parse(f"v{old}") < Version.parse(f"v{new}")

@@ -1,0 +1,135 @@
+"""Whether a static pod runs from its manifest: which container counts, what it answers, and which version it reports."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from kubewright.apis.machine import Layout
+from kubewright.base.errors import HostError, RuntimeUnavailable, Unreachable
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.host.states import Container, ContainerState
+from kubewright.lifecycle.steps import running
+from kubewright.lifecycle.steps.running import Asked, StaticPodProof
+
+
+class Runtime:
+    def __init__(self) -> None:
+        self.lives: list[Container] = []
+        self.fails: HostError | None = None
+
+    def containers(self, *, namespace: str) -> list[Container]:
+        assert namespace == "kube-system"
+        if self.fails is not None:
+            raise self.fails
+        return self.lives
+
+
+class Box:
+    """A machine with the manifest of a scheduler, which is as old as the test says: a container that was made at 100.0 is younger."""
+
+    def __init__(self, root: Path) -> None:
+        layout = Layout(kubernetes=PurePosixPath(root))
+        self.runtime = Runtime()
+        self.host = RealHost(layout=layout, files=Files(durable=False), runtime=self.runtime)
+        self.host.ensure(File(path=layout.manifest("kube-scheduler"), content=b"{}", directory_mode=0o700))
+        self.written = self.host.state(layout.manifest("kube-scheduler")).modified
+        self.healthy: str | None = None
+        self.version: str | Exception = "v1.36.4"
+
+    def life(self, after: float, *, state=ContainerState.RUNNING, uid="new", name="kube-scheduler"):
+        created = self.written + after
+        self.runtime.lives.append(
+            Container(id=uid, name=name, pod=f"{name}-one", namespace="kube-system", state=state, pod_uid=uid, created=created)
+        )
+
+    def proof(self, *, now: float = 20.0) -> StaticPodProof:
+        def version() -> str:
+            if isinstance(self.version, Exception):
+                raise self.version
+            return self.version
+
+        asked = Asked(healthy=lambda: self.healthy, version=version)
+        return StaticPodProof(name="kube-scheduler", asked=asked, host=self.host, now=lambda: self.written + now)
+
+
+@pytest.fixture
+def box(tmp_path):
+    return Box(tmp_path)
+
+
+def test_a_container_that_is_older_than_the_manifest_does_not_count(box):
+    box.life(-5.0, uid="old")
+    box.life(3.0, name="kube-apiserver")
+    assert box.proof().fault("1.36.4") == "the kubelet has not started it from the manifest yet"
+    box.life(1.0, state=ContainerState.EXITED)
+    assert box.proof().fault("1.36.4") == "the kubelet has not started it from the manifest yet"
+    box.life(2.0)
+    assert box.proof().fault("1.36.4") is None
+
+
+def test_after_the_way_back_the_pod_that_there_was_before_counts_as_well(box):
+    box.life(-5.0, uid="old")
+    proof = box.proof()
+    proof.note()
+    assert proof.fault("1.36.4") is not None
+    assert proof.fault("1.36.4", back=True) is None
+    box.life(-1.0, uid="failed")
+    assert proof.fault("1.36.4", back=True) is not None
+
+
+def test_the_component_says_itself_how_it_is_and_which_version_it_has(box):
+    box.life(1.0)
+    box.healthy = "not yet: etcd"
+    assert box.proof().fault("1.36.4") == "not yet: etcd"
+    box.healthy, box.version = None, "v1.36.3"
+    assert box.proof().fault("1.36.4") == "it reports v1.36.3, not 1.36.4"
+    assert box.proof().fault("") is None
+    box.version = ""
+    assert box.proof().fault("1.36.4") is None
+    box.version = Unreachable("nobody answers")
+    assert box.proof().fault("1.36.4") == "nobody answers"
+
+
+def test_one_that_has_just_started_has_not_stayed_up(box):
+    box.life(15.0)
+    assert box.proof(now=20.0).fault("1.36.4", steady=running.STEADY) == "it has been running for 5 s"
+    assert box.proof(now=25.0).fault("1.36.4", steady=running.STEADY) is None
+
+
+def test_a_runtime_that_does_not_answer_is_a_reason_and_no_error(box):
+    box.runtime.fails = RuntimeUnavailable("containerd is down")
+    proof = box.proof()
+    proof.note()
+    assert proof.fault("1.36.4") == "containerd is down"
+
+
+@pytest.mark.parametrize(
+    ("image", "version"),
+    [
+        ("registry.k8s.io/kube-scheduler:v1.36.4", "1.36.4"),
+        ("localhost:5000/kube-scheduler:v1.36.4-build.2@sha256:0", "1.36.4"),
+        ("registry.k8s.io/etcd:3.6.8-0", "3.6.8"),
+        ("localhost:5000/kube-scheduler", ""),
+        ("kube-scheduler:mine", ""),
+        (None, ""),
+    ],
+)
+def test_the_version_is_that_of_the_images_tag(image, version):
+    assert running.version_of({"spec": {"containers": [{"image": image}]}}) == version
+    assert running.version_of({"spec": {"containers": []}}) == running.version_of({}) == ""
+
+
+def test_metrics_tell_the_version_that_was_built():
+    text = '# TYPE kubernetes_build_info gauge\nkubernetes_build_info{build_date="x",git_version="v1.36.4",go_version="go1"} 1\n'
+    assert running.build_version(f"other 1\n{text}") == "v1.36.4"
+    assert running.build_version("other 1\n") == ""
+
+
+def test_older_is_told_by_the_three_numbers():
+    assert running.is_older("3.6.8-0", "3.6.10-0")
+    assert not running.is_older("3.6.10-0", "3.6.8-0")
+    assert not running.is_older("mine", "3.6.8-0")
