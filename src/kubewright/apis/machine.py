@@ -79,9 +79,14 @@ class Layout:
         return self.state / "kubelet-service.json"
 
     @property
+    def checkpoints(self) -> PurePosixPath:
+        """The directory with what operations have replaced."""
+        return self.state / "checkpoints"
+
+    @property
     def kept_files(self) -> tuple[PurePosixPath, ...]:
         """What we keep of the machine between runs; the record is the last to go."""
-        return (self.join_key, self.tunnel_key, self.next_tunnel_key, self.kubelet_service, self.machine_record)
+        return (self.join_key, self.tunnel_key, self.next_tunnel_key, self.kubelet_service, self.checkpoints, self.machine_record)
 
     @property
     def cni(self) -> PurePosixPath:

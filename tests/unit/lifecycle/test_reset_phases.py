@@ -133,7 +133,7 @@ def test_what_a_hub_keeps_beside_what_is_kept_of_the_machine_stays(box):
     """A hub has its state, and the key that opens it, in a directory below the same one by default."""
     host = box.make_worker().machine(box.layout)
     machine_record.save(host, MachineRecord(workflow="join", configuration="kind: JoinConfiguration\n"))
-    for name in ("node-join.key", "node-tunnel.key", "node-tunnel-next.key", "hub/state.db", "hub/state.key"):
+    for name in ("node-join.key", "node-tunnel.key", "node-tunnel-next.key", "checkpoints/1/old/0", "hub/state.db", "hub/state.key"):
         box.write(f"state/{name}", "precious")
     box.reset().require_complete()
     assert sorted(path.name for path in (box.root / "state").rglob("*")) == ["hub", "state.db", "state.key"]

@@ -84,7 +84,7 @@ class Checkpoint:
 
 def parent(host: Host) -> PurePosixPath:
     """Return the directory of all checkpoints of a machine."""
-    return host.layout.state / "checkpoints"
+    return host.layout.checkpoints
 
 
 def digest(content: bytes | None) -> str:
