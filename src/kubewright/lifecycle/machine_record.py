@@ -28,6 +28,7 @@ from kubewright.host.seam import Host
 MEMBER: Final = "member"
 """What etcd makes in its data directory."""
 _FORMAT: Final = 1
+_VERSION: Final = "kubernetesVersion"
 _NOT_KEPT: Final = ("bootstrapTokens", "certificateKey", "dryRun", "skipPhases", "timeouts")
 """Fields of an InitConfiguration, or a JoinConfiguration, that are secret, or say how one run goes and not what comes of it."""
 _NOT_KEPT_BELOW: Final = frozenset(
@@ -232,6 +233,21 @@ def require_same(found: MachineRecord, wanted: MachineRecord) -> None:
         detail=mask(unified_diff(found.configuration, wanted.configuration, name="configuration")),
         remedy="run the same command with the configuration it was made with; or start over with `kubewright reset`",
     )
+
+
+def follow(host: Host, *, version: str) -> None:
+    """Write down that a machine has another version of Kubernetes now, where a record tells its version: that of `init`."""
+    found = current(host)
+    if found is None or found.workflow != "init":
+        return
+    documents = [_at_version(value, version) for value in _values(found.configuration)]
+    wanted = replace(found, configuration=yaml.dump_all(documents))
+    if not same(found, wanted):
+        save(host, wanted)
+
+
+def _at_version(document: object, version: str) -> object:
+    return {**document, _VERSION: version} if isinstance(document, dict) and _VERSION in document else document
 
 
 def _values(text: str) -> list[object]:

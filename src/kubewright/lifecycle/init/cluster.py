@@ -31,7 +31,14 @@ _KEY_WARNING = "Anyone with the certificate key can read the cluster's private k
 
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
-    """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it."""
+    """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it.
+
+    Raises ConfigurationChanged where a run goes on with a cluster that was upgraded since.
+    """
+    if ctx.bound.resumed and ctx.bound.whole:
+        from kubewright.lifecycle.init import upgraded  # most machines are made once
+
+        upgraded.require_no_older_cluster(ctx.api, ctx.configuration)
     yield from cluster_objects.apply(ctx.api, objects.cluster_admins())
     yield from cluster_objects.kubeadm_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "upload-config"))
 

@@ -44,7 +44,8 @@ _PATIENCE: Final = 3.0
 def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
     """Load the configuration and find the places that it names.
 
-    Raises as `configure` does, and UsageError for a phase that cannot run alone, before the configuration is looked at.
+    Raises as `configure` does, UsageError for a phase that cannot run alone, before the configuration is looked at, and ConfigurationChanged for a
+    machine that was upgraded since.
     """
     if request.only:
         PHASES.select(only=request.only)
@@ -53,6 +54,10 @@ def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
     configuration = loaded.configuration
     places = _places(request, configuration, machine.layout)
     host = here if places == machine.layout else machine.at(places)
+    if not request.only and host.state(host.layout.manifest("kube-apiserver")) is not None:
+        from kubewright.lifecycle.init import upgraded  # most machines are made once
+
+        upgraded.require_no_older_machine(host, configuration)
     return Prepared(
         configuration=configuration,
         host=host,
