@@ -38,6 +38,14 @@ def _runtime_and_system(verification: Find) -> tuple[Check, ...]:
     )
 
 
+UPGRADE: Final = (
+    ROOT,
+    Check(name="SystemVerification", find=system.verification),
+    Check(name="ContainerRuntimeVersion", find=components.runtime_version),
+)
+"""What a machine is checked for before an upgrade."""
+
+
 def hub_join(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
     """What is checked before a machine asks a hub: as for every machine, but for the kubelet, which the hub names. See `given_kubelet`."""
     return (ROOT, *_runtime_and_system(system.kernel), network.port(addresses.ports.kubelet, ours="kubelet" if resumed else ""))

@@ -21,8 +21,6 @@ WITHOUT = {
     "completion": "a script for a shell",
     "help": "text for people",
     "local logs": "a log as the component wrote it",
-    "upgrade apply*": "its phases come with a later release",
-    "upgrade node*": "its phases come with a later release",
 }
 """Commands without `-o`, and why."""
 

@@ -96,8 +96,8 @@ OWN = {
     "alpha": "",
 }
 MORE = {
-    "output": 82,
-    "plan": 56,
+    "output": 102,
+    "plan": 76,
     "adopt": 2,
     "cleanup-cni": 1,
     "cleanup-packet-filter": 1,

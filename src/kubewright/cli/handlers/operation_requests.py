@@ -1,4 +1,4 @@
-"""What the flags of `init`, `join` and `reset`, and of their phases, ask for; and the manifests of add-ons."""
+"""What the flags of `init`, `join`, `reset` and `upgrade`, and of their phases, ask for; and the manifests of add-ons."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
 from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
 from kubewright.base import yaml
 from kubewright.cli.handlers import operations
@@ -19,10 +20,13 @@ from kubewright.lifecycle.init import request
 from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
 from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
+from kubewright.lifecycle.upgrade.request import UpgradeOptions
 
 _OURS: Final = frozenset({"plan", "adopt"})
 _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
 """Flags that kubeadm does not have; they may stand beside --config."""
+
+_UPGRADE_OURS: Final = frozenset({"plan"})
 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
 
@@ -69,6 +73,31 @@ def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetOptions:
         only=only,
         looks_for_runtime=inputs.has(parsed, "cri-socket"),
         ask=functools.partial(_ask, form=parsed.text("output")),
+    )
+
+
+def upgrade_apply_request(parsed: Parsed, *, only: tuple[str, ...]) -> UpgradeOptions:
+    """Turn the flags of `upgrade apply` into a request. Raises as `upgrade_request` does."""
+    return upgrade_request(parsed, "apply", only=only)
+
+
+def upgrade_node_request(parsed: Parsed, *, only: tuple[str, ...]) -> UpgradeOptions:
+    """Turn the flags of `upgrade node` into a request. Raises as `upgrade_request` does."""
+    return upgrade_request(parsed, "node", only=only)
+
+
+def upgrade_request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> UpgradeOptions:
+    """Turn the flags of an upgrade command into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
+    return UpgradeOptions(
+        section=section,
+        documents=inputs.documents(parsed, mixes=bool(only), ours=_UPGRADE_OURS),
+        from_file=bool(given_text(parsed, "config")),
+        flags=inputs.given(parsed, type(getattr(UpgradeConfiguration(), section))),
+        arguments=parsed.strings("version") if parsed.command.argument else (),
+        only=only,
+        kubeconfig=inputs.absolute(given_text(parsed, "kubeconfig")),
+        yes=is_on(parsed, "yes"),
+        ask=functools.partial(_ask, form=parsed.text("output")) if inputs.has(parsed, "output") else None,
     )
 
 

@@ -1,7 +1,6 @@
-"""The `upgrade` commands and their phases.
+"""`upgrade plan` and `upgrade diff`, which change nothing: what a cluster can be upgraded to, and what that changes here.
 
-`plan` and `diff` change nothing: what a cluster can be upgraded to, and what that changes here. The plan has the cluster do a Job, which goes
-away by itself. Those that change a machine check what they are asked for and leave it alone in this release.
+The plan has the cluster do a Job, which goes away by itself.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
 from kubewright.base.wait import PollingWaiter
 from kubewright.cli.handlers import cluster_access, machine
+from kubewright.cli.handlers.operation_requests import upgrade_request
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed, as_called
 from kubewright.cli.printers import output
@@ -30,61 +30,14 @@ from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import config_diff
 from kubewright.lifecycle.upgrade import diff as upgrade_diff
 from kubewright.lifecycle.upgrade import plan as upgrade_plan
-from kubewright.lifecycle.upgrade import versions
 from kubewright.lifecycle.upgrade.health import Health
-from kubewright.lifecycle.upgrade.phases import APPLY, NODE
 from kubewright.lifecycle.upgrade.plan import AvailableUpgrade, PlanOptions, UpgradePlan
-from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
+from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure
 from kubewright.lifecycle.upgrade.versions import observe
 
 CONTEXT_LINES: Final = 3
 _HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")
 _RULE: Final = "_" * 69 + "\n\n"
-
-
-def apply(parsed: Parsed) -> int:
-    """Check what apply is asked for; upgrading comes with a later release."""
-    return _apply(parsed, only=())
-
-
-def apply_phase(parsed: Parsed) -> int:
-    """Check what a phase of apply is asked for; running it comes with a later release."""
-    return _apply(parsed, only=inputs.phase_of(parsed, APPLY))
-
-
-def node(parsed: Parsed) -> int:
-    """Check what node is asked for; upgrading comes with a later release."""
-    return _node(parsed, only=())
-
-
-def node_phase(parsed: Parsed) -> int:
-    """Check what a phase of node is asked for; running it comes with a later release."""
-    return _node(parsed, only=inputs.phase_of(parsed, NODE))
-
-
-def _apply(parsed: Parsed, *, only: tuple[str, ...]) -> int:
-    request = _request(parsed, "apply", only=only)
-    configuration = _loaded(request)
-    _check_version(target(request, configuration), configuration)
-    APPLY.select(only=only, skip=configuration.apply.skip_phases)
-    inputs.later(parsed)
-
-
-def _node(parsed: Parsed, *, only: tuple[str, ...]) -> int:
-    configuration = _loaded(_request(parsed, "node", only=only))
-    NODE.select(only=only, skip=configuration.node.skip_phases)
-    inputs.later(parsed)
-
-
-def _request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> UpgradeOptions:
-    return UpgradeOptions(
-        section=section,
-        documents=inputs.documents(parsed, mixes=bool(only)),
-        from_file=bool(inputs.given_text(parsed, "config")),
-        flags=inputs.given(parsed, type(getattr(UpgradeConfiguration(), section))),
-        arguments=parsed.strings("version") if parsed.command.argument else (),
-        only=only,
-    )
 
 
 def _loaded(request: UpgradeOptions) -> UpgradeConfiguration:
@@ -93,20 +46,9 @@ def _loaded(request: UpgradeOptions) -> UpgradeConfiguration:
     return loaded.configuration
 
 
-def _check_version(text: str, configuration: UpgradeConfiguration) -> None:
-    """Judge the version as far as that needs no cluster. A label such as stable is left alone: what it means is looked up later."""
-    try:
-        version = Version.parse(text)
-    except ValueError:
-        return
-    asked = configuration.apply
-    verdict = versions.judge_target(version, experimental=bool(asked.allow_experimental_upgrades), candidates=bool(asked.allow_rc_upgrades))
-    inputs.warn([f"ignored: {reason}" for reason in verdict.require(str(version), force=bool(asked.force_upgrade))])
-
-
 def plan(parsed: Parsed) -> int:
     """Show what the cluster can be upgraded to. Nothing is printed behind the versions where there is nothing newer."""
-    wanted = _loaded(_request(parsed, "plan")).plan
+    wanted = _loaded(upgrade_request(parsed, "plan")).plan
     printed = printer(parsed)
     clock = SystemClock()
     waiter = PollingWaiter(clock=clock, reporter=KubeadmText())
@@ -140,7 +82,7 @@ def plan(parsed: Parsed) -> int:
 
 def diff(parsed: Parsed) -> int:
     """Show, as unified diffs, what an upgrade would change in the static pods of this machine."""
-    configuration = _loaded(_request(parsed, "diff"))
+    configuration = _loaded(upgrade_request(parsed, "diff"))
     present = upgrade_diff.manifests(machine.host(Layout()))
     with closing(_client(parsed)) as api:
         stored = config_diff.read_stored(api)[CLUSTER]

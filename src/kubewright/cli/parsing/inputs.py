@@ -9,11 +9,11 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar
+from typing import Final, TypeVar
 
 from kubewright.apis.kubeadm.overrides import feature_gates, refuse_beside_config
 from kubewright.base.durations import Duration
-from kubewright.base.errors import HostError, UsageError
+from kubewright.base.errors import UsageError
 from kubewright.base.masking import mask, remember_token
 from kubewright.base.messages import indented
 from kubewright.base.records import fields
@@ -98,15 +98,6 @@ def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
 def warn(warnings: Sequence[str]) -> None:
     """Write warnings to stderr."""
     sys.stderr.write(mask(as_called("".join(f"warning: {indented(warning)}\n" for warning in warnings))))
-
-
-def later(parsed: Parsed) -> NoReturn:
-    """Say that the command is not there yet. Raises HostError, always."""
-    raise HostError(
-        f"{parsed.command.path} cannot change this machine yet",
-        detail="flags and configuration are fine; changing a real machine will come with a later release",
-        remedy="`kubewright up --nodes 3` runs a cluster with nodes on this machine, as processes",
-    )
 
 
 def read_file(path: str) -> str:

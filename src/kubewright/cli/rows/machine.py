@@ -241,8 +241,10 @@ _UPGRADE_FLAGS = by_name(
     Flag("print-config", "print the cluster's configuration", kind=BOOL, default=False),
     Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y"),
     Flag("context-lines", "lines of context in the differences", kind=INT, default=3, short="c", metavar="lines"),
+    Flag("plan", "show what would change; write nothing", kind=BOOL, default=False),
     *PRINTED,
 )
+_UPGRADE_FLAGS_OF_PHASES = {**_UPGRADE_FLAGS, "output": ALL_FORMATS}
 _EARLY = "allow-experimental-upgrades allow-release-candidate-upgrades"
 _PLAN = (
     f"{_EARLY} allow-missing-template-keys config etcd-upgrade ignore-preflight-errors kubeconfig output print-config show-managed-fields"
@@ -253,67 +255,51 @@ _VERSION = Argument("version", "version to upgrade to; may be set in the file in
 _VERSION_OF_PHASE = Argument("version", "version to upgrade to; may be set in the file instead", shown="", most=ANY)
 
 
-def _upgrade_row(
-    word: str,
-    text: str,
-    flags: str,
-    *,
-    argument: Argument | None = None,
-    description: str = "",
-    flags_in_usage: bool = True,
-    more: tuple[Flag, ...] = (),
-    workflow: Workflow | None = None,
-) -> Command:
+def _upgrade_row(word: str, text: str, flags: str, *, more: tuple[Flag, ...] = ()) -> Command:
     return Command(
         f"upgrade {word}",
         text,
         handler=f"kubewright.cli.handlers.upgrade:{word}",
         flags=(*_named(_UPGRADE_FLAGS, flags), *more),
-        argument=argument,
+        argument=_VERSION,
         exit_scheme=KUBEADM,
-        description=description,
-        flags_in_usage=flags_in_usage,
-        workflow=workflow,
     )
 
 
-_LATER = (
-    "In this release, {} only reads its flags and its configuration, checks the requested version, and reports errors."
-    " Changing a machine comes with a later release."
-)
+def _upgrade_workflow(word: str, *, arguments: dict[str, Argument] | None = None) -> Workflow:
+    return Workflow(
+        f"kubewright.lifecycle.upgrade.phases:{word.upper()}",
+        flags=_UPGRADE_FLAGS_OF_PHASES,
+        ours="plan output",
+        arguments=arguments,
+        operation=f"kubewright.lifecycle.upgrade.operation:{word.upper()}",
+        request=f"kubewright.cli.handlers.operation_requests:upgrade_{word}_request",
+    )
+
 
 _UPGRADE_ROWS = (
     Command("upgrade", summary("upgrade"), exit_scheme=KUBEADM),
-    _upgrade_row("plan", "Show which versions the cluster can be upgraded to", _PLAN, argument=_VERSION),
-    _upgrade_row(
-        "apply",
+    _upgrade_row("plan", "Show which versions the cluster can be upgraded to", _PLAN),
+    Command(
+        "upgrade apply",
         "Upgrade the first control plane",
-        _APPLY,
+        flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_APPLY} plan output"),
         argument=_VERSION,
-        description=_LATER.format("apply"),
+        exit_scheme=KUBEADM,
+        description="Each component counts as upgraded once it answers and reports the new version. If one fails, this machine goes back to its earlier"
+        " state. Running the same command again goes on with an upgrade that was interrupted. --plan shows the whole list.",
         flags_in_usage=False,
-        workflow=Workflow(
-            "kubewright.lifecycle.upgrade.phases:APPLY",
-            flags=_UPGRADE_FLAGS,
-            arguments={"version": _VERSION_OF_PHASE},
-            handler="kubewright.cli.handlers.upgrade:apply_phase",
-        ),
+        workflow=_upgrade_workflow("apply", arguments={"version": _VERSION_OF_PHASE}),
     ),
-    _upgrade_row(
-        "diff",
-        "Show what an upgrade would change in the static pods",
-        "config context-lines kubeconfig",
-        argument=_VERSION,
-        more=(ALL_FORMATS,),
-    ),
-    _upgrade_row(
-        "node",
+    _upgrade_row("diff", "Show what an upgrade would change in the static pods", "config context-lines kubeconfig", more=(ALL_FORMATS,)),
+    Command(
+        "upgrade node",
         "Upgrade an additional control plane, or a worker",
-        _NODE,
-        description=_LATER.format("node"),
-        workflow=Workflow(
-            "kubewright.lifecycle.upgrade.phases:NODE", flags=_UPGRADE_FLAGS, handler="kubewright.cli.handlers.upgrade:node_phase"
-        ),
+        flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_NODE} plan output"),
+        exit_scheme=KUBEADM,
+        description="Upgrades this machine to the version that the cluster's configuration has since `upgrade apply`. If a component fails, this"
+        " machine goes back to its earlier state. --plan shows the whole list.",
+        workflow=_upgrade_workflow("node"),
     ),
 )
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.workflow.phases import Phase, Phases
 
-UpgradePhase = Phase[object]
+if TYPE_CHECKING:
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
 
+    UpgradePhase = Phase[UpgradeContext]
+
+_HERE: Final = "kubewright.lifecycle.upgrade"
 _VERSION: Final = "version"
 """Names the positional argument that phases of `apply` have; those of `node` take none."""
 
@@ -19,26 +23,41 @@ _APPLY_PREFLIGHT = (
 )
 
 
-def _leaf(name: str, summary: str, flags: str = _CLUSTER, *, every: bool = False) -> UpgradePhase:
-    return Phase(name, summary, flags=flags, argument=_VERSION, every=every)
+def _leaf(name: str, summary: str, flags: str = _CLUSTER, **more: Any) -> UpgradePhase:
+    return Phase(name, summary, flags=flags, argument=_VERSION, **more)
 
 
-_CONTROL_PLANE: Final = _leaf("control-plane", "Upgrade the control plane of this machine", _CONTROL_PLANE_FLAGS)
-_KUBECONFIG: Final[UpgradePhase] = Phase("kubeconfig", "Point the kubelet to the API server of this machine", hidden=True)
-_KUBELET_CONFIG: Final = _leaf("kubelet-config", "Write the kubelet's configuration of this machine", _PATCHED)
+_CONTROL_PLANE: Final = _leaf(
+    "control-plane",
+    "Upgrade the control plane of this machine",
+    _CONTROL_PLANE_FLAGS,
+    run=f"{_HERE}.control_plane:upgrade",
+    condition=f"{_HERE}.context:only_control_planes",
+)
+_KUBECONFIG: Final[UpgradePhase] = Phase(
+    "kubeconfig",
+    "Point the kubelet to the API server of this machine",
+    hidden=True,
+    run=f"{_HERE}.kubelet:use_local_server",
+    condition=f"{_HERE}.context:only_control_planes",
+)
+_KUBELET_CONFIG: Final = _leaf(
+    "kubelet-config", "Write the kubelet's configuration of this machine", _PATCHED, run=f"{_HERE}.kubelet:configure"
+)
 _ADDON: Final[UpgradePhase] = Phase(
     "addon",
     "Upgrade add-ons",
+    condition=f"{_HERE}.cluster:add_ons_wait",
     children=(
         _leaf("all", "Upgrade all add-ons", _PATCHED, every=True),
-        _leaf("coredns", "Upgrade CoreDNS", _PATCHED),
-        _leaf("kube-proxy", "Upgrade kube-proxy"),
+        _leaf("coredns", "Upgrade CoreDNS", _PATCHED, run=f"{_HERE}.cluster:coredns", condition=f"{_HERE}.cluster:dns_wanted"),
+        _leaf("kube-proxy", "Upgrade kube-proxy", run=f"{_HERE}.cluster:kube_proxy", condition=f"{_HERE}.cluster:proxy_wanted"),
     ),
 )
 _POST_UPGRADE: Final = _leaf("post-upgrade", "Run the final steps of an upgrade")
 
-APPLY: Final[Phases[object]] = Phases(
-    _leaf("preflight", "Run the checks before an upgrade", _APPLY_PREFLIGHT),
+APPLY: Final[Phases[UpgradeContext]] = Phases(
+    _leaf("preflight", "Run the checks before an upgrade", _APPLY_PREFLIGHT, run=lambda ctx: ctx.bound.preflight(ctx)),
     _CONTROL_PLANE,
     Phase(
         "upload-config",
@@ -46,18 +65,23 @@ APPLY: Final[Phases[object]] = Phases(
         aliases=("uploadconfig",),
         children=(
             _leaf("all", "Store all configuration in the cluster", every=True),
-            _leaf("kubeadm", "Store the ClusterConfiguration"),
-            _leaf("kubelet", "Store the KubeletConfiguration"),
+            _leaf("kubeadm", "Store the ClusterConfiguration", run=f"{_HERE}.cluster:upload_kubeadm"),
+            _leaf("kubelet", "Store the KubeletConfiguration", run=f"{_HERE}.cluster:upload_kubelet"),
         ),
     ),
     _KUBECONFIG,
     _KUBELET_CONFIG,
-    _leaf("bootstrap-token", "Update the permissions of bootstrap tokens"),
+    _leaf("bootstrap-token", "Update the permissions of bootstrap tokens", run=f"{_HERE}.cluster:joining"),
     _ADDON,
     _POST_UPGRADE,
 )
-NODE: Final[Phases[object]] = Phases(
-    Phase("preflight", "Run the checks before an upgrade", flags="config ignore-preflight-errors"),
+NODE: Final[Phases[UpgradeContext]] = Phases(
+    Phase(
+        "preflight",
+        "Run the checks before an upgrade",
+        flags="config ignore-preflight-errors",
+        run=lambda ctx: ctx.bound.preflight(ctx),
+    ),
     _CONTROL_PLANE,
     _KUBECONFIG,
     _KUBELET_CONFIG,

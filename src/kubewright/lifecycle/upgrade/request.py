@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis.kubeadm import rules
@@ -13,6 +13,8 @@ from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass, field, replace
 from kubewright.base.yaml import Document
 
+APPLY: Final = "apply"
+"""The section of `upgrade apply`."""
 _NAMED: Final = "skip_phases", "ignore_preflight_errors"
 
 
@@ -22,6 +24,7 @@ class UpgradeOptions:
 
     `section` is its part of the UpgradeConfiguration: apply, node, plan or diff. `flags` are the values that were given on the command line,
     by the attribute of that part; `patches` is an absolute path there. They win over the file, names of ignored checks are added to it.
+    `kubeconfig` is '' for the machine's own. `ask` puts a question to the user and returns the answer, unless `yes` answers it.
     """
 
     section: str
@@ -30,6 +33,9 @@ class UpgradeOptions:
     flags: Mapping[str, Any] = field(default_factory=dict)
     arguments: Sequence[str] = ()
     only: tuple[str, ...] = ()
+    kubeconfig: str = ""
+    yes: bool = False
+    ask: Callable[[str], str] | None = None
 
 
 def configure(request: UpgradeOptions) -> LoadedKind[UpgradeConfiguration]:

@@ -18,6 +18,8 @@ NAMESPACE: Final = "kube-system"
 API_SERVER: Final = "kube-apiserver"
 ETCD: Final = "etcd"
 CONTROL_PLANE: Final = (API_SERVER, "kube-controller-manager", "kube-scheduler")
+KUBELET_SKEW: Final = 3
+"""Minor releases that a kubelet may be older than its API server."""
 ByVersion = Mapping[str, Sequence[str]]
 """The Nodes that have each version."""
 
@@ -113,3 +115,23 @@ def judge_target(target: Version, *, tool: Version = OWN, experimental: bool = F
         flag = "--allow-release-candidate-upgrades" if target.pre.startswith("rc") else "--allow-experimental-upgrades"
         skippable.append(f"{target} is a pre-release; {flag} allows it")
     return Verdict(mandatory=tuple(mandatory), skippable=tuple(skippable))
+
+
+def judge(target: Version, observed: ClusterVersions) -> Verdict:
+    """Judge a version beside what the cluster has. Raises APIError as `ClusterVersions.cluster` does."""
+    present = observed.cluster
+    reasons: list[str] = []
+    skippable: list[str] = []
+    if target.major != present.major or target.minor > present.minor + 1:
+        reasons.append(f"{target} is more than one minor release newer than the cluster ({present})")
+    if target.major == present.major and target.minor < present.minor - 1:
+        reasons.append(f"{target} is more than one minor release older than the cluster ({present})")
+    for text, nodes in sorted(observed.kubelets.items()):
+        try:
+            kubelet = Version.parse(text)
+        except ValueError:
+            skippable.append(f"the version {text or '(none)'} of the kubelets on {', '.join(sorted(nodes))} cannot be read")
+            continue
+        if kubelet.minor < target.minor - KUBELET_SKEW:
+            skippable.append(f"the kubelets on {', '.join(sorted(nodes))} have {kubelet}, which {target} does not support any more")
+    return Verdict(mandatory=() if target.pre else tuple(reasons), skippable=(*(reasons if target.pre else ()), *skippable))

@@ -1,0 +1,83 @@
+"""The phases that write to the cluster: its configuration, the rights of machines that join, and the add-ons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Change
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
+from kubewright.kube.resources import POD
+from kubewright.lifecycle.steps import addons, cluster_objects
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER
+from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
+from kubewright.lifecycle.upgrade.kubelet import SOCKET_ANNOTATION
+from kubewright.lifecycle.upgrade.versions import NAMESPACE
+from kubewright.manifests import rbac
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+_ADD_ONS: Final = "upgrade/addon"
+
+
+def upload_kubeadm(ctx: UpgradeContext) -> Iterable[Change]:
+    """Store the ClusterConfiguration with the new version."""
+    return cluster_objects.kubeadm_config(ctx.configuration, api=ctx.api, say=partial(ctx.say, "upload-config"))
+
+
+def upload_kubelet(ctx: UpgradeContext) -> Iterator[Change]:
+    """Store the kubelet's configuration for the machines that join."""
+    yield from cluster_objects.kubelet_config(ctx.configuration, api=ctx.api, say=partial(ctx.say, "kubelet"))
+    yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={SOCKET_ANNOTATION: None}))
+
+
+def joining(ctx: UpgradeContext) -> Iterator[Change]:
+    """Make the rights of machines that join those of this release."""
+    yield from cluster_objects.joining(api=ctx.api, say=partial(ctx.say, "upgrade/bootstrap-token"))
+    yield from cluster_objects.apply(ctx.api, rbac.grants(rbac.Purpose.CLUSTER_INFO))
+
+
+def add_ons_wait(ctx: UpgradeContext) -> str | None:
+    """Add-ons move with the last control plane: name those that have another API server."""
+    if not ctx.control_plane:
+        return NO_CONTROL_PLANE
+    manifest = yaml.load(ctx.host.read(ctx.layout.manifest(API_SERVER)) or b"", source=API_SERVER)
+    own = _image(manifest)
+    pods = ctx.api.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane")
+    others = {str(pod["spec"].get("nodeName", "")) for pod in pods if _image(pod) != own} - {ctx.node_name}
+    return (
+        f"kube-apiserver has another image on {', '.join(sorted(others))}: add-ons are upgraded with the last control plane"
+        if others
+        else None
+    )
+
+
+def _image(pod: Any) -> str:
+    spec = pod.get("spec") if isinstance(pod, Mapping) else None
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    return next((str(one.get("image")) for one in containers or () if isinstance(one, Mapping) and one.get("name") == API_SERVER), "")
+
+
+def dns_wanted(ctx: UpgradeContext) -> str | None:
+    """CoreDNS is upgraded unless the configuration turns it off."""
+    return "dns.disabled is set" if ctx.cluster.dns.disabled else None
+
+
+def proxy_wanted(ctx: UpgradeContext) -> str | None:
+    """kube-proxy is upgraded unless the configuration turns it off."""
+    return "proxy.disabled is set" if ctx.cluster.proxy.disabled else None
+
+
+def coredns(ctx: UpgradeContext) -> Iterable[Change]:
+    """Upgrade CoreDNS."""
+    return addons.coredns(ctx.configuration, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, "addons"))
+
+
+def kube_proxy(ctx: UpgradeContext) -> Iterable[Change]:
+    """Upgrade kube-proxy."""
+    return addons.kube_proxy(
+        ctx.configuration, ctx.addresses, ctx.detected, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, "addons")
+    )

@@ -1,0 +1,191 @@
+"""The phase `control-plane`: the static pods of this machine are replaced one by one, each is proved, and all go back where one fails.
+
+kubeadm v1.36 (phases/upgrade/staticpods.go) has the same order, the same certificates and the same directory of backups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Change
+from kubewright.base.records import dataclass
+from kubewright.host.desired import Directory, File
+from kubewright.kube.objects import DesiredObject, ensure_object
+from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.steps import checkpoint, running, static_pods
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
+from kubewright.lifecycle.steps.replacement import Replacement, carry_out
+from kubewright.lifecycle.steps.running import StaticPodProof
+from kubewright.lifecycle.upgrade import leaves, proofs
+from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE
+from kubewright.manifests import objects
+from kubewright.workflow.phases import Step
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+TOPIC: Final = "upgrade/staticpods"
+OPERATION: Final = "upgrade"
+"""What the checkpoint calls it, for `apply` and `node` alike."""
+_GROUPS: Final = ((ETCD,), (API_SERVER,), CONTROL_PLANE[1:])
+"""What is replaced at the same time: the last two do not need each other."""
+_PRIVATE: Final = 0o700
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """A static pod of this machine as it is and as it shall be. `new` is what is there where nothing changes."""
+
+    name: str
+    old: bytes
+    new: bytes
+
+    @property
+    def differs(self) -> bool:
+        """Whether the pod changes."""
+        return self.old != self.new
+
+
+def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
+    """Replace the manifests that differ, in kubeadm's order. Raises HostError where one failed: the machine is then back in its earlier state."""
+    version = ctx.cluster.kubernetes_version
+    within = ctx.timeouts.upgrade_manifests
+    ctx.say("upgrade/control-plane", f'Upgrading the static pods of this control plane to version "{version}" (timeout: {within})...')
+    yield from _rights(ctx)
+    found = yield from _manifests(ctx)
+    if any(one.differs for one in found) or checkpoint.unfinished(checkpoint.every(ctx.host)) is not None:
+        yield from _replaced(ctx, found)
+    else:
+        _say_equal(ctx, [one.name for one in found])
+    _follow(ctx)
+    ctx.say("upgrade/control-plane", "The control plane of this machine has been upgraded")
+
+
+def _rights(ctx: UpgradeContext) -> Iterable[Change]:
+    """Add the rights that components of the new version need before the first of them starts; none is taken away."""
+    for body in objects.joining():
+        yield ensure_object(ctx.api, DesiredObject(body))
+
+
+def _manifests(ctx: UpgradeContext) -> Generator[Change, None, list[Manifest]]:
+    """Render the static pods. What means the same stays as it is, so that no component restarts for nothing."""
+    found = []
+    local = ctx.cluster.etcd.external is None and ctx.upgrades_etcd
+    for name in (*([ETCD] if local else []), *CONTROL_PLANE):
+        old = ctx.host.read(ctx.layout.manifest(name)) or b""
+        new = yield from _rendered(ctx, name)
+        keeps = static_pods.same_pod(old, new) or (name == ETCD and _is_newer_etcd(ctx, old, new))
+        found.append(Manifest(name=name, old=old, new=old if keeps else new))
+    return found
+
+
+def _rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
+    pod = ctx.inputs.pod(name, more=static_pods.HAS_DATA if name == ETCD else static_pods.NO_FLAGS)
+    hardened, _ = yield from static_pods.harden(name, pod, inputs=ctx.inputs, host=ctx.host)
+    return yaml.dump(ctx.patched(name, hardened)).encode()
+
+
+def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
+    """Whether etcd has a newer version than the release to upgrade to: it is left alone."""
+    present, wanted = _version(old), _version(new)
+    if not running.is_older(wanted, present):
+        return False
+    ctx.say("upgrade/etcd", f"The desired etcd version {wanted} is older than the present one {present}: etcd is left as it is")
+    return True
+
+
+def _version(manifest: bytes) -> str:
+    pod = yaml.load(manifest, source="manifest") if manifest else None
+    return running.version_of(pod) if isinstance(pod, Mapping) else ""
+
+
+def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
+    files = [File(path=ctx.layout.manifest(one.name), content=one.new, mode=static_pods.MANIFEST_MODE) for one in found]
+    kept = checkpoint.prepare(ctx.host, operation=OPERATION, goal=ctx.cluster.kubernetes_version, files=files, at=ctx.clock.now())
+    changed = {swap.target for swap in kept.changed}
+    pods = {one.name: _pod(ctx, kept, one.name) for one in found if ctx.layout.manifest(one.name) in changed}
+    _say_equal(ctx, [one.name for one in found if one.name not in pods])
+    renews_etcd = ETCD not in pods and any(one.name == ETCD for one in found)
+    steps = [
+        _step(ctx, kept, [pods[name] for name in group if name in pods], renews_etcd=renews_etcd)
+        for group in _GROUPS
+        if any(name in pods for name in group)
+    ]
+    yield from carry_out(ctx.host, kept, steps, reporter=ctx.reporter, topic=TOPIC, settle=partial(_settle, ctx, list(pods.values())))
+    _back_up(ctx, kept, list(pods))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pod:
+    """A static pod that is replaced, what proves it, and the versions that it has before and afterwards."""
+
+    name: str
+    proof: StaticPodProof
+    old: str
+    new: str
+
+
+def _pod(ctx: UpgradeContext, kept: checkpoint.Checkpoint, name: str) -> _Pod:
+    swap = kept.swap(ctx.layout.manifest(name))
+    old = b"" if swap.before == checkpoint.ABSENT else checkpoint.content(ctx.host, kept, swap, side="old")
+    new = checkpoint.content(ctx.host, kept, swap, side="new")
+    return _Pod(name=name, proof=proofs.of(ctx, name), old=_version(old), new=_version(new))
+
+
+def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod], *, renews_etcd: bool) -> Replacement:
+    """Return the step of pods that are replaced at the same time. `renews_etcd`: with the API server etcd's certificates are renewed.
+
+    So does kubeadm, which restarts etcd for them; it reads them again at each handshake.
+    """
+
+    def before() -> Iterator[Step]:
+        for pod in pods:
+            pod.proof.note()
+            ctx.say(TOPIC, f'Preparing for "{pod.name}" upgrade')
+            yield from leaves.renewed(ctx, [*([ETCD] if pod.name == API_SERVER and renews_etcd else []), pod.name])
+            ctx.say(TOPIC, f'Replacing "{ctx.layout.manifest(pod.name)}"; the earlier manifest is kept in "{kept.directory}"')
+
+    def prove() -> Iterator[Step]:
+        for pod in pods:
+            ctx.say(TOPIC, f"Waiting for the kubelet to restart {pod.name}, and for {pod.name} to answer")
+            yield proofs.wait(ctx, pod.proof, pod.new)
+            ctx.say(TOPIC, f'Component "{pod.name}" upgraded successfully!')
+
+    return Replacement(
+        name=" and ".join(pod.name for pod in pods),
+        targets=tuple(ctx.layout.manifest(pod.name) for pod in pods),
+        before=before,
+        prove=prove,
+        prove_old=lambda: [proofs.wait(ctx, pod.proof, pod.old, back=True) for pod in pods],
+    )
+
+
+def _settle(ctx: UpgradeContext, pods: Sequence[_Pod]) -> Iterator[Step]:
+    """Renew what administrators use while the components show that they stay up."""
+    yield from leaves.renewed_administrators(ctx)
+    for pod in pods:
+        yield proofs.wait(ctx, pod.proof, pod.new, steady=running.STEADY)
+
+
+def _say_equal(ctx: UpgradeContext, names: Iterable[str]) -> None:
+    for name in names:
+        ctx.say(TOPIC, f"Current and new manifests of {name} are equal, skipping upgrade")
+
+
+def _back_up(ctx: UpgradeContext, kept: checkpoint.Checkpoint, names: Sequence[str]) -> None:
+    """Put the old manifests where kubeadm has them: scripts look there."""
+    directory = ctx.host.layout.kubernetes / "tmp" / f"kubeadm-backup-manifests-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
+    ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
+    for name in names:
+        swap = kept.swap(ctx.layout.manifest(name))
+        if swap.before != checkpoint.ABSENT:
+            content = checkpoint.content(ctx.host, kept, swap, side="old")
+            ctx.host.ensure(File(path=directory / f"{name}.yaml", content=content, mode=static_pods.MANIFEST_MODE))
+
+
+def _follow(ctx: UpgradeContext) -> None:
+    """Let the machine's record say what the machine is made of now."""
+    machine_record.follow(ctx.host, version=ctx.cluster.kubernetes_version)

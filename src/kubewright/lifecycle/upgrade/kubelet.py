@@ -1,0 +1,81 @@
+"""The phases `kubeconfig` and `kubelet-config`: whom the kubelet of this machine asks, and its configuration (kubeadm v1.36: phases/upgrade/postupgrade.go).
+
+The kubelet is not restarted for its configuration: it belongs to the release that is installed by hand afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.apis.kubeadm import features
+from kubewright.base import yaml
+from kubewright.base.patterns import Pattern
+from kubewright.host.desired import Directory, File, Service
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
+from kubewright.kube.patches import apply_merge
+from kubewright.lifecycle.steps import kubelet
+from kubewright.manifests import kubelet as manifests
+from kubewright.manifests import patches
+from kubewright.pki import specs, table
+from kubewright.workflow.phases import Step
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+SOCKET_ANNOTATION: Final = "kubeadm.alpha.kubernetes.io/cri-socket"
+_TOPIC: Final = "upgrade/kubelet-config"
+_SOCKET_FLAG: Final = Pattern(r"\s?--container-runtime-endpoint=[^\s\"]+")
+
+
+def use_local_server(ctx: UpgradeContext) -> Iterator[Step]:
+    """Let the kubelet of a control plane ask the API server of its own machine, where it asks the cluster's endpoint."""
+    path, local = ctx.layout.kubeconfig("kubelet"), ctx.addresses.api_server
+    shared = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
+    content = ctx.host.read(path)
+    if content is None or shared == local or kubelet.with_server(content, shared) is not None:
+        return
+    yield ctx.host.ensure(File(path=path, content=kubelet.with_server(content, local) or content, mode=0o600))
+    yield ctx.host.ensure(Service(name=kubelet.SERVICE, restart=True))
+    ctx.say("upgrade/kubeconfig", "The kubeconfig files for this node were successfully upgraded!")
+
+
+def configure(ctx: UpgradeContext) -> Iterator[Step]:
+    """Write the kubelet's configuration as the cluster keeps it, with what belongs to this machine alone; a copy of the old one stays."""
+    local = features.enabled(ctx.cluster, features.NODE_LOCAL_CRI_SOCKET)
+    if local:
+        yield from _instance(ctx)
+    wanted = File(path=ctx.layout.kubelet_config, content=yaml.dump(_document(ctx)).encode(), mode=kubelet.FILE_MODE)
+    old = ctx.host.read(wanted.path)
+    if old is not None and old != wanted.content:
+        directory = ctx.layout.kubernetes / "tmp" / f"kubeadm-kubelet-config-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
+        ctx.host.ensure(Directory(path=directory, mode=kubelet.PRIVATE))
+        ctx.host.ensure(File(path=directory / wanted.path.name, content=old, mode=kubelet.FILE_MODE))
+        ctx.say("upgrade", f"Backing up kubelet config file to {directory / wanted.path.name}")
+    yield ctx.host.ensure(wanted)
+    if local:
+        yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={SOCKET_ANNOTATION: None}))
+    ctx.say(_TOPIC, "The kubelet configuration for this node was successfully upgraded!")
+
+
+def _instance(ctx: UpgradeContext) -> Iterator[Step]:
+    """Give the machine its own part of the configuration, where an older release had the socket among the flags."""
+    layout = ctx.layout
+    if ctx.host.state(layout.kubelet_instance_config) is not None:
+        return
+    flags = (ctx.host.read(layout.kubelet_flags) or b"").decode(errors="replace")
+    text = manifests.instance_config(ctx.configuration)
+    yield ctx.host.ensure(File(path=layout.kubelet_instance_config, content=text.encode(), mode=kubelet.FILE_MODE))
+    found = _SOCKET_FLAG.search(flags)
+    if found:
+        rest = flags.replace(found[0], "", 1)
+        yield ctx.host.ensure(File(path=layout.kubelet_flags, content=rest.encode(), mode=kubelet.FILE_MODE))
+
+
+def _document(ctx: UpgradeContext) -> dict[str, Any]:
+    """Return the configuration with the whole of instance-config.yaml merged in: people may have more in it than the socket."""
+    document = manifests.config(ctx.configuration, ctx.detected, patch=lambda body: ctx.patched(patches.KUBELET, body))
+    path = ctx.layout.kubelet_instance_config
+    own = yaml.load(ctx.host.read(path) or b"", source=str(path))
+    merged: dict[str, Any] = apply_merge(document, own) if isinstance(own, dict) else document
+    return merged

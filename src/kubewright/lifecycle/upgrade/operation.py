@@ -1,0 +1,135 @@
+"""`upgrade apply` and `upgrade node` as rows: how their configuration is made, what their phases work with, and what is said at the end."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kubewright.apis.kubeadm import cluster_document
+from kubewright.apis.kubeadm.types import LocalAPIEndpoint
+from kubewright.apis.kubeadm.versions import resolve
+from kubewright.apis.machine import Addresses
+from kubewright.base import yaml
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.records import replace
+from kubewright.base.versions import Version
+from kubewright.host.seam import Host
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
+from kubewright.lifecycle.upgrade import this_machine, versions
+from kubewright.lifecycle.upgrade.configuration import machine_part
+from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.phases import APPLY as APPLY_PHASES
+from kubewright.lifecycle.upgrade.phases import NODE as NODE_PHASES
+from kubewright.lifecycle.upgrade.request import APPLY as APPLY_SECTION
+from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
+from kubewright.workflow.phases import Phases
+
+_ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a worker listens nowhere
+
+_TREES: Final[dict[str, Phases[UpgradeContext]]] = {"apply": APPLY_PHASES, "node": NODE_PHASES}
+
+
+def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
+    """Load the configuration, and ask the machine what it is. The cluster is asked by the phases.
+
+    Raises as `configure` does, UsageError for a version or a phase that cannot be, HostError for a machine that a hub looks after, CertificateError
+    for one that is part of no cluster, and DocumentError for a control plane whose manifest does not tell its endpoint.
+    """
+    loaded = configure(request)
+    configuration = loaded.configuration
+    settings = getattr(configuration, request.section)
+    version, ignored = _version(request, configuration) if request.section == APPLY_SECTION else ("", [])
+    _TREES[request.section].select(only=request.only, skip=settings.skip_phases)
+    here = machine.at(machine.layout)
+    _require_own(here)
+    control_plane = this_machine.is_control_plane(here)
+    if request.section == APPLY_SECTION and not control_plane:
+        raise UsageError("this machine is not a control plane", remedy="run `upgrade apply` on a control plane, and `upgrade node` here")
+    if not request.kubeconfig:
+        load_access(here.layout.kubeconfig("admin" if control_plane else "kubelet"), read=here.read)
+    socket = this_machine.runtime_socket(here)
+    init = machine_part(
+        settings,
+        name=this_machine.node_name(here),
+        socket=socket,
+        endpoint=this_machine.endpoint(here) if control_plane else LocalAPIEndpoint(advertise_address=_ANYWHERE),
+        timeouts=configuration.timeouts,
+    )
+    return Prepared(
+        configuration=UpgradeTask(configuration=configuration, settings=settings, version=version, init=init, control_plane=control_plane),
+        host=here if socket in ("", here.layout.cri_socket) else machine.at(replace(machine.layout, cri_socket=socket)),
+        warnings=[*loaded.warnings, *ignored],
+        only=request.only,
+        skip=tuple(settings.skip_phases),
+        dry_run=bool(settings.dry_run),
+    )
+
+
+def _version(request: UpgradeOptions, configuration: Any) -> tuple[str, list[str]]:
+    """Return the version to upgrade to, and what `--force` passes over. Raises UsageError."""
+    text, asked = target(request, configuration), configuration.apply
+    try:
+        resolved = resolve(text)
+        version = Version.parse(resolved.version)
+    except ValueError as error:
+        raise UsageError(f"{text} is no version to upgrade to: it {error}", remedy="name a version like v1.36.3") from error
+    verdict = versions.judge_target(version, experimental=bool(asked.allow_experimental_upgrades), candidates=bool(asked.allow_rc_upgrades))
+    ignored = verdict.require(str(version), force=bool(asked.force_upgrade))
+    return str(version), [*resolved.warnings, *(f"ignored: {reason}" for reason in ignored)]
+
+
+def _require_own(host: Host) -> None:
+    """Refuse a machine whose version its hub decides."""
+    record = machine_record.current(host)
+    if record is not None and record.workflow == "node join":
+        raise HostError(
+            "this machine has joined its cluster through a hub, which decides its version",
+            remedy="change the version of the cluster at the hub, then run `kubewright node join` again",
+        )
+
+
+def context(request: UpgradeOptions, task: UpgradeTask, bound: Bound) -> UpgradeContext:
+    """Make what the phases work with."""
+    endpoint = task.init.local_api_endpoint
+    addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+    return UpgradeContext(bound=bound, addresses=addresses, task=task, request=request)
+
+
+def _opening(ctx: UpgradeContext) -> None:
+    """Show the cluster's configuration to who asks for it."""
+    if ctx.request.section == APPLY_SECTION and ctx.task.configuration.apply.print_config:
+        lines = yaml.dump(cluster_document(ctx.cluster)).splitlines()
+        ctx.say("upgrade/config", "The cluster's configuration:\n" + "\n".join(f"\t{line}" for line in lines))
+
+
+def _closing(ctx: UpgradeContext) -> None:
+    """Say what has become of the machine."""
+    if not ctx.bound.whole:
+        return
+    if ctx.bound.mode is Mode.NARRATE:
+        ctx.say("upgrade/successful", "Finished dryrunning successfully!")
+    elif ctx.bound.mode is Mode.APPLY and ctx.request.section == APPLY_SECTION:
+        ctx.tell("")
+        ctx.say("upgrade", f'SUCCESS! A control plane node of your cluster was upgraded to "{ctx.cluster.kubernetes_version}".\n')
+        ctx.say("upgrade", "Now upgrade the other control planes and the workers with `upgrade node`, and the kubelets of all machines.")
+
+
+def _operation(section: str) -> Operation[UpgradeOptions, UpgradeTask, UpgradeContext]:
+    checked = f"kubewright.lifecycle.upgrade.preflight:{section}"
+    return Operation(
+        name=f"upgrade {section}",
+        phases=_TREES[section],
+        configure=prepare,
+        context=context,
+        preflight={Mode.APPLY: checked, Mode.PLAN: f"{checked}_planned", Mode.NARRATE: f"{checked}_planned"},
+        dry_run=DryRun(variable="KUBEADM_UPGRADE_DRYRUN_DIR", prefix=f"kubeadm-upgrade-{section}-dryrun"),
+        opening=_opening,
+        closing=_closing,
+    )
+
+
+APPLY: Final = _operation("apply")
+NODE: Final = _operation("node")

@@ -1,0 +1,97 @@
+"""What the phase `preflight` of `upgrade apply` and `upgrade node` does: checks, the policy of versions, the question, and the images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.kubeadm import cluster_document
+from kubewright.apis.kubeadm.versions import images
+from kubewright.base.checks import run_checks
+from kubewright.base.errors import UsageError
+from kubewright.base.versions import Version
+from kubewright.lifecycle.steps import preflight
+from kubewright.lifecycle.upgrade import versions
+from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
+from kubewright.lifecycle.upgrade.health import Health
+from kubewright.preflight import lists
+from kubewright.preflight.checks import Subject
+from kubewright.workflow.phases import Step
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+TOPIC: Final = "upgrade/preflight"
+_QUESTION: Final = "[upgrade] Are you sure you want to proceed? [y/N]: "
+_YES: Final = frozenset({"y", "yes"})
+
+
+def apply(ctx: UpgradeContext) -> Iterator[Step]:
+    """Check the machine and the cluster, judge the version, ask whether to go on, and pull the images."""
+    ctx.say(TOPIC, "Running preflight checks")
+    _machine(ctx)
+    health = Health(api=ctx.api, host=ctx.host, clock=ctx.clock, waiter=ctx.waiter, ignored=ctx.task.settings.ignore_preflight_errors)
+    preflight.require_passed(health.check_dns(), reporter=ctx.reporter)
+    preflight.require_passed(health.check(cluster_document(ctx.cluster)), reporter=ctx.reporter)
+    _judge(ctx)
+    _confirm(ctx)
+    yield from _pull(ctx)
+
+
+def apply_planned(ctx: UpgradeContext) -> Iterable[Step]:
+    """Judge the version and name the images, where nothing is really done: a plan is not the place to have the cluster do a Job."""
+    _judge(ctx)
+    return _planned(ctx)
+
+
+def node(ctx: UpgradeContext) -> Iterator[Step]:
+    """Check the machine, and pull the images of a control plane."""
+    ctx.say(TOPIC, "Running pre-flight checks")
+    _machine(ctx)
+    if ctx.control_plane:
+        yield from _pull(ctx)
+    else:
+        ctx.say(TOPIC, f"Skipping prepull. {NO_CONTROL_PLANE}")
+
+
+def node_planned(ctx: UpgradeContext) -> Iterable[Step]:
+    """Name the images, where nothing is really done."""
+    return _planned(ctx) if ctx.control_plane else ()
+
+
+def _machine(ctx: UpgradeContext) -> None:
+    subject = Subject(host=ctx.host, node=ctx.task.init.node_registration, addresses=ctx.addresses, user=ctx.host.facts.user)
+    preflight.require_passed(run_checks(lists.UPGRADE, subject, ignored=ctx.task.settings.ignore_preflight_errors), reporter=ctx.reporter)
+
+
+def _judge(ctx: UpgradeContext) -> None:
+    """Judge the version beside the cluster's. Raises UsageError for one that cannot be; what `--force` passes over is told."""
+    target = Version.parse(ctx.cluster.kubernetes_version)
+    ctx.say(TOPIC, f'You have chosen to upgrade the cluster version to "{target}"')
+    observed = versions.observe(ctx.api)
+    present = observed.cluster
+    ctx.say("upgrade/versions", f"Cluster version: {str(present).removeprefix('v')}")
+    if target < present:
+        ctx.say(TOPIC, f"This goes back: the cluster has {present}, which is newer than {target}")
+    asked = ctx.task.configuration.apply
+    for reason in versions.judge(target, observed).require(str(target), force=bool(asked.force_upgrade)):
+        ctx.say(TOPIC, f"Ignored because of --force: {reason}")
+
+
+def _confirm(ctx: UpgradeContext) -> None:
+    """Ask whether to go on. Raises UsageError for any other answer than y or yes."""
+    if ctx.request.ask is None or ctx.request.yes or ctx.task.configuration.apply.force_upgrade:
+        return
+    if ctx.request.ask(_QUESTION).rstrip("\r\n").lower() not in _YES:
+        raise UsageError("nothing was upgraded: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+
+
+def _pull(ctx: UpgradeContext) -> Iterable[Step]:
+    ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
+    registration = ctx.task.init.node_registration
+    return preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
+
+
+def _planned(ctx: UpgradeContext) -> Iterable[Step]:
+    ctx.say(TOPIC, "The container runtime would need these images:\n" + "\n".join(f"\t{image}" for image in images(ctx.cluster)))
+    return ()

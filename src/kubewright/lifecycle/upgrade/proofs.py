@@ -1,0 +1,81 @@
+"""How the components of this machine are asked whether they run what their manifests say: health, and the version that each reports itself."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING
+
+from kubewright.base.errors import APIError
+from kubewright.base.events import Waited
+from kubewright.base.records import replace
+from kubewright.lifecycle import stacked_etcd
+from kubewright.lifecycle.steps import health, running
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
+from kubewright.lifecycle.steps.running import Asked, StaticPodProof
+
+if TYPE_CHECKING:
+    from kubewright.etcd.api import Status
+    from kubewright.kube.api import KubeAPI
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+_REMEDY = "fix what the component reports, then run the same command again"
+
+
+def of(ctx: UpgradeContext, name: str) -> StaticPodProof:
+    """Return what proves that a component runs from its manifest."""
+    asked = _api_server(ctx) if name == API_SERVER else _etcd(ctx) if name == ETCD else _with_metrics(ctx, name)
+    return StaticPodProof(name=name, asked=asked, host=ctx.host, now=lambda: ctx.clock.now().timestamp())
+
+
+def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool = False, steady: float = 0.0) -> Waited:
+    """Wait until a proof holds. Raises ComponentFailed or WaitTimeout with the last lines of the component."""
+    saying = f"{proof.name} to run{f' {version}' if version else ''}" if not steady else f"{proof.name} to stay up"
+    return ctx.components.until(
+        lambda: proof.fault(version, back=back, steady=steady),
+        saying=saying,
+        blame=(proof.name,),
+        within=ctx.timeouts.upgrade_manifests.seconds,
+        at_most=0.2,
+        remedy=_REMEDY,
+    )
+
+
+def _api_server(ctx: UpgradeContext) -> Asked:
+    return Asked(healthy=lambda: health.unready(ctx.probe), version=lambda: _reported(ctx))
+
+
+def _reported(ctx: UpgradeContext) -> str:
+    try:
+        return str(json.loads(ctx.probe.raw("GET", "/version").body)["gitVersion"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise APIError("the API server of this machine does not tell its version", detail=str(error)) from error
+
+
+def _with_metrics(ctx: UpgradeContext, name: str) -> Asked:
+    """Ask where the component answers its probe. Where its metrics may not be read, its version is not known."""
+    endpoint = ctx.health_endpoints[name]
+
+    @functools.cache
+    def client() -> KubeAPI:  # it serves with a certificate of its own
+        return ctx.bound.connections.kube(replace(ctx.administrator, server=endpoint.server, ca_pem=None, verify=False, tls_server_name=""))
+
+    def version() -> str:
+        answer = client().raw("GET", "/metrics")
+        return running.build_version(answer.body.decode(errors="replace")) if answer.status == 200 else ""
+
+    return Asked(healthy=endpoint, version=version)
+
+
+def _etcd(ctx: UpgradeContext) -> Asked:
+    endpoint = stacked_etcd.client_url(ctx.addresses)
+
+    def healthy() -> str | None:
+        found = ctx.etcd.status(endpoint)
+        return found.reason or _standing(found)
+
+    return Asked(healthy=healthy, version=lambda: ctx.etcd.status(endpoint).version)
+
+
+def _standing(found: Status) -> str | None:
+    return "it has no vote yet" if found.learner else None

@@ -1,0 +1,125 @@
+"""`upgrade apply` on whole machines, beside real kubeadm: the same machine and the same cluster afterwards, and the way back where a component fails.
+
+The second patch level is made without a build (`testbed/patch_level.py`). Both control planes were made by kubewright from one configuration.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from cluster_kit import at_once
+from machine_kit import CONFIG, INIT, SHARED, eventually, kubewright, ready, write
+from state_kit import State, files, objects, require_same
+from testbed import patch_level
+from testbed.bed import Bed, Parts
+from testbed.images import of_release
+from testbed.machine import Ended, Machine
+
+from kubewright.base.level import KUBERNETES
+
+NEXT = "v1.36.4"
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+PATCHES = "/opt/patches"
+IGNORED = "--ignore-preflight-errors=SystemVerification"
+UNKNOWN = '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--no-such-flag=1"}]'
+LEAVES = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", "apiserver-etcd-client", "etcd/server", "etcd/peer")
+RENEWED = {f"pki/{base}.{end}" for base in (*LEAVES, "etcd/healthcheck-client") for end in ("crt", "key")}
+OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
+"""Where each tool keeps what it had before."""
+
+
+def running(machine: Machine) -> dict[str, str]:
+    """What the programs that run now say of their version, each asked from the files of its own process."""
+    script = 'for name in "$@"; do for pid in $(pidof "$name"); do "/proc/$pid/root/usr/local/bin/$name" --version | sed "s/.* /$name /"; done; done'
+    said = machine.run("sh", "-c", script, "versions", *COMPONENTS, check=False).out
+    return dict(line.split(maxsplit=1) for line in said.splitlines())
+
+
+def content(machine: Machine) -> dict[str, bytes]:
+    """Return every file of /etc/kubernetes."""
+    root = machine.root / "etc/kubernetes"
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def apply(machine: Machine, *more: str, check: bool = True) -> Ended:
+    return kubewright(machine, "upgrade", "apply", NEXT, "--yes", "--force", IGNORED, *more, check=check)
+
+
+def state(machine: Machine) -> State:
+    """Return what both tools must have made alike."""
+
+    def plain(found: Mapping[str, Any]) -> Any:
+        return json.loads(json.dumps(found).replace(machine.address, "ADDRESS"))
+
+    kept = {name: one for name, one in files(machine).items() if not name.startswith(OWN)}
+    return {"files": plain(kept), "objects": plain({name: one for name, one in objects(machine).items() if "health-check" not in name})}
+
+
+class Both:
+    """Two control planes of the same configuration: what kubeadm upgrades, and what kubewright does."""
+
+    def __init__(self, theirs: Machine, ours: Machine) -> None:
+        self.theirs, self.ours = theirs, ours
+
+
+@pytest.fixture(scope="module")
+def both(parts: Parts) -> Iterator[Both]:
+    def make(machine: Machine) -> None:
+        write(machine, CONFIG, INIT.format(address=machine.address))
+        kubewright(machine, "init", "--config", CONFIG)
+        patch_level.give(machine, patch_level.images(of_release(parts.base), KUBERNETES, NEXT))
+        eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS: both tools have a Job done first")
+
+    with Bed("one", bed="level", parts=parts, shared=SHARED) as level, Bed("one", bed="upgrade", parts=parts, shared=SHARED) as upgrade:
+        found = Both(level["one"], upgrade["one"])
+        at_once(lambda: make(found.theirs), lambda: make(found.ours))
+        patch_level.install(found.theirs, "kubeadm", KUBERNETES, NEXT)
+        yield found
+
+
+def test_a_component_that_does_not_start_takes_the_machine_back(both: Both) -> None:
+    machine = both.ours
+    machine.run("mkdir", "-m", "700", PATCHES)
+    write(machine, f"{PATCHES}/kube-apiserver+json.yaml", UNKNOWN)
+    before = content(machine)
+    ended = apply(machine, "--patches", PATCHES, check=False)
+    assert ended.code == 1
+    assert "error: kube-apiserver failed; this machine is back in its earlier state" in ended.err
+    assert "unknown flag: --no-such-flag" in ended.err
+    after = content(machine)
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} == RENEWED
+    assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
+    said = machine.run("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/version")
+    assert json.loads(said.out)["gitVersion"] == KUBERNETES
+
+
+def test_a_machine_is_the_same_whichever_tool_has_upgraded_it(both: Both) -> None:
+    kubeadm = ("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED)
+    theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: apply(both.ours))
+    told = f'SUCCESS! A control plane node of your cluster was upgraded to "{NEXT}"'
+    assert (told in theirs.out, told in ours.out) == (True, True)
+    assert running(both.ours) == dict.fromkeys(COMPONENTS, NEXT)
+    # kubeadm calls a component upgraded when its pod is Running, whatever its container does
+    eventually(lambda: running(both.theirs) == dict.fromkeys(COMPONENTS, NEXT), "the components to report the new version")
+    for machine in (both.theirs, both.ours):
+        eventually(lambda machine=machine: ready(machine, "daemonset", "kube-proxy"), "kube-proxy")  # type: ignore[misc]
+    require_same(state(both.theirs), state(both.ours))
+
+
+def test_a_second_run_changes_nothing(both: Both) -> None:
+    before = content(both.ours)
+    ended = apply(both.ours, "-o", "json")
+    assert json.loads(ended.out) == []
+    assert content(both.ours) == before
+
+
+def test_init_does_not_take_an_upgraded_machine_back(both: Both) -> None:
+    for machine in (both.theirs, both.ours):
+        before = content(machine)
+        ended = kubewright(machine, "init", "--config", CONFIG, check=False)
+        assert (ended.code, f"the API server of this machine has {NEXT}" in ended.err) == (1, True)
+        assert f"write kubernetesVersion: {NEXT}" in ended.err
+        assert content(machine) == before

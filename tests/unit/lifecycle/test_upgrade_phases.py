@@ -1,0 +1,243 @@
+"""The phases of `upgrade apply` and `upgrade node`: what is swapped and in which order, what is renewed, and the way back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from init_kit import asked, names
+from upgrade_kit import NEW, OLD, PODS, ControlPlane
+
+from kubewright.base import yaml
+from kubewright.base.errors import ConfigurationChanged, HostError, UsageError
+from kubewright.kube.resources import CONFIG_MAP, POD
+from kubewright.lifecycle import machine_record
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.init import upgraded
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import State
+from kubewright.lifecycle.upgrade import proofs
+
+ETCD = "3.6.8-0"
+LEAVES = ("etcd-server", "etcd-peer", "etcd-healthcheck-client")
+OF_API_SERVER = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", "apiserver-etcd-client")
+
+
+@pytest.fixture
+def box(tmp_path):
+    return ControlPlane(tmp_path)
+
+
+def stored(box):
+    return yaml.load(box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")["data"]["ClusterConfiguration"], source="stored")
+
+
+def test_what_differs_is_swapped_in_order_and_its_certificates_are_renewed(box):
+    result = box.upgrade()
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+    manifests = [f"file {box.layout.manifest(name)}" for name in PODS[1:]]
+    assert names(result.changes)[:12] == [
+        *(f"certificate {name}" for name in (*LEAVES, *OF_API_SERVER)),
+        manifests[0],
+        "certificate controller-manager.conf",
+        "certificate scheduler.conf",
+        *manifests[1:],
+    ]
+    assert stored(box)["kubernetesVersion"] == NEW
+    lines = box.lines("upgrade/staticpods")
+    assert lines[0] == "Current and new manifests of etcd are equal, skipping upgrade"
+    assert [line for line in lines if "upgraded successfully" in line] == [
+        f'Component "{name}" upgraded successfully!' for name in PODS[1:]
+    ]
+    assert f'SUCCESS! A control plane node of your cluster was upgraded to "{NEW}".\n' in box.lines("upgrade")
+
+
+def test_a_second_run_changes_nothing(box):
+    box.upgrade()
+    before, starts = box.snapshot(), list(box.runtime.starts)
+    assert names(box.upgrade().changes) == []
+    assert (box.snapshot(), box.runtime.starts) == (before, starts)
+
+
+@pytest.mark.parametrize("broken", PODS[1:])
+def test_all_goes_back_where_a_component_does_not_run(box, broken):
+    box.runtime.broken = {broken}
+    before = box.manifests()
+    with pytest.raises(HostError, match=f"{broken}.* failed; this machine is back in its earlier state") as caught:
+        box.upgrade()
+    assert f"the last words of {broken}" in str(caught.value)
+    assert box.manifests() == before
+    assert stored(box)["kubernetesVersion"] == OLD
+    assert [one.state for one in checkpoint.every(box.machine(box.layout))] == [State.ROLLED_BACK]
+    box.runtime.broken = set()
+    box.upgrade()
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_a_plan_shows_everything_and_does_nothing(box):
+    before = box.snapshot()
+    planned = box.upgrade(mode=Mode.PLAN).plan
+    assert box.snapshot() == before
+    assert stored(box)["kubernetesVersion"] == OLD
+    done = box.upgrade().changes
+    assert [change.target for change in planned.changes] == names(done)
+
+
+def test_certificates_stay_where_that_is_asked_for(box):
+    before = box.snapshot()
+    box.upgrade(certificate_renewal=False)
+    after = box.snapshot()
+    assert {name for name in before if "pki" in name or name.endswith(".conf") if before[name] != after[name]} == set()
+
+
+def test_an_etcd_that_changes_is_told_not_to_make_a_cluster_of_its_own(box):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    assert names(box.upgrade(etcd_upgrade=False).changes)[0] == "certificate apiserver"
+    assert box.tag("etcd") == "3.6.6-0"
+    changes = names(box.upgrade().changes)
+    assert changes == [
+        *(f"certificate {name}" for name in LEAVES),
+        f"file {path}",
+        "certificate admin.conf",
+        "certificate super-admin.conf",
+    ]
+    assert box.tag("etcd") == ETCD
+    assert "    - --initial-cluster-state=existing\n" in path.read_text()
+
+
+def test_an_etcd_that_is_newer_is_left_alone(box):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.10-0"))
+    box.upgrade()
+    assert box.tag("etcd") == "3.6.10-0"
+    assert box.lines("upgrade/etcd") == ["The desired etcd version 3.6.8 is older than the present one 3.6.10: etcd is left as it is"]
+
+
+def test_the_old_manifests_are_kept_where_kubeadm_keeps_them(box):
+    before = box.manifests()
+    box.upgrade()
+    (directory,) = Path(box.layout.kubernetes, "tmp").iterdir()
+    assert directory.name.startswith("kubeadm-backup-manifests-")
+    assert {path.stem: path.read_text() for path in directory.iterdir()} == {name: before[name] for name in PODS[1:]}
+
+
+class Killed(BaseException):
+    """What ends a run at once, like a signal that cannot be caught."""
+
+
+def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
+    def kill(*_: object, **__: object):
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(proofs, "wait", kill)
+        patched.setattr(checkpoint, "put_old", kill)
+        with pytest.raises(Killed):
+            box.upgrade()
+    host = box.machine(box.layout)
+    assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, OLD, OLD], [State.IN_PROGRESS])
+    with pytest.raises(HostError, match=f"another operation on this machine was interrupted: upgrade to {NEW}"):
+        box.upgrade(version="v1.36.1")
+    box.upgrade()
+    assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, NEW, NEW], [State.DONE])
+
+
+def test_the_record_of_the_machine_follows_and_init_does_not_go_back(box):
+    wanted = box.call(asked())
+    machine_record.save(wanted.host, machine_record.replace(wanted.record(), finished=True))
+    box.upgrade()
+    found = json.loads(Path(box.layout.machine_record).read_text())["configuration"]
+    assert (f"kubernetesVersion: {NEW}" in found, OLD in found) == (True, False)
+    with pytest.raises(ConfigurationChanged, match=f"the API server of this machine has {NEW}"):
+        box.call(asked())
+
+
+def test_a_cluster_that_was_upgraded_elsewhere_is_not_taken_back_either(box):
+    config = box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")
+    text = config["data"]["ClusterConfiguration"].replace(OLD, NEW)
+    box.kube.update({**config, "data": {"ClusterConfiguration": text}})
+    with pytest.raises(ConfigurationChanged, match=f"the cluster has been upgraded to {NEW}"):
+        upgraded.require_no_older_cluster(box.kube, box.call(asked()).configuration)
+
+
+def test_a_further_control_plane_goes_to_the_version_that_the_cluster_keeps(box):
+    config = box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")
+    box.kube.update({**config, "data": {"ClusterConfiguration": config["data"]["ClusterConfiguration"].replace(OLD, NEW)}})
+    changes = names(box.upgrade(section="node").changes)
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+    assert [name for name in changes if name.startswith("configmap")] == []
+    assert names(box.upgrade(section="node").changes) == []
+
+
+def test_add_ons_wait_for_the_last_control_plane(box):
+    pod = box.mirror("kube-apiserver")
+    other = {**pod, "metadata": {**pod["metadata"], "name": "kube-apiserver-node2"}, "spec": {**pod["spec"], "nodeName": "node2"}}
+    box.kube.create(other)
+    changes = names(box.upgrade().changes)
+    assert "daemonset kube-system/kube-proxy" not in changes
+    box.kube.update({**other, "spec": {**other["spec"], "containers": [{**other["spec"]["containers"][0], "image": "x"}]}})
+    box.kube.delete(POD, "kube-apiserver-node2", "kube-system")
+    assert "daemonset kube-system/kube-proxy" in names(box.upgrade().changes)
+
+
+def test_a_version_that_the_cluster_cannot_go_to_is_refused(box):
+    with pytest.raises(UsageError, match=r"this cluster cannot be upgraded to v1\.37\.0"):
+        box.upgrade(version="v1.37.0", force_upgrade=True)
+
+
+def test_an_etcd_that_does_not_run_goes_back_with_its_data(box):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    box.runtime.broken, box.runtime.at = {"etcd"}, ETCD
+    before = box.manifests()
+    with pytest.raises(HostError, match="etcd failed; this machine is back in its earlier state"):
+        box.upgrade()
+    assert box.manifests() == before
+    assert len(box.runtime.starts) == len(PODS) + 2
+
+
+def test_going_back_is_said_before_it_is_confirmed(box):
+    box.upgrade()
+    asked_for = []
+
+    def answer(question: str) -> str:
+        asked_for.append((question, box.lines("upgrade/preflight")[-1]))
+        return "n\n"
+
+    for name in PODS[1:]:
+        box.kube.delete(POD, f"{name}-node1", "kube-system")
+        box.kube.create(box.mirror(name))
+    with pytest.raises(UsageError, match="nothing was upgraded"):
+        box.upgrade(version=OLD, ask=answer)
+    assert asked_for == [
+        ("[upgrade] Are you sure you want to proceed? [y/N]: ", f"This goes back: the cluster has {NEW}, which is newer than {OLD}")
+    ]
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_the_kubelet_of_a_control_plane_asks_its_own_machine(box):
+    path = Path(box.layout.kubeconfig("kubelet"))
+    path.write_text(path.read_text().replace("https://10.98.0.11:6443", "https://cluster.test:6443"))
+    config = box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")
+    text = "controlPlaneEndpoint: cluster.test:6443\n" + config["data"]["ClusterConfiguration"]
+    box.kube.update({**config, "data": {"ClusterConfiguration": text}})
+    box.upgrade()
+    assert "server: https://10.98.0.11:6443\n" in path.read_text()
+    assert box.services.done[-1] == ("restart", "kubelet")
+
+
+def test_what_people_have_put_beside_the_socket_stays_in_the_kubelets_configuration(box):
+    instance, config = Path(box.layout.kubelet_instance_config), Path(box.layout.kubelet_config)
+    instance.write_text(instance.read_text() + "maxPods: 17\n")
+    box.upgrade()
+    assert "maxPods: 17\n" in config.read_text()
+    assert [path.name for path in Path(box.layout.kubernetes, "tmp").glob("kubeadm-kubelet-config-*/*")] == ["config.yaml"]
+    before = config.read_text()
+    instance.unlink()
+    Path(box.layout.kubelet_flags).write_text('KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/x.sock --v=2"\n')
+    box.upgrade()
+    assert instance.read_text() == 'containerRuntimeEndpoint: "unix:///run/x.sock"\n'
+    assert Path(box.layout.kubelet_flags).read_text() == 'KUBELET_KUBEADM_ARGS=" --v=2"\n'
+    assert "maxPods" in before

@@ -1,0 +1,203 @@
+"""A control plane in a temporary directory that is upgraded: its kubelet starts what the manifests say, and its components report their image's tag."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from init_kit import Box, Services, asked
+
+from kubewright.base import yaml
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import Unreachable
+from kubewright.base.records import dataclass as record
+from kubewright.base.records import replace
+from kubewright.etcd.api import Member, RecordingEtcd, Status
+from kubewright.host.seam import RuntimeVersion
+from kubewright.host.states import Container, ContainerState
+from kubewright.http.messages import Response
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import NODE
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.engine import run
+from kubewright.lifecycle.upgrade import operation
+from kubewright.lifecycle.upgrade.context import UpgradeContext
+from kubewright.lifecycle.upgrade.request import UpgradeOptions
+from operation_kit import stand_in_machine
+
+OLD, NEW = "v1.36.2", "v1.36.3"
+PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+PORTS = {10257: "kube-controller-manager", 10259: "kube-scheduler"}
+
+
+class Runtime:
+    """What the kubelet has started from the manifests. `broken` components end at once where their image has the tag of `at`."""
+
+    def __init__(self, box: ControlPlane) -> None:
+        self.box = box
+        self.broken: set[str] = set()
+        self.at = NEW
+        self.starts: list[str] = []
+
+    def containers(self, *, namespace):
+        found = [self._container(name) for name in PODS if Path(self.box.layout.manifest(name)).exists()]
+        return [one for one in found if one is not None]
+
+    def fails(self, name):
+        return name in self.broken and self.box.tag(name) == self.at
+
+    def _container(self, name):
+        path = Path(self.box.layout.manifest(name))
+        uid = f"{name} {path.read_text()}"
+        if uid not in self.starts:
+            self.starts.append(uid)
+        ends = self.fails(name)
+        state = ContainerState.EXITED if ends else ContainerState.RUNNING
+        return Container(
+            id=uid,
+            name=name,
+            pod=f"{name}-node1",
+            namespace="kube-system",
+            state=state,
+            pod_uid=uid,
+            created=path.stat().st_mtime,
+            attempt=3 if ends else 0,
+            code=1 if ends else 0,
+        )
+
+    def has_image(self, image):
+        return True
+
+    def last_lines(self, pod, *, count):
+        return [f"the last words of {pod}"] if pod in self.broken else []
+
+    def sandboxes(self):
+        return []
+
+    def version(self):
+        return RuntimeVersion(name="fake", version="1")
+
+    def cgroup_driver(self):
+        return "systemd"
+
+
+class Answers(KubeAPI):
+    """The cluster of a machine, and what its components say of themselves, as one client sees it."""
+
+    def __init__(self, box: ControlPlane, server: str) -> None:
+        self.box, self.server = box, server
+
+    def send(self, call, /):
+        return self.box.kube.send(call)
+
+    def raw(self, method, path, *, body=None, headers=None, timeout=None):
+        name = PORTS.get(int(self.server.rpartition(":")[2]), "kube-apiserver")
+        if self.box.runtime.fails(name):
+            raise Unreachable(f"{name} does not answer")
+        tag = self.box.tag(name)
+        text = {"/version": json.dumps({"gitVersion": tag}), "/metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1\n'}
+        return Response(status=200, headers={}, body=text.get(path, "ok").encode())
+
+
+@record(frozen=True, kw_only=True)
+class Context(UpgradeContext):
+    """Asks the components of the machine in the directory."""
+
+    box: object = None
+
+    @property
+    def health_endpoints(self):
+        return {name: Endpoint(port, name, self.box) for port, name in PORTS.items()}
+
+    @property
+    def etcd(self):
+        return Etcd(self.box)
+
+
+class Endpoint:
+    def __init__(self, port, name, box) -> None:
+        self.server, self.name, self.box = f"https://127.0.0.1:{port}", name, box
+
+    def __call__(self) -> str | None:
+        return "it is not healthy" if self.box.runtime.fails(self.name) else None
+
+
+class Etcd(RecordingEtcd):
+    def __init__(self, box) -> None:
+        super().__init__()
+        self.box = box
+
+    def members(self, *, agreed=True):
+        return [Member(id=1, name="node1", peer_urls=("https://10.98.0.11:2380",))]
+
+    def status(self, endpoint, /):
+        return Status(endpoint=endpoint, member_id=1, leader_id=1, version=self.box.tag("etcd").partition("-")[0])
+
+
+class Kubelet(Services):
+    """The kubelet's service, which has written nothing."""
+
+    def last_lines(self, name, /, *, count):
+        return []
+
+
+@dataclass
+class ControlPlane(Box):
+    """A first control plane that `init` has made with the version before ours."""
+
+    services: Kubelet = field(default_factory=Kubelet)
+    clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC) + timedelta(hours=1)))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.runtime = Runtime(self)
+        self.run(asked())
+        node = self.kube.get(NODE, "node1")
+        self.kube.update({**node, "status": {"nodeInfo": {"kubeletVersion": OLD}}})
+        for name in PODS:
+            self.kube.create(self.mirror(name))
+        self.runtime.containers(namespace="kube-system")
+
+    def mirror(self, name):
+        body = yaml.load(self.text(name), source=name)
+        metadata = {**body["metadata"], "name": f"{name}-node1"}
+        return {**body, "metadata": metadata, "spec": {**body["spec"], "nodeName": "node1"}}
+
+    def text(self, name):
+        return Path(self.layout.manifest(name)).read_text()
+
+    def tag(self, name):
+        """The tag of the image that a manifest names."""
+        return yaml.load(self.text(name), source=name)["spec"]["containers"][0]["image"].rpartition(":")[2]
+
+    def tags(self):
+        return [self.tag(name) for name in PODS]
+
+    def machine(self, layout, *, files=None):
+        host = super().machine(layout, files=files)
+        host._runtime = self.runtime
+        return host
+
+    def upgrade(self, *, section="apply", version=NEW, mode=Mode.APPLY, only=(), ask=None, **flags: object):
+        """Upgrade it, with checks that find nothing."""
+        row = {"apply": operation.APPLY, "node": operation.NODE}[section]
+
+        def context(request, task, bound):
+            made = operation.context(request, task, bound)
+            return Context(bound=bound, addresses=made.addresses, task=task, request=request, box=self)
+
+        request = UpgradeOptions(
+            section=section,
+            flags={"ignore_preflight_errors": ("all",), **flags},
+            arguments=(version,) if section == "apply" else (),
+            only=only,
+            yes=ask is None,
+            ask=ask,
+        )
+        machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
+        return run(replace(row, context=context), request, machine, reporter=self.reporter, mode=mode)
+
+    def manifests(self):
+        return {name: self.text(name) for name in PODS}
