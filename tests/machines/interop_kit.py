@@ -58,6 +58,10 @@ class Mixed:
     def first(self) -> Machine:
         return self.cluster.bed[FIRST]
 
+    def close(self) -> None:
+        """Take the machines down."""
+        self.cluster.bed.down()
+
     def call(self, name: str, tool: str, *arguments: str) -> Ended:
         """Run a command of a tool on one machine."""
         if tool == NEXT:

@@ -107,21 +107,13 @@ class Context(UpgradeContext):
 
     box: object = None
 
-    @property
-    def health_endpoints(self):
-        return {name: Endpoint(port, name, self.box) for port, name in PORTS.items()}
+    def health_endpoint(self, server, path):
+        name = PORTS[int(server.rpartition(":")[2])]
+        return lambda: "it is not healthy" if self.box.runtime.fails(name) else None
 
     @property
     def etcd(self):
         return Etcd(self.box)
-
-
-class Endpoint:
-    def __init__(self, port, name, box) -> None:
-        self.server, self.name, self.box = f"https://127.0.0.1:{port}", name, box
-
-    def __call__(self) -> str | None:
-        return "it is not healthy" if self.box.runtime.fails(self.name) else None
 
 
 class Etcd(RecordingEtcd):

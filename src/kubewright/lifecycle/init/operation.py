@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.arguments import of_control_plane
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Addresses, Detected, Layout
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import Line
 from kubewright.base.records import replace
 from kubewright.host.seam import Host
@@ -54,7 +55,7 @@ def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
     configuration = loaded.configuration
     places = _places(request, configuration, machine.layout)
     host = here if places == machine.layout else machine.at(places)
-    if not request.only and host.state(host.layout.manifest("kube-apiserver")) is not None:
+    if not request.only and _has_api_server(host):
         from kubewright.lifecycle.init import upgraded  # most machines are made once
 
         upgraded.require_no_older_machine(host, configuration)
@@ -68,6 +69,12 @@ def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
         adopts=request.adopt,
         record=lambda: _record(configuration),
     )
+
+
+def _has_api_server(host: Host) -> bool:
+    with suppress(HostError):  # whoever writes there says so
+        return host.state(host.layout.manifest("kube-apiserver")) is not None
+    return False
 
 
 def _detected(here: Host) -> Detected:

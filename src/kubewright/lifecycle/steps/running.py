@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from kubewright.apis.machine import url
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
@@ -94,11 +95,27 @@ def core(text: str) -> str:
 
 def version_of(pod: Mapping[str, Any]) -> str:
     """Return the version that the image of a static pod has by its tag; '' where it does not tell."""
+    name = str(_container(pod).get("image") or "").partition("@")[0].rpartition("/")[2]
+    return core(name.partition(":")[2])
+
+
+def probed(pod: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the server and the path that the liveness probe of a static pod asks; None where it has no such probe."""
+    container = _container(pod)
+    try:
+        asked, ports = container["livenessProbe"]["httpGet"], {one.get("name"): one["containerPort"] for one in container.get("ports", ())}
+        port = ports.get(asked["port"], asked["port"])
+        return url(asked["host"], int(port), scheme=asked.get("scheme", "HTTP").lower()), str(asked["path"])
+    except (TypeError, LookupError, ValueError, AttributeError):
+        return None
+
+
+def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the first container of a pod, an empty one where there is none."""
     spec = pod.get("spec")
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
-    image = containers[0].get("image") if isinstance(containers, list) and containers and isinstance(containers[0], Mapping) else None
-    name = str(image or "").partition("@")[0].rpartition("/")[2]
-    return core(name.partition(":")[2])
+    first = containers[0] if isinstance(containers, list) and containers else None
+    return first if isinstance(first, Mapping) else {}
 
 
 def build_version(metrics: str) -> str:

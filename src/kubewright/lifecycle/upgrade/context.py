@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -107,13 +106,11 @@ class UpgradeContext(MachineContext):
         """How the administrator of this machine reaches the cluster. Raises CertificateError where there is no such kubeconfig."""
         return load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
 
-    @functools.cached_property
-    def health_endpoints(self) -> Mapping[str, HealthEndpoint]:
-        """Where the components other than the API server answer how they are, by their names."""
-        from kubewright.lifecycle.steps import health
+    def health_endpoint(self, server: str, path: str) -> HealthEndpoint:
+        """Return what asks a component of this machine how it is."""
+        from kubewright.lifecycle.steps.health import HealthEndpoint
 
-        found = health.checks(self.configuration, layout=self.layout, addresses=self.addresses, detected=self.detected)
-        return {name: self.bound.connections.keep(endpoint) for name, endpoint in found.items()}
+        return self.bound.connections.keep(HealthEndpoint(server, path))
 
     @functools.cached_property
     def etcd(self) -> Etcd:
@@ -121,7 +118,7 @@ class UpgradeContext(MachineContext):
         from kubewright.lifecycle import stacked_etcd
 
         urls = [stacked_etcd.client_url(self.addresses)]
-        return self.bound.connections.etcd(lambda: stacked_etcd.client(urls, pki=self.layout.pki, files=self.host, clock=self.clock))
+        return self.bound.connections.etcd(lambda: stacked_etcd.client(urls, pki=self.host.layout.pki, files=self.host, clock=self.clock))
 
     @property
     def _access(self) -> Access:

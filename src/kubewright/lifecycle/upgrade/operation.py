@@ -18,6 +18,7 @@ from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.upgrade import this_machine, versions
 from kubewright.lifecycle.upgrade.configuration import machine_part
 from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
@@ -43,7 +44,7 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
     settings = getattr(configuration, request.section)
     version, ignored = _version(request, configuration) if request.section == APPLY_SECTION else ("", [])
     _TREES[request.section].select(only=request.only, skip=settings.skip_phases)
-    here = machine.at(machine.layout)
+    here = machine.at(DetectedCluster(machine.at(machine.layout)).layout)
     _require_own(here)
     control_plane = this_machine.is_control_plane(here)
     if request.section == APPLY_SECTION and not control_plane:
@@ -60,7 +61,7 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
     )
     return Prepared(
         configuration=UpgradeTask(configuration=configuration, settings=settings, version=version, init=init, control_plane=control_plane),
-        host=here if socket in ("", here.layout.cri_socket) else machine.at(replace(machine.layout, cri_socket=socket)),
+        host=here if socket in ("", here.layout.cri_socket) else machine.at(replace(here.layout, cri_socket=socket)),
         warnings=[*loaded.warnings, *ignored],
         only=request.only,
         skip=tuple(settings.skip_phases),

@@ -11,12 +11,13 @@ from kubewright.base.events import Waited
 from kubewright.base.records import replace
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.steps import health, running
-from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD, read_static_pod
 from kubewright.lifecycle.steps.running import Asked, StaticPodProof
 
 if TYPE_CHECKING:
     from kubewright.etcd.api import Status
     from kubewright.kube.api import KubeAPI
+    from kubewright.lifecycle.steps.health import HealthEndpoint
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
 _REMEDY = "fix what the component reports, then run the same command again"
@@ -53,18 +54,33 @@ def _reported(ctx: UpgradeContext) -> str:
 
 
 def _with_metrics(ctx: UpgradeContext, name: str) -> Asked:
-    """Ask where the component answers its probe. Where its metrics may not be read, its version is not known."""
-    endpoint = ctx.health_endpoints[name]
+    """Ask where the probe of the manifest asks. Where the metrics of the component may not be read, its version is not known."""
 
     @functools.cache
-    def client() -> KubeAPI:  # it serves with a certificate of its own
-        return ctx.bound.connections.kube(replace(ctx.administrator, server=endpoint.server, ca_pem=None, verify=False, tls_server_name=""))
+    def endpoint(server: str, path: str) -> HealthEndpoint:
+        return ctx.health_endpoint(server, path)
+
+    @functools.cache
+    def client(server: str) -> KubeAPI:  # it serves with a certificate of its own
+        return ctx.bound.connections.kube(replace(ctx.administrator, server=server, ca_pem=None, verify=False, tls_server_name=""))
+
+    def healthy() -> str | None:
+        asked = _probed(ctx, name)
+        return endpoint(*asked)() if asked is not None else None
 
     def version() -> str:
-        answer = client().raw("GET", "/metrics")
+        asked = _probed(ctx, name)
+        if asked is None or not asked[0].startswith("https:"):
+            return ""
+        answer = client(asked[0]).raw("GET", "/metrics")
         return running.build_version(answer.body.decode(errors="replace")) if answer.status == 200 else ""
 
-    return Asked(healthy=endpoint, version=version)
+    return Asked(healthy=healthy, version=version)
+
+
+def _probed(ctx: UpgradeContext, name: str) -> tuple[str, str] | None:
+    found = read_static_pod(ctx.host, ctx.host.layout.manifest(name))
+    return running.probed(found.body) if found is not None else None
 
 
 def _etcd(ctx: UpgradeContext) -> Asked:
