@@ -23,7 +23,6 @@ from kubewright.etcd.api import (
     MemberExists,
     MemberNotFound,
     NotLearner,
-    RecordingEtcd,
     TooManyLearners,
     UnhealthyCluster,
     by_peer_url,
@@ -32,6 +31,7 @@ from kubewright.etcd.api import (
 )
 from kubewright.etcd.client import EtcdClient
 from kubewright.etcd.membership import EtcdMember, Joining, remove_member
+from kubewright.etcd.recording import RecordingEtcd
 from kubewright.http.failures import NoAnswer, Reason
 
 PATIENCE = 60.0

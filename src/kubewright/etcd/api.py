@@ -1,15 +1,15 @@
-"""The seam of etcd: what is asked of a cluster about its members, their states and errors, and the recording etcd of plans.
+"""The seam of etcd: what is asked of a cluster about its members and data, their states and errors.
 
 etcd's own words are the only thing that tells many of its refusals apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kubewright.base.errors import APIError, Unreachable
-from kubewright.base.records import dataclass, replace
+from kubewright.base.records import dataclass
 
 
 class EtcdError(APIError):
@@ -119,13 +119,26 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """How one endpoint is. `errors` is what it complains of, alarms among them; `problem` why it gave no answer, else empty."""
+    """How one endpoint is. `errors` is what it complains of, alarms among them; `problem` why it gave no answer, else empty.
+
+    `size` is the size of its database file in bytes, of which `in_use` hold data; it takes no writes beyond `quota`. `storage_version` is empty
+    until all members are on 3.6.
+    """
 
     endpoint: str
     member_id: int = 0
     leader_id: int = 0
+    cluster_id: int = 0
     version: str = ""
+    storage_version: str = ""
     learner: bool = False
+    revision: int = 0
+    raft_term: int = 0
+    raft_index: int = 0
+    applied_index: int = 0
+    size: int = 0
+    in_use: int = 0
+    quota: int = 0
     errors: tuple[str, ...] = ()
     problem: str = ""
 
@@ -150,6 +163,20 @@ class Alarm:
     kind: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Hash:
+    """The hash of a member's keys up to `revision`. Two hashes are comparable only if both revisions are equal."""
+
+    value: int
+    revision: int
+    compact_revision: int
+
+    def differs(self, other: Hash) -> bool:
+        """Whether two members certainly hold different data."""
+        comparable = (self.revision, self.compact_revision) == (other.revision, other.compact_revision)
+        return comparable and self.value != other.value
+
+
 def read_member(value: Mapping[str, Any]) -> Member:
     """Read a member of an answer. Raises ValueError, TypeError, KeyError or AttributeError for what is none."""
     return Member(
@@ -163,13 +190,30 @@ def read_member(value: Mapping[str, Any]) -> Member:
 
 def read_status(value: Mapping[str, Any], *, endpoint: str) -> Status:
     """Read the answer of one endpoint. Raises as `read_member` does."""
+    header = value["header"]
     return Status(
         endpoint=endpoint,
-        member_id=int(value["header"]["member_id"]),
+        member_id=int(header["member_id"]),
         leader_id=int(value.get("leader", 0)),
+        cluster_id=int(header.get("cluster_id", 0)),
         version=str(value.get("version", "")),
+        storage_version=str(value.get("storageVersion", "")),
         learner=value.get("isLearner") is True,
+        revision=int(header.get("revision", 0)),
+        raft_term=int(value.get("raftTerm", 0)),
+        raft_index=int(value.get("raftIndex", 0)),
+        applied_index=int(value.get("raftAppliedIndex", 0)),
+        size=int(value.get("dbSize", 0)),
+        in_use=int(value.get("dbSizeInUse", 0)),
+        quota=int(value.get("dbSizeQuota", 0)),
         errors=tuple(map(str, value.get("errors", ()))),
+    )
+
+
+def read_hash(value: Mapping[str, Any]) -> Hash:
+    """Read the hash of one endpoint. Raises as `read_member` does."""
+    return Hash(
+        value=int(value["hash"]), revision=int(value.get("hash_revision", 0)), compact_revision=int(value.get("compact_revision", 0))
     )
 
 
@@ -219,6 +263,21 @@ class Etcd(Protocol):
         """Read: return the alarms that members have raised."""
         ...
 
+    def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
+        """Read: return the hash of the keys of one member, up to a revision or all. Reads its whole database."""
+        ...
+
+    def snapshot(self, endpoint: str, /) -> Iterator[bytes]:
+        """Read: yield the database of one member and its SHA-256, in the form of a snapshot file, while it arrives. Needs no quorum.
+
+        Whoever does not read it to its end closes it. A stream that ended early is shorter than the last 32 bytes say: `snapshots.Checker`.
+        """
+        ...
+
+    def move_leader(self, endpoint: str, target: int, /) -> None:
+        """Write: make another member the leader; `endpoint` is that of the present leader."""
+        ...
+
     def add_learner(self, peer_url: str, /) -> list[Member]:
         """Write: add a member without a vote; returns all members. Raises MemberExists, TooManyLearners, UnhealthyCluster."""
         ...
@@ -234,60 +293,3 @@ class Etcd(Protocol):
     def close(self) -> None:
         """Close every connection. Idempotent."""
         ...
-
-
-class RecordingEtcd:
-    """An overlay over a real cluster, or over nothing. Implements `api.Etcd`; `actions` are the writes in order."""
-
-    def __init__(self, base: Etcd | None = None) -> None:
-        self._base = base
-        self._members: list[Member] | None = None
-        self.actions: list[tuple[str, str]] = []
-        """A verb and the member: `add`, `promote`, `remove`."""
-
-    def members(self, *, agreed: bool = True) -> list[Member]:
-        if self._members is None:
-            self._members = list(self._base.members(agreed=agreed)) if self._base is not None else []
-        return list(self._members)
-
-    def statuses(self) -> list[Status]:
-        return self._base.statuses() if self._base is not None else []
-
-    def status(self, endpoint: str, /) -> Status:
-        return self._base.status(endpoint) if self._base is not None else Status(endpoint=endpoint, problem="it is not there")
-
-    def reach(self, peer_url: str, /) -> str:
-        return self._base.reach(peer_url) if self._base is not None else ""
-
-    def alarms(self) -> list[Alarm]:
-        return self._base.alarms() if self._base is not None else []
-
-    def add_learner(self, peer_url: str, /) -> list[Member]:
-        found = self.members()
-        if by_peer_url(found, peer_url) is not None:
-            raise MemberExists(f"there is a member at {peer_url}")
-        made = Member(id=1 + max((member.id for member in found), default=0), peer_urls=(peer_url,), learner=True)
-        return self._record("add", made, [*found, made])
-
-    def promote(self, member_id: int, /) -> list[Member]:
-        one = self._find(member_id)
-        return self._record("promote", one, [replace(m, learner=False) if m is one else m for m in self.members()])
-
-    def remove(self, member_id: int, /) -> list[Member]:
-        one = self._find(member_id)
-        return self._record("remove", one, [member for member in self.members() if member is not one])
-
-    def close(self) -> None:
-        if self._base is not None:
-            self._base.close()
-
-    def _find(self, member_id: int) -> Member:
-        found = next((member for member in self.members() if member.id == member_id), None)
-        if found is None:
-            raise MemberNotFound(f"there is no member {member_id:x}")
-        return found
-
-    def _record(self, verb: str, member: Member, members: list[Member]) -> list[Member]:
-        self.actions.append((verb, member.shown))
-        self._members = members
-        return self.members()

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.deadlines import carried
 from kubewright.base.errors import APIError, Unreachable
-from kubewright.etcd.api import Alarm, Member, NoQuorum, Status, StillLearning, nobody, read_member, read_status, refusal
+from kubewright.etcd import snapshots
+from kubewright.etcd.api import Alarm, Hash, Member, NoQuorum, Status, StillLearning, nobody, read_hash, read_member, read_status, refusal
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits, Transport
 
@@ -20,6 +21,15 @@ T = TypeVar("T")
 
 TIMEOUT: Final = 2.0
 """Seconds that one endpoint is given for one answer, as kubeadm's client gives (kubeadm v1.36: constants/constants.go)."""
+HASHING: Final = 60.0
+"""Seconds for a hash: the member reads all of its data."""
+MOVING: Final = 10.0
+"""Seconds in which another member becomes the leader; etcd itself gives up after its election timeout."""
+FIRST_PIECE: Final = 30.0
+"""Seconds until a snapshot begins: the member first writes what it holds in memory."""
+STALL: Final = 30.0
+"""Seconds without a byte after which a snapshot is given up."""
+_JSON: Final = {"content-type": "application/json"}
 _LIMITS: Final = Limits(body=1 << 20, connections=2, connect=TIMEOUT)
 
 
@@ -80,6 +90,23 @@ class EtcdClient:
     def alarms(self) -> list[Alarm]:
         return self._any("tell its alarms", "/v3/maintenance/alarm", {"action": "GET"}, _alarms)
 
+    def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
+        return self._ask(endpoint, "hash its keys", "/v3/maintenance/hashkv", {"revision": str(revision)}, read_hash, timeout=HASHING)
+
+    def snapshot(self, endpoint: str, /) -> Iterator[bytes]:
+        doing, path = "send a snapshot", "/v3/maintenance/snapshot"
+        with self._transport(endpoint).stream("POST", path, headers=_JSON, body=b"{}", timeout=FIRST_PIECE, stall=STALL) as answer:
+            if answer.status != 200:
+                raise refusal(_decoded(answer.read()), server=endpoint, doing=doing)
+            for value in snapshots.messages(answer.chunks(), source=endpoint):
+                if "error" in value:
+                    raise refusal(value["error"], server=endpoint, doing=doing)
+                yield snapshots.piece(value, source=endpoint)
+
+    def move_leader(self, endpoint: str, target: int, /) -> None:
+        path = "/v3/maintenance/transfer-leadership"
+        self._ask(endpoint, f"make member {target:x} the leader", path, {"targetID": str(target)}, dict, timeout=MOVING)
+
     def add_learner(self, peer_url: str, /) -> list[Member]:
         body = {"peerURLs": [peer_url], "isLearner": True}
         return self._any(f"add a member at {peer_url}", "/v3/cluster/member/add", body, _members)
@@ -122,10 +149,11 @@ class EtcdClient:
             else Unreachable(f"there is no member that can be asked to {doing}", remedy="make sure that the pods of etcd run")
         )
 
-    def _ask(self, endpoint: str, doing: str, path: str, body: Mapping[str, object], read: Callable[[Any], T]) -> T:
-        answer = self._transport(endpoint).request(
-            "POST", path, headers={"content-type": "application/json"}, body=json.dumps(body).encode(), timeout=self._timeout
-        )
+    def _ask(
+        self, endpoint: str, doing: str, path: str, body: Mapping[str, object], read: Callable[[Any], T], *, timeout: float | None = None
+    ) -> T:
+        content, within = json.dumps(body).encode(), timeout or self._timeout
+        answer = self._transport(endpoint).request("POST", path, headers=_JSON, body=content, timeout=within)
         try:
             value = json.loads(answer.body)
             if answer.status == 200:
@@ -161,3 +189,10 @@ def _members(value: Mapping[str, Any]) -> list[Member]:
 
 def _alarms(value: Mapping[str, Any]) -> list[Alarm]:
     return [Alarm(member_id=int(row.get("memberID", 0)), kind=str(row.get("alarm", ""))) for row in value.get("alarms", ())]
+
+
+def _decoded(content: bytes) -> object:
+    try:
+        return json.loads(content)
+    except ValueError:
+        return None

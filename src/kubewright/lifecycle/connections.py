@@ -89,7 +89,7 @@ class Connections:
         """Make a client of etcd; one that changes no member where nothing is really done."""
         if self._mode is Mode.APPLY:
             return self.keep(reach())
-        from kubewright.etcd.api import RecordingEtcd  # who changes something needs none
+        from kubewright.etcd.recording import RecordingEtcd  # who changes something needs none
 
         return RecordingEtcd(None if self._lost is not None else self.keep(reach()))
 

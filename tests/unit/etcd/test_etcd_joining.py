@@ -16,11 +16,11 @@ from kubewright.etcd.api import (
     MemberNotFound,
     NoQuorum,
     NotLearner,
-    RecordingEtcd,
     TooManyLearners,
     UnhealthyCluster,
 )
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member, to_remove
+from kubewright.etcd.recording import RecordingEtcd
 
 ONE = Member(id=1, name="one", peer_urls=("https://10.0.0.1:2380",))
 MINE = EtcdMember(name="two", peer_url="https://10.0.0.2:2380")

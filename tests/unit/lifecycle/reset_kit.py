@@ -13,7 +13,8 @@ from kubewright.base.errors import HostError
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.etcd.api import Member, RecordingEtcd
+from kubewright.etcd.api import Member
+from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.facts import Facts, MachineInfo
 from kubewright.host.files import Files
 from kubewright.host.packet_filter import Rules

@@ -16,7 +16,8 @@ from kubewright.base.errors import CertificateError, Forbidden, NotFound, Unreac
 from kubewright.base.events import RecordingReporter, SilentReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter, PollingWaiter
-from kubewright.etcd.api import Member, RecordingEtcd, Status
+from kubewright.etcd.api import Member, Status
+from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.lifecycle.join import control_plane, etcd_learner, kubelet, operation

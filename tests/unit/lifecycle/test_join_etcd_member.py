@@ -27,7 +27,8 @@ from kubewright.base.errors import HostError, NotFound, Stopped, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.records import replace
 from kubewright.base.wait import PollingWaiter
-from kubewright.etcd.api import Member, NoQuorum, RecordingEtcd, Status
+from kubewright.etcd.api import Member, NoQuorum, Status
+from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.decisions import decide_emptying
 from kubewright.host.desired import File
 from kubewright.host.listeners import Listener

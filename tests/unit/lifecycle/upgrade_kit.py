@@ -14,7 +14,8 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import Unreachable
 from kubewright.base.records import dataclass as record
 from kubewright.base.records import replace
-from kubewright.etcd.api import Member, RecordingEtcd, Status
+from kubewright.etcd.api import Member, Status
+from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response

@@ -15,7 +15,7 @@ from kubewright.base.errors import Conflict, HostError, Interrupted
 from kubewright.base.events import Changed, Line, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.etcd.api import RecordingEtcd
+from kubewright.etcd.recording import RecordingEtcd
 from kubewright.kube.core import Call, Object
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.join import phases

@@ -1,0 +1,106 @@
+"""Snapshots of etcd: the stream of its JSON gateway, and what makes a file a whole snapshot.
+
+A snapshot file is the database of a member (bbolt pages) followed by the SHA-256 of it, 32 bytes; the database is a multiple of 512 bytes long
+(etcd v3.6, etcdutl/snapshot/v3_snapshot.go). Pages are not read here: that is etcdutl's business.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from kubewright.base.errors import DocumentError, Unreachable
+from kubewright.base.records import dataclass
+
+TRAILER: Final = 32
+"""Bytes of the SHA-256 at the end."""
+SECTOR: Final = 512
+"""What the size of the database is a multiple of."""
+MESSAGE_LIMIT: Final = 8 << 20
+"""Bytes of one message of the stream; etcd puts 32 KiB of the database into each."""
+_MAGIC: Final = 0xED0CDAED.to_bytes(4, "little")
+_MAGIC_AT: Final = 16
+"""Where a bbolt database says that it is one: behind the header of its first page (bbolt v1.4, internal/common/meta.go)."""
+
+
+def messages(chunks: Iterable[bytes], *, source: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the messages of a stream of the gateway, one JSON value on each line, however they are cut into chunks. Raises Unreachable."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in filter(None, lines):
+            yield _message(line, source=source)
+        if len(rest) > MESSAGE_LIMIT:
+            raise _foreign(source, f"a message of more than {MESSAGE_LIMIT} bytes")
+    if rest.strip():
+        yield _message(rest, source=source)
+
+
+def _message(line: bytes, *, source: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise _foreign(source, "a message that is not JSON") from error
+    if not isinstance(value, dict):
+        raise _foreign(source, "a message that is not an object")
+    return value
+
+
+def piece(value: Mapping[str, Any], *, source: str) -> bytes:
+    """Return the part of the file that a message holds. Raises Unreachable."""
+    try:
+        return base64.b64decode(value["result"].get("blob", ""), validate=True)
+    except (KeyError, AttributeError, TypeError, binascii.Error, ValueError) as error:
+        raise _foreign(source, "a message without a piece of the snapshot") from error
+
+
+def _foreign(source: str, found: str) -> Unreachable:
+    return Unreachable(f"{source} does not send a snapshot as etcd does", detail=f"it sent {found}", remedy="see what listens there")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """A whole snapshot: the size of its file in bytes, and the SHA-256 of its database in hexadecimal, which its last bytes repeat."""
+
+    size: int
+    sha256: str
+
+
+class Checker:
+    """Takes a snapshot piece by piece and judges it at the end. `name` is what errors call it."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._hash = hashlib.sha256()
+        self._first = b""
+        self._last = b""
+        self.size = 0
+
+    def take(self, content: bytes) -> bytes:
+        """Look at the next piece. Returns it."""
+        self.size += len(content)
+        if len(self._first) < _MAGIC_AT + len(_MAGIC):
+            self._first += content[: _MAGIC_AT + len(_MAGIC)]
+        kept = self._last + content
+        self._hash.update(kept[:-TRAILER])
+        self._last = kept[-TRAILER:]
+        return content
+
+    def finish(self) -> Snapshot:
+        """Return what was taken. Raises DocumentError for what is not a whole snapshot."""
+        if self._first[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] != _MAGIC:
+            raise self._refused("it does not begin as a database of etcd does")
+        if self.size % SECTOR == 0:
+            raise self._refused("it does not end with a SHA-256: it is the copy of a data directory, or was cut off")
+        if self.size % SECTOR != TRAILER:
+            raise self._refused(f"it was cut off: it has {self.size} bytes, and no snapshot has that many")
+        if self._hash.digest() != self._last:
+            raise self._refused("its content does not have the SHA-256 at its end: it was cut off or changed")
+        return Snapshot(size=self.size, sha256=self._hash.hexdigest())
+
+    def _refused(self, why: str) -> DocumentError:
+        return DocumentError(f"{self._name} is not a whole snapshot of etcd", detail=why, remedy="use another snapshot, or save a new one")
