@@ -51,10 +51,29 @@ class Cluster:
 
     def start(self, name: str, *, cluster: str = "") -> None:
         """Start a member, a new cluster of one where no other is given."""
+        secured = self._secured(name)
+        self._run(name, self.url(name), self.peer(name), {"initial-cluster": cluster, **secured} if cluster else secured)
+
+    def _secured(self, name: str) -> dict[str, object]:
         pair = {"cert-file": f"{name}.crt", "key-file": f"{name}.key", "trusted-ca-file": "ca.crt"}
         files = {prefix + flag: self.root / file for prefix in ("", "peer-") for flag, file in pair.items()}
-        secured = {"client-cert-auth": "true", "peer-client-cert-auth": "true", **files}
-        self._run(name, self.url(name), self.peer(name), {"initial-cluster": cluster, **secured} if cluster else secured)
+        return {"client-cert-auth": "true", "peer-client-cert-auth": "true", **files}
+
+    def start_together(self, *names: str) -> None:
+        """Start a new cluster of several members."""
+        cluster = ",".join(f"{name}={self.peer(name)}" for name in names)
+        for name in names:
+            self._run(
+                name, self.url(name), self.peer(name), {**self._secured(name), "initial-cluster": cluster, "initial-cluster-state": "new"}
+            )
+
+    def write_client(self, pki: Path) -> None:
+        """Write a client certificate under the names that kubeadm gives it in its certificate directory."""
+        (pki / "etcd").mkdir(parents=True)
+        leaf = self.authority.issue_cert("client.example", common_name="kube-etcd-healthcheck-client")
+        self.authority.cert_pem.write_to_path(str(pki / "etcd/ca.crt"))
+        (pki / "etcd/healthcheck-client.crt").write_bytes(b"".join(blob.bytes() for blob in leaf.cert_chain_pems))
+        leaf.private_key_pem.write_to_path(str(pki / "etcd/healthcheck-client.key"))
 
     def start_plain(self, name: str) -> str:
         """Start a cluster of one that speaks plain HTTP, and return its client URL."""

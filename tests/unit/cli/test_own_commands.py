@@ -14,6 +14,7 @@ _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
 _HUB = "config key-file output state state-kubeconfig"
 _NODE = "accept-kubelet-fields apiserver-ca-cert-file apiserver-endpoint container-runtime-endpoint extra-san{} image-service-endpoint join-key-fingerprint join-token nodename output plan"
+_ETCD = "cert-dir endpoints output"
 OWN = {
     "up": "binaries-dir config control-planes controllers kubernetes-version name nodes output state-dir wait",
     "down": "keep-data name output state-dir",
@@ -92,6 +93,10 @@ OWN = {
     "node rotate-vpn-key phase": "",
     "node rotate-vpn-key phase hub-key": "hub-key output plan",
     **{f"node rotate-vpn-key phase {name}": "output plan" for name in ("vpn-key", "offer", "use-key", "taken", "forget-key")},
+    "etcd": "",
+    "etcd status": _ETCD,
+    "etcd member": "",
+    "etcd member list": _ETCD,
     "help": "",
     "alpha": "",
 }

@@ -61,6 +61,7 @@ _AGENT = "kubewright.cli.rows.agent"
 _CONTROLLERS = "kubewright.cli.rows.controllers"
 _HUB = "kubewright.cli.rows.hub"
 _NODE = "kubewright.cli.rows.node"
+_ETCD = "kubewright.cli.rows.etcd"
 
 HEADS = (
     Head("up", "Start a local cluster, or repair and scale an existing one", _LOCAL),
@@ -77,6 +78,7 @@ HEADS = (
     Head("hub", "Let machines join clusters with NodeJoinRequests", _HUB),
     Head("node", "Join this machine to a cluster through a hub", _NODE),
     Head("upgrade", "Upgrade a cluster to another version", _MACHINE),
+    Head("etcd", "Look after etcd: its members and snapshots of its data", _ETCD),
     Head("certs", "Manage certificates", _CLUSTER, alias="certificates"),
     Head("config", "Print, check and migrate configuration files", _CLUSTER),
     Head("kubeconfig", "Create kubeconfig files", _CLUSTER),

@@ -1,0 +1,114 @@
+"""`etcd status` and `etcd member`: the members of a cluster's etcd."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Final
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import Unreachable
+from kubewright.cli.handlers import machine
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import table, write_result, write_rows
+from kubewright.etcd.api import Etcd, Member, NoQuorum
+from kubewright.lifecycle.etcd import access, health
+from kubewright.lifecycle.etcd.access import EtcdFlags
+from kubewright.lifecycle.etcd.health import ClusterHealth, MemberHealth
+
+_STATUS: Final = (
+    ("name", "NAME"),
+    ("id", "ID"),
+    ("endpoint", "ENDPOINT"),
+    ("role", "ROLE"),
+    ("version", "VERSION"),
+    ("size", "DB SIZE"),
+    ("inUse", "IN USE"),
+    ("raft", "RAFT TERM/INDEX"),
+    ("state", "STATE"),
+)
+_MEMBERS: Final = (("name", "NAME"), ("id", "ID"), ("peerURLs", "PEER URLS"), ("clientURLs", "CLIENT URLS"), ("role", "ROLE"))
+
+
+def status(parsed: Parsed) -> int:
+    """Show how the members are. Raises CheckFailed after that if something is wrong."""
+    with connected(parsed) as etcd:
+        found = health.look(etcd)
+    form = parsed.text("output")
+    if form == "text":
+        sys.stdout.write(table([_row(one) for one in found.members], columns=_STATUS) + _summary(found))
+    else:
+        write_result(found.as_map(), form=form)
+    sys.stdout.flush()
+    found.require_healthy()
+    return 0
+
+
+def _row(one: MemberHealth) -> dict[str, object]:
+    answered = not one.status.problem
+    return {
+        "name": one.member.name if one.member else "",
+        "id": f"{one.member.id if one.member else one.status.member_id:x}" if one.member or answered else "",
+        "endpoint": one.status.endpoint,
+        "role": "leader" if one.leads else "learner" if one.learner else "voter",
+        "version": one.status.version,
+        "size": _megabytes(one.status.size) if answered else "",
+        "inUse": _megabytes(one.status.in_use) if answered else "",
+        "raft": f"{one.status.raft_term}/{one.status.raft_index}" if answered else "",
+        "state": "serves" if one.serves else "no answer" if one.status.problem else "no leader",
+    }
+
+
+def _summary(found: ClusterHealth) -> str:
+    serving = f"{found.serving} of {len(found.voters)} voting members serve"
+    return f"\n{serving}: {'etcd has' if found.has_majority else 'etcd does not have'} a majority\n"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def list_members(parsed: Parsed) -> int:
+    """List the members as they agree on them, else as one of them remembers them."""
+    with connected(parsed) as etcd:
+        try:
+            members = etcd.members()
+        except (NoQuorum, Unreachable) as error:
+            members = etcd.members(agreed=False)
+            inputs.warn([f"this is the list of one member, because etcd has no majority: {error.what}"])
+    rows = [member_map(one) for one in members]
+    if parsed.text("output") == "text":
+        rows = [
+            {**row, **{key: ", ".join(getattr(one, field)) for key, field in _URLS}, "role": _role(one)}
+            for row, one in zip(rows, members, strict=True)
+        ]
+    write_rows(rows, columns=_MEMBERS, form=parsed.text("output"))
+    return 0
+
+
+_URLS: Final = (("peerURLs", "peer_urls"), ("clientURLs", "client_urls"))
+
+
+def _role(member: Member) -> str:
+    return ("learner" if member.learner else "voter") + ("" if member.name else ", has never started")
+
+
+def member_map(member: Member) -> dict[str, object]:
+    """Return the form of a member in -o json."""
+    return {
+        "name": member.name,
+        "id": member.hex_id,
+        "peerURLs": list(member.peer_urls),
+        "clientURLs": list(member.client_urls),
+        "learner": member.learner,
+    }
+
+
+@contextmanager
+def connected(parsed: Parsed) -> Iterator[Etcd]:
+    """Give a client for the members of the etcd that the flags, or this machine's files, name."""
+    host = machine.host()
+    with closing(access.connect(host, access.find(host, inputs.record(parsed, EtcdFlags)), clock=SystemClock())) as etcd:
+        yield etcd

@@ -1,0 +1,33 @@
+"""The rows of `etcd`: the members of a cluster's etcd, and snapshots of its data. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from kubewright.cli.rows.commands import summary
+from kubewright.cli.rows.model import ALL_FORMATS, LIST, PATH, Command, Flag
+
+_WHERE = (
+    Flag("endpoints", "URLs where etcd answers clients; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
+    Flag("cert-dir", "directory of the certificates; if not given, the one in the manifests of this machine", metavar="dir", form=PATH),
+)
+_HOW = "Needs no API server: the manifests of this machine say where etcd is, and its certificates give access."
+
+ROWS = (
+    Command("etcd", summary("etcd")),
+    Command(
+        "etcd status",
+        "Show how the members of etcd are",
+        handler="kubewright.cli.handlers.etcd:status",
+        flags=(*_WHERE, ALL_FORMATS),
+        description=f"All members are asked at once, each for two seconds. Exits with 0 if all of them serve and none has raised an alarm, 4 otherwise. {_HOW}",
+        examples=("etcd status", "etcd status -o json"),
+    ),
+    Command("etcd member", "List and remove members of etcd"),
+    Command(
+        "etcd member list",
+        "List the members of etcd",
+        handler="kubewright.cli.handlers.etcd:list_members",
+        flags=(*_WHERE, ALL_FORMATS),
+        description=f"If the members have no majority, the list is the one that a single member remembers, with a warning. {_HOW}",
+        examples=("etcd member list",),
+    ),
+)

@@ -1,0 +1,176 @@
+"""How the members of an etcd are: who answers and leads, whether a majority serves, alarms and sizes. Only reads, and needs no majority."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from kubewright.base.errors import APIError, CheckFailed
+from kubewright.base.records import dataclass
+from kubewright.etcd.api import Alarm, Etcd, Member, Status
+
+_ALARM: Final = re.compile(r"memberID:([0-9]+) alarm:([A-Z]+)")
+"""An alarm among the errors of a status (etcd v3.6, api/etcdserverpb: AlarmMember.String)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemberHealth:
+    """A member and how it is. `member` is None for an endpoint that was asked while nobody could say who the members are."""
+
+    member: Member | None
+    status: Status
+
+    @property
+    def serves(self) -> bool:
+        """Whether it answers and follows a leader."""
+        return not self.status.problem and self.status.leader_id != 0
+
+    @property
+    def leads(self) -> bool:
+        """Whether it is the leader."""
+        return self.serves and self.status.leader_id == self.status.member_id
+
+    @property
+    def learner(self) -> bool:
+        """Whether it has no vote."""
+        return self.status.learner or (self.member is not None and self.member.learner)
+
+    @property
+    def name(self) -> str:
+        """What it is called: its name, else its id, else where it was asked."""
+        return (self.member.name or self.member.hex_id) if self.member else self.status.endpoint
+
+    @property
+    def problem(self) -> str:
+        """Why it does not serve; empty if it does."""
+        return "" if self.serves else self.status.problem or "it has no leader"
+
+    def as_map(self) -> dict[str, object]:
+        """Return the form of -o json."""
+        status, member = self.status, self.member
+        return {
+            "name": member.name if member else "",
+            "id": f"{member.id if member else status.member_id:x}",
+            "endpoint": status.endpoint,
+            "peerURLs": list(member.peer_urls) if member else [],
+            "clientURLs": list(member.client_urls) if member else [],
+            "learner": self.learner,
+            "leader": self.leads,
+            "serves": self.serves,
+            "problem": self.problem,
+            "version": status.version,
+            "storageVersion": status.storage_version,
+            "dbSize": status.size,
+            "dbSizeInUse": status.in_use,
+            "dbSizeQuota": status.quota,
+            "revision": status.revision,
+            "raftTerm": status.raft_term,
+            "raftIndex": status.raft_index,
+            "raftAppliedIndex": status.applied_index,
+            "errors": list(status.errors),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterHealth:
+    """What one look found. `members` are in etcd's order; `unknown` is why nobody could say who they are, else empty."""
+
+    members: Sequence[MemberHealth]
+    unknown: str = ""
+
+    @functools.cached_property
+    def voters(self) -> Sequence[MemberHealth]:
+        """Those that vote."""
+        return [one for one in self.members if not one.learner]
+
+    @property
+    def serving(self) -> int:
+        """How many of the voters serve."""
+        return sum(one.serves for one in self.voters)
+
+    @property
+    def has_majority(self) -> bool:
+        """Whether enough of them serve for the cluster to take writes."""
+        return not self.unknown and self.serving * 2 > len(self.voters)
+
+    @property
+    def leader(self) -> MemberHealth | None:
+        """The leader, if it answers."""
+        return next((one for one in self.members if one.leads), None)
+
+    @property
+    def alarms(self) -> Sequence[Alarm]:
+        """The alarms that members have told, each once."""
+        found = [_ALARM.search(text) for one in self.members for text in one.status.errors]
+        return list(dict.fromkeys(Alarm(member_id=int(match[1]), kind=match[2]) for match in found if match))
+
+    @functools.cached_property
+    def problems(self) -> Sequence[str]:
+        """What is wrong, a line each; none if nothing is."""
+        return list(self._problems())
+
+    def _problems(self) -> Iterator[str]:
+        if self.unknown:
+            yield f"nobody says who the members are: {self.unknown}"
+        for one in self.members:
+            if one.problem:
+                yield f"{one.name}: {one.problem}"
+            for text in one.status.errors:
+                if not _ALARM.search(text) and one.serves:
+                    yield f"{one.name}: {text}"
+        names = {one.member.id: one.name for one in self.members if one.member}
+        for alarm in self.alarms:
+            yield f"{names.get(alarm.member_id, f'{alarm.member_id:x}')}: alarm {alarm.kind}"
+        if len({one.status.cluster_id for one in self.members if one.status.cluster_id}) > 1:
+            yield "the members are of different clusters"
+        if not self.has_majority and not self.unknown:
+            yield f"no majority: {self.serving} of {len(self.voters)} voting members serve, so etcd takes no writes"
+
+    def require_healthy(self) -> None:
+        """Require that nothing is wrong. Raises CheckFailed."""
+        if self.problems:
+            raise CheckFailed("etcd is not healthy", detail="\n".join(self.problems), remedy=self._remedy())
+
+    def _remedy(self) -> str:
+        if any(alarm.kind == "NOSPACE" for alarm in self.alarms):
+            return "compact and defragment etcd, then disarm the alarm: etcdctl compaction, defrag, alarm disarm"
+        if self.has_majority:
+            return "start the member again; if its machine no longer exists, remove it: kubewright etcd member remove NAME"
+        return "start the other members again, and make sure that they reach each other on their peer ports (2380)"
+
+    def as_map(self) -> dict[str, object]:
+        """Return the form of -o json."""
+        leader = self.leader
+        return {
+            "healthy": not self.problems,
+            "majority": self.has_majority,
+            "leader": leader.name if leader else "",
+            "members": [one.as_map() for one in self.members],
+            "alarms": [{"member": f"{alarm.member_id:x}", "alarm": alarm.kind} for alarm in self.alarms],
+            "problems": list(self.problems),
+        }
+
+
+def look(etcd: Etcd) -> ClusterHealth:
+    """Ask all members at once how they are, as one of them lists them."""
+    unknown = ""
+    try:
+        members = etcd.members(agreed=False)
+    except APIError as error:
+        members, unknown = [], str(error)
+    statuses = {status.endpoint: status for status in etcd.statuses()}
+    if not members:
+        return ClusterHealth(
+            members=[MemberHealth(member=None, status=one) for one in statuses.values()], unknown=unknown or "none is listed"
+        )
+    return ClusterHealth(members=[MemberHealth(member=one, status=_of(one, statuses)) for one in members])
+
+
+def _of(member: Member, statuses: Mapping[str, Status]) -> Status:
+    """Return how a member is: what the first of its endpoints that answers says."""
+    if not member.client_urls:
+        return Status(endpoint="", problem="it has never started" if not member.name else "it does not announce where it serves clients")
+    said = [statuses.get(url, Status(endpoint=url, problem="it was not asked")) for url in member.client_urls]
+    return next((one for one in said if not one.problem), said[0])

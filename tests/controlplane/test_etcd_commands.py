@@ -1,0 +1,100 @@
+"""The commands of `etcd` with a real cluster of three members: all of them up, one dead, and no majority left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from etcd_kit import Cluster
+from local_kit import eventually
+
+from kubewright.cli.main import main
+from kubewright.etcd.client import EtcdClient
+
+NAMES = ("one", "two", "three")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three members that serve."""
+    made = Cluster(tmp_path)
+    try:
+        made.start_together(*NAMES)
+        made.write_client(tmp_path / "pki")
+        client = made.client(*NAMES)
+        _until_served(client, NAMES)
+        client.close()
+        yield made
+    finally:
+        made.stop()
+
+
+def _until_served(client: EtcdClient, names: tuple[str, ...]) -> None:
+    def served() -> bool:
+        known = {member.name for member in client.members(agreed=False)} >= set(names)
+        return known and sum(status.healthy for status in client.statuses()) == len(names)
+
+    eventually(served, "all members to serve")
+
+
+@pytest.fixture
+def run(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command of `etcd`; returns its exit code, what it printed, and what it said."""
+
+    def call(*words: str, at: str = "one") -> tuple[int, str, str]:
+        code = main(["etcd", *words, f"--endpoints={cluster.url(at)}", f"--cert-dir={cluster.root / 'pki'}"])
+        return code, *capfd.readouterr()
+
+    return call
+
+
+def _status(run: Run, **more: str) -> tuple[int, Any]:
+    code, out, _ = run("status", "-o", "json", **more)
+    return code, json.loads(out)
+
+
+def test_the_status_of_members_that_serve_of_a_dead_one_and_without_a_majority(cluster: Cluster, run: Run) -> None:
+    code, found = _status(run)
+    assert (code, found["healthy"], found["majority"], found["problems"]) == (0, True, True, [])
+    assert sorted(one["name"] for one in found["members"]) == sorted(NAMES)
+    assert [one["leader"] for one in found["members"]].count(True) == 1
+    assert all(one["version"].startswith("3.") and one["dbSize"] >= one["dbSizeInUse"] > 0 for one in found["members"])
+    assert len({one["raftTerm"] for one in found["members"]}) == 1
+    code, out, err = run("status")
+    assert (code, err, out.count("serves"), out.count("leader")) == (0, "", 3, 1)
+    assert "3 of 3 voting members serve: etcd has a majority" in out
+
+    cluster.kill("three")
+    eventually(lambda: _status(run)[1]["leader"] not in {"", "three"}, "the others to have a leader")
+    code, found = _status(run)
+    assert (code, found["healthy"], found["majority"]) == (4, False, True)
+    [dead] = [one for one in found["members"] if not one["serves"]]
+    assert (dead["name"], dead["endpoint"], dead["version"]) == ("three", cluster.url("three"), "")
+    code, out, err = run("status")
+    assert (code, out.count("no answer")) == (4, 1)
+    assert err.startswith("error: etcd is not healthy\n  three: ")
+    assert "etcd member remove NAME" in err
+
+    cluster.kill("two")
+    eventually(lambda: not _status(run)[1]["leader"], "the one that is left to notice")
+    code, out, err = run("status")
+    assert (code, out.count("no answer"), out.count("no leader")) == (4, 2, 1)
+    assert "1 of 3 voting members serve" not in out
+    assert "0 of 3 voting members serve: etcd does not have a majority" in out
+    assert "so etcd takes no writes" in err
+    code, out, err = run("member", "list", "-o", "json")
+    assert (code, sorted(one["name"] for one in json.loads(out))) == (0, sorted(NAMES))
+    assert "warning: this is the list of one member" in err
+
+    code, found = _status(run, at="two")  # which does not answer, so that nobody is known
+    assert (code, found["majority"], len(found["members"])) == (4, False, 1)
+
+
+def test_members_are_listed(cluster: Cluster, run: Run) -> None:
+    code, out, err = run("member", "list")
+    assert (code, err, len(out.splitlines())) == (0, "", 4)
+    assert all(cluster.peer(name) in out and cluster.url(name) in out for name in NAMES)
