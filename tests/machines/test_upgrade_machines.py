@@ -123,3 +123,15 @@ def test_init_does_not_take_an_upgraded_machine_back(both: Both) -> None:
         assert (ended.code, f"the API server of this machine has {NEXT}" in ended.err) == (1, True)
         assert f"write kubernetesVersion: {NEXT}" in ended.err
         assert content(machine) == before
+
+
+def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
+    machine = both.ours
+    planned = kubewright(machine, "upgrade", "rollback", "--plan", "-o", "json")
+    done = kubewright(machine, "upgrade", "rollback", "--yes", "-o", "json")
+    manifests = [f"file /etc/kubernetes/manifests/{name}.yaml" for name in reversed(COMPONENTS)]
+    assert [one["target"] for one in json.loads(done.out)] == manifests
+    assert [one["target"] for one in json.loads(planned.out)] == manifests
+    assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
+    again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)
+    assert (again.code, "has been taken back already" in again.err) == (1, True)

@@ -97,6 +97,10 @@ OWN = {
     "etcd status": _ETCD,
     "etcd member": "",
     "etcd member list": _ETCD,
+    "upgrade rollback": "output plan yes",
+    "upgrade rollback phase": "",
+    "upgrade rollback phase preflight": "output plan yes",
+    "upgrade rollback phase control-plane": "output plan",
     "help": "",
     "alpha": "",
 }

@@ -127,7 +127,9 @@ class Killed(BaseException):
     """What ends a run at once, like a signal that cannot be caught."""
 
 
-def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
+def killed(box, monkeypatch):
+    """Upgrade, and be killed when the API server has its new manifest."""
+
     def kill(*_: object, **__: object):
         raise Killed
 
@@ -136,6 +138,10 @@ def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
         patched.setattr(checkpoint, "put_old", kill)
         with pytest.raises(Killed):
             box.upgrade()
+
+
+def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
+    killed(box, monkeypatch)
     host = box.machine(box.layout)
     assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, OLD, OLD], [State.IN_PROGRESS])
     with pytest.raises(HostError, match=f"another operation on this machine was interrupted: upgrade to {NEW}"):
@@ -241,3 +247,43 @@ def test_what_people_have_put_beside_the_socket_stays_in_the_kubelets_configurat
     assert instance.read_text() == 'containerRuntimeEndpoint: "unix:///run/x.sock"\n'
     assert Path(box.layout.kubelet_flags).read_text() == 'KUBELET_KUBEADM_ARGS=" --v=2"\n'
     assert "maxPods" in before
+
+
+def test_rollback_puts_the_earlier_static_pods_back_in_reverse_order(box):
+    wanted = box.call(asked())
+    machine_record.save(wanted.host, machine_record.replace(wanted.record(), finished=True))
+    before = box.manifests()
+    box.upgrade()
+    planned = box.rollback(mode=Mode.PLAN).plan
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+    changes = names(box.rollback().changes)
+    assert (
+        changes == [f"file {box.layout.manifest(name)}" for name in (PODS[3], PODS[2], PODS[1])] == [one.target for one in planned.changes]
+    )
+    assert box.manifests() == before
+    assert stored(box)["kubernetesVersion"] == NEW
+    assert box.call(asked()).warnings == []  # the record has the earlier version as well
+    with pytest.raises(HostError, match=f"the upgrade to {NEW} has been taken back already"):
+        box.rollback()
+    box.upgrade()
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_an_upgrade_that_was_killed_can_be_taken_back_without_an_api_server(box, monkeypatch):
+    before = box.manifests()
+    killed(box, monkeypatch)
+    box.runtime.broken = {"kube-apiserver"}
+    box.rollback()
+    assert box.manifests() == before
+
+
+def test_rollback_asks_and_refuses_what_somebody_has_changed(box):
+    with pytest.raises(HostError, match="no upgrade has replaced anything on this machine"):
+        box.rollback()
+    box.upgrade()
+    with pytest.raises(UsageError, match="nothing was taken back"):
+        box.rollback(ask=lambda _: "\n")
+    path = Path(box.layout.manifest("kube-scheduler"))
+    path.write_text(path.read_text() + "# by hand\n")
+    with pytest.raises(HostError, match=r"somebody has changed files.*kube-scheduler\.yaml"):
+        box.rollback()

@@ -23,9 +23,9 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.upgrade import operation
+from kubewright.lifecycle.upgrade import operation, rollback
 from kubewright.lifecycle.upgrade.context import UpgradeContext
-from kubewright.lifecycle.upgrade.request import UpgradeOptions
+from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
 from operation_kit import stand_in_machine
 
 OLD, NEW = "v1.36.2", "v1.36.3"
@@ -191,6 +191,17 @@ class ControlPlane(Box):
         )
         machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
         return run(replace(row, context=context), request, machine, reporter=self.reporter, mode=mode)
+
+    def rollback(self, *, mode=Mode.APPLY, ask=None):
+        """Go back to what the last upgrade has replaced."""
+
+        def context(request, task, bound):
+            made = rollback.ROLLBACK.context(request, task, bound)
+            return Context(bound=bound, addresses=made.addresses, task=task, request=made.request, box=self)
+
+        machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
+        row = replace(rollback.ROLLBACK, context=context)
+        return run(row, RollbackOptions(yes=ask is None, ask=ask), machine, reporter=self.reporter, mode=mode)
 
     def manifests(self):
         return {name: self.text(name) for name in PODS}

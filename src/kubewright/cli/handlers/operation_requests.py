@@ -20,7 +20,7 @@ from kubewright.lifecycle.init import request
 from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
 from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
-from kubewright.lifecycle.upgrade.request import UpgradeOptions
+from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
 
 _OURS: Final = frozenset({"plan", "adopt"})
 _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
@@ -99,6 +99,11 @@ def upgrade_request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ())
         yes=is_on(parsed, "yes"),
         ask=functools.partial(_ask, form=parsed.text("output")) if inputs.has(parsed, "output") else None,
     )
+
+
+def rollback_request(parsed: Parsed, *, only: tuple[str, ...]) -> RollbackOptions:
+    """Turn the flags of `upgrade rollback` into a request."""
+    return RollbackOptions(only=only, yes=is_on(parsed, "yes"), ask=functools.partial(_ask, form=parsed.text("output")))
 
 
 def _ask(question: str, *, form: str) -> str:

@@ -301,6 +301,20 @@ _UPGRADE_ROWS = (
         " machine goes back to its earlier state. --plan shows the whole list.",
         workflow=_upgrade_workflow("node"),
     ),
+    Command(
+        "upgrade rollback",
+        "Go back to the static pods that this machine had before its last upgrade",
+        flags=_named(_UPGRADE_FLAGS_OF_PHASES, "yes plan output"),
+        description="Needs no API server. Certificates that were renewed stay, and so do the cluster's configuration and its add-ons.",
+        examples=("upgrade rollback --plan", "upgrade rollback --yes"),
+        workflow=Workflow(
+            "kubewright.lifecycle.upgrade.rollback_phases:PHASES",
+            flags=_UPGRADE_FLAGS_OF_PHASES,
+            ours="plan output",
+            operation="kubewright.lifecycle.upgrade.rollback:ROLLBACK",
+            request="kubewright.cli.handlers.operation_requests:rollback_request",
+        ),
+    ),
 )
 
 _CHECKS_OF_INIT = (

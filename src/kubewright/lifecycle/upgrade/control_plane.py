@@ -17,7 +17,7 @@ from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.steps import checkpoint, running, static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
-from kubewright.lifecycle.steps.replacement import Replacement, carry_out
+from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
 from kubewright.lifecycle.upgrade import leaves, proofs
 from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE
@@ -75,7 +75,7 @@ def _manifests(ctx: UpgradeContext) -> Generator[Change, None, list[Manifest]]:
     found = []
     local = ctx.cluster.etcd.external is None and ctx.upgrades_etcd
     for name in (*([ETCD] if local else []), *CONTROL_PLANE):
-        old = ctx.host.read(ctx.layout.manifest(name)) or b""
+        old = ctx.host.read(ctx.host.layout.manifest(name)) or b""
         new = yield from _rendered(ctx, name)
         keeps = static_pods.same_pod(old, new) or (name == ETCD and _is_newer_etcd(ctx, old, new))
         found.append(Manifest(name=name, old=old, new=old if keeps else new))
@@ -103,19 +103,35 @@ def _version(manifest: bytes) -> str:
 
 
 def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
-    files = [File(path=ctx.layout.manifest(one.name), content=one.new, mode=static_pods.MANIFEST_MODE) for one in found]
+    files = [File(path=ctx.host.layout.manifest(one.name), content=one.new, mode=static_pods.MANIFEST_MODE) for one in found]
     kept = checkpoint.prepare(ctx.host, operation=OPERATION, goal=ctx.cluster.kubernetes_version, files=files, at=ctx.clock.now())
-    changed = {swap.target for swap in kept.changed}
-    pods = {one.name: _pod(ctx, kept, one.name) for one in found if ctx.layout.manifest(one.name) in changed}
+    pods = _pods(ctx, kept)
     _say_equal(ctx, [one.name for one in found if one.name not in pods])
     renews_etcd = ETCD not in pods and any(one.name == ETCD for one in found)
-    steps = [
-        _step(ctx, kept, [pods[name] for name in group if name in pods], renews_etcd=renews_etcd)
-        for group in _GROUPS
-        if any(name in pods for name in group)
-    ]
+    steps = _steps(ctx, kept, pods, renews_etcd=renews_etcd)
     yield from carry_out(ctx.host, kept, steps, reporter=ctx.reporter, topic=TOPIC, settle=partial(_settle, ctx, list(pods.values())))
     _back_up(ctx, kept, list(pods))
+
+
+def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]:
+    """Put back what an upgrade has replaced, in reverse order. Raises what a proof raises; the same call goes on then."""
+    pods = _pods(ctx, kept)
+    changes = take_back(ctx.host, kept, _steps(ctx, kept, pods))
+    version = pods[API_SERVER].old if API_SERVER in pods else ""
+    if version:
+        machine_record.follow(ctx.host, version=f"v{version}")
+    return changes
+
+
+def _steps(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Mapping[str, _Pod], *, renews_etcd: bool = False) -> list[Replacement]:
+    groups = [[pods[name] for name in group if name in pods] for group in _GROUPS]
+    return [_step(ctx, kept, group, renews_etcd=renews_etcd) for group in groups if group]
+
+
+def _pods(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> dict[str, _Pod]:
+    """Return the static pods that a checkpoint changes, by their names."""
+    changed = {swap.target for swap in kept.changed}
+    return {name: _pod(ctx, kept, name) for group in _GROUPS for name in group if ctx.host.layout.manifest(name) in changed}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +145,7 @@ class _Pod:
 
 
 def _pod(ctx: UpgradeContext, kept: checkpoint.Checkpoint, name: str) -> _Pod:
-    swap = kept.swap(ctx.layout.manifest(name))
+    swap = kept.swap(ctx.host.layout.manifest(name))
     old = b"" if swap.before == checkpoint.ABSENT else checkpoint.content(ctx.host, kept, swap, side="old")
     new = checkpoint.content(ctx.host, kept, swap, side="new")
     return _Pod(name=name, proof=proofs.of(ctx, name), old=_version(old), new=_version(new))
@@ -146,7 +162,7 @@ def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod]
             pod.proof.note()
             ctx.say(TOPIC, f'Preparing for "{pod.name}" upgrade')
             yield from leaves.renewed(ctx, [*([ETCD] if pod.name == API_SERVER and renews_etcd else []), pod.name])
-            ctx.say(TOPIC, f'Replacing "{ctx.layout.manifest(pod.name)}"; the earlier manifest is kept in "{kept.directory}"')
+            ctx.say(TOPIC, f'Replacing "{ctx.host.layout.manifest(pod.name)}"; the earlier manifest is kept in "{kept.directory}"')
 
     def prove() -> Iterator[Step]:
         for pod in pods:
@@ -156,7 +172,7 @@ def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod]
 
     return Replacement(
         name=" and ".join(pod.name for pod in pods),
-        targets=tuple(ctx.layout.manifest(pod.name) for pod in pods),
+        targets=tuple(ctx.host.layout.manifest(pod.name) for pod in pods),
         before=before,
         prove=prove,
         prove_old=lambda: [proofs.wait(ctx, pod.proof, pod.old, back=True) for pod in pods],
@@ -180,7 +196,7 @@ def _back_up(ctx: UpgradeContext, kept: checkpoint.Checkpoint, names: Sequence[s
     directory = ctx.host.layout.kubernetes / "tmp" / f"kubeadm-backup-manifests-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
     ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
     for name in names:
-        swap = kept.swap(ctx.layout.manifest(name))
+        swap = kept.swap(ctx.host.layout.manifest(name))
         if swap.before != checkpoint.ABSENT:
             content = checkpoint.content(ctx.host, kept, swap, side="old")
             ctx.host.ensure(File(path=directory / f"{name}.yaml", content=content, mode=static_pods.MANIFEST_MODE))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from kubewright.apis.kubeadm import cluster_document
-from kubewright.apis.kubeadm.types import LocalAPIEndpoint
+from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeConfiguration, UpgradeNode
+from kubewright.apis.kubeadm.types import InitConfiguration, LocalAPIEndpoint
 from kubewright.apis.kubeadm.versions import resolve
 from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
@@ -44,13 +45,31 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
     settings = getattr(configuration, request.section)
     version, ignored = _version(request, configuration) if request.section == APPLY_SECTION else ("", [])
     _TREES[request.section].select(only=request.only, skip=settings.skip_phases)
-    here = machine.at(DetectedCluster(machine.at(machine.layout)).layout)
-    _require_own(here)
-    control_plane = this_machine.is_control_plane(here)
+    host, init, control_plane = machine_of(machine, configuration, settings)
     if request.section == APPLY_SECTION and not control_plane:
         raise UsageError("this machine is not a control plane", remedy="run `upgrade apply` on a control plane, and `upgrade node` here")
     if not request.kubeconfig:
-        load_access(here.layout.kubeconfig("admin" if control_plane else "kubelet"), read=here.read)
+        load_access(host.layout.kubeconfig("admin" if control_plane else "kubelet"), read=host.read)
+    return Prepared(
+        configuration=UpgradeTask(configuration=configuration, settings=settings, version=version, init=init, control_plane=control_plane),
+        host=host,
+        warnings=[*loaded.warnings, *ignored],
+        only=request.only,
+        skip=tuple(settings.skip_phases),
+        dry_run=bool(settings.dry_run),
+    )
+
+
+def machine_of(
+    machine: Machine, configuration: UpgradeConfiguration, settings: UpgradeApply | UpgradeNode
+) -> tuple[Host, InitConfiguration, bool]:
+    """Return a machine with its places, what it says of itself, and whether it is a control plane. The cluster is not asked.
+
+    Raises HostError for one whose version a hub decides.
+    """
+    here = machine.at(DetectedCluster(machine.at(machine.layout)).layout)
+    _require_own(here)
+    control_plane = this_machine.is_control_plane(here)
     socket = this_machine.runtime_socket(here)
     init = machine_part(
         settings,
@@ -59,17 +78,11 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
         endpoint=this_machine.endpoint(here) if control_plane else LocalAPIEndpoint(advertise_address=_ANYWHERE),
         timeouts=configuration.timeouts,
     )
-    return Prepared(
-        configuration=UpgradeTask(configuration=configuration, settings=settings, version=version, init=init, control_plane=control_plane),
-        host=here if socket in ("", here.layout.cri_socket) else machine.at(replace(here.layout, cri_socket=socket)),
-        warnings=[*loaded.warnings, *ignored],
-        only=request.only,
-        skip=tuple(settings.skip_phases),
-        dry_run=bool(settings.dry_run),
-    )
+    host = here if socket in ("", here.layout.cri_socket) else machine.at(replace(here.layout, cri_socket=socket))
+    return host, init, control_plane
 
 
-def _version(request: UpgradeOptions, configuration: Any) -> tuple[str, list[str]]:
+def _version(request: UpgradeOptions, configuration: UpgradeConfiguration) -> tuple[str, list[str]]:
     """Return the version to upgrade to, and what `--force` passes over. Raises UsageError."""
     text, asked = target(request, configuration), configuration.apply
     try:

@@ -38,6 +38,15 @@ class UpgradeOptions:
     ask: Callable[[str], str] | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class RollbackOptions:
+    """One call of `upgrade rollback`. `ask` puts a question to the user and returns the answer, unless `yes` answers it."""
+
+    only: tuple[str, ...] = ()
+    yes: bool = False
+    ask: Callable[[str], str] | None = None
+
+
 def configure(request: UpgradeOptions) -> LoadedKind[UpgradeConfiguration]:
     """Load the configuration. Unknown fields are warnings. Raises what `load_upgrade` raises, and UsageError for `all` beside other checks."""
     loaded = load_upgrade(request.documents, change=lambda given: _changed(given, request), from_file=request.from_file)

@@ -1,0 +1,85 @@
+"""`upgrade rollback` as a row: this machine goes back to what its last upgrade has replaced. It needs no other machine, and no API server that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError, UsageError
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.operation import Bound, Operation, Prepared
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
+from kubewright.lifecycle.upgrade import control_plane
+from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.operation import context, machine_of
+from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
+from kubewright.lifecycle.upgrade.rollback_phases import PHASES
+
+if TYPE_CHECKING:
+    from kubewright.host.seam import Host
+    from kubewright.lifecycle.machine import Machine
+
+TOPIC: Final = "upgrade/rollback"
+_QUESTION: Final = "[upgrade] Are you sure you want to proceed? [y/N]: "
+
+
+def prepare(request: RollbackOptions, machine: Machine) -> Prepared[UpgradeTask]:
+    """Ask the machine what it is. Raises HostError where there is nothing to go back to."""
+    configuration = UpgradeConfiguration()
+    host, init, is_control_plane = machine_of(machine, configuration, configuration.node)
+    last(host)
+    task = UpgradeTask(configuration=configuration, settings=configuration.node, version="", init=init, control_plane=is_control_plane)
+    return Prepared(configuration=task, host=host, only=request.only)
+
+
+def last(host: Host) -> Checkpoint:
+    """Return the checkpoint to go back to: that of the last upgrade. Raises HostError where there is none."""
+    found = [one for one in checkpoint.every(host) if one.operation == control_plane.OPERATION and one.state is not State.PREPARED]
+    if not found or found[-1].state is State.ROLLED_BACK:
+        why = (
+            f"the upgrade to {found[-1].goal} has been taken back already" if found else "no upgrade has replaced anything on this machine"
+        )
+        raise HostError(
+            f"there is nothing to go back to: {why}",
+            remedy="`kubewright upgrade apply VERSION` goes to an older patch level; kubeadm keeps earlier manifests below /etc/kubernetes/tmp",
+        )
+    return found[-1]
+
+
+def check(ctx: UpgradeContext) -> Iterable[Change]:
+    """List what goes back, and ask. Raises HostError for files that somebody has changed since, UsageError for any answer but yes."""
+    found = last(ctx.host)
+    checkpoint.require_known(ctx.host, found)
+    lines = "\n".join(f"\t{swap.target}" for swap in reversed(found.changed))
+    ctx.say(TOPIC, f"These files go back to what they were before the upgrade to {found.goal}:\n{lines}")
+    ask = None if ctx.request.yes else ctx.request.ask
+    if ask is not None and ask(_QUESTION).rstrip("\r\n").lower() not in {"y", "yes"}:
+        raise UsageError("nothing was taken back: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+    return ()
+
+
+def take_back(ctx: UpgradeContext) -> Iterator[Change]:
+    """Put the earlier files back, and prove that the components run from them."""
+    found = last(ctx.host)
+    checkpoint.require_known(ctx.host, found)
+    yield from control_plane.taken_back(ctx, checkpoint.mark(ctx.host, found, State.IN_PROGRESS))
+    ctx.say(TOPIC, "The earlier static pods run again")
+    ctx.say(
+        TOPIC, "Certificates that were renewed stay, and so do the cluster's configuration and its add-ons: `upgrade apply` changes them"
+    )
+
+
+def _context(request: RollbackOptions, task: UpgradeTask, bound: Bound) -> UpgradeContext:
+    return context(UpgradeOptions(section="node", yes=request.yes, ask=request.ask), task, bound)
+
+
+ROLLBACK: Final = Operation(
+    name="upgrade rollback",
+    phases=PHASES,
+    configure=prepare,
+    context=_context,
+    preflight={Mode.APPLY: check},
+)
