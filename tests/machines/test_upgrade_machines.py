@@ -116,6 +116,14 @@ def test_a_second_run_changes_nothing(both: Both) -> None:
     assert content(both.ours) == before
 
 
+def test_status_tells_what_the_processes_report(both: Both) -> None:
+    found = json.loads(kubewright(both.ours, "upgrade", "status", "-o", "json").out)
+    versions = {one["component"]: (one["version"], one["source"]) for one in found["versions"]}
+    assert versions["kubelet"] == (KUBERNETES, "node")
+    assert {name: versions[name] for name in COMPONENTS} == dict.fromkeys(COMPONENTS, (NEXT, "process"))
+    assert (found["storedVersion"], found["next"]) == (NEXT, [f"upgrade the kubelets of one to {NEXT}"])
+
+
 def test_init_does_not_take_an_upgraded_machine_back(both: Both) -> None:
     for machine in (both.theirs, both.ours):
         before = content(machine)

@@ -84,9 +84,15 @@ class Layout:
         return self.state / "checkpoints"
 
     @property
+    def patches(self) -> PurePosixPath:
+        """The directory with the patches of the last run."""
+        return self.state / "patches"
+
+    @property
     def kept_files(self) -> tuple[PurePosixPath, ...]:
         """What we keep of the machine between runs; the record is the last to go."""
-        return (self.join_key, self.tunnel_key, self.next_tunnel_key, self.kubelet_service, self.checkpoints, self.machine_record)
+        secrets = (self.join_key, self.tunnel_key, self.next_tunnel_key)
+        return (*secrets, self.kubelet_service, self.patches, self.checkpoints, self.machine_record)
 
     @property
     def cni(self) -> PurePosixPath:

@@ -98,6 +98,10 @@ class _Run(Generic[Request, Configuration, Context]):
             record = self.prepared.record
             if record is None:
                 return self.walk(Mode.APPLY)
+            if host.state(host.layout.checkpoints) is not None:
+                from kubewright.lifecycle.steps import checkpoint  # few machines have any
+
+                checkpoint.require_none_in_progress(host)
             if self.prepared.only:
                 return self.walk(Mode.APPLY, begin=self._begins_alone(record))
             return self._recorded(record)

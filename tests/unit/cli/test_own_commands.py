@@ -97,6 +97,7 @@ OWN = {
     "etcd status": _ETCD,
     "etcd member": "",
     "etcd member list": _ETCD,
+    "upgrade status": "kubeconfig output",
     "upgrade rollback": "output plan yes",
     "upgrade rollback phase": "",
     "upgrade rollback phase preflight": "output plan yes",

@@ -9,12 +9,14 @@ import pytest
 from reset_kit import OTHER, OWN, Box, etcd_manifest, names, pod
 
 from kubewright.base.change import Action
+from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CheckFailed, HostError, Interrupted, Locked, RuntimeSilent, RuntimeUnavailable, Unreachable, UsageError
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import LOCK
 from kubewright.lifecycle.machine_record import MachineRecord
+from kubewright.lifecycle.steps import checkpoint
 
 EMPTY = ["cni", "cni/f", "kubelet", "kubernetes", "kubernetes/manifests", "kubernetes/pki"]
 """What a worker is left with: kubeadm's directories, and what nobody asked to remove."""
@@ -142,6 +144,16 @@ def test_what_a_hub_keeps_beside_what_is_kept_of_the_machine_stays(box):
     again.runtime.pods.clear()
     again.reset()
     assert again.lines() == ["There is nothing of a cluster on this machine"]
+
+
+def test_only_force_resets_a_machine_on_which_an_upgrade_was_interrupted(box):
+    host = box.make_worker().machine(box.layout)
+    found = checkpoint.prepare(host, operation="upgrade", goal="v1.36.4", files=[], at=FakeClock().now())
+    checkpoint.mark(host, found, checkpoint.State.IN_PROGRESS)
+    with pytest.raises(HostError, match=r"interrupted: upgrade to v1\.36\.4"):
+        box.reset()
+    box.reset(text="force: true\n").require_complete()
+    assert not (box.root / "state").exists()
 
 
 def test_another_kubewright_excludes_reset(box):

@@ -10,9 +10,9 @@ from init_kit import asked, names
 from upgrade_kit import NEW, OLD, PODS, ControlPlane
 
 from kubewright.base import yaml
-from kubewright.base.errors import ConfigurationChanged, HostError, UsageError
+from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
 from kubewright.kube.resources import CONFIG_MAP, POD
-from kubewright.lifecycle import machine_record
+from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import upgraded
 from kubewright.lifecycle.steps import checkpoint
@@ -144,7 +144,7 @@ def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
     killed(box, monkeypatch)
     host = box.machine(box.layout)
     assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, OLD, OLD], [State.IN_PROGRESS])
-    with pytest.raises(HostError, match=f"another operation on this machine was interrupted: upgrade to {NEW}"):
+    with pytest.raises(HostError, match=f"an operation on this machine was interrupted: upgrade to {NEW}"):
         box.upgrade(version="v1.36.1")
     box.upgrade()
     assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, NEW, NEW], [State.DONE])
@@ -287,3 +287,110 @@ def test_rollback_asks_and_refuses_what_somebody_has_changed(box):
     path.write_text(path.read_text() + "# by hand\n")
     with pytest.raises(HostError, match=r"somebody has changed files.*kube-scheduler\.yaml"):
         box.rollback()
+
+
+@pytest.mark.parametrize(
+    ("others", "dead", "refused"), [(("b",), (), False), (("b",), ("b",), True), (("b", "c"), (), False), (("b", "c"), ("c",), True)]
+)
+def test_etcd_is_not_stopped_while_the_others_could_not_go_on(box, others, dead, refused):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    box.others, box.dead = others, dead
+    if refused:
+        before = box.manifests()
+        with pytest.raises(HostError, match=f"would lose its quorum.*{dead[0]} at https://10.98.1"):
+            box.upgrade()
+        assert box.manifests() == before
+        box.upgrade(etcd_upgrade=False)
+    else:
+        box.upgrade()
+        assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_a_machine_between_two_versions_is_neither_made_again_nor_reset(box, monkeypatch):
+    killed(box, monkeypatch)
+    with pytest.raises(HostError, match=f"interrupted: upgrade to {NEW}") as caught:
+        box.really(asked(only=("control-plane",)), mode=Mode.APPLY)
+    assert "`kubewright upgrade rollback`" in caught.value.remedy
+
+
+def test_status_shows_what_the_processes_report_and_what_comes_next(box):
+    other = box.mirror("kube-scheduler")
+    box.kube.create(
+        {**other, "metadata": {**other["metadata"], "name": "kube-scheduler-node2"}, "spec": {**other["spec"], "nodeName": "node2"}}
+    )
+    assert box.status().next() == []
+    box.upgrade()
+    found = box.status()
+    assert (found.stored, found.open) == (NEW, "")
+    rows = [(one.node, one.component, one.version, one.source) for one in found.versions]
+    assert rows == [
+        ("node1", "etcd", "3.6.8", "process"),
+        *(("node1", name, NEW, "process") for name in PODS[1:]),
+        ("node1", "kubelet", OLD, "node"),
+        ("node2", "kube-scheduler", OLD, "image"),
+    ]
+    assert found.next() == [f"run `kubewright upgrade node` on node2, to {NEW}"]
+    box.kube.delete(POD, "kube-scheduler-node2", "kube-system")
+    assert box.status().next() == [f"upgrade the kubelets of node1 to {NEW}"]
+    assert json.loads(json.dumps(found.as_map()))["versions"][0] == {
+        "node": "node1",
+        "component": "etcd",
+        "version": "3.6.8",
+        "source": "process",
+        "problem": "",
+    }
+
+
+def test_status_shows_this_machine_where_the_cluster_does_not_answer(box, monkeypatch):
+    killed(box, monkeypatch)
+    box.runtime.broken = {"kube-apiserver"}
+
+    def down(call, /):
+        raise Unreachable("nobody answers")
+
+    monkeypatch.setattr(box.kube, "send", down)
+    found = box.status()
+    assert [(one.component, one.version, one.problem) for one in found.versions[:2]] == [
+        ("etcd", "3.6.8", ""),
+        ("kube-apiserver", "", "kube-apiserver does not answer"),
+    ]
+    assert len(box.warnings()) > 0
+    assert found.next() == [f"this machine is between two versions: run the same upgrade to {NEW} again, or `kubewright upgrade rollback`"]
+
+
+def patches(tmp_path, name, value):
+    directory = tmp_path / name
+    directory.mkdir(mode=0o700)
+    (directory / "kube-scheduler+json.json").write_text(json.dumps([{"op": "add", "path": "/spec/containers/0/command/-", "value": value}]))
+    return str(directory)
+
+
+def test_patches_are_remembered_until_others_are_given_or_they_are_forgotten(box, tmp_path):
+    said = "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` forgets them"
+    box.upgrade(patches=patches(tmp_path, "first", "--v=3"))
+    assert said not in box.lines("patches")
+    assert "    - --v=3\n" in box.text("kube-scheduler")
+    assert (Path(box.layout.patches).stat().st_mode & 0o777, names(box.upgrade().changes)) == (0o700, [])
+    assert said in box.lines("patches")
+    box.upgrade(patches=patches(tmp_path, "second", "--v=4"))
+    box.upgrade()
+    assert ("    - --v=3\n" in box.text("kube-scheduler"), "    - --v=4\n" in box.text("kube-scheduler")) == (False, True)
+    box.upgrade(patches=str(tmp_path / "none"))
+    assert (Path(box.layout.patches).exists(), "--v=" in box.text("kube-scheduler")) == (False, False)
+
+
+def test_patches_with_which_a_component_does_not_run_are_not_remembered(box, tmp_path):
+    box.runtime.broken = {"kube-scheduler"}
+    with pytest.raises(HostError, match="back in its earlier state"):
+        box.upgrade(patches=patches(tmp_path, "first", "--no-such-flag"))
+    assert not Path(box.layout.patches).exists()
+
+
+def test_the_patches_of_init_are_those_of_the_first_upgrade(box, tmp_path):
+    directory = patches(tmp_path, "first", "--v=3")
+    box.run(asked(init=f"patches: {{directory: {directory}}}\n"))
+    kept_patches.keep(box.machine(box.layout), directory)
+    assert "    - --v=3\n" in box.text("kube-scheduler")
+    box.upgrade()
+    assert ("    - --v=3\n" in box.text("kube-scheduler"), box.tag("kube-scheduler")) == (True, NEW)

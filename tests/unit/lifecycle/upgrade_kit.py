@@ -23,7 +23,7 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.upgrade import operation, rollback
+from kubewright.lifecycle.upgrade import operation, rollback, status
 from kubewright.lifecycle.upgrade.context import UpgradeContext
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
 from operation_kit import stand_in_machine
@@ -116,17 +116,41 @@ class Context(UpgradeContext):
     def etcd(self):
         return Etcd(self.box)
 
+    @property
+    def members(self):
+        return Etcd(self.box)
+
+
+@record(frozen=True, kw_only=True)
+class StatusView(Context, status.StatusContext):
+    """The same for a look at the cluster."""
+
 
 class Etcd(RecordingEtcd):
+    """Members of etcd by name, this machine's first; those in `dead` do not answer."""
+
     def __init__(self, box) -> None:
         super().__init__()
         self.box = box
 
     def members(self, *, agreed=True):
-        return [Member(id=1, name="node1", peer_urls=("https://10.98.0.11:2380",))]
+        addresses = {"node1": "10.98.0.11", **{name: f"10.98.1.{number}" for number, name in enumerate(self.box.others)}}
+        return [
+            Member(id=number, name=name, peer_urls=(f"https://{at}:2380",), client_urls=(f"https://{at}:2379",))
+            for number, (name, at) in enumerate(addresses.items(), 1)
+        ]
+
+    def statuses(self):
+        return [self.status(member.client_urls[0]) for member in self.members()]
 
     def status(self, endpoint, /):
-        return Status(endpoint=endpoint, member_id=1, leader_id=1, version=self.box.tag("etcd").partition("-")[0])
+        member = next(one for one in self.members() if endpoint in one.client_urls)
+        if member.name in self.box.dead:
+            return Status(endpoint=endpoint, problem="connection refused")
+        return Status(endpoint=endpoint, member_id=member.id, leader_id=1, version=self.box.tag("etcd").partition("-")[0])
+
+    def reach(self, peer_url, /):
+        return "connection refused" if any(peer_url in one.peer_urls and one.name in self.box.dead for one in self.members()) else ""
 
 
 class Kubelet(Services):
@@ -141,6 +165,8 @@ class ControlPlane(Box):
     """A first control plane that `init` has made with the version before ours."""
 
     services: Kubelet = field(default_factory=Kubelet)
+    others: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
     clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC) + timedelta(hours=1)))
 
     def __post_init__(self) -> None:
@@ -202,6 +228,17 @@ class ControlPlane(Box):
         machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
         row = replace(rollback.ROLLBACK, context=context)
         return run(row, RollbackOptions(yes=ask is None, ask=ask), machine, reporter=self.reporter, mode=mode)
+
+    def status(self):
+        """Look at the cluster from this machine."""
+
+        def context(request, task, bound):
+            made = operation.context(request, task, bound)
+            return StatusView(bound=bound, addresses=made.addresses, task=task, request=request, box=self)
+
+        machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
+        row = replace(status.STATUS, context=context)
+        return run(row, UpgradeOptions(section="node"), machine, reporter=self.reporter).context.found
 
     def manifests(self):
         return {name: self.text(name) for name in PODS}

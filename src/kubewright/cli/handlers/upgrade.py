@@ -19,7 +19,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
 from kubewright.base.wait import PollingWaiter
-from kubewright.cli.handlers import cluster_access, machine
+from kubewright.cli.handlers import cluster_access, machine, operations
 from kubewright.cli.handlers.operation_requests import upgrade_request
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed, as_called
@@ -27,7 +27,7 @@ from kubewright.cli.printers import output
 from kubewright.cli.printers.output import printer, write_result
 from kubewright.cli.printers.reporters import KubeadmText
 from kubewright.kube.client import KubeClient
-from kubewright.lifecycle import config_diff
+from kubewright.lifecycle import config_diff, engine
 from kubewright.lifecycle.upgrade import diff as upgrade_diff
 from kubewright.lifecycle.upgrade import plan as upgrade_plan
 from kubewright.lifecycle.upgrade.health import Health
@@ -101,6 +101,26 @@ def diff(parsed: Parsed) -> int:
         places = [str(host.layout.manifest(name)) for name in present]
         shown = [{"manifest": place, "diff": text} for place, text in zip(places, texts, strict=True) if text]
         write_result({"differs": bool(shown), "manifests": shown}, form=form)
+    return 0
+
+
+def status(parsed: Parsed) -> int:
+    """Show the versions of all machines as their processes report them."""
+    from kubewright.lifecycle.upgrade.status import STATUS
+
+    request = UpgradeOptions(section="node", kubeconfig=inputs.absolute(inputs.given_text(parsed, "kubeconfig")))
+    result = engine.run(STATUS, request, operations.this_machine(), reporter=KubeadmText())
+    found, form = result.context.found, parsed.text("output")
+    if form != "text":
+        write_result(found.as_map(), form=form)
+        return 0
+    rows = [
+        ("NODE", "COMPONENT", "VERSION", "TOLD BY"),
+        *((one.node, one.component, one.version or one.problem, one.source) for one in found.versions),
+    ]
+    sys.stdout.write(f"Version of the cluster's configuration: {found.stored or 'unknown'}\n\n{output.kubeadm_table(rows)}\n")
+    steps = found.next() or ["nothing: all machines have the version of the cluster's configuration"] * bool(found.stored)
+    sys.stdout.write("".join(f"Next: {as_called(step)}\n" for step in steps))
     return 0
 
 

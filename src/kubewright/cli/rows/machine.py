@@ -302,6 +302,15 @@ _UPGRADE_ROWS = (
         workflow=_upgrade_workflow("node"),
     ),
     Command(
+        "upgrade status",
+        "Show which versions the machines of a cluster have, and what comes next",
+        handler="kubewright.cli.handlers.upgrade:status",
+        flags=(*_named(_UPGRADE_FLAGS, "kubeconfig"), ALL_FORMATS),
+        description="Asks the components of this machine and the API servers of the others for the version that they run. Without a cluster that"
+        " answers, only this machine is shown.",
+        examples=("upgrade status", "upgrade status -o json"),
+    ),
+    Command(
         "upgrade rollback",
         "Go back to the static pods that this machine had before its last upgrade",
         flags=_named(_UPGRADE_FLAGS_OF_PHASES, "yes plan output"),

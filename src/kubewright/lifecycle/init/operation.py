@@ -185,6 +185,14 @@ def _require_administrators(host: Host, machine: Machine) -> None:
         adoption.load_administrator(host, writes, now=machine.clock.now())
 
 
+def _closing(ctx: InitContext) -> None:
+    """Keep the patches, for an upgrade to use them again."""
+    if ctx.bound.whole and ctx.bound.mode is Mode.APPLY and ctx.configuration.init.patches_directory:
+        from kubewright.lifecycle import kept_patches  # few have any
+
+        kept_patches.keep(ctx.host, ctx.configuration.init.patches_directory)
+
+
 INIT: Final = Operation(
     name="init",
     phases=PHASES,
@@ -199,5 +207,6 @@ INIT: Final = Operation(
     start=Start(phases=_STARTING, conditions=_start_conditions, order=START_ORDER),
     dry_run=DryRun(variable="KUBEADM_INIT_DRYRUN_DIR", prefix="kubeadm-init-dryrun", copies=_reused),
     opening=_opening,
+    closing=_closing,
     kubelet_makes="kubewright.lifecycle.steps.stand_ins:kubelet_files",
 )

@@ -130,8 +130,12 @@ def _impatient(configuration: JoinConfiguration) -> JoinConfiguration:
 
 
 def _closing(ctx: JoinContext) -> None:
-    """Say what has become of this machine, where something was done to it."""
+    """Say what has become of this machine, where something was done to it, and keep its patches for an upgrade."""
     if ctx.bound.whole and ctx.bound.mode is Mode.APPLY:
+        if ctx.join.patches_directory:
+            from kubewright.lifecycle import kept_patches  # few have any
+
+            kept_patches.keep(ctx.host, ctx.join.patches_directory)
         ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
 
 

@@ -20,6 +20,7 @@ from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.phases import PHASES
 from kubewright.lifecycle.reset.request import ResetOptions, configure
+from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 
@@ -107,8 +108,13 @@ def _closing(ctx: ResetContext) -> None:
 
 
 def _asked(ctx: ResetContext) -> Iterable[Change]:
-    """Check who runs it, list what goes, and ask, unless the configuration says `force` or nothing is there."""
+    """Check who runs it, list what goes, and ask, unless the configuration says `force` or nothing is there.
+
+    Raises HostError without `force` where an upgrade was interrupted.
+    """
     _checked(ctx)
+    if not ctx.configuration.force:
+        checkpoint.require_none_in_progress(ctx.host)
     ask = None if ctx.configuration.force else ctx.request.ask
     if ask is None:
         _stop_kubelet_early(ctx)

@@ -111,11 +111,18 @@ def prepare(host: Host, *, operation: str, goal: str, files: Sequence[File], at:
     return _made(host, operation, goal, files, at)
 
 
+def require_none_in_progress(host: Host) -> None:
+    """Refuse to work on a machine that an interrupted operation has left between two states. Raises HostError, also for one that cannot be read."""
+    found = unfinished(every(host))
+    if found is not None:
+        raise _in_progress(found)
+
+
 def _in_progress(found: Checkpoint) -> HostError:
     return HostError(
-        f"another operation on this machine was interrupted: {found.operation} to {found.goal}",
+        f"an operation on this machine was interrupted: {found.operation} to {found.goal}",
         detail=f"{found.directory} has the files that it replaces",
-        remedy="finish it with the same command and configuration",
+        remedy=f"finish it with the same command and configuration, or take it back with `kubewright {found.operation} rollback`",
     )
 
 

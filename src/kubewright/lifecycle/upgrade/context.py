@@ -120,6 +120,15 @@ class UpgradeContext(MachineContext):
         urls = [stacked_etcd.client_url(self.addresses)]
         return self.bound.connections.etcd(lambda: stacked_etcd.client(urls, pki=self.host.layout.pki, files=self.host, clock=self.clock))
 
+    @functools.cached_property
+    def members(self) -> Etcd:
+        """The whole cluster of etcd, as the pods of its members tell it."""
+        from kubewright.lifecycle import stacked_etcd
+
+        within = self.timeouts.etcd_api_call.seconds
+        reach = functools.partial(stacked_etcd.connect, self.client, pki=self.host.layout.pki, files=self.host, clock=self.clock)
+        return self.bound.connections.etcd(lambda: reach(api_within=self.timeouts.kubernetes_api_call.seconds, within=within))
+
     @property
     def _access(self) -> Access:
         """Return the access that was named, else the administrator's, on a worker the kubelet's."""

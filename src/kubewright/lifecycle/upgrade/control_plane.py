@@ -19,7 +19,7 @@ from kubewright.lifecycle.steps import checkpoint, running, static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
-from kubewright.lifecycle.upgrade import leaves, proofs
+from kubewright.lifecycle.upgrade import gate, leaves, proofs
 from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE
 from kubewright.manifests import objects
 from kubewright.workflow.phases import Step
@@ -106,6 +106,8 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
     files = [File(path=ctx.host.layout.manifest(one.name), content=one.new, mode=static_pods.MANIFEST_MODE) for one in found]
     kept = checkpoint.prepare(ctx.host, operation=OPERATION, goal=ctx.cluster.kubernetes_version, files=files, at=ctx.clock.now())
     pods = _pods(ctx, kept)
+    if ETCD in pods:
+        gate.require_quorum(ctx)
     _say_equal(ctx, [one.name for one in found if one.name not in pods])
     renews_etcd = ETCD not in pods and any(one.name == ETCD for one in found)
     steps = _steps(ctx, kept, pods, renews_etcd=renews_etcd)

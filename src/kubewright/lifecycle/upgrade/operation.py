@@ -15,7 +15,7 @@ from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.host.seam import Host
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.lifecycle import machine_record
+from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
@@ -78,6 +78,7 @@ def machine_of(
         endpoint=this_machine.endpoint(here) if control_plane else LocalAPIEndpoint(advertise_address=_ANYWHERE),
         timeouts=configuration.timeouts,
     )
+    init = replace(init, patches_directory=kept_patches.chosen(here, init.patches_directory))
     host = here if socket in ("", here.layout.cri_socket) else machine.at(replace(here.layout, cri_socket=socket))
     return host, init, control_plane
 
@@ -113,16 +114,20 @@ def context(request: UpgradeOptions, task: UpgradeTask, bound: Bound) -> Upgrade
 
 
 def _opening(ctx: UpgradeContext) -> None:
-    """Show the cluster's configuration to who asks for it."""
+    """Say whose patches are used, and show the cluster's configuration to who asks for it."""
+    if ctx.task.init.patches_directory == str(ctx.host.layout.patches):
+        ctx.say("patches", "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` forgets them")
     if ctx.request.section == APPLY_SECTION and ctx.task.configuration.apply.print_config:
         lines = yaml.dump(cluster_document(ctx.cluster)).splitlines()
         ctx.say("upgrade/config", "The cluster's configuration:\n" + "\n".join(f"\t{line}" for line in lines))
 
 
 def _closing(ctx: UpgradeContext) -> None:
-    """Say what has become of the machine."""
+    """Keep the patches, and say what has become of the machine."""
     if not ctx.bound.whole:
         return
+    if ctx.bound.mode is Mode.APPLY:
+        kept_patches.keep(ctx.host, ctx.task.settings.patches.directory if ctx.task.settings.patches else "")
     if ctx.bound.mode is Mode.NARRATE:
         ctx.say("upgrade/successful", "Finished dryrunning successfully!")
     elif ctx.bound.mode is Mode.APPLY and ctx.request.section == APPLY_SECTION:
