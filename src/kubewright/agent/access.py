@@ -1,8 +1,11 @@
-"""Who may use the kubelet API (kubelet v1.36: pkg/kubelet/server/auth.go, cmd/kubelet/app/auth.go).
+"""Access control for the kubelet API.
 
-Somebody is who a client certificate of the cluster, or a token that the API server knows, says. Whether he may is asked of the API server with
-a SubjectAccessReview on a subresource of the node: the API server itself is asked about as well, and a name alone proves little, as each
-signer of the cluster could have made a certificate with it.
+Source: kubelet v1.36: pkg/kubelet/server/auth.go, cmd/kubelet/app/auth.go.
+
+A caller is identified by a client certificate of the cluster or by a token that the API server knows. Whether the
+caller is allowed is decided by a SubjectAccessReview on a subresource of the node. The API server's own requests are
+reviewed too: a user name alone proves little, because every signer of the cluster could have issued a certificate with
+it.
 """
 
 from __future__ import annotations
@@ -30,33 +33,39 @@ _SUBRESOURCES: Final = {
     "statusz": ("statusz",),
     "flagz": ("configz",),
 }
-"""First part of a path to the subresources of nodes that allow it; everything else is `proxy`."""
+"""The subresources of nodes that allow a path, by the path's first segment.
+
+Every other path needs `proxy`.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccessRules:
-    """How callers are told apart, and whom is asked about them. Seconds; the defaults are those of local clusters, where each call is asked about."""
+    """How callers are authenticated and authorized.
+
+    Times are in seconds; the defaults are those of local clusters, where every call is reviewed.
+    """
 
     anonymous: bool = False
-    """Callers without a credential are `system:anonymous`; else they are refused."""
+    """Treat callers without a credential as `system:anonymous`; otherwise they are refused."""
     tokens: bool = False
-    """The API server is asked about bearer tokens; else nobody has one that is good."""
+    """Ask the API server about bearer tokens; otherwise every token is invalid."""
     token_seconds: float = 120.0
     reviews: bool = True
-    """The API server is asked what callers may; else everybody may everything."""
+    """Ask the API server what callers may do; otherwise every caller may do everything."""
     allowed_seconds: float = 0.0
     denied_seconds: float = 0.0
 
 
 class Refused(StatusError):
-    """A caller is not let in. The text is the answer."""
+    """A caller is refused. The text is the body of the answer."""
 
     def __init__(self, text: str, *, code: int) -> None:
         super().__init__(text, code=code, reason="")
 
 
 class Callers:
-    """Tells who calls, and what he may."""
+    """Authenticates and authorizes the callers of the kubelet API."""
 
     def __init__(self, rules: AccessRules) -> None:
         self._rules = rules
@@ -64,7 +73,7 @@ class Callers:
         self._rights = AccessReviews(allowed=rules.allowed_seconds, denied=rules.denied_seconds)
 
     async def user(self, request: Request, api: AsyncKubeAPI | None) -> User:
-        """Return who calls. Raises Refused with 401."""
+        """Return the user who calls. Raises Refused with 401."""
         if request.peer is not None and request.peer.common_name:
             return user_of_certificate(request.peer)
         token = bearer_token(request.headers.get("authorization", ""))
@@ -77,7 +86,10 @@ class Callers:
         return ANONYMOUS
 
     async def require(self, user: User, request: Request, *, node_name: str, api: AsyncKubeAPI | None) -> None:
-        """Return if a user may make a request to a node. Raises Refused with 403, or with 500 where the API cannot be asked."""
+        """Return if the user may make this request to the node.
+
+        Raises Refused with 403, or with 500 if the API cannot be asked.
+        """
         if not self._rules.reviews:
             return
         verb, subresources = _VERBS.get(request.method, "get"), subresources_of(request.path)
@@ -106,12 +118,12 @@ class Callers:
 
 
 def subresources_of(path: str) -> tuple[str, ...]:
-    """Return the subresources of a node of which one has to be allowed for a path."""
+    """Return the subresources of a node that allow a path: a right to any one of them is enough."""
     return _SUBRESOURCES.get(path.strip("/").partition("/")[0], ("proxy",))
 
 
 def node_attributes(*, verb: str, subresource: str, node_name: str) -> dict[str, str]:
-    """Return what is asked about a request to a node."""
+    """Return the resource attributes of the review for a request to a node."""
     return {"verb": verb, "group": "", "version": "v1", "resource": "nodes", "subresource": subresource, "name": node_name}
 
 

@@ -1,4 +1,4 @@
-"""The clock of the machine beside that of the API server: what depends on both fails in odd ways where they differ."""
+"""Compare the machine's clock with the API server's: certificates and tokens fail in confusing ways when they differ."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from kubewright.kube.api import AsyncKubeAPI
 _log = logging.getLogger(__name__)
 
 EVERY: Final = 600.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 
 class ClockWatch:
-    """Compares the clocks every ten minutes. `trouble` says how far they are apart, '' where that is of no matter."""
+    """Compares the clocks every ten minutes.
+
+    `trouble` says how far they are apart, '' if the difference does not matter.
+    """
 
     def __init__(self, api: Callable[[], AsyncKubeAPI], node_name: str, *, clock: Clock) -> None:
         self._api = api
@@ -29,11 +32,11 @@ class ClockWatch:
         self.trouble = ""
 
     def start(self) -> None:
-        """Begin with a look."""
+        """Check now, and start the timer."""
         self._rounds.start()
 
     async def stop(self) -> None:
-        """End. Idempotent."""
+        """Stop the timer. Idempotent."""
         await self._rounds.stop()
 
     async def _look(self) -> None:

@@ -1,4 +1,7 @@
-"""The CSINode of a Node: an object without drivers, which the node's storage waits for (kubelet v1.36: pkg/volume/csi/nodeinfomanager)."""
+"""The CSINode of a Node: an object without drivers that node storage waits for.
+
+Source: kubelet v1.36: pkg/volume/csi/nodeinfomanager.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ _log = logging.getLogger(__name__)
 NOT_YET: Final = "CSINode is not yet initialized"
 MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 PLUGINS: Final = ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
-"""The volume plug-ins in tree that CSI drivers have replaced, without their domain kubernetes.io."""
+"""In-tree volume plug-ins that CSI drivers have replaced, without their domain kubernetes.io."""
 _FIRST: Final = 0.03
 _MOST: Final = 30.0
 
@@ -32,15 +35,16 @@ def new_csi_node(node: Mapping[str, Any]) -> Object:
 
 
 def belongs(csi_node: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    """Whether a CSINode is this Node's, and not one of an earlier Node of the name."""
+    """Whether a CSINode belongs to this Node, and not to an earlier Node of the same name."""
     owners = csi_node["metadata"].get("ownerReferences") or ()
     return any(owner.get("kind") == "Node" and owner.get("uid") == node["metadata"]["uid"] for owner in owners)
 
 
 async def publish_once(api: AsyncKubeAPI, node: Mapping[str, Any], *, is_new: bool) -> bool:
-    """Have a CSINode of this Node in one try, and say whether that worked; `ensure_csi_node` makes good what fails.
+    """Make sure that this Node has a CSINode, in one attempt, and return whether that worked.
 
-    That of a Node that was made just now is created without a look.
+    `ensure_csi_node` retries what fails. For a Node that was just created, the CSINode is created without reading
+    first.
     """
     try:
         await (api.create(new_csi_node(node)) if is_new else _ensure(api, node))
@@ -50,9 +54,12 @@ async def publish_once(api: AsyncKubeAPI, node: Mapping[str, Any], *, is_new: bo
 
 
 async def ensure_csi_node(api: Callable[[], AsyncKubeAPI], node: Callable[[], Mapping[str, Any]], *, failed: Callable[[str], None]) -> None:
-    """Have a CSINode of this Node: keep the one that is there, put a new one in place of another Node's. Tries until that works.
+    """Make sure that this Node has a CSINode: keep an existing one, replace one of an earlier Node.
 
-    `node` is asked before each try: the Node may have been deleted and made again since. `failed` is told why the node's storage is not ready, in the kubelet's words, each time something goes wrong.
+    Retries until it works.
+
+    `node` is called before each attempt: the Node may have been deleted and created again. `failed` is called on each
+    failure with the reason why the node's storage is not ready, in the kubelet's words.
     """
     attempt = 0
     while True:

@@ -1,4 +1,6 @@
-"""An agent on the machine that it runs on: its options, the machine, and one `NodeAgent` put together; its API, status file, health and metrics.
+"""The agent of the machine that it runs on: options, machine and one `NodeAgent` combined.
+
+It adds the kubelet API, the status file, the health endpoint and metrics.
 
 made ── run() ──> locked, listening ──> the node agent runs ⇄ (reload: another node agent, the same Node) ── (cancelled) ──> ended, the status says so
                                          └─> serving, when the node is ready or has to wait
@@ -53,29 +55,34 @@ RUNS_NOTHING: Final = SimulationRules(plays=False)
 _LOCK: Final = "kubewright-agent.lock"
 _DEVICES: Final = "device-plugins"
 _LAST_WORDS: Final = 5.0
-"""Seconds that the report of a shutdown may take: the machine waits for us."""
+"""Seconds that reporting a shutdown may take: the machine waits for it."""
 _LOOK: Final = 0.05
 _IN_A_HURRY: Final = 2.0
-"""Seconds within which a node is ready that need not wait for others."""
+"""Seconds within which a node becomes ready if it does not have to wait for others."""
 _FIXED: Final = ("name", "root", "pki", "kubeconfig", "health", "kubelet_api")
-"""Options that a reload cannot change: they are what this process is."""
+"""Options that a reload cannot change, because they identify the process."""
 
 
 def is_recreated(files: FileReader, root: PurePosixPath) -> bool:
-    """Whether nothing in a root directory tells of a node before: no state of a kubelet's device plug-ins, and no status of an agent.
+    """Whether a root directory shows no trace of an earlier node: no device plug-in state of a kubelet, no status of an agent.
 
-    The kubelet has the same rule for its own state (v1.36.3: pkg/kubelet/cm/devicemanager/manager.go, ShouldResetExtendedResourceCapacity).
+    The kubelet has the same rule for its own state (v1.36.3: pkg/kubelet/cm/devicemanager/manager.go,
+    ShouldResetExtendedResourceCapacity).
     """
     return not files.entries(root / _DEVICES) and files.state(status_file.path_of(root)) is None
 
 
 class AgentDaemon:
-    """One agent for this machine. Nothing happens before `run`."""
+    """The agent of this machine. Nothing happens before `run`."""
 
     def __init__(
         self, options: AgentOptions, host: Host, *, environment: Mapping[str, str], files: Files | None = None, seams: Seams | None = None
     ) -> None:
-        """Keep the arguments. `files` are those of the machine: what is measured, and the status file, which is written every moment."""
+        """Keep the arguments.
+
+        `files` are those of the machine: measurements are taken from them, and the status file is written to them
+        frequently.
+        """
         self._options = options
         self._host = host
         self._files = files or Files()
@@ -90,11 +97,11 @@ class AgentDaemon:
     async def run(self) -> None:
         """Be a node until cancelled.
 
-        Raises DocumentError where there is neither a kubeconfig nor a bootstrap kubeconfig, Locked where another agent runs in this directory,
-        PortInUse where a kubelet has the health port.
+        Raises DocumentError if there is neither a kubeconfig nor a bootstrap kubeconfig, Locked if another agent runs
+        in this directory, PortInUse if a kubelet has the health port.
         """
         require_kubeconfig(self._options, self._host)
-        self._host.ensure(Directory(path=self._options.root, mode=0o750))  # the kubelet's
+        self._host.ensure(Directory(path=self._options.root, mode=0o750))  # the kubelet's lock
         with self._lock, self._listening() as health:
             if self._api is not None:
                 await self._api.prepare()
@@ -112,7 +119,10 @@ class AgentDaemon:
                     status.write()
 
     def reload(self, options: AgentOptions) -> None:
-        """Go on with other options: the node agent ends and another one takes its Node over. Raises UsageError for what cannot change."""
+        """Continue with other options: the node agent ends and a new one takes over its Node.
+
+        Raises UsageError for fixed options.
+        """
         changed = [name for name in _FIXED if getattr(options, name) != getattr(self._options, name)]
         if changed:
             raise UsageError(f"a reload cannot change {', '.join(changed)}", remedy="restart the agent")
@@ -120,7 +130,7 @@ class AgentDaemon:
         self._reload.set()
 
     def record(self) -> dict[str, Any]:
-        """Return what the status file says now; nothing before there is an agent."""
+        """Return the current content of the status file; empty before there is a node agent."""
         if self.agent is None:
             return {}
         options = self._options
@@ -135,7 +145,7 @@ class AgentDaemon:
         )
 
     def summary(self) -> str:
-        """Return in one line what is done now."""
+        """Return in one line what the agent is doing."""
         if self.agent is None:
             return "starting"
         view = self.agent.view()
@@ -144,7 +154,10 @@ class AgentDaemon:
         return f"{view.phase.value}: {view.trouble}" if view.trouble else view.phase.value
 
     def unhealthy(self) -> str:
-        """Say why `/healthz` should not be ok, '' if it should: like a kubelet, an agent that has to wait for others is healthy."""
+        """Return why `/healthz` fails, '' if it succeeds.
+
+        Like a kubelet, an agent that has to wait for others is healthy.
+        """
         return "it is stopping" if self._stopped else ""
 
     async def _run_once(self) -> None:
@@ -176,7 +189,7 @@ class AgentDaemon:
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                task.result()  # an agent ends by an error only, which is ours then
+                task.result()  # an agent ends only by an error, which is then a bug of ours
         except asyncio.CancelledError:
             if await asyncio.to_thread(host.is_shutting_down):
                 await self.agent.tell_shutdown(within=_LAST_WORDS)
@@ -189,12 +202,16 @@ class AgentDaemon:
                 runtime.close()
 
     def _listening(self) -> AbstractContextManager[socket.socket | None]:
-        """Listen on the health port: where a kubelet has it, nothing is done to its Node."""
+        """Listen on the health port: if a kubelet has it, the Node is not touched."""
         address, port = self._options.health
         return listen(address, port) if port else nullcontext()
 
     async def _serve(self, health: socket.socket | None) -> None:
-        """Answer callers until cancelled: from when the node is ready, or has to wait, because to load what answers takes a third of a start."""
+        """Serve requests until cancelled.
+
+        Starts when the node is ready or has to wait for others, because importing the server takes a third of the
+        start-up time.
+        """
         await self._start_over()
         from kubewright.http.metrics import Registry
         from kubewright.http.serving import serve_socket
@@ -221,7 +238,7 @@ class AgentDaemon:
             self._api.measure(registry)
 
     async def _start_over(self) -> None:
-        """Return when the node is ready, or when it is clear that it has to wait."""
+        """Return when the node is ready, or when it clearly has to wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_IN_A_HURRY):
                 while self.agent is None or not self.agent.ready.is_set():
@@ -250,7 +267,10 @@ class AgentDaemon:
 
 
 def missing_taints(agent: NodeAgent) -> list[str]:
-    """Return the configured taints that the Node does not have. A node that exists already keeps its own: NodeRestriction lets it change none."""
+    """Return the configured taints that the Node does not have.
+
+    An existing Node keeps its own taints: NodeRestriction forbids its agent to change them.
+    """
     if agent.node is None:
         return []
     there = {(taint["key"], taint["effect"]) for taint in agent.node["spec"].get("taints") or ()}
@@ -259,13 +279,13 @@ def missing_taints(agent: NodeAgent) -> list[str]:
 
 
 def _shown(configuration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a configuration, without what is secret in it."""
+    """Return the document of a configuration without its secrets."""
     found = kubelet.document(configuration)
     return {**found, **({"staticPodURLHeader": {"<masked>": ["<masked>"]}} if found.get("staticPodURLHeader") else {})}
 
 
 async def _kept(status: StatusFile) -> None:
-    """Keep the status file, through disks that are full or read-only for a while."""
+    """Keep the status file up to date, even while the disk is full or read-only."""
     while True:
         try:
             await status.run()
@@ -275,7 +295,7 @@ async def _kept(status: StatusFile) -> None:
 
 
 def _connect(environment: Mapping[str, str]) -> Connect:
-    """Return what makes the clients of the node: named as the kubelet names itself, through the proxies of the environment."""
+    """Return the function that makes the node's clients: with the kubelet's field manager, through the proxies of the environment."""
 
     def connect(access: Access) -> AsyncKubeClient:
         return AsyncKubeClient(access, field_manager="kubelet", proxies=Proxies.from_environment(environment))

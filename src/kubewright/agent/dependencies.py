@@ -1,4 +1,4 @@
-"""What an agent is given from outside: how it connects, its clock, randomness and reporter, every interval, and what is asked of it besides.
+"""What an agent is given from outside: connections, clock, randomness, reporter, intervals, and its optional duties.
 
 The intervals are those of the kubelet of the Kubernetes 1.36 line, in seconds.
 """
@@ -15,17 +15,20 @@ from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
 
 Connect = Callable[[Access], AsyncKubeClient]
-"""Makes a client for an access; opens nothing."""
+"""Makes a client for an access; opens no connection."""
 
 
 def connect(access: Access) -> AsyncKubeClient:
-    """Make the client of a node: it names itself as the kubelet does."""
+    """Make the client of a node, with the kubelet's field manager."""
     return AsyncKubeClient(access, field_manager="kubelet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seams:
-    """Connections, time, randomness, and a reporter. The defaults are the real ones, and a reporter that is silent."""
+    """Connections, time, randomness and a reporter.
+
+    The defaults are the real ones, with a silent reporter.
+    """
 
     connect: Connect = connect
     clock: Clock = field(default_factory=SystemClock)
@@ -54,21 +57,27 @@ class Timings:
     lease_backoff_first: float = 0.2
     lease_backoff_most: float = 7.0
     absence: float = 10.0
-    """How long a Node stays away that somebody has deleted and that comes back: between this and twice as long."""
+    """How long a deleted Node that is registered again stays away: between this and twice as long."""
     spread_start: bool = False
-    """Draw the first wait between two renewals from the whole period: nodes that start together drift apart only over hundreds of periods."""
+    """Draw the first wait between two renewals from the whole period.
+
+    Nodes that start together would otherwise drift apart only over hundreds of periods.
+    """
     certificate_wait: float = 900.0
-    """How long one request for a certificate is waited for."""
+    """How long to wait for one certificate request."""
     certificate_retry_first: float = 2.0
-    """Rotation attempts after a failure: this long, then twice as long each time, up to `certificate_retry_most`, for ever."""
+    """The first wait after a failed rotation attempt; it doubles each time up to `certificate_retry_most`."""
     certificate_retry_most: float = 32.0
     certificate_retry_jitter: float = 0.1
     certificate_refused_most: float = 1800.0
-    """The longest wait after a refusal: each further request is one more object, and one more decision for somebody."""
+    """The longest wait after a refusal: each request is another object, and another decision for an approver."""
     certificate_lifetime: int | None = None
-    """How many seconds a certificate is asked for; None: as many as the signer likes, as a kubelet does."""
+    """The requested certificate lifetime in seconds; None leaves it to the signer, as a kubelet does."""
     pod_cidr_first: float = 0.03
-    """How soon a new node asks for its pod CIDR; the wait doubles each time up to `pod_cidr_most`. Ours: a kubelet watches."""
+    """How soon a new node looks for its pod CIDR; the wait doubles up to `pod_cidr_most`.
+
+    A kubelet watches instead.
+    """
     pod_cidr_most: float = 0.2
     pod_cidr_later: float = 1.0
     """The wait between status rounds while a node that was registered less than `pod_cidr_patience` ago has no pod CIDR. With the jitter of
@@ -77,15 +86,15 @@ class Timings:
 
     @classmethod
     def prompt(cls) -> Timings:
-        """Return the timings of local clusters, where somebody waits for the nodes and many of them share a process.
+        """Return the timings of local clusters, where a user waits for the nodes and many nodes share a process.
 
-        The first registration attempt does not wait, a refused request for a certificate is soon made again (the control plane may just be
-        starting), and renewals are spread at once.
+        The first registration attempt does not wait, a refused certificate request is soon repeated (the control plane
+        may just be starting), and renewals are spread from the start.
         """
         return replace(cls(), registration_first=0.0, certificate_retry_first=0.05, spread_start=True)
 
     def registration_wait(self, attempt: int) -> float:
-        """Return the wait before registration attempt `attempt`, counted from 1: 100, 200, 400 ms ... 6.4 s, then 7 s for ever."""
+        """Return the wait before a registration attempt, counted from 1: 100, 200, 400 ms ... 6.4 s, then always 7 s."""
         if self.registration_first == 0.0:
             return 0.0 if attempt == 1 else Timings().registration_wait(attempt - 1)
         return backoff(attempt, first=self.registration_first, most=self.registration_most)
@@ -95,7 +104,7 @@ class Timings:
         return self.status_update * self._status_spread(random)
 
     def pod_cidr_wait(self, random: Random) -> float:
-        """Return that wait for a new node that has no pod CIDR yet."""
+        """Return the wait between status rounds for a new node that has no pod CIDR yet."""
         return self.pod_cidr_later * self._status_spread(random)
 
     def _status_spread(self, random: Random) -> float:
@@ -110,11 +119,14 @@ class Timings:
         return self.absence * (1 + random.uniform())
 
     def lease_backoff(self, attempt: int) -> float:
-        """Return the wait after failed look-up `attempt` of a lease, counted from 1."""
+        """Return the wait after a failed look-up of a lease; `attempt` counts from 1."""
         return backoff(attempt, first=self.lease_backoff_first, most=self.lease_backoff_most)
 
     def certificate_retry(self, attempt: int, random: Random, *, refusals: int = 0) -> float:
-        """Return the wait after failed rotation attempt `attempt`, counted from 1; `refusals` is how many of the last ones were refused."""
+        """Return the wait after a failed rotation attempt, counted from 1.
+
+        `refusals` is how many of the last ones were refused.
+        """
         wait = (
             backoff(refusals, first=self.certificate_retry_first, most=self.certificate_refused_most)
             if refusals
@@ -125,20 +137,23 @@ class Timings:
 
 @dataclass(frozen=True, kw_only=True)
 class Duties:
-    """What is asked of an agent besides its Node's status and Lease. The defaults are those of the nodes of local clusters."""
+    """What an agent does besides keeping its Node's status and Lease.
+
+    The defaults are those of local clusters' nodes.
+    """
 
     registers: bool = True
-    """Make the Node; else it is waited for."""
+    """Create the Node; otherwise wait until it exists."""
     csi_node: bool = False
     """Publish the CSINode; the node is ready only with it."""
     rotates: bool = True
-    """Renew the client certificate before it ends."""
+    """Rotate the client certificate before it expires."""
     kubeconfig_at_once: bool = False
     """Write the node's kubeconfig before there is a certificate."""
     events: bool = False
-    """Tell of its start, and of conditions that flip, in events about the Node."""
+    """Send events about the Node when the agent starts and when conditions flip."""
     returns: bool = False
-    """Register again when somebody has deleted the Node; a kubelet does that at its start only."""
+    """Register again when the Node has been deleted; a kubelet does that only at its start."""
 
 
 def backoff(attempt: int, *, first: float, most: float) -> float:

@@ -1,6 +1,6 @@
-"""The agent as a service of its machine: its unit, and leaving the cluster for good.
+"""The agent as a service of its machine: installing its unit, and leaving the cluster for good.
 
-Both can be repeated: what is so already is left alone, and what is gone already is no error.
+Every function is idempotent.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ WantedBy=multi-user.target
 
 
 def unit(command: Sequence[str]) -> str:
-    """Return the unit that runs a command. Raises HostError for a program that no unit can name."""
+    """Return the unit that runs a command. Raises HostError for a program path that a unit cannot name."""
     return _UNIT.format(program=units.program(PurePosixPath(command[0])), arguments=units.arguments(*command[1:]))
 
 
 def install(host: Host, command: Sequence[str]) -> list[Change]:
-    """Have the machine run a command as its agent, now and after each boot. Raises CheckFailed where a kubelet runs: there is one node in a machine."""
+    """Make the machine run a command as its agent, now and after each boot.
+
+    Raises CheckFailed if a kubelet runs: a machine has only one node.
+    """
     kubelet = host.service(KUBELET)
     if kubelet is not None and kubelet.running:
         raise CheckFailed(
@@ -65,16 +68,19 @@ def install(host: Host, command: Sequence[str]) -> list[Change]:
 
 
 def stop(host: Host) -> list[Change]:
-    """End the service and remove its unit."""
+    """Stop the service and remove its unit."""
     found = host.service(SERVICE)
     ended = [host.ensure(Service(name=SERVICE, running=False))] if found is not None and found.running else []
     return [*ended, host.remove_units(SERVICE, units=[UNIT])]
 
 
 def remove_objects(api: KubeAPI, name: str, *, node: bool, uid: str = "") -> Iterator[Change]:
-    """Delete the objects of a node from its cluster; `node`: the Node too, which a node itself has no right to. Raises APIError.
+    """Delete a node's objects from its cluster.
 
-    `uid` is that of the Node as it was seen before the agent was stopped, '' if there was none: the agent may have registered since.
+    `node`: also the Node, which a node has no right to delete itself. Raises APIError.
+
+    `uid` is that of the Node as seen before the agent was stopped, '' if there was none: the agent may have registered
+    since.
     """
     yield remove_object(api, LEASE, name, leases.NAMESPACE)
     yield remove_object(api, CSI_NODE, name)
@@ -83,14 +89,14 @@ def remove_objects(api: KubeAPI, name: str, *, node: bool, uid: str = "") -> Ite
 
 
 def own_layout(status: Mapping[str, Any], root: PurePosixPath) -> Layout:
-    """Return where an agent keeps what is its own, from what it said of itself."""
+    """Return the paths of an agent's own files, from its status."""
     return replace(Layout(), kubelet=root, pki=PurePosixPath(status["pki"]), kubernetes=PurePosixPath(status["kubeconfig"]).parent)
 
 
 def remove_files(host: Host, status: Mapping[str, Any], root: PurePosixPath) -> Iterator[Change]:
-    """Remove certificates with their keys, the kubeconfig, and the status: without them nothing comes back by itself.
+    """Remove certificates, keys, kubeconfig and status, so that the agent cannot come back.
 
-    The machine has the layout of `own_layout`. Files of a serving certificate that somebody else made stay.
+    The machine has the layout of `own_layout`. The files of a serving certificate that the agent did not create stay.
     """
     pki = PurePosixPath(status["pki"])
     pairs = [path for path in host.entries(pki) if path.name.startswith((CLIENT, SERVING)) or path.name in OWN_FILES]

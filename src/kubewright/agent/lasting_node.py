@@ -1,4 +1,4 @@
-"""A node that outlives its agent, for processes that run many agents: an agent that fails is replaced."""
+"""A node that outlives its agent, for processes that run many agents: a failed agent is replaced."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kubewright.base import unexpected
 
 
 class LastingNode:
-    """A node whose agent runs until `end`: after an error a new agent takes the Node over, with the stored credentials."""
+    """A node whose agent runs until `end`: after an error, a new agent takes over the Node with the stored credentials."""
 
     def __init__(self, make: Callable[[], NodeAgent]) -> None:
-        """Make the first agent, and start it."""
+        """Make and start the first agent."""
         self._make: Callable[[], NodeAgent] = make
         self._fresh = True
         self.agent = make()
@@ -21,7 +21,7 @@ class LastingNode:
         self._task = asyncio.get_running_loop().create_task(run, name=f"node {self.agent.name}")
 
     async def end(self) -> None:
-        """End the agent. Idempotent."""
+        """Stop the agent. Idempotent."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 

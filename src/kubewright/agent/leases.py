@@ -1,4 +1,7 @@
-"""The Lease of a Node: its records, and keeping it (kubelet v1.36: component-helpers/apimachinery/lease)."""
+"""The Lease of a Node: building it and renewing it.
+
+Source: kubelet v1.36: component-helpers/apimachinery/lease.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ NAMESPACE: Final = "kube-node-lease"
 
 
 class LeaseTerms(TypedDict):
-    """What every renewal says: the duration in seconds, and the moment with exactly six fractional digits (the API refuses others)."""
+    """The terms of each renewal.
+
+    The duration is in seconds; the time has exactly six fractional digits, because the API refuses others.
+    """
 
     duration: int
     now: str
@@ -39,8 +45,9 @@ def new_lease(node: Mapping[str, Any], *, duration: int, now: str) -> Object:
 def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duration: int, now: str) -> Object:
     """Return the Lease to put in place of `lease`.
 
-    The holder is never corrected. The owner reference is added where there is none; `node` may be None otherwise. `renewTime` never goes
-    back: the node lifecycle controller takes no other renewal for one, and the clock may have been set back by hours.
+    The holder is never corrected. The owner reference is added if it is missing; otherwise `node` may be None.
+    `renewTime` never goes back: the node lifecycle controller only counts later times as renewals, and the clock may
+    have been set back by hours.
     """
     metadata = dict(lease["metadata"])
     if not metadata.get("ownerReferences") and node is not None:
@@ -51,7 +58,10 @@ def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duratio
 
 
 def _after(moment: str) -> str:
-    """Return a microsecond later; the earliest of all for what is no moment. Texts of moments have the order of the moments."""
+    """Return a time plus one microsecond; the earliest time for text that is no time.
+
+    Such texts sort like their times.
+    """
     try:
         return rfc3339_micro(datetime.fromisoformat(moment) + timedelta(microseconds=1))
     except (ValueError, OverflowError):
@@ -59,7 +69,7 @@ def _after(moment: str) -> str:
 
 
 def has_owner(lease: Mapping[str, Any]) -> bool:
-    """Whether the Lease is owned, so that it goes when its Node goes."""
+    """Whether the Lease has an owner reference, so that it is deleted with its Node."""
     return bool(lease["metadata"].get("ownerReferences"))
 
 
@@ -69,10 +79,10 @@ def owner_reference(node: Mapping[str, Any]) -> Object:
 
 
 class LeaseController:
-    """Renews one Lease, creating it where there is none. In steady state a round is one PUT.
+    """Renews one Lease, creating it where there is none. In the steady state, a round is one PUT.
 
-    `accepted` is called after each renewal, `missed` with the error after each call that failed for another reason than a conflict, `absent` when there is
-    no Node that a new Lease could belong to.
+    `accepted` is called after each renewal, `missed` with the error after each call that failed for any reason but a
+    conflict, `absent` when there is no Node to own a new Lease.
     """
 
     def __init__(
@@ -95,7 +105,7 @@ class LeaseController:
         self._missed = missed
         self._absent = absent
         self.renewed_at: datetime | None = None
-        """When the API accepted a renewal last."""
+        """When the API last accepted a renewal."""
 
     @property
     def is_held(self) -> bool:
@@ -103,12 +113,15 @@ class LeaseController:
         return self._lease is not None
 
     async def begin(self, node: Object) -> None:
-        """Create the Lease of a Node that was created just now, in one try and without reading anything; rounds make good what fails."""
+        """Create the Lease of a Node that was just created, in one attempt and without reading first.
+
+        Rounds repair failures.
+        """
         with suppress(APIError):
             self._accept(await self._api().create(new_lease(node, **self._terms())))
 
     async def round(self) -> None:
-        """Renew once: from the known Lease without reading, else after looking it up. Never raises what the API raises."""
+        """Renew once: the known Lease without reading it, otherwise after a look-up. Never raises API errors."""
         if self._lease is not None and await self._update(self._lease):
             return
         found, created = await self._look_up()
@@ -116,7 +129,10 @@ class LeaseController:
             await self._update(found)
 
     async def _update(self, found: Object) -> bool:
-        """Try to put a renewed Lease in place, several times at once; a conflict costs one of the tries."""
+        """Try to replace the Lease with a renewed one, several times without waiting.
+
+        A conflict uses up an attempt.
+        """
         for _ in range(self._timings.lease_attempts):
             try:
                 node = None if has_owner(found) else await self._api().get(NODE, self._name)
@@ -127,15 +143,17 @@ class LeaseController:
                     return created
                 found = fresh
             except APIError as error:
-                self._missed(error)  # a connection that failed is not used again, so there is nothing to close
+                self._missed(error)  # a failed connection is not reused, so there is nothing to close
             else:
                 return True
         return False
 
     async def _look_up(self) -> tuple[Object | None, bool]:
-        """Return the stored Lease, and whether it was created just now. None if its Node does not exist: then there is no Lease.
+        """Return the stored Lease, and whether it was just created.
 
-        Tries for ever while the API does not answer.
+        None if its Node does not exist: then there is no Lease.
+
+        Retries for as long as the API does not answer.
         """
         attempt = 0
         while True:
@@ -151,7 +169,7 @@ class LeaseController:
             await asyncio.sleep(self._timings.lease_backoff(attempt))
 
     async def _create(self) -> tuple[Object | None, bool] | None:
-        """Create the Lease. Returns None when that failed and another look is due."""
+        """Create the Lease. Returns None if that failed and it has to be looked up again."""
         try:
             node = await self._api().get(NODE, self._name)
         except APIError as error:

@@ -1,4 +1,4 @@
-"""The agent of a node for programs: what `agent run` is made of, with pods of one's own in place of flags and files."""
+"""The agent of a node as a library: what `agent run` consists of, with your own pods instead of flags and files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kubewright.host.real import RealHost
 def node_agent(
     name: str, directory: Path, bootstrap: PurePosixPath, *, pods: PodProvider | None, address: str, labels: Mapping[str, str]
 ) -> NodeAgent:
-    """Make the agent of this machine as a node; see `kubewright.node_agent`, which has this for programs."""
+    """Make the agent of this machine; see `kubewright.node_agent`, its public form."""
     check_labels(dict(labels))
     host, place, seams = RealHost(layout=Layout()), directory.absolute(), Seams()
     own = Own(

@@ -1,4 +1,4 @@
-"""Container logs, as the kubelet API is asked for them: the options of a request, and the protocol of whoever has the logs."""
+"""Container logs in the kubelet API: the options of a request, and the protocol of log sources."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kubewright.base.records import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """What a reader wants of a log (core/v1 PodLogOptions)."""
+    """The options of a log request (core/v1 PodLogOptions)."""
 
     tail: int | None = None
-    """The last lines only."""
+    """Return only the last lines."""
     since: datetime | None = None
     follow: bool = False
     previous: bool = False
-    """Of the container's process before the present one."""
+    """Read the container's previous instance."""
     timestamps: bool = False
     limit: int | None = None
-    """Bytes after which the answer ends. The server sees to it."""
+    """Bytes after which the answer ends. The server enforces it."""
 
     @classmethod
     def parse(cls, query: Mapping[str, str], *, now: datetime) -> LogOptions:
@@ -39,29 +39,32 @@ class LogOptions:
 
 
 class BadLogRequest(StatusError):
-    """A parameter of a request for a log is wrong."""
+    """A parameter of a log request is wrong."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, code=400, reason="BadRequest")
 
 
 class NoLog(KubewrightError):
-    """There is no log of this container; the text says why and reaches the reader."""
+    """This container has no log; the text says why and is shown to the user."""
 
 
 class LogSource(Protocol):
-    """Whatever keeps the logs of a machine's containers: for a control plane's machine the supervisor of its static pods."""
+    """A source of container logs: on a control plane's machine the supervisor of its static pods."""
 
     def read(self, pod: Mapping[str, Any], container: str, options: LogOptions) -> AsyncIterator[bytes]:
-        """Yield a container's log in pieces, whole lines with their ends. Raises NoLog before the first piece if there is none.
+        """Yield a container's log in chunks of whole lines.
 
-        `pod` is the Pod as the API has it. Ends when the container has ended, or at once unless `options.follow`.
+        Raises NoLog before the first chunk if there is none.
+
+        `pod` is the Pod as the API has it. Ends when the container has ended, or without `options.follow` at the end of
+        the log.
         """
         ...
 
 
 async def limited(pieces: AsyncIterator[bytes], limit: int | None) -> AsyncIterator[bytes]:
-    """Pass pieces on until so many bytes have gone through."""
+    """Pass chunks on until the limit in bytes is reached."""
     left = limit
     async for piece in pieces:
         yield piece if left is None else piece[:left]

@@ -1,4 +1,4 @@
-"""The kubelet API of an agent on a machine: its certificate, its listener, and what it tells of the machine."""
+"""The kubelet API of an agent on a machine: its certificate, its listener, and the data of the machine that it serves."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _AGAIN: Final = 5.0
-"""Seconds between two attempts to listen where somebody else has the port: a kubelet that is about to end, for example."""
+"""Seconds between two attempts to listen while another process has the port, such as a kubelet that is terminating."""
 _EVERYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104 (what Go listens on for both families)
 _AGES: Final = (60.0, 3600.0, 14400.0, 86400.0, 604800.0, 2592000.0, 7776000.0, 15552000.0, 31104000.0, 124416000.0)
 
 
 class MachineAPI:
-    """Serves it.
+    """Serves the kubelet API of one machine.
 
     made ── prepare() ──> has a certificate, or waits for one ── run() ──> serving, or waiting for its port ── (cancelled) ──> stopped
     """
@@ -54,7 +54,10 @@ class MachineAPI:
         contents: Contents,
         again: float = _AGAIN,
     ) -> None:
-        """Keep the arguments. `pki` is where certificates are kept; after `again` seconds a port that is taken is tried again."""
+        """Keep the arguments.
+
+        `pki` is the directory of certificates; a port in use is tried again after `again` seconds.
+        """
         self._options = options
         self._host = host
         self._name = name
@@ -68,11 +71,11 @@ class MachineAPI:
         self._ages: Histogram | None = None
         self._identity: ServingIdentity | None = None
         self.trouble = "it does not listen yet"
-        """Why nobody can call it, '' if they can."""
+        """Why the API cannot be called, '' if it can."""
 
     @property
     def requests(self) -> ServingRequests | None:
-        """What the node agent asks for, None where no certificate is asked for."""
+        """How the node agent requests a serving certificate, None if it does not."""
         if not self._options.requested:
             return None
         pki = Path(self._pki)
@@ -80,7 +83,7 @@ class MachineAPI:
         return ServingRequests(store=store, use=self._use, pending=PendingKey(pki, SERVING))
 
     def measure(self, registry: Registry) -> None:
-        """Count in these metrics from now on, and show them."""
+        """Record and show these metrics from now on."""
         self._contents = replace(self._contents, metrics=registry)
         self._ages = registry.histogram(
             "kubelet_certificate_manager_server_rotation_seconds",
@@ -89,9 +92,9 @@ class MachineAPI:
         )
 
     async def prepare(self) -> None:
-        """Read what there is to be read, and make a certificate of our own where one is needed and missing.
+        """Read the files, and make our own certificate if one is needed and missing.
 
-        Raises CertificateError for files that are missing or of no use, as a kubelet ends for them.
+        Raises CertificateError for files that are missing or unusable, which end a kubelet too.
         """
         options, authorities = self._options, None
         if options.client_ca is not None:
@@ -103,10 +106,10 @@ class MachineAPI:
             shown.require()
         limits = Limits(oldest=options.oldest_tls, ciphers=options.ciphers)
         self._identity = ServingIdentity(shown, client_ca=authorities, limits=limits)
-        self._identity.context()  # raises now, not with the first call
+        self._identity.context()  # raise now, not at the first call
 
     async def run(self) -> None:
-        """Serve until cancelled; where the port is taken, from when it is free."""
+        """Serve until cancelled; while the port is in use, wait until it is free."""
         server = KubeletServer(
             self._agents, identity=self._identity, rules=self._options.rules, contents=self._contents, clock=self._seams.clock
         )
@@ -117,7 +120,7 @@ class MachineAPI:
             await server.stop()
 
     def view(self) -> dict[str, Any]:
-        """Return how it is, for the status file."""
+        """Return the state of the API for the status file."""
         options = self._options
         kind = "requested" if options.requested else "files" if options.files else "self-signed"
         return {"address": options.address, "port": options.port, "certificate": kind, "trouble": self.trouble}
@@ -136,7 +139,7 @@ class MachineAPI:
                 return
 
     async def _listen(self, server: KubeletServer) -> None:
-        """Listen; an unspecified address is every one of both families, as in Go, where the machine has both."""
+        """Listen; an unspecified address means all addresses of both families, as in Go, if the machine has both."""
         options = self._options
         if options.address in _EVERYWHERE:
             try:
@@ -148,7 +151,7 @@ class MachineAPI:
         await server.start(options.address, options.port)
 
     async def _own_files(self) -> tuple[PurePosixPath, PurePosixPath]:
-        """Return the kubelet's own pair, made if it is not there: RSA, for a year, never replaced by itself."""
+        """Return the kubelet's own pair, made if it is missing: RSA, valid for a year, never rotated."""
         certificate, key = (self._pki / name for name in OWN_FILES)
         if self._host.read(certificate) is None and self._host.read(key) is None:
             now, random = self._seams.clock.now(), self._seams.random
@@ -165,7 +168,10 @@ class MachineAPI:
 
 
 def usage_metrics(files: FileReader) -> str:
-    """Return what the machine uses, as `kubectl top node` is told it through metrics-server (kubelet: /metrics/resource)."""
+    """Return the machine's usage in the metrics that metrics-server reads for `kubectl top node`.
+
+    Source: kubelet: /metrics/resource.
+    """
     seconds, memory = usage.processor_seconds(files), usage.memory(files)
     rows = (
         (

@@ -1,1 +1,1 @@
-"""A node's certificates: where they are kept, who is asked for them, and when they are replaced."""
+"""A node's certificates: where they are kept, who issues them, and when they are rotated."""

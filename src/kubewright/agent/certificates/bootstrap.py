@@ -1,7 +1,7 @@
-"""How a machine gets its first certificate: finding its cluster, being let in, and asking for it.
+"""TLS bootstrapping: find the cluster, get admitted, and request the first certificate.
 
-Many nodes may ask with one credential: each has a request of its own, and one watch shows what became of all of them. A watch of its own for
-each request, as a kubelet has it, costs a connection each: a TLS handshake on both sides, for 50 ms of use.
+Many nodes may share one credential: each has its own request, and a single watch follows all of them. A watch per
+request, as a kubelet has it, would cost a connection each: a TLS handshake on both sides, for 50 ms of use.
 """
 
 from __future__ import annotations
@@ -34,23 +34,29 @@ from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
 
 _REMEMBERED: Final = 10.0
-"""Seconds for which an answer about rights counts."""
+"""Seconds for which an answer about rights is cached."""
 
 
 class Issuer(Protocol):
-    """Who is asked for a certificate."""
+    """Obtains certificates from the cluster."""
 
     async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = ...) -> bytes:
-        """Ask, wait for the answer for so many seconds, and return the certificate as PEM. `seen` is told each state of the request."""
+        """Request a certificate, wait up to so many seconds, and return it as PEM.
+
+        `seen` is called with each state of the request.
+        """
         ...
 
     async def may(self, binding: Binding) -> bool:
-        """Say whether whoever asks has the right that a binding gives. Raises APIError where that cannot be told."""
+        """Whether the client has the right that a binding grants.
+
+        Raises APIError if that cannot be determined.
+        """
         ...
 
 
 class SingleIssuer:
-    """Sends requests with one client and watches each by its name: for a node's own certificate, which rotates once in a while."""
+    """Sends requests with one client and watches each by name: for a node's own certificate, which rotates rarely."""
 
     def __init__(self, api: AsyncKubeAPI) -> None:
         self._api = api
@@ -63,7 +69,10 @@ class SingleIssuer:
 
 
 class EitherIssuer:
-    """Asks one, and another one where the first does not know us. Implements `Issuer`."""
+    """Asks one issuer, and falls back to another if the first does not accept our credentials.
+
+    Implements `Issuer`.
+    """
 
     def __init__(self, first: Issuer, second: Issuer) -> None:
         self._first = first
@@ -86,7 +95,7 @@ class EitherIssuer:
 
 
 class _Waiting(NamedTuple):
-    """A request that is waited for."""
+    """A request that a caller waits for."""
 
     wanted: RequestedCertificate
     answer: asyncio.Future[bytes]
@@ -109,10 +118,10 @@ class SharedIssuer:
         self._asking = asyncio.Lock()
 
     async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = lambda _: None) -> bytes:
-        """Ask for a certificate, wait until it is there, and return it as PEM.
+        """Request a certificate, wait until it is issued, and return it as PEM.
 
-        Raises CertificateError when it is refused, WaitTimeout when nobody decides within so many seconds, and the API's error where
-        the request cannot be made.
+        Raises CertificateError when it is refused, WaitTimeout when the request is not decided within so many seconds,
+        and the API's error if the request cannot be created.
         """
         created = await csr.ask(self._api, wanted)
         name, uid = created["metadata"]["name"], created["metadata"]["uid"]
@@ -133,7 +142,10 @@ class SharedIssuer:
                 await self.close()
 
     async def may(self, binding: Binding) -> bool:
-        """Share one question and its answer among all that wait, for some seconds."""
+        """Ask as `Issuer.may` does.
+
+        Concurrent callers share one question, and its answer is cached for some seconds.
+        """
         async with self._asking:
             now = asyncio.get_running_loop().time()
             asked, answer = self._rights.get(binding, (float("-inf"), False))
@@ -150,7 +162,7 @@ class SharedIssuer:
             await asyncio.gather(task, return_exceptions=True)
 
     def _follow(self, created: Object) -> None:
-        """Watch from this request's creation on, unless a watch runs that has seen it or will."""
+        """Watch from the creation of this request on, unless a running watch has seen it or will see it."""
         if self._informer is None:
             self._informer = Informer(
                 self._api, CERTIFICATE_SIGNING_REQUEST, version=created["metadata"]["resourceVersion"], failed=self._failed
@@ -159,7 +171,7 @@ class SharedIssuer:
         self._settle(self._informer.objects.get((None, created["metadata"]["name"]), created))
 
     async def _watch(self, informer: Informer) -> None:
-        async with aclosing(informer.events()) as events:  # which goes on whatever fails
+        async with aclosing(informer.events()) as events:  # the watch continues whatever fails
             async for event in events:
                 unexpected.attempted("an answer to a certificate request", self._apply, event)
 
@@ -190,28 +202,30 @@ class SharedIssuer:
             found.end(CertificateError(f"certificate request {name} was deleted before it was signed", remedy="a new one is made"))
 
     def _failed(self, error: APIError) -> None:
-        """End the waits that an error ends; the others go on with the next watch."""
+        """Fail the waits that an error ends; the others continue with the next watch."""
         for one in self._waiting.values():
             if csr.ends_wait(error, one.wanted):
                 one.end(error)
 
 
 class Bootstrap(Protocol):
-    """How to reach a cluster before there is a certificate."""
+    """Access to a cluster for a node that has no certificate yet."""
 
     async def admit(self) -> tuple[Access, Issuer]:
-        """Find the cluster, know that it is the right one, and return where it is and who there may be asked for a certificate.
+        """Find the cluster, verify it, and return its location and the issuer to ask for a certificate.
 
-        Called anew for each attempt. Raises TrustError, APIError, or whatever else of the error tree says why not.
+        Called again for each attempt. Raises TrustError, APIError or any other error of the tree that explains the
+        failure.
         """
         ...
 
 
 class TokenBootstrap:
-    """Finds a cluster through its cluster-info, believes it because of the token's signature and the pins, and asks with the token.
+    """Finds a cluster through its cluster-info ConfigMap, and authenticates with the bootstrap token.
 
-    Implements `Bootstrap`. Every machine looks for itself and checks the signature of what it finds; only connections, and the
-    reading of a text that is the same, are shared by those that join with the same token.
+    The token's signature and the pins establish trust. Every machine fetches cluster-info and checks its signature
+    itself; machines that join with the same token share only connections, and the parsed form of identical documents.
+    Implements `Bootstrap`.
     """
 
     def __init__(
@@ -224,7 +238,10 @@ class TokenBootstrap:
         within: float = discovery.WITHIN,
         connect: Connect = connect,
     ) -> None:
-        """Keep the arguments. `server` is the URL of an API server, `within` the seconds that one attempt may last."""
+        """Keep the arguments.
+
+        `server` is the URL of an API server, `within` the time limit of one attempt in seconds.
+        """
         self._clock = clock
         self._question = Question(server=server, token=token, pins=pins, within=within)
         self._connect = connect
@@ -232,14 +249,17 @@ class TokenBootstrap:
         self._issuers: dict[Access, SharedIssuer] = {}
 
     async def admit(self) -> tuple[Access, Issuer]:
-        """Find the cluster. Raises TrustError for one that cannot be believed, WaitTimeout where nothing could be read."""
+        """Find the cluster.
+
+        Raises TrustError if it cannot be trusted, WaitTimeout if nothing could be read in time.
+        """
         access = await discovery.discover_async(self._question, connect=self._client, clock=self._clock)
         if access not in self._issuers:
             self._issuers[access] = SharedIssuer(self._client(access))
         return access.as_identity(Anonymous()), self._issuers[access]
 
     async def close(self) -> None:
-        """Close every connection; one that is needed later is opened again. Idempotent."""
+        """Close every connection; later attempts open new ones. Idempotent."""
         issuers, self._issuers = list(self._issuers.values()), {}
         await asyncio.gather(*(issuer.close() for issuer in issuers))
         clients, self._clients = list(self._clients.values()), {}
@@ -252,7 +272,10 @@ class TokenBootstrap:
 
 
 class KubeconfigBootstrap:
-    """Asks with what a file of bootstrap credentials holds, as a kubelet does; it is read anew for each attempt. Implements `Bootstrap`."""
+    """Authenticates with a bootstrap kubeconfig, as a kubelet does.
+
+    The file is read again for each attempt. Implements `Bootstrap`.
+    """
 
     def __init__(self, path: PurePosixPath, *, read: ReadFile, connect: Connect = connect) -> None:
         self._path = path
@@ -261,7 +284,7 @@ class KubeconfigBootstrap:
         self._clients: list[AsyncKubeClient] = []
 
     async def admit(self) -> tuple[Access, Issuer]:
-        """Return where the cluster is, and who may be asked. Raises CertificateError without the file."""
+        """Return where the cluster is, and the issuer. Raises CertificateError if the file is missing."""
         await self.close()
         access = load_access(self._path, read=self._read)
         client = self._connect(access)
@@ -275,7 +298,7 @@ class KubeconfigBootstrap:
 
 
 class _SharedClient(AsyncKubeAPI):
-    """A client that those who share it may not close."""
+    """A shared client whose users must not close it: `close` does nothing."""
 
     def __init__(self, owned: AsyncKubeClient) -> None:
         self.owned = owned

@@ -1,4 +1,4 @@
-"""Who a node is towards its API server: its client certificate, the client that uses it, and how it comes to both the first time."""
+"""The identity of a node at its API server: its client certificate, the client that uses it, and how it first gets both."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ from kubewright.pki.certificates import Pair
 _log = logging.getLogger(__name__)
 
 _LOOK: Final = 10.0
-"""Seconds between two looks whether there is a certificate."""
+"""Seconds between two checks whether there is a certificate."""
 _PATIENCE: Final = 20.0
-"""Seconds for which a certificate has to be refused until another one is asked for: an API server that starts may refuse for a moment."""
+"""Seconds for which the API server must keep refusing a certificate before it is replaced.
+
+A starting API server may refuse valid certificates for a moment.
+"""
 
 
 class NodeIdentity:
@@ -32,8 +35,9 @@ class NodeIdentity:
 
         made ── establish() ──> usable ── keep_renewed() ──> renewed in time ── stop() ──> closed
 
-    A stored pair that is for this node and has not expired is used as it is, and nobody is asked. Without a bootstrap the kubeconfig serves for
-    everything, as with a kubelet: a token in it, or somebody else's certificate, is used for as long as the API server takes it.
+    A stored pair that is for this node and has not expired is used without asking the API. Without a bootstrap, the
+    credentials of the kubeconfig are used for everything, as by a kubelet: a token, or another user's certificate, for
+    as long as the API server accepts it.
     """
 
     def __init__(
@@ -49,7 +53,8 @@ class NodeIdentity:
     ) -> None:
         """Keep the arguments; `pending` is that of `CertificateManager`.
 
-        `at_once`: where the cluster is is stored before there is a certificate, as a kubelet does that rotates its certificates; else with it.
+        `at_once`: store the cluster's location before there is a certificate, as a kubelet that rotates certificates
+        does; otherwise it is stored together with the certificate.
         """
         self._node_name = node_name
         self._store = store
@@ -79,22 +84,22 @@ class NodeIdentity:
 
     @property
     def view(self) -> CertificateView:
-        """How it is about the client certificate."""
+        """The state of the client certificate."""
         return self._manager.view
 
     @property
     def trouble(self) -> str:
-        """Why there is no new certificate, or what was wrong with the stored one; '' if nothing is."""
+        """Why there is no new certificate, or what was wrong with the stored one; '' if there is no problem."""
         return self._manager.view.trouble or self._unusable
 
     def api(self) -> AsyncKubeClient:
-        """Return the client; `establish` must have ended."""
+        """Return the client. Call it only after `establish` has returned."""
         if self.client is None:
             raise CertificateError(f"node {self._node_name} has no certificate yet", remedy="wait until it has joined its cluster")
         return self.client
 
     async def establish(self) -> None:
-        """Get ready to talk as the node: with the stored pair, or with one that the cluster issues. Tries until that works."""
+        """Get the credentials of the node: the stored pair, or a newly issued one. Retries until it succeeds."""
         if self._bootstrap is None:
             self._found = self._stored()
             given = self._given() if self._found is None else None
@@ -105,9 +110,11 @@ class NodeIdentity:
         await self._manager.obtain(instead=self._stored_pair)
 
     def answered(self, known: bool) -> None:
-        """Note whether the API server knew who we are. A certificate that it goes on to refuse is replaced before its time.
+        """Note whether the API server accepted our identity.
 
-        Clocks may differ, and a cluster may have another authority than it had.
+        A certificate that it keeps refusing is replaced early.
+
+        Clocks may differ, and the cluster may have a new CA.
         """
         if self._borrowed:
             if not known:
@@ -126,13 +133,14 @@ class NodeIdentity:
         return self._refused_at is not None and asyncio.get_running_loop().time() - self._refused_at >= _PATIENCE
 
     async def require_certificate(self, *, within: float) -> None:
-        """Watch that there is a certificate whose time is not over.
+        """Watch that there is a certificate that has not expired.
 
-        Raises CertificateError once there was none for so many seconds although the API server answers: a restart may bring other credentials.
-        Where it does not answer that is only told (kubelet: pkg/kubelet/certificate/transport.go).
+        Raises CertificateError once there has been none for so many seconds although the API server answers: a restart
+        may bring other credentials. If the API server does not answer, the problem is only reported (kubelet:
+        pkg/kubelet/certificate/transport.go).
         """
         if self._borrowed:
-            await asyncio.Event().wait()  # it has none to lose
+            await asyncio.Event().wait()  # it uses no certificate
         now = asyncio.get_running_loop().time
         seen, told = now(), False
         while True:
@@ -153,20 +161,22 @@ class NodeIdentity:
                 told = True
 
     def keep_renewed(self) -> None:
-        """Replace the certificate when its time has come, from now on."""
+        """Rotate the certificate when it is due, until stopped."""
         if not self._borrowed:
             self._manager.keep_renewed()
 
     async def stop(self) -> None:
-        """Stop renewing and close every connection. Idempotent."""
+        """Stop rotating and close every connection. Idempotent."""
         await asyncio.gather(self._manager.stop(), self._tasks.stop())
         if self.client is not None:
             await self.client.close()
 
     async def _issuer(self) -> Issuer:
-        """Return who is asked for the next certificate: with the present one, or with the bootstrap credentials where there is none that counts.
+        """Return the issuer of the next certificate.
 
-        Where only our own clock says that its time is over, and the bootstrap credentials are of no use, the API server may still know it.
+        That is the present certificate's, or the bootstrap credentials' if no valid certificate is left. If the
+        certificate has expired only by our own clock and the bootstrap credentials do not work, the API server may
+        still accept it.
         """
         own = SingleIssuer(self.client) if self.client is not None else None
         if own is not None and (self._bootstrap is None or not (self._manager.is_expired or self._is_refused)):
@@ -190,7 +200,7 @@ class NodeIdentity:
         return issuer if last is None else EitherIssuer(issuer, last)
 
     def _given(self) -> Access | None:
-        """Return what the kubeconfig says, if its user is somebody, and no node certificate, which is stored and renewed."""
+        """Return the kubeconfig if it holds a user's credentials other than a node certificate (which is stored and rotated)."""
         try:
             access = self._store.given()
             if access is None or isinstance(access.identity, Anonymous):
@@ -206,13 +216,13 @@ class NodeIdentity:
         return access
 
     async def _borrow_again(self) -> None:
-        """Read the kubeconfig again: a token that is refused may have been replaced in its file."""
+        """Read the kubeconfig again: a refused token may have been replaced in the file."""
         given = self._given()
         if given is not None and self.client is not None and given.identity != self.client.access.identity:
             await self.client.set_identity(given.identity)
 
     def _stored_pair(self) -> Pair | None:
-        """Return the stored pair if it can be used: at once, or by a clock that has been set since."""
+        """Return the stored pair if it can be used: at once, or because the clock has been set since."""
         stored, self._found = self._found or self._stored(), None
         if stored is None:
             return None
@@ -220,7 +230,7 @@ class NodeIdentity:
         return pair
 
     async def _take(self, pair: Pair) -> None:
-        """Use a pair from now on: connections that are open move over."""
+        """Use a pair from now on, on open connections too."""
         assert self._access is not None
         if self._admitted:
             self._store.keep_cluster(self._access)
@@ -234,7 +244,7 @@ class NodeIdentity:
             self.client = self._seams.connect(self._access.as_identity(identity))
 
     def _stored(self) -> tuple[Access, Pair] | None:
-        """Return what the store has if it can be used; what cannot is replaced by joining again."""
+        """Return the stored credentials if they can be used; unusable ones are replaced by joining again."""
         try:
             return stored_credentials(self._store, self._node_name, now=self._seams.clock.now())
         except KubewrightError as error:
@@ -244,7 +254,7 @@ class NodeIdentity:
 
 
 def stored_credentials(store: CredentialStore, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:
-    """Return where the cluster is and the pair for it, None if the pair is missing, expired or another node's.
+    """Return where the cluster is and the pair for it, None if the pair is missing, has expired or belongs to another node.
 
     Raises CertificateError, DocumentError, ValidationError or HostError for what cannot be read.
     """
@@ -256,7 +266,7 @@ def stored_credentials(store: CredentialStore, node_name: str, *, now: datetime)
 
 
 def is_usable(store: CredentialStore, node_name: str, *, now: datetime) -> bool:
-    """Whether a node can start from what it has stored, without a bootstrap."""
+    """Whether a node can start with its stored credentials, without a bootstrap."""
     try:
         return stored_credentials(store, node_name, now=now) is not None
     except KubewrightError:

@@ -1,6 +1,9 @@
-"""A certificate of a node, and another one in time: for the API server, and for serving (client-go v0.36: util/certificate).
+"""One certificate of a node and its rotation: for the API server, or for serving.
 
-What is asked for, where it is kept and who is asked are the caller's; there is one manager for each certificate, and this is the only code.
+Source: client-go v0.36: util/certificate.
+
+The caller chooses the template, the store and the issuer; each certificate has its own manager, and all of them use
+this code.
 """
 
 from __future__ import annotations
@@ -44,29 +47,36 @@ SPREAD: Final = 0.2
 _log = logging.getLogger(__name__)
 
 _PAUSE = 1.0
-"""Seconds between two rotations at least. A signer that backdates short certificates makes some that are due at once."""
+"""Minimum seconds between two rotations.
+
+A signer that backdates short-lived certificates may issue some that are due immediately.
+"""
 _LONGEST_SLEEP = 60.0
-"""Seconds after which the wall clock is read again: it may have been set, or the machine slept."""
+"""Seconds after which the wall clock is read again: it may have been set, or the machine may have slept."""
 _BACKDATED: Final = timedelta(minutes=5)
-"""How long before its issue a certificate begins: what kube-controller-manager's signer gives for clocks that are slow."""
+"""How long before its issue a certificate becomes valid: kube-controller-manager's signer backdates by this for slow clocks."""
 _UNAPPROVED: Final = 3.0
-"""Seconds that a request may be pending before somebody looks for what approves it: most are approved in one or two."""
+"""Seconds that a request may be pending before we check whether anything approves it: most are approved within two."""
 _LOOKED_AGAIN: Final = 60.0
-"""Seconds until the next look: a binding may be added while the request waits."""
+"""Seconds until the next check: a binding may be added while the request waits."""
 _NOT_ALLOWED = "it may not request a certificate yet: the API server does not know the permissions of bootstrap tokens"
-"""What people see of a 403, whose own text lists roles. It passes by itself while a cluster starts; the log has the whole text."""
+"""What users see of a 403, whose own text lists roles.
+
+It is temporary while a cluster starts; the log has the whole text.
+"""
 
 
 def rotation_point(*, not_before: datetime, not_after: datetime, random: Random) -> datetime:
-    """Return when to rotate: after 70 to 90 % of the certificate's whole span, drawn anew each time."""
+    """Return when to rotate: after 70 to 90 % of the certificate's validity, drawn anew for each certificate."""
     return not_before + (not_after - not_before) * (EARLIEST + SPREAD * random.uniform())
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingRequest:
-    """A request that is open. `name` is '' until the server has chosen it; `approved` ones wait for their signer.
+    """An open certificate request.
 
-    `explanation` says what it waits for in a sentence, as `join` does.
+    `name` is '' until the server has chosen it; `approved` requests wait for their signer. `explanation` says in a
+    sentence what it waits for, as `join` does.
     """
 
     name: str
@@ -85,15 +95,16 @@ REASONS: Final = (
     "server-unreachable",
     "wrong-clock",
 )
-"""Why there may be no new certificate, or none that counts by the clock of the machine."""
+"""Why there may be no new certificate, or none that is valid by the machine's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateView:
-    """How it is about one certificate. `trouble` is why the last attempt to get another one failed, '' after one that did not.
+    """The state of one certificate.
 
-    `reason` is the same in a word of `REASONS` for programs, `denied` and `failed` with what the decision was called: `denied:REASON`.
-    '' where nothing is amiss.
+    `trouble` is why the last attempt to replace it failed, '' if it did not fail. `reason` is the same for programs, as
+    a word of `REASONS`; `denied` and `failed` carry the reason of the decision: `denied:REASON`. '' if there is no
+    problem.
     """
 
     expires: datetime | None = None
@@ -110,8 +121,8 @@ class CertificateManager:
 
         made ── use() or obtain() ──> there is one ── keep_renewed() ──> renewed in time ── stop() ──> stopped
 
-    `template` is what it has to be for now, None while that is not known; `issuer` is who is asked, found anew for each attempt; `taken`
-    is told each new pair once it is stored.
+    `template` returns what the certificate has to contain now, None while that is not known; `issuer` is called for
+    each attempt; `taken` is called with each new pair once it is stored.
     """
 
     def __init__(
@@ -126,7 +137,7 @@ class CertificateManager:
         seams: Seams,
         pending: PendingKey | None = None,
     ) -> None:
-        """Keep the arguments. Without `pending` a request that is open when the process ends is not found again."""
+        """Keep the arguments. Without `pending`, a request that is open when the process ends is not resumed."""
         self._node_name = node_name
         self._template = template
         self._store = store
@@ -143,18 +154,21 @@ class CertificateManager:
         self._ahead = timedelta(0)
         self._overdue = False
         self.current: Pair | None = None
-        """The newest pair, also when it has expired."""
+        """The newest pair, even if it has expired."""
         self.view = CertificateView()
         self.server_healthy = False
-        """Whether the API server answered the last request, if only with a refusal (client-go: ServerHealthy)."""
+        """Whether the API server answered the last request, even with a refusal (client-go: ServerHealthy)."""
 
     @property
     def is_expired(self) -> bool:
-        """Whether there was a certificate, and its time is over."""
+        """Whether there was a certificate and it has expired."""
         return self.current is not None and self._seams.clock.now() >= self.current.leaf.not_after + self._ahead
 
     def use(self, pair: Pair, *, ahead: timedelta = timedelta(0)) -> None:
-        """Take a pair for the current one: the stored one at the start. `ahead`: by how much the clock of the machine is, as far as we know."""
+        """Make a stored pair the current one at the start.
+
+        `ahead`: by how much the machine's clock is fast, as far as we know.
+        """
         leaf = pair.leaf
         self.current = pair
         self._refusals = 0
@@ -168,10 +182,11 @@ class CertificateManager:
             _log.warning("node %s: %s", self._node_name, trouble)
 
     async def obtain(self, *, instead: Callable[[], Pair | None] = lambda: None) -> Pair:
-        """Get a certificate, and make it the current one: tries until that works, after 2, 4, 8, 16 and then every 32 seconds.
+        """Get a certificate and make it the current one.
 
-        After a refusal the waits go on growing, up to half an hour: each attempt leaves a request behind. Before each attempt `instead` may
-        know a pair for which nobody has to be asked.
+        Retries until it succeeds: after 2, 4, 8, 16 and then every 32 seconds. After refusals the waits keep growing,
+        up to half an hour, because each attempt leaves a request behind. Before each attempt, `instead` may return a
+        pair that makes a request unnecessary.
         """
         tried = 0
         while True:
@@ -190,24 +205,27 @@ class CertificateManager:
         return pair
 
     def keep_renewed(self) -> None:
-        """Replace the certificate when its time has come, or where it lacks something, from now on."""
+        """Rotate the certificate when it is due, or when it no longer matches the template, until stopped."""
         template = self._template()
         if template is None:
-            self._later(_LONGEST_SLEEP)  # `template_changed` is called before
+            self._later(_LONGEST_SLEEP)  # `template_changed` may be called before `keep_renewed`
         else:
             self._later(0.0 if self._lacks(template) else max(_PAUSE, self._left()))
 
     def renew_now(self) -> None:
-        """Replace the certificate although its time has not come: it is no longer taken. Nothing before `keep_renewed`, or where that is being done."""
+        """Replace a certificate before it is due, because the API server no longer accepts it.
+
+        Does nothing before `keep_renewed`, or while it is already being replaced.
+        """
         if self._timer is not None and self._renewing is None:
             self._timer.cancel()
             self._renewing = self._tasks.start("renewing a certificate", self._renew)
 
     def template_changed(self) -> None:
-        """Look whether the certificate will still do, and begin to ask for another one at once if it lacks something.
+        """Check the certificate against the template, and begin to replace it at once if it lacks something.
 
-        A request that is open for something else is no longer waited for. Nothing is asked while there is no template, and a certificate
-        that has more than it needs stays.
+        A request that is open for something else is abandoned. Nothing is requested while there is no template, and a
+        certificate that contains more than the template stays.
         """
         wanted = self._template()
         if wanted is None or wanted == self._requested:
@@ -223,30 +241,33 @@ class CertificateManager:
         self.keep_renewed()
 
     async def stop(self) -> None:
-        """Stop renewing. Idempotent."""
+        """Stop rotating. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
         await self._tasks.stop()
 
     def _lacks(self, template: CertificateTemplate) -> bool:
-        """Whether there is no certificate, or one that lacks something that was not asked for yet: a signer may leave out what it likes."""
+        """Whether there is no certificate, or one that lacks something not requested yet: a signer may omit what it likes."""
         return self.current is None or (template != self._requested and bool(template.missing(self.current.leaf)))
 
     def _left(self) -> float:
-        """Return the seconds until the certificate is to be replaced."""
+        """Return the seconds until the certificate is to be rotated."""
         if self.view.rotates_at is None:
             return 0.0
         return (self.view.rotates_at + self._ahead - self._seams.clock.now()).total_seconds()
 
     def _how_far_ahead(self, pair: Pair) -> timedelta:
-        """Return by how much our clock is ahead of the signer's; nothing where a certificate that was issued just now counts by ours too."""
+        """Return by how much our clock is ahead of the signer's.
+
+        Zero if a certificate issued just now is valid by ours too.
+        """
         leaf, now = pair.leaf, self._seams.clock.now()
         if leaf.not_before <= now < leaf.not_after:
             return timedelta(0)
         return now - leaf.not_before - min(_BACKDATED, (leaf.not_after - leaf.not_before) / 2)
 
     def _is_right_again(self) -> bool:
-        """Whether a clock that was wrong when the certificate was issued has been set: the certificate counts by it now."""
+        """Whether a clock that was wrong at issue has been set: the certificate is valid by it now."""
         leaf = self.current.leaf if self.current is not None and self._ahead else None
         return leaf is not None and leaf.not_before <= self._seams.clock.now() < leaf.not_after
 
@@ -271,7 +292,10 @@ class CertificateManager:
         self.keep_renewed()
 
     async def _obtain_once(self) -> Pair:
-        """Make a key, have it certified and keep both. The key is in memory only until it has its certificate, or in the file of pending ones."""
+        """Make a key, have it certified and store both.
+
+        Until the certificate is issued, the key is only in memory, or in the file of the pending request.
+        """
         template = self._template()
         if template is None:
             raise CertificateError(
@@ -284,7 +308,7 @@ class CertificateManager:
         try:
             pair = self._checked(await self._awaited(issuer, wanted), key)
         except CertificateError:
-            self._forget_pending()  # denied, failed, deleted or of no use: nothing will come of this request
+            self._forget_pending()  # denied, failed, deleted or unusable: this request will never be issued
             raise
         self._store.keep_pair(pair)
         self.server_healthy = True
@@ -305,14 +329,17 @@ class CertificateManager:
         try:
             return await issuer.obtain(wanted, within=self._timings.certificate_wait, seen=seen)
         except CertificateError:
-            self.view = replace(self.view, waiting=None)  # nothing will come of it
+            self.view = replace(self.view, waiting=None)  # the request will never be issued
             raise
         finally:
             if explaining is not None:
                 explaining.cancel()
 
     async def _explain(self, issuer: Issuer, request: Object) -> None:
-        """Find out again and again whether anybody approves a request that stays pending. Ends only when cancelled, or where nobody can."""
+        """Check repeatedly whether anything approves a request that stays pending.
+
+        Ends only when cancelled, or if that cannot be found out.
+        """
         binding = node_requests.approver_of(request)
         if binding is None:
             return
@@ -327,9 +354,10 @@ class CertificateManager:
                     self.view = replace(self.view, waiting=replace(waiting, explanation=explanation))
 
     def _saw(self, request: Object, *, name: str) -> None:
-        """Note what became of the open request. Its name is told only where it can be found by it again.
+        """Note the state of the open request.
 
-        What went wrong before it was made is over; that it was waited for in vain is not.
+        Its name is shown only if the request can be found again by it. Earlier problems are cleared, except that an
+        earlier request timed out.
         """
         made, approved = request["metadata"].get("creationTimestamp"), csr.is_approved(request)
         known = self.view.waiting
@@ -354,7 +382,7 @@ class CertificateManager:
 
     def _failed(self, error: KubewrightError) -> None:
         self._refusals = self._refusals + 1 if isinstance(error, RequestRefused) else 0
-        if isinstance(error, APIError):  # a request that is made and not approved tells nothing
+        if isinstance(error, APIError):  # a request that exists and is not approved reveals nothing new
             self.server_healthy = isinstance(error, Unauthorized | Forbidden | NotFound)
         self._overdue = isinstance(error, WaitTimeout)
         trouble = _NOT_ALLOWED if isinstance(error, Forbidden) else str(error)
@@ -364,7 +392,7 @@ class CertificateManager:
 
 
 def reason_of(error: KubewrightError) -> str:
-    """Return the word for an error, as in `CertificateView.reason`."""
+    """Return the word of `CertificateView.reason` for an error."""
     if isinstance(error, RequestRefused):
         return f"{error.verdict.lower()}:{error.reason}"
     rows: tuple[tuple[type[KubewrightError], str], ...] = (

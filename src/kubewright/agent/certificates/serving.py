@@ -1,7 +1,9 @@
-"""The certificate that the cluster signs for the kubelet API of a node (kubelet v1.36: serverTLSBootstrap).
+"""The serving certificate that the cluster signs for a node's kubelet API.
 
-It is for the addresses that the Node has, so it is asked for once there is a Node, and again when the Node has an address that it lacks.
-No controller of Kubernetes approves such requests: somebody else does, or they stay open.
+Source: kubelet v1.36: serverTLSBootstrap.
+
+It covers the addresses of the Node, so it is requested once the Node exists, and again when the Node gets an address
+that it lacks. No controller of Kubernetes approves such requests: without another approver they stay open.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class ServingRequests:
-    """That a node asks for a certificate to serve with: where it is kept, and who is told each pair that is to be used from then on."""
+    """How a node requests its serving certificate: where it is stored, and what to call with each new pair."""
 
     store: PairStore
     use: Callable[[Pair], None]
@@ -33,7 +35,7 @@ class ServingRequests:
 
 
 class ServingCertificate:
-    """Keeps it.
+    """Keeps the serving certificate of one node.
 
     made ── begin() ──> the stored one is used ── node_changed() ──> one for the Node's addresses, renewed in time ── stop() ──> stopped
     """
@@ -59,11 +61,11 @@ class ServingCertificate:
 
     @property
     def view(self) -> CertificateView:
-        """How it is about this certificate."""
+        """The state of this certificate."""
         return self._manager.view
 
     def begin(self) -> None:
-        """Use what is stored, unless its time is over."""
+        """Use the stored certificate unless it has expired."""
         try:
             pair = self._requests.store.pair()
         except KubewrightError as error:
@@ -74,7 +76,7 @@ class ServingCertificate:
             self._requests.use(pair)
 
     def node_changed(self, node: Object) -> None:
-        """Follow the addresses of the Node."""
+        """Follow the Node's addresses."""
         names = serving_names(node.get("status", {}).get("addresses") or ())
         template = None if names is None else CertificateTemplate(node_name=self._node_name, names=names)
         if template != self._template:
@@ -82,7 +84,7 @@ class ServingCertificate:
             self._manager.keep_renewed() if begins else self._manager.template_changed()
 
     async def stop(self) -> None:
-        """Stop asking. Idempotent."""
+        """Stop requesting. Idempotent."""
         await self._manager.stop()
 
     async def _issuer(self) -> Issuer:

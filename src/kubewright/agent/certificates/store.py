@@ -1,6 +1,9 @@
-"""What a node keeps between two runs: where its cluster is, and its certificate with the key (client-go v0.36: util/certificate).
+"""What a node keeps between two runs: its cluster's location, and its certificate and key.
 
-In files it is as a kubelet keeps it: `kubelet.conf`, and below `pki` one file per certificate with a link to the current one.
+Source: client-go v0.36: util/certificate.
+
+The files are those of a kubelet: `kubelet.conf`, and one file per certificate below `pki` with a link to the current
+one.
 """
 
 from __future__ import annotations
@@ -27,28 +30,31 @@ from kubewright.pki.keys import Algorithm, PrivateKey
 
 CLIENT: Final = "kubelet-client"
 SERVING: Final = "kubelet-server"
-"""What the names of files begin with: those of the certificate towards the API server, and of the one that the kubelet API is served with."""
+"""Prefixes of file names: of the client certificate, and of the serving certificate of the kubelet API."""
 OWN_FILES: Final = ("kubelet.crt", "kubelet.key")
-"""The pair that a kubelet makes for itself where nobody gives it one to serve with."""
+"""The pair that a kubelet makes for itself when it is given no serving certificate."""
 _PATH: Final = "PATH-OF-THE-CERTIFICATE"
 
 
 class PairStore(Protocol):
-    """One certificate of a node, with its key and those that came before it."""
+    """One certificate of a node with its key, and its predecessors."""
 
     def pair(self) -> Pair | None:
-        """Return the current certificate and key; None if there are none. Raises CertificateError if they are unusable."""
+        """Return the current certificate and key; None if there are none.
+
+        Raises CertificateError if they are unusable.
+        """
         ...
 
     def keep_pair(self, pair: Pair) -> None:
-        """Make a pair the current one. Earlier ones stay."""
+        """Make a pair the current one. Earlier pairs stay."""
         ...
 
 
 class CredentialStore(PairStore, Protocol):
     """The credentials of one node: its client certificate, and where its cluster is.
 
-    A pair that somebody put into the kubeconfig, as kubeadm's init does, becomes the first one.
+    A pair in the kubeconfig, as kubeadm init writes it, becomes the first certificate.
     """
 
     def cluster(self) -> Access | None:
@@ -60,14 +66,19 @@ class CredentialStore(PairStore, Protocol):
         ...
 
     def given(self) -> Access | None:
-        """Return what the kubeconfig says as it is, its user included; None if there is none. Raises as `cluster`, UsageError for credentials that are not taken."""
+        """Return the kubeconfig as it is, including its user; None if there is none.
+
+        Raises as `cluster` does, and UsageError for credentials of an unsupported kind.
+        """
         ...
 
 
 class PendingKey:
-    """The key of a certificate that was asked for and has not come: a file, where a kubelet keeps it (pkg/kubelet/certificate/bootstrap).
+    """The key of a certificate request that is still open: a file, where a kubelet keeps it.
 
-    With it the request is found again after a restart, so that there is one and never two.
+    Source: pkg/kubelet/certificate/bootstrap.
+
+    It identifies the open request after a restart, so that there are never two.
     """
 
     def __init__(self, pki: Path, prefix: str = CLIENT) -> None:
@@ -77,11 +88,11 @@ class PendingKey:
 
     @property
     def exists(self) -> bool:
-        """Whether a certificate has been asked for that has not come."""
+        """Whether a request is open."""
         return self._files.state(self._path) is not None
 
     def take(self) -> PrivateKey:
-        """Return the key, and keep a new one where there is none that can be read."""
+        """Return the key; make and store a new one if there is none that can be read."""
         content = self._files.read(self._path)
         if content is not None:
             with suppress(CertificateError):
@@ -91,17 +102,20 @@ class PendingKey:
         return key
 
     def forget(self) -> None:
-        """Remove the key: its certificate has come, or never will. Idempotent."""
+        """Remove the key: its certificate has been issued, or never will be. Idempotent."""
         if self.exists:
             self._files.remove(self._path, below=[self._directory])
 
 
 class FilePairStore:
-    """Keeps pairs in a directory as the kubelet does: one file for each, and a link to the current one. Implements `PairStore`.
+    """Keeps pairs in a directory as the kubelet does: one file for each, and a link to the current one.
 
-    Pairs are written once, read back, and become current by one rename of a link; a reader always finds a whole one. Where there is no
-    link, `PREFIX.crt` and `PREFIX.key` are looked for, after the files that `given` names. With `durable` off nothing is synced: for
-    simulated nodes, which join again after a power cut. Old files stay, as with the kubelet of v1.36.
+    Implements `PairStore`.
+
+    Pairs are written once, read back, and become current by renaming a link, so a reader always finds a complete pair.
+    If there is no link, the files that `given` names are used, then `PREFIX.crt` and `PREFIX.key`. With `durable` off
+    nothing is synced: for simulated nodes, which join again after a power failure. Old files stay, as with the kubelet
+    of v1.36.
     """
 
     def __init__(
@@ -126,7 +140,7 @@ class FilePairStore:
 
     def pair(self) -> Pair | None:
         if not self.current.exists() and self._updated.is_symlink():
-            self._promote()  # a switch that was interrupted
+            self._promote()  # left by an interrupted switch
         content = self._files.read(PurePosixPath(self.current))
         return self._apart() if content is None else certificates.parse_pair(content, source=str(self.current))
 
@@ -142,7 +156,7 @@ class FilePairStore:
         self._promote()
 
     def _apart(self) -> Pair | None:
-        """Return a pair of two files."""
+        """Return the pair of a certificate file and a key file."""
         own = (PurePosixPath(self._pki / f"{self._prefix}.crt"), PurePosixPath(self._pki / f"{self._prefix}.key"))
         for path, key_path in filter(None, (self._given, own)):
             certificate, key = self._files.read(path), self._files.read(key_path)
@@ -169,7 +183,10 @@ class FilePairStore:
             )
 
     def _new_path(self) -> Path:
-        """Name the file after the local time, as the kubelet does; with a counter where that second is taken."""
+        """Return a new file name from the local time, as the kubelet does.
+
+        With a counter if that name is taken.
+        """
         stem = f"{self._prefix}-{self._clock.now().astimezone():%Y-%m-%d-%H-%M-%S}"
         path, number = self._pki / f"{stem}.pem", 1
         while path.exists():
@@ -192,7 +209,7 @@ class FileCredentialStore:
 
     @classmethod
     def below(cls, directory: Path, *, clock: Clock, durable: bool = True) -> FileCredentialStore:
-        """Return the store of a node that has a directory of its own."""
+        """Return the store of a node that has its own subdirectory."""
         return cls(directory / "pki", directory / "kubelet.conf", clock=clock, durable=durable)
 
     def cluster(self) -> Access | None:
@@ -223,7 +240,7 @@ class FileCredentialStore:
         self._pairs.keep_pair(pair)
 
     def _handed(self) -> Pair | None:
-        """Take over the pair that the kubeconfig holds or names, if there is one that is a node's."""
+        """Adopt the pair that the kubeconfig holds or names, if it is a node's."""
         found = self._resolved()
         if found is None:
             return None
@@ -238,7 +255,10 @@ class FileCredentialStore:
         return pair
 
     def _named(self, path: str) -> bytes:
-        """Read a file that the kubeconfig names; one that is not there holds nothing: it may be the current one that was never written."""
+        """Read a file that the kubeconfig names.
+
+        A missing file counts as empty, because the current pair may never have been written.
+        """
         return (self._files.read(PurePosixPath(self._kubeconfig.parent) / path) or b"") if path else b""
 
     def _resolved(self) -> Resolved | None:
@@ -250,9 +270,10 @@ class FileCredentialStore:
 
 @functools.lru_cache(maxsize=4)
 def _document(access: Access) -> str:
-    """Render the kubeconfig that a kubelet writes for itself, once for all nodes of a cluster: `_PATH` stands for the certificate.
+    """Render the kubeconfig that a kubelet writes for itself; `_PATH` stands for the certificate.
 
-    A kubelet's forgets the name to expect of the server and the proxy, without which it could not be reached again.
+    Rendered once for all nodes of a cluster. Unlike a kubelet's, it keeps the TLS server name and the proxy, without
+    which the API server could not be reached again.
     """
     more = {
         "insecure-skip-tls-verify": not access.verify,

@@ -1,6 +1,7 @@
-"""What the certificates of a node have to be for: its user towards the API server, its names and addresses towards callers of its kubelet API.
+"""The contents of a node's certificates: the user for the API server, the names and addresses for callers of its kubelet API.
 
-As the kubelet (v1.36: pkg/kubelet/certificate/kubelet.go) and client-go's certificate manager have it. Pure.
+The rules are those of the kubelet (v1.36: pkg/kubelet/certificate/kubelet.go) and of client-go's certificate manager.
+Pure.
 """
 
 from __future__ import annotations
@@ -24,19 +25,25 @@ _HOST_NAME: Final = "Hostname"
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateTemplate:
-    """What is asked for. With `names` it is a certificate for serving, without them the client certificate."""
+    """The subject, names and addresses to request.
+
+    With `names` it is a serving certificate, otherwise the client certificate.
+    """
 
     node_name: str
     names: Names = NO_NAMES
 
     def request(self, key: PrivateKey, *, named: bool, lifetime: int | None) -> RequestedCertificate:
-        """Return the request for it; see `discovery.csr.node_client` for the arguments."""
+        """Return the certificate request; see `discovery.csr.node_client` for the arguments."""
         if self.names:
             return csr.node_serving(self.node_name, key, names=self.names, named=named, lifetime=lifetime)
         return csr.node_client(self.node_name, key, named=named, lifetime=lifetime)
 
     def missing(self, certificate: Certificate) -> list[str]:
-        """Return what a certificate lacks of it, none if it will do. What it has besides is of no matter."""
+        """Return what a certificate lacks of the template; empty if it matches.
+
+        Anything it has in addition is ignored.
+        """
         user = pki_csr.node_user(self.node_name)
         return [
             *([f"the common name {user}"] if certificate.common_name != user else []),
@@ -49,7 +56,7 @@ class CertificateTemplate:
 def serving_names(addresses: Iterable[Mapping[str, str]]) -> Names | None:
     """Return the names of a serving certificate for the addresses of a Node's status, sorted as text.
 
-    None while there is no IP address: a name alone is not asked for (since Kubernetes 1.31).
+    None while there is no IP address: a certificate for a name alone is not requested (since Kubernetes 1.31).
     """
     names, found = set(), set()
     for row in addresses:

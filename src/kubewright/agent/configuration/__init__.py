@@ -1,1 +1,1 @@
-"""What an agent on a machine is told: the kubelet's flags and files, what becomes of each of them, and the values that come of it. Pure."""
+"""The configuration of an agent: the kubelet's flags and files, how each field is treated, and the resulting values. Pure."""

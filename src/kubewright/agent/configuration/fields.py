@@ -1,7 +1,7 @@
-"""What becomes of each field of KubeletConfiguration: it is honoured, ignored with a reason, or refused with one.
+"""How each field of KubeletConfiguration is treated: honoured, ignored with a reason, or refused with one.
 
-A row is a field with all that is below it, unless a row names what is below. Ignored is what cannot matter to a node without pods; refused is
-what somebody relies on and does not get.
+A row covers a field and everything below it, unless another row names something below. A field is ignored if it cannot
+matter to a node without pods, and refused if users would rely on an effect that it does not have.
 """
 
 from __future__ import annotations
@@ -62,4 +62,4 @@ REFUSED: Final[Mapping[str, str]] = {
     "runOnce": "the kubelet refuses it as well: it has been removed",
     "tlsCurvePreferences": "which curves a connection uses is OpenSSL's choice here",
 }
-"""Fields that may only be left empty."""
+"""Fields that must be left empty."""

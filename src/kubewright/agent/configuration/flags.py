@@ -1,6 +1,7 @@
-"""The flags of the kubelet v1.36, one line each (cmd/kubelet/app/options). `agent run` takes all of them, so that a unit file can stay as it is.
+"""The flags of the kubelet v1.36, one line each (cmd/kubelet/app/options).
 
-Most are fields of KubeletConfiguration by another name, and what becomes of them is said there (`fields`). Of the others it is said here.
+`agent run` accepts all of them, so that a unit file can stay as it is. Most set a field of KubeletConfiguration, and
+`fields` says how that is treated; the others say it here.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ IGNORED: Final = "ignored"
 
 @dataclass(frozen=True)
 class KubeletFlag:
-    """One flag. `kind` is one of KINDS. `field` is the field of KubeletConfiguration that it sets, '' for one that is no field.
+    """One flag. `kind` is one of KINDS. `field` is the field of KubeletConfiguration that it sets, '' for none.
 
-    Then `standing` is what becomes of it, and `text` what it is for, or why it is ignored.
+    For a flag without a field, `standing` says how it is treated, and `text` what it is for, or why it is ignored.
     """
 
     name: str
@@ -29,7 +30,10 @@ class KubeletFlag:
 
 
 KINDS: Final = ("text", "flag", "int", "list", "pairs", "less", "span", "taints", "headers", "limits")
-"""`pairs` are `name=value`, `less` are `signal<amount`; `taints`, `headers` and `limits` have forms of their own, and are read as lists."""
+"""Kinds of values: `pairs` are `name=value`, `less` are `signal<amount`.
+
+`taints`, `headers` and `limits` have their own syntax and are read as lists.
+"""
 
 _CADVISOR: Final = "it has no cAdvisor"
 _CONTAINERS: Final = "it runs no containers"
@@ -190,7 +194,7 @@ _OWN: Final = (
 )
 
 FLAGS: Final = tuple(sorted((*(KubeletFlag(*line.split()) for line in _FIELDS.strip().splitlines()), *_OWN), key=lambda flag: flag.name))
-"""All flags but --help, --version, --v and --vmodule, which every command of ours has."""
+"""All flags except --help, --version, --v and --vmodule, which every command of ours has."""
 
 
 OURS: Final = (
@@ -207,11 +211,11 @@ OURS: Final = (
         text="exit if there was no valid client certificate for this time although the API server answers; a kubelet does after 5m (default: never)",
     ),
 )
-"""Flags of `agent run` that no kubelet has."""
+"""Flags of `agent run` that the kubelet does not have."""
 
 
 def reason_ignored(flag: KubeletFlag) -> str:
-    """Return why a flag is ignored, '' for one that is not."""
+    """Return why a flag is ignored, '' if it is not."""
     if flag.field:
         return fields.IGNORED.get(flag.field.partition(".")[0], "")
     return flag.text if flag.standing == IGNORED else ""

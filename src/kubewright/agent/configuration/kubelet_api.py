@@ -1,6 +1,9 @@
-"""What the kubelet API of an agent is told: where it listens, what it shows of itself, who may use it (kubelet v1.36). Pure.
+"""The configuration of an agent's kubelet API: where it listens, what it shows, who may use it.
 
-Defaults are those of a file, also where there is none: a kubelet without `--config` lets everybody do everything.
+Source: kubelet v1.36. Pure.
+
+The defaults are those of a configuration file even if there is none: a kubelet without `--config` allows everybody
+everything.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass
 
 _VERSIONS: Final = {"": "1.2", "VersionTLS10": "1.2", "VersionTLS11": "1.2", "VersionTLS12": "1.2", "VersionTLS13": "1.3"}
-"""The oldest TLS version by its name in Go; ours serves nothing older than 1.2."""
+"""Minimum TLS version by its name in Go; we serve nothing older than 1.2."""
 _LATEST_SUITES: Final = ("TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256")
-"""Those of TLS 1.3, of which neither Go nor OpenSSL's list for 1.2 lets anybody choose."""
+"""The suites of TLS 1.3, which are always enabled: neither Go nor OpenSSL's list for 1.2 can select them."""
 _EXCHANGES: Final = {"ECDHE_ECDSA": "ECDHE-ECDSA-", "ECDHE_RSA": "ECDHE-RSA-", "RSA": ""}
 _CIPHERS: Final = {
     "AES_128_CBC_SHA": "AES128-SHA",
@@ -35,7 +38,11 @@ _MODES: Final = ("", "Webhook", "AlwaysAllow")
 
 @dataclass(frozen=True, kw_only=True)
 class KubeletAPIOptions:
-    """`files` are a certificate and its key; with `requested` the cluster signs one. `client_ca` is None where client certificates are not taken."""
+    """Options of the kubelet API.
+
+    `files` are a certificate and its key; with `requested` the cluster signs one. `client_ca` is None if client
+    certificates are not accepted.
+    """
 
     address: str
     port: int
@@ -49,7 +56,10 @@ class KubeletAPIOptions:
 
 
 def kubelet_api_options(kubelet: Mapping[str, Any]) -> KubeletAPIOptions | None:
-    """Return what a decoded configuration says of the API, None where it is switched off. Raises ValidationError for what it cannot be."""
+    """Return the options of the API from a decoded configuration, None if it is switched off.
+
+    Raises ValidationError.
+    """
     if kubelet["enableServer"] is False:
         return None
     errors = list(_errors(kubelet))
@@ -80,7 +90,7 @@ def kubelet_api_options(kubelet: Mapping[str, Any]) -> KubeletAPIOptions | None:
 
 
 def openssl_cipher(suite: str) -> str | None:
-    """Return OpenSSL's name of a cipher suite of TLS 1.2, '' for one of TLS 1.3, None for one that nobody knows."""
+    """Return OpenSSL's name of a TLS 1.2 cipher suite, '' for one of TLS 1.3, None for an unknown one."""
     if suite in _LATEST_SUITES:
         return ""
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")

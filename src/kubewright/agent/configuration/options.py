@@ -1,4 +1,4 @@
-"""What one run of an agent on a machine works with: values of a read configuration, of flags, and of the machine's name.
+"""The options of one run of an agent on a machine, from the configuration, the flags and the machine's name.
 
 Pure, except for `require_kubeconfig`, which looks at a file.
 """
@@ -30,13 +30,16 @@ NO_PODS: Final = ("kubewright.dev/no-pods", "", "NoSchedule")
 """The taint of a Node whose agent runs no pods."""
 UNINITIALIZED: Final = ("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule")
 SHORTEST: Final = 600.0
-"""Seconds of the shortest certificate that may be asked for (certificates.k8s.io: expirationSeconds)."""
+"""The shortest certificate lifetime that may be requested, in seconds (certificates.k8s.io: expirationSeconds)."""
 _RESERVED: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Own:
-    """The values of the flags that are no fields of KubeletConfiguration, as they were given; '' and () for those that were not."""
+    """Values of the flags that set no field of KubeletConfiguration.
+
+    '' and () for those that were not given.
+    """
 
     kubeconfig: str = ""
     bootstrap_kubeconfig: str = ""
@@ -53,7 +56,10 @@ class Own:
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """Everything that a run is told. Paths are those of the machine; `runtime` is the address of the container runtime, '' for none."""
+    """All options of a run.
+
+    Paths are those of the machine; `runtime` is the address of the container runtime, '' for none.
+    """
 
     name: str
     kubeconfig: PurePosixPath
@@ -66,7 +72,7 @@ class AgentOptions:
     duties: Duties
     timings: Timings
     health: tuple[str, int]
-    """Address and port of the health endpoint; port 0: none."""
+    """Address and port of the health endpoint; port 0 disables it."""
     kubelet_api: KubeletAPIOptions | None
     labels: tuple[tuple[str, str], ...]
     kubelet: Mapping[str, Any]
@@ -75,7 +81,10 @@ class AgentOptions:
     """Seconds without a client certificate after which the process ends, 0 for never."""
 
     def facts(self, machine: MachineInfo, *, storage: int) -> NodeFacts:
-        """Return what the agent knows of its node. `storage` is the size of the file system that holds the root directory."""
+        """Return what the agent knows about its node.
+
+        `storage` is the size of the file system that holds the root directory.
+        """
         kubelet = self.kubelet
         given = tuple((one["key"], one["value"], one["effect"]) for one in kubelet["registerWithTaints"] or ())
         return NodeFacts(
@@ -96,9 +105,9 @@ class AgentOptions:
 
 
 def require_kubeconfig(options: AgentOptions, files: FileReader) -> None:
-    """Raise DocumentError where there is neither a kubeconfig nor a bootstrap kubeconfig.
+    """Raise DocumentError if there is neither a kubeconfig nor a bootstrap kubeconfig.
 
-    That ends the process, as it does a kubelet's (kubelet v1.36: cmd/kubelet/app/server.go, buildKubeletClientConfig).
+    That ends the process, as it ends a kubelet (kubelet v1.36: cmd/kubelet/app/server.go, buildKubeletClientConfig).
     """
     if options.bootstrap is None and files.state(options.kubeconfig) is None:
         raise DocumentError(
@@ -108,7 +117,10 @@ def require_kubeconfig(options: AgentOptions, files: FileReader) -> None:
 
 
 def options_of(configuration: Configuration, own: Own, *, host_name: str) -> AgentOptions:
-    """Put files and flags together. Raises UsageError without a kubeconfig, ValidationError for what no node can have."""
+    """Combine files and flags.
+
+    Raises UsageError without a kubeconfig, ValidationError for values that no node can have.
+    """
     kubelet = configuration.kubelet
     if not own.kubeconfig:
         raise UsageError(
@@ -163,13 +175,16 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
 
 
 def hard_eviction(kubelet: Mapping[str, Any]) -> dict[str, str]:
-    """Return the hard thresholds, the defaults where nothing says any."""
+    """Return the hard thresholds, or the defaults if none are configured."""
     given = kubelet["evictionHard"]
     return dict(HARD_EVICTION if given is None else given)
 
 
 def reserved(kubelet: Mapping[str, Any]) -> dict[str, int]:
-    """Return systemReserved and kubeReserved together: millicores for cpu, bytes for the others. A list of reserved cores is all of the cpu."""
+    """Return the sum of systemReserved and kubeReserved: millicores for cpu, bytes for the others.
+
+    A list of reserved cores replaces the whole amount of cpu.
+    """
     system, kube = dict(kubelet["systemReserved"] or {}), dict(kubelet["kubeReserved"] or {})
     if kubelet["reservedSystemCPUs"]:
         kube.pop("cpu", None)
@@ -184,7 +199,7 @@ def reserved(kubelet: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _lifetime_errors(seconds: float) -> list[FieldError]:
-    """Say what is wrong with a wish for the life of certificates: the API takes none below ten minutes."""
+    """Return the errors of a requested certificate lifetime: the API accepts none below ten minutes."""
     if not 0 < seconds < SHORTEST:
         return []
     path = FieldPath("--certificate-lifetime")
@@ -213,7 +228,10 @@ def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) 
 
 
 def _timings(kubelet: Mapping[str, Any]) -> Timings:
-    """Return the kubelet's intervals with those that are configured; the first registration attempt does not wait."""
+    """Return the kubelet's intervals with the configured ones.
+
+    The first registration attempt does not wait.
+    """
     update, report = (kubelet[f"nodeStatus{word}Frequency"].seconds for word in ("Update", "Report"))
     lease = kubelet["nodeLeaseDurationSeconds"]
     return replace(Timings(), registration_first=0.0, status_update=update, status_report=report, lease_duration=lease)

@@ -1,7 +1,8 @@
-"""From the kubelet's flags and files to one decoded KubeletConfiguration (kubelet v1.36: cmd/kubelet/app/server.go; kubelet.config.k8s.io/v1beta1).
+"""Read the kubelet's flags and files into one KubeletConfiguration.
 
-`--config` first, with its defaults; then the drop-ins, each a JSON merge patch (RFC 7396: maps are merged, lists replaced, null takes away); then flags,
-each of which replaces its field.
+Sources: kubelet v1.36, cmd/kubelet/app/server.go; kubelet.config.k8s.io/v1beta1. `--config` comes first, with its
+defaults; then the drop-ins, each a JSON merge patch (RFC 7396: maps are merged, lists replaced, null deletes); then
+flags, each of which replaces its field.
 """
 
 from __future__ import annotations
@@ -36,26 +37,35 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "port": 10250,
     "runtimeRequestTimeout": "2m0s",
 }
-"""What a field that is zero in a file stands for. A flag that says zero means it."""
+"""What a zero value in a file stands for. A zero given by a flag means zero."""
 _LASTING: Final = (_UPDATE, "runtimeRequestTimeout")
-"""Spans without which the agent would never rest, or never hear an answer; a kubelet takes them."""
+"""Intervals for which the agent refuses values that would make it spin, or time out every call.
+
+A kubelet accepts them.
+"""
 _META: Final = ("apiVersion", "kind")
 _BY_NAME: Final = {flag.name: flag for flag in FLAGS}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """What files and flags say. `kubelet` has every field, decoded; `notes` say what is ignored and why, one line a reason."""
+    """The result of reading files and flags.
+
+    `kubelet` has every field, decoded; `notes` say what is ignored and why, one line per reason.
+    """
 
     kubelet: Mapping[str, Any]
     notes: Sequence[str] = ()
 
 
 def read(config: Document | None, flags: Mapping[str, object], *, drop_ins: Sequence[Document] = ()) -> Configuration:
-    """Read everything: the document of `--config`, those of `--config-dir` in their order, and the values of the flags that were given, by name.
+    """Read all sources.
 
-    Raises DocumentError for a file of another kind, UsageError for a flag that cannot be read, ValidationError for all fields that are wrong or
-    refused.
+    These are the document of `--config`, those of `--config-dir` in their order, and the values of the flags that were
+    given, by name.
+
+    Raises DocumentError for a file of the wrong kind, UsageError for a flag that cannot be read, ValidationError for
+    all fields that are wrong or refused.
     """
     merged = with_defaults(_content(config)) if config is not None else {}
     if drop_ins:
@@ -78,7 +88,10 @@ def read(config: Document | None, flags: Mapping[str, object], *, drop_ins: Sequ
 
 
 def with_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `--config` says with the defaults that depend on other fields, which the kubelet has in place before it looks at drop-ins."""
+    """Return `--config` with the defaults that depend on other fields.
+
+    The kubelet applies them before it looks at drop-ins.
+    """
     found = _reporting(content)
     hard = found.get(_HARD)
     if hard is None:
@@ -89,7 +102,7 @@ def with_defaults(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settled(merged: Mapping[str, Any], *, hard_is_given: bool) -> dict[str, Any]:
-    """Return what drop-ins have left, with what they took away as the kubelet has it then."""
+    """Apply the kubelet's values for fields that drop-ins have deleted."""
     found = _reporting(merged)
     if hard_is_given and found.get(_HARD) is None:
         found[_HARD] = {}
@@ -97,7 +110,7 @@ def _settled(merged: Mapping[str, Any], *, hard_is_given: bool) -> dict[str, Any
 
 
 def _reporting(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Where only the update of status is configured, it is reported as often."""
+    """If only nodeStatusUpdateFrequency is configured, nodeStatusReportFrequency follows it."""
     if _is_set(content.get(_REPORT)):
         return dict(content)
     return {**content, _REPORT: content[_UPDATE] if _is_set(content.get(_UPDATE)) else _OFTEN[_REPORT]}
@@ -111,7 +124,7 @@ def _content(document: Document) -> Mapping[str, Any]:
 
 
 def _locator(documents: Sequence[Document]) -> Callable[[FieldPath, object], str]:
-    """Say where a field stands: in the last file that has it."""
+    """Return a function that names the file of a field: the last one that sets it."""
 
     def locate(path: FieldPath, _: object) -> str:
         holders = [document for document in documents if document.at(path.text) is not None]
@@ -141,7 +154,7 @@ def _put(target: dict[str, Any], path: Sequence[str], value: object) -> None:
 
 
 def _errors(found: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield what is refused: fields that must be empty, what the kubelet refuses of the fields that count here, and thresholds."""
+    """Yield what is refused: fields that must be empty, values that the kubelet refuses for honoured fields, and thresholds."""
     for name, reason in fields.REFUSED.items():
         if found[name]:
             yield FieldError(path=FieldPath(name), type=FieldErrorType.FORBIDDEN, reason=reason)
@@ -179,7 +192,7 @@ def _is_set(value: object) -> bool:
 
 
 def _notes(merged: Mapping[str, Any], given: Iterable[KubeletFlag]) -> Iterator[str]:
-    """Say what is ignored, one line for each reason."""
+    """Return what is ignored, one line per reason."""
     by_reason: dict[str, list[str]] = {}
     for name, value in merged.items():
         if name in fields.IGNORED and _is_set(value):
@@ -196,7 +209,10 @@ def _plain(_: KubeletFlag, value: object) -> object:
 
 
 def _pairs(flag: KubeletFlag, value: object, separator: str = "=") -> dict[str, str]:
-    """Read `name=value,…` as the parser took it apart. What is empty is left out, and without a pair it is an empty map."""
+    """Read `name=value,…` as the parser split it.
+
+    Empty parts are dropped; without a pair the result is an empty map.
+    """
     found = {}
     for part in filter(None, value if isinstance(value, tuple) else ()):
         name, sign, text = part.partition(separator)
@@ -211,7 +227,10 @@ def _less(flag: KubeletFlag, value: object) -> dict[str, str]:
 
 
 def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
-    """Read `key=value:effect`; the value may be left out, with its sign. What ends with `-` takes a taint away, and there is none yet."""
+    """Read `key=value:effect`; the value and its `=` may be omitted.
+
+    A trailing `-` removes a taint, and is dropped because there are none yet.
+    """
     found: list[dict[str, str]] = []
     for text in value if isinstance(value, tuple) else ():
         if text.endswith("-"):
@@ -227,4 +246,4 @@ def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
 
 
 _VALUES: Final[Mapping[str, Callable[[KubeletFlag, object], object]]] = {"pairs": _pairs, "less": _less, "taints": _taints}
-"""How the values of flags become those of fields, by the flag's kind; others are taken as they are."""
+"""How a flag's values become a field's value, by the flag's kind; other kinds are used as they are."""
