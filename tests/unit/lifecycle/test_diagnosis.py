@@ -413,6 +413,24 @@ def test_the_ends_of_a_pod_whose_manifest_has_changed_are_not_those_of_the_next_
     assert 14 <= wait.seconds < 15
 
 
+def test_the_ends_of_a_pod_that_comes_back_do_not_end_the_wait_for_it():
+    machine = Machine()
+    old = ended(attempt=2, created=4.0, at=5.0, pod_uid="old")
+    machine.runtime.lives = [life(attempt=0, created=9.0, pod_uid="new"), old]
+
+    def taken_back(_):
+        machine.runtime.lives = [old]
+
+    def fails(began):
+        machine.runtime.lives = [ended(attempt=3, created=began + 4, pod_uid="old"), old]
+
+    with pytest.raises(WaitTimeout):
+        wait(machine, steps=[(2, taken_back)], within=30)
+    machine.runtime.lives = [life(attempt=0, created=9.0, pod_uid="new"), old]
+    with pytest.raises(ComponentFailed, match="etcd does not stay up"):
+        wait(machine, steps=[(2, taken_back), (5, fails)])
+
+
 def test_the_end_of_a_life_that_an_earlier_run_began_does_not_end_this_one():
     machine = Machine()
     machine.runtime.lives = [life(attempt=2), ended(attempt=1, at=5.0)]

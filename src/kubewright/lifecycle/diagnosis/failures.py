@@ -42,14 +42,15 @@ class PermanentFailure:
 class Observations:
     """The first observation of a wait and the latest one; `began` is when the wait began, in seconds since 1970.
 
-    `earlier` has for each component that was observed how often it had ended before. `pulls` are the kubelet's lines about failed pulls in all
+    `earlier` has for each pod of a component that was observed how often it had ended before: a component has another pod, or an earlier one
+    again, when its manifest changes. `pulls` are the kubelet's lines about failed pulls in all
     observations: there may be minutes, and a thousand other lines, between two.
     """
 
     first: Observation
     latest: Observation
     began: float
-    earlier: Mapping[str, int] = field(default_factory=dict)
+    earlier: Mapping[tuple[str, str], int] = field(default_factory=dict)
     pulls: frozenset[str] = frozenset()
 
     @classmethod
@@ -61,8 +62,7 @@ class Observations:
         """Return what there is after one more. A journal that gives a reason, and what the cluster said, are kept until there is another one."""
         kept = seen if observation.last_reason(seen.journal) else replace(seen, journal=self.latest.journal)
         kept = kept if kept.cluster is not None else replace(kept, cluster=self.latest.cluster)
-        now = _earlier(seen, self.began)  # of another pod there are fewer: its manifest has changed
-        earlier = {**self.earlier, **{name: min(ends, self.earlier.get(name, ends)) for name, ends in now.items()}}
+        earlier = {**_earlier(seen, self.began), **self.earlier}
         return replace(self, latest=kept, earlier=earlier, pulls=self.pulls | _pulls(seen))
 
 
@@ -90,14 +90,14 @@ def _crash_loop(observations: Observations) -> PermanentFailure | None:
     for component in observations.latest.components:
         if component.runs or not component.ends:
             continue
-        if component.ends >= ENDS and component.ends > observations.earlier.get(component.name, 0):
+        if component.ends >= ENDS and component.ends > observations.earlier.get(component.pod, 0):
             return PermanentFailure(what=f"{component.name} does not stay up", remedy="", component=component.name)
         return None
     return None
 
 
-def _earlier(seen: Observation, began: float) -> Mapping[str, int]:
-    return {component.name: component.ends_before(began) for component in seen.components if component.containers}
+def _earlier(seen: Observation, began: float) -> Mapping[tuple[str, str], int]:
+    return {component.pod: component.ends_before(began) for component in seen.components if component.containers}
 
 
 def _image(observations: Observations) -> PermanentFailure | None:

@@ -135,6 +135,11 @@ class Component:
         return self.containers[0] if self.containers else None
 
     @property
+    def pod(self) -> tuple[str, str]:
+        """What tells the pods of components apart, also those that a component had before its manifest changed."""
+        return self.name, self.latest.pod_uid if self.latest is not None else ""
+
+    @property
     def runs(self) -> bool:
         """Whether it runs at the moment."""
         return self.latest is not None and self.latest.state is ContainerState.RUNNING
