@@ -1,4 +1,7 @@
-"""csrapproving: requests of nodes for client certificates are approved where their maker may ask for them (Kubernetes v1.36: certificates/approver)."""
+"""csrapproving: approve client certificate requests of nodes whose requester is allowed to make them.
+
+Source: Kubernetes v1.36, pkg/controller/certificates/approver.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +19,19 @@ from kubewright.pki.request_details import RefusedRequest, RequestDetails
 
 @dataclass(frozen=True, kw_only=True)
 class AccessReview:
-    """Evidence: the answer whether the requester may create this subresource of CertificateSigningRequests."""
+    """Evidence: whether the requester may create this subresource of CertificateSigningRequests."""
 
     subresource: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recognizer:
-    """One kind of request that is approved: its signer, what else it must satisfy, the evidence that is needed, and the condition's message.
+    """One kind of request that is approved.
 
-    A request that breaks a rule of the signer is never recognized. The evidence is gathered before the decision, which is pure.
+    Its signer, further conditions, the evidence that it needs, and the condition's message.
+
+    A request that breaks a rule of its signer is never recognized. Evidence is gathered before the decision, which is
+    pure.
     """
 
     signer: Signer
@@ -41,14 +47,14 @@ class Recognizer:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """First it has to be known whether the maker of the request may create this subresource of requests."""
+    """Find out first whether the requester may create this subresource."""
 
     subresource: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approve:
-    """Approve it, with this message."""
+    """Approve the request with this message."""
 
     message: str
 
@@ -66,11 +72,14 @@ RECOGNIZERS: Final = (
         message="Auto approving kubelet client certificate after SubjectAccessReview.",
     ),
 )
-"""In the order in which they are tried: a renewal that the first one is refused may still be allowed by the second."""
+"""Tried in this order: a renewal that the first recognizer may not approve may still be allowed by the second."""
 
 
 def decide(csr: SigningRequest, answers: Mapping[str, bool]) -> Approve | Ask | Retry | Nothing:
-    """Say what is to be done with a request. `answers` tell of subresources that were asked about whether they are allowed."""
+    """Return what to do with a request.
+
+    `answers` maps the subresources already asked about to whether they are allowed.
+    """
     if csr.certificate or csr.decided:
         return Nothing(reason="it has been decided")
     try:
@@ -98,13 +107,13 @@ def condition(message: str) -> dict[str, str]:
 
 
 def question(csr: SigningRequest, subresource: str) -> tuple[User, str]:
-    """Return what makes a review another one: the same for two requests of one maker."""
+    """Return the key of a review: equal for two requests of the same requester."""
     extra = tuple(sorted((key, tuple(values)) for key, values in csr.extra.items()))
     return User(name=csr.username, uid=csr.uid, groups=csr.groups, extra=extra), subresource
 
 
 def review(csr: SigningRequest, subresource: str) -> Object:
-    """Return the SubjectAccessReview that asks about the maker of a request, as the API server knew him."""
+    """Return the SubjectAccessReview of the requester, with the identity that the API server recorded."""
     maker, _ = question(csr, subresource)
     attributes = {
         "group": "certificates.k8s.io",

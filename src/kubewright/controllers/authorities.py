@@ -1,7 +1,9 @@
-"""The certificate authorities that sign, read again whenever their files change (kube-controller-manager v1.36: signer/ca_provider.go).
+"""The CAs that sign, read again whenever their files change.
 
-A new pair that cannot be read, or does not fit, is as if it were not there yet: the old one goes on. Only a file with more than one certificate
-stops signing until it holds one.
+Source: kube-controller-manager v1.36: signer/ca_provider.go.
+
+A new pair that cannot be read, or whose key does not match, is ignored and the old one stays in use. Only a file with
+more than one certificate stops signing until it holds one.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from kubewright.pki.request_signing import SeveralCertificates, SigningAuthority
 _log = logging.getLogger(__name__)
 
 ReadFile = Callable[[PurePosixPath], bytes | None]
-"""Gives a file's content, None if there is none: `Host.read`."""
+"""Returns a file's content, None if there is no file: `Host.read`."""
 
 
 class AuthorityFiles:
-    """One pair of files. `load` has to succeed once, at the start; afterwards `current` never raises."""
+    """One pair of CA files. `load` has to succeed once at the start; afterwards `current` never raises."""
 
     def __init__(self, certificate: PurePosixPath, key: PurePosixPath, *, read: ReadFile) -> None:
         self._certificate = certificate
@@ -39,7 +41,7 @@ class AuthorityFiles:
         self._contents = contents
 
     def refresh(self) -> None:
-        """Look at the files, and take the new pair where there is one that can be used."""
+        """Look at the files, and use the new pair if it is valid."""
         try:
             contents = self._files()
             if contents == self._contents:
@@ -54,7 +56,7 @@ class AuthorityFiles:
         _log.info("the certificate authority %s was read again", self._certificate)
 
     def current(self) -> SigningAuthority | Retry:
-        """Return the authority as the files had it when they were last looked at."""
+        """Return the CA as of the last look at the files."""
         return self._authority if self._authority is not None else Retry(reason=f"{self._certificate} has not been read")
 
     def _files(self) -> tuple[bytes, bytes]:
@@ -66,5 +68,5 @@ class AuthorityFiles:
 
 
 def ends(authority: SigningAuthority | Retry) -> datetime | Retry:
-    """Return when an authority ends, or why there is none."""
+    """Return when the CA expires, or why there is none."""
     return authority if isinstance(authority, Retry) else authority.not_after

@@ -1,4 +1,4 @@
-"""The bootstrap controllers at work: the signatures of cluster-info, and the end of bootstrap tokens."""
+"""The bootstrap controllers: they sign cluster-info, and delete expired bootstrap tokens."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from kubewright.tokens import cluster_info, secrets
 _log = logging.getLogger(__name__)
 
 LONGEST_SLEEP = 3600.0
-"""Seconds after which the wall clock is looked at again: it may have been set, or the machine slept."""
+"""Seconds after which the wall clock is read again: it may have been set, or the machine may have slept."""
 
 
 class BootstrapSigner:
-    """Keeps the signatures of cluster-info. All events come down to one key, so that many are answered by one pass."""
+    """Keeps the signatures of cluster-info up to date.
+
+    All events map to one key, so that one pass handles many.
+    """
 
     name = "bootstrapsigner"
 
@@ -50,7 +53,10 @@ class BootstrapSigner:
         self._queue.add(f"{cluster_info.NAMESPACE}/{cluster_info.NAME}")
 
     async def _handle(self, key: str) -> None:
-        """Sign anew where that is needed. A conflict is tried again, unlike in kube-controller-manager, which waits for the next event."""
+        """Sign again if needed.
+
+        A conflict is retried, whereas kube-controller-manager waits for the next event.
+        """
         found = self._config_maps.get(cluster_info.NAME, cluster_info.NAMESPACE)
         decision = bootstrap_tokens.signatures(found, self._secrets.objects.values(), now=self._clock.now())
         if isinstance(decision, Update):
@@ -83,7 +89,7 @@ class TokenCleaner:
             self._queue.add(name)
 
     async def _handle(self, name: str) -> Again | None:
-        """Delete one if it has expired; of a failure the queue tries again, unlike in kube-controller-manager."""
+        """Delete a token if it has expired; the queue retries failures, unlike in kube-controller-manager."""
         found = self._secrets.get(name, secrets.NAMESPACE)
         if found is None:
             return None

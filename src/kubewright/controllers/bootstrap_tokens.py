@@ -1,7 +1,10 @@
-"""bootstrapsigner and tokencleaner: the decisions about token Secrets (Kubernetes v1.36: pkg/controller/bootstrap).
+"""bootstrapsigner and tokencleaner: the decisions about token Secrets.
 
-kube-controller-manager signs with any token-secret that is not empty; `tokens.secrets.parse_secret` wants 16 characters. Here the lenient rule
-counts, else signatures would go that kube-controller-manager keeps.
+Source: Kubernetes v1.36: pkg/controller/bootstrap.
+
+kube-controller-manager signs with any token secret that is not empty; `tokens.secrets.parse_secret` requires 16
+characters. The lenient rule applies here, because otherwise signatures that kube-controller-manager keeps would be
+removed.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ from kubewright.tokens.strings import BootstrapTokenString
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """Write the ConfigMap like this."""
+    """Write this ConfigMap."""
 
     config_map: Object
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delete:
-    """Delete the Secret if it is still the one that was seen, and as it was."""
+    """Delete the Secret if it is unchanged since it was observed."""
 
     uid: str
     version: str
@@ -38,13 +41,13 @@ class Delete:
 
 @dataclass(frozen=True, kw_only=True)
 class LookAgain:
-    """It ends in so many seconds."""
+    """The token expires in so many seconds."""
 
     after: float
 
 
 def signatures(config_map: Object | None, token_secrets: Iterable[Mapping[str, Any]], *, now: datetime) -> Update | Nothing:
-    """Say whether cluster-info has to be written: with exactly the signatures of the tokens that may sign now."""
+    """Decide whether to write cluster-info, so that it has exactly the signatures of the tokens that may sign now."""
     if config_map is None:
         return Nothing(reason="there is no cluster-info")
     changed = cluster_info.signed(config_map, signing_tokens(token_secrets), now=now)
@@ -52,7 +55,7 @@ def signatures(config_map: Object | None, token_secrets: Iterable[Mapping[str, A
 
 
 def signing_tokens(token_secrets: Iterable[Mapping[str, Any]]) -> Iterator[StoredToken]:
-    """Yield what the Secrets hold that may be used for signing, the time left aside."""
+    """Yield the tokens of the Secrets that may be used for signing, whether or not they have expired."""
     for secret in token_secrets:
         name, _ = core.identity_of(secret)
         id_, key = _value(secret, "token-id"), _value(secret, "token-secret")
@@ -68,7 +71,10 @@ def signing_tokens(token_secrets: Iterable[Mapping[str, Any]]) -> Iterator[Store
 
 
 def expiry(secret: Mapping[str, Any], *, now: datetime) -> Delete | LookAgain | Nothing:
-    """Say what is to be done with a token Secret. Neither its name nor its token is looked at: an expired one that is broken goes too."""
+    """Decide about a token Secret.
+
+    Its name and token are not checked: an expired Secret is deleted even if it is malformed.
+    """
     if secret.get("type") != secrets.TYPE:
         return Nothing(reason="it is no bootstrap token")
     text = _value(secret, "expiration")
@@ -82,7 +88,7 @@ def expiry(secret: Mapping[str, Any], *, now: datetime) -> Delete | LookAgain | 
 
 
 def _value(secret: Mapping[str, Any], key: str) -> str:
-    """Return one value as text; '' for one that is missing or no text."""
+    """Return one value as text; '' if it is missing or not text."""
     data = secret.get("data")
     value = data.get(key) if isinstance(data, Mapping) else None
     try:

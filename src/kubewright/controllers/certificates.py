@@ -1,4 +1,4 @@
-"""The certificate controllers at work: observe through an informer, decide (pure), write once with the resourceVersion that was seen."""
+"""The certificate controllers: observe through an informer, decide (pure), write once with the observed resourceVersion."""
 
 from __future__ import annotations
 
@@ -31,19 +31,28 @@ from kubewright.pki import request_signing
 _log = logging.getLogger(__name__)
 
 WORKERS = 16
-"""Of each controller. kube-controller-manager has 5; with more at a time etcd writes several at once, which costs it and the API server less."""
+"""Workers of each controller.
+
+kube-controller-manager has 5; with more, etcd batches writes, which costs it and the API server less.
+"""
 QUEUE = "certificate"
 """The name of their queues in metrics, as in kube-controller-manager."""
 REFUSED = "AccessReviewDenied"
-"""The reason of the event about a request whose maker may not ask for it."""
+"""The reason of the event about a request whose requester may not make it."""
 EACH = 2
-"""The verbosity from which on each approval and each signature is told: with masking, such a line costs a tenth of the work on a request."""
+"""The verbosity from which each approval and signature is logged.
+
+With masking, such a line costs a tenth of the work on a request.
+"""
 REREAD = 1.0
-"""Seconds between two looks at the files of an authority."""
+"""Seconds between two looks at the files of a CA."""
 
 
 class _RequestController:
-    """A queue of names of requests, fed by an informer. One without a certificate that changes is looked at; a deleted one is forgotten."""
+    """A queue of request names, fed by an informer.
+
+    Requests without a certificate are processed when they change; deleted ones are forgotten.
+    """
 
     name = ""
 
@@ -76,7 +85,7 @@ class _RequestController:
             self._telemetry.outcome(self.name, outcome, seconds=_now() - heard if heard is not None else None)
 
     async def _dealt_with(self, name: str, found: Object) -> str:
-        """Do what is to be done with a request, and return the outcome; '' for nothing. Raises NotNow for what is to be tried again."""
+        """Process a request and return the outcome; '' for nothing. Raises NotNow to have it retried."""
         raise NotImplementedError
 
     def _heard(self, event: WatchEvent) -> None:
@@ -93,7 +102,7 @@ class _RequestController:
         self._heard_at.pop(name, None)
 
     def _owner(self, name: str) -> str:
-        """Return who made a request: those who make many delay only themselves."""
+        """Return the requester: requesters with many requests delay only themselves."""
         return _maker(self._csrs.get(name) or {})
 
 
@@ -128,7 +137,7 @@ class Approver(_RequestController):
                 self._refused.discard(name)
                 return "approved"
             case Retry(reason=reason, expected=expected):
-                if expected and name not in self._refused:  # told once, however often it is tried again
+                if expected and name not in self._refused:  # reported once, however often it is retried
                     self._refused.add(name)
                     self._telemetry.warn(found, reason=REFUSED, message=reason)
                 raise NotNow(reason, quiet=expected)
@@ -196,7 +205,7 @@ def _ready_for(signer: Signer, csr: Object) -> bool:
 
 
 class Cleaner:
-    """Deletes requests that nobody needs any more: once all are known, and then each hour."""
+    """Deletes requests that are no longer needed: once all are known, and then every hour."""
 
     name = "csrcleaner"
 
@@ -214,7 +223,7 @@ class Cleaner:
             await asyncio.sleep(cleaning.EVERY)
 
     async def clean(self) -> int:
-        """Go through all requests once, and return how many were deleted. What cannot be deleted is left to the next time."""
+        """Go through all requests once, and return how many were deleted. Failures are left to the next pass."""
         seen = {identity_of(csr)[0]: csr for csr in self._csrs.objects.values()}
         known = [requests.read(csr) for csr in seen.values()]
         now = self._clock.now()
@@ -225,7 +234,7 @@ class Cleaner:
             uid, version = (str(core.metadata(seen[name]).get(key) or "") for key in ("uid", "resourceVersion"))
             try:
                 await self._api.delete(CERTIFICATE_SIGNING_REQUEST, name, uid=uid, resource_version=version)
-            except (NotFound, Conflict):  # it was decided meanwhile, or is another one of that name
+            except (NotFound, Conflict):  # it was decided in the meantime, or the name belongs to another request now
                 continue
             except KubewrightError as error:
                 _log.warning("%s: %s stays until the next pass: %s", self.name, name, error)

@@ -1,4 +1,7 @@
-"""csrcleaner: requests that nobody needs any more are deleted (Kubernetes v1.36: certificates/cleaner), and requests that a newer one replaced."""
+"""csrcleaner: delete requests that are no longer needed, and requests that a newer one replaced.
+
+Source: Kubernetes v1.36, pkg/controller/certificates/cleaner.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,18 @@ EVERY: Final = 3600.0
 DECIDED: Final = timedelta(hours=1)
 PENDING: Final = timedelta(hours=24)
 SUPERSEDED: Final = timedelta(minutes=15)
-"""How much older than the newest of its kind a pending request is that is deleted: a node that nobody approves makes about 95 a day."""
+"""A pending request that is this much older than its newest successor is deleted.
+
+A node whose requests nobody approves makes about 95 a day.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One reason to delete a request. `since` returns the moments that the limit is counted from; one of them is enough."""
+    """One reason to delete a request.
+
+    `since` returns the times from which the limit may count; one of them is enough.
+    """
 
     name: str
     after: timedelta
@@ -45,7 +54,7 @@ def _pending(csr: SigningRequest) -> Iterable[datetime | None]:
 
 
 def _ended(csr: SigningRequest) -> Iterable[datetime | None]:
-    """Return the end of the first certificate; one that cannot be read has none."""
+    """Return when the first certificate expires; None if it cannot be read."""
     if not csr.certificate or not csr.has(APPROVED):
         return ()
     try:
@@ -62,7 +71,7 @@ LIMITS: Final = (
     Limit(name="its certificate has expired", after=timedelta(0), since=_ended),
     Limit(name="approved and not signed for more than 24 hours", after=PENDING, since=_unissued),
 )
-"""kube-controller-manager's. A time that was never set deletes nothing."""
+"""kube-controller-manager's limits. A time that was never set deletes nothing."""
 
 
 def decide(csr: SigningRequest, *, now: datetime) -> str | None:
@@ -74,7 +83,10 @@ def decide(csr: SigningRequest, *, now: datetime) -> str | None:
 
 
 def superseded(requests: Iterable[SigningRequest]) -> dict[str, str]:
-    """Return the pending requests that a newer one of the same maker, signer and common name replaced, each with the newer one's name."""
+    """Return the pending requests replaced by a newer one of the same requester, signer and common name.
+
+    Each comes with the newer one's name.
+    """
     newest: dict[tuple[str, str, str], SigningRequest] = {}
     kinds: dict[str, tuple[str, str, str]] = {}
     pending = [csr for csr in requests if not csr.conditions and csr.created is not None]

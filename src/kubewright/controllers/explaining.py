@@ -1,4 +1,4 @@
-"""What each controller would decide about a request, and why: for people, and without writing anything."""
+"""Explain what each controller would decide about a request, and why, without writing anything."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ class Explanation:
 
 
 def explain(csr: SigningRequest, *, answers: Mapping[str, bool], now: datetime) -> list[Explanation]:
-    """Say what approver, signer and cleaner would decide now. `answers` tell which subresources its maker may create."""
+    """Return what approver, signer and cleaner would decide now.
+
+    `answers` says which subresources the requester may create.
+    """
     found = [_approver(csr, answers)]
     signer = signers.named(csr.signer)
     if signer is None:
@@ -59,7 +62,7 @@ def _approver(csr: SigningRequest, answers: Mapping[str, bool]) -> Explanation:
 
 
 def _rule(csr: SigningRequest, signer: signers.Signer) -> str | None:
-    """Return the rule that it breaks, also before it is approved."""
+    """Return the signer's rule that the request breaks, even before it is approved."""
     try:
         return signer.verdict(signers.Asked(request=csr.details(), usages=csr.usages))
     except CertificateError:
@@ -78,7 +81,7 @@ def _signer(controller: str, decision: Sign | Fail | Retry | Nothing, rule: str 
 
 
 def contents(request: RequestDetails) -> dict[str, object]:
-    """Return what a request asks for as plain data: everything that is in it."""
+    """Return everything that a request asks for as plain data."""
     return {
         "subject": [[{"oid": one.oid, "value": one.text} for one in part] for part in request.subject],
         "commonName": request.common_name,

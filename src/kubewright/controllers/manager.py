@@ -34,7 +34,7 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, S
 from kubewright.tokens import cluster_info, secrets
 
 COMPONENT: Final = "kubewright-controllers"
-"""Who events are from."""
+"""The source component of events."""
 
 
 class Controller(Protocol):
@@ -43,12 +43,12 @@ class Controller(Protocol):
     name: str
 
     async def run(self) -> None:
-        """Work."""
+        """Run the controller."""
         ...
 
 
 class Manager:
-    """The controllers that the options name. Nothing is read or written before `run`."""
+    """The controllers that the options select. Nothing is read or written before `run`."""
 
     def __init__(
         self,
@@ -79,16 +79,19 @@ class Manager:
 
     @property
     def synced(self) -> bool:
-        """Whether everything that is watched is known."""
+        """Whether all watched objects are known."""
         return bool(self._informers) and all(informer.synced for informer in self._informers.values())
 
     @property
     def leads(self) -> bool:
-        """Whether this process works: as the leader, or as the only one."""
+        """Whether this process is active: as the leader, or as the only one."""
         return self._elector is None or self._elector.leads
 
     async def run(self) -> None:
-        """Work until cancelled. Raises CertificateError for authorities that cannot be read at the start, LeadershipLost when the lease goes."""
+        """Work until cancelled.
+
+        Raises CertificateError for CAs that cannot be read at the start, LeadershipLost when the lease is lost.
+        """
         self.controllers = list(self._made())
         failure: KubewrightError | None = None
         try:
@@ -104,7 +107,7 @@ class Manager:
                     watch.cancel()
         except* KubewrightError as errors:
             failure = first_error(errors)
-        if failure is not None:  # what is raised inside of `except*` comes out as a group
+        if failure is not None:  # what is raised inside `except*` would come out as a group
             raise failure
 
     async def _work(self) -> None:
@@ -120,7 +123,7 @@ class Manager:
                 files.refresh()
 
     def _api(self) -> AsyncKubeAPI:
-        """Return the client of one controller: as in kube-controller-manager each has a limit of its own."""
+        """Return the client of one controller: as in kube-controller-manager, each has its own rate limit."""
         fenced = self._plain if self._elector is None else FencedKube(self._plain, require=self._elector.require)
         return LimitedKube(fenced, TokenBucket(rate=self._options.qps, burst=self._options.burst))
 
@@ -158,7 +161,10 @@ class Manager:
             )
 
     def _requests(self, signer: str = "") -> SharedInformer:
-        """Return the watch of all requests where the cleaner needs it, else that of one signer's: what others are asked for costs nothing then."""
+        """Return the watch of all requests if the cleaner needs it, otherwise of one signer's.
+
+        Other signers' requests then cost nothing.
+        """
         selector = "" if options.CLEANING in self._options.controllers else f"spec.signerName={signer}"
         informer = Informer(self._plain, CERTIFICATE_SIGNING_REQUEST, field_selector=selector, random=self._random)
         return self._shared(f"certificate requests {selector}".rstrip(), informer)

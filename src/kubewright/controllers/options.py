@@ -1,4 +1,4 @@
-"""What a run of the controllers is told: kube-controller-manager's options, as far as they are about the controllers that are ours."""
+"""The options of the controllers: those of kube-controller-manager that concern the controllers implemented here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_FILES: Final = ("", "")
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerName:
-    """One controller: its name, the alias that flags take for it as well, whether `*` means it."""
+    """One controller: its name, the alias that flags accept for it, and whether `*` includes it."""
 
     name: str
     alias: str
@@ -40,21 +40,26 @@ CONTROLLERS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """One run. `files` are certificate and key of the signers' authorities by the signer's word in flags; a signer without is off."""
+    """The options of one run.
+
+    `files` are the certificate and key of each signer's CA, by the signer's word in flags; a signer without files is
+    off.
+    """
 
     controllers: frozenset[str]
     files: Mapping[str, tuple[PurePosixPath, PurePosixPath]] = field(default_factory=dict)
     longest: timedelta = timedelta(hours=8760)
     election: Election | None = None
-    """None: this process is the only one."""
+    """None if this process is the only one."""
     qps: float = 20.0
     burst: int = 30
 
 
 def selected(words: Iterable[str]) -> frozenset[str]:
-    """Return the controllers that `--controllers` means: names, aliases, `*` for all that are on by default, `-name`; the first that fits counts.
+    """Return the controllers that `--controllers` selects.
 
-    Raises UsageError for a name that is not one of ours.
+    Entries are names, aliases, `*` for all that are on by default, and `-name`; the first matching entry decides.
+    Raises UsageError for an unknown name.
     """
     given = list(words)
     names = {word: row.name for row in CONTROLLERS for word in (row.name, row.alias)}
@@ -76,7 +81,10 @@ def _enabled(row: ControllerName, given: list[str]) -> bool:
 
 
 def authority_files(shared: tuple[str, str], own: Mapping[str, tuple[str, str]]) -> dict[str, tuple[PurePosixPath, PurePosixPath]]:
-    """Return the files of each signer: one pair for all, or a pair for each that has one. Raises UsageError where both ways are mixed, or half a pair is given."""
+    """Return the files of each signer: one pair for all, or one for each configured signer.
+
+    Raises UsageError if both ways are mixed, or if half a pair is given.
+    """
     given = {name: pair for name, pair in own.items() if pair != NO_FILES}
     if given and shared != NO_FILES:
         raise UsageError(

@@ -35,7 +35,10 @@ class Nothing:
 
 @dataclass(frozen=True, kw_only=True)
 class Retry:
-    """It cannot be decided or done now: try again later, with growing pauses. `expected` ones are no fault of ours or of the cluster's."""
+    """The request cannot be processed now: retry with growing pauses.
+
+    `expected` marks cases that are no fault.
+    """
 
     reason: str
     expected: bool = False
@@ -43,7 +46,7 @@ class Retry:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One condition. `updated` is None where it was never set."""
+    """One condition. `updated` is None if it was never set."""
 
     type: str
     status: str = "True"
@@ -56,7 +59,7 @@ class Condition:
 class SigningRequest:
     """A CertificateSigningRequest. `certificate` is empty until it is signed.
 
-    `request` is the PEM text that was sent; of one that is too large, as much as shows that it is.
+    `request` is the PEM text that was sent; if it is too large, only as much as proves that.
     """
 
     name: str
@@ -74,36 +77,36 @@ class SigningRequest:
 
     @property
     def approved(self) -> bool:
-        """Whether it is approved and not denied as well."""
+        """Whether it is approved and not denied."""
         return self.has(APPROVED) and not self.has(DENIED)
 
     @property
     def decided(self) -> bool:
-        """Whether somebody has approved or denied it."""
+        """Whether it has been approved or denied."""
         return self.has(APPROVED) or self.has(DENIED)
 
     @property
     def failed(self) -> bool:
-        """Whether its signer has given up on it: only a status of True, or none, says so."""
+        """Whether its signer has failed it: only a condition with status True, or without a status, counts."""
         return any(one.type == FAILED and one.status in {"", "True"} for one in self.conditions)
 
     @property
     def state(self) -> str:
-        """What kubectl calls its state: `Pending`, `Approved,Issued`."""
+        """The state as kubectl shows it: `Pending`, `Approved,Issued`."""
         decided = [kind for kind in (APPROVED, DENIED, FAILED) if self.has(kind)] or ["Pending"]
         return ",".join(decided + (["Issued"] if self.certificate else []))
 
     def has(self, kind: str) -> bool:
-        """Whether it has a condition of a type, whatever its status."""
+        """Whether it has a condition of a type, whatever the status."""
         return any(one.type == kind for one in self.conditions)
 
     def details(self) -> RequestDetails:
-        """Read what it asks for. Raises CertificateError."""
+        """Parse the certificate request. Raises CertificateError."""
         return _READ.details(self.request)
 
 
 class ReadRequests:
-    """What was read last, since approver and signers look at the same request soon after each other: up to so many bytes of text."""
+    """Caches parsed requests up to so many bytes of text: approver and signers look at the same one in quick succession."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -111,7 +114,10 @@ class ReadRequests:
         self._known: OrderedDict[bytes, tuple[int, RequestDetails]] = OrderedDict()
 
     def details(self, text: bytes) -> RequestDetails:
-        """Read a request, or return what was read. Raises CertificateError; what cannot be read is not kept."""
+        """Return a parsed request from the cache, or parse it.
+
+        Raises CertificateError; failures are not cached.
+        """
         if len(text) > request_details.LARGEST:
             return request_details.read(text)
         digest = hashlib.sha256(text).digest()
@@ -127,13 +133,13 @@ class ReadRequests:
 
 
 _READ: Final = ReadRequests(most=1 << 20)
-"""About a thousand of those that nodes send."""
+"""Holds about a thousand requests of nodes."""
 _CHARACTERS: Final = 4 * (request_details.LARGEST // 3 + 2)
-"""So many characters of base64 hold more than a request may have."""
+"""More characters of base64 than this exceed the size limit of a request."""
 
 
 def read(csr: Mapping[str, Any]) -> SigningRequest:
-    """Read an object of the API. What is not as the API has it counts as missing."""
+    """Read an object of the API. A malformed field counts as missing."""
     metadata, spec, status = (csr.get(part) or {} for part in ("metadata", "spec", "status"))
     seconds = spec.get("expirationSeconds")
     return SigningRequest(
@@ -164,7 +170,7 @@ def with_certificate(csr: Object, certificate: bytes) -> Object:
 
 
 def moment(text: object) -> datetime | None:
-    """Read a time of the API; None for none."""
+    """Parse a time of the API; None for none."""
     return parse_moment(text) if isinstance(text, str) else None
 
 

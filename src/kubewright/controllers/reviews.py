@@ -1,8 +1,9 @@
-"""Questions about rights, shared by those who ask the same at the same time: thousands of machines that join with one token are one user.
+"""Access reviews shared by concurrent identical questions: thousands of machines that join with one token are one user.
 
-A question that comes while the same one is on its way waits for the next: no answer is older than its question, and none is kept.
+A question that arrives while an identical review is in flight waits for the next review, so no answer is older than its
+question. Nothing is cached.
 
-asked ── the one before has its answer ──> sent ──> answered, to all who asked before it was sent
+asked ── the previous review has its answer ──> sent ──> answered, to all who asked before it was sent
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kubewright.kube.core import Object
 
 
 class SharedReviews:
-    """Sends SubjectAccessReviews, at any time one for each key."""
+    """Sends SubjectAccessReviews, at most one at a time per key."""
 
     def __init__(self, api: AsyncKubeAPI) -> None:
         self._api = api
@@ -23,11 +24,11 @@ class SharedReviews:
         self._sent: dict[Hashable, asyncio.Task[bool]] = {}
 
     async def allowed(self, key: Hashable, review: Object) -> bool:
-        """Ask. `key` says what is asked: the same for the same review. Raises APIError, to all who share the question."""
+        """Ask; equal reviews need equal keys. Raises APIError to all callers that share the review."""
         task = self._waiting.get(key)
         if task is None:
             task = self._waiting[key] = asyncio.create_task(self._ask(key, review), name="access review")
-        return await asyncio.shield(task)  # who is cancelled ends the question for nobody else
+        return await asyncio.shield(task)  # cancelling one caller does not end the review for the others
 
     async def _ask(self, key: Hashable, review: Object) -> bool:
         before = self._sent.get(key)

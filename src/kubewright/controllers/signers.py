@@ -18,7 +18,7 @@ _SERVING_USAGES: Final = frozenset({"digital signature", "server auth"})
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is judged: the request and the usages beside it."""
+    """The subject of the rules: the request and its usages."""
 
     request: RequestDetails
     usages: tuple[str, ...]
@@ -26,7 +26,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `broken` returns the text of the Failed condition, or None where the rule is kept."""
+    """One rule. `broken` returns the text of the Failed condition, None if the rule is kept."""
 
     name: str
     broken: Callable[[Asked], str | None]
@@ -51,7 +51,10 @@ def _unless(holds: Callable[[Asked], bool], text: str) -> Callable[[Asked], str 
 
 
 def _usages(least: frozenset[str]) -> Callable[[Asked], str | None]:
-    """Require exactly these usages, or these and key encipherment. The text lists all three, whichever was missing."""
+    """Require exactly these usages, or these and key encipherment.
+
+    The text always lists all three, as upstream.
+    """
     text = f"usages did not match [{' '.join(sorted(least | {_ENCIPHERMENT}))}]"
     return _unless(lambda asked: frozenset(asked.usages) - {_ENCIPHERMENT} == least, text)
 
@@ -105,5 +108,5 @@ SIGNERS: Final = (
 
 
 def named(name: str) -> Signer | None:
-    """Return the signer of a `spec.signerName`; None for one that is not ours."""
+    """Return the signer of a `spec.signerName`; None for an unknown one."""
     return next((signer for signer in SIGNERS if signer.name == name), None)

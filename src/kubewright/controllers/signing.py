@@ -1,4 +1,7 @@
-"""csrsigning: approved requests are signed, or fail for good where they break a rule of their signer (Kubernetes v1.36: certificates/signer)."""
+"""csrsigning: sign approved requests, or fail them for good if they break a rule of their signer.
+
+Source: Kubernetes v1.36, pkg/controller/certificates/signer.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ FAILURE = "SignerValidationFailure"
 
 @dataclass(frozen=True, kw_only=True)
 class Sign:
-    """Sign this request for this time."""
+    """Sign this request with this validity."""
 
     request: VerifiedRequest
     usages: tuple[str, ...]
@@ -28,7 +31,7 @@ class Sign:
 
 @dataclass(frozen=True, kw_only=True)
 class Fail:
-    """It breaks a rule and never becomes a certificate; the message is the rule's."""
+    """Fail the request for good; the message is the rule's."""
 
     message: str
 
@@ -36,14 +39,17 @@ class Fail:
 def decide(
     csr: SigningRequest, signer: Signer, *, authority_ends: datetime | Retry, longest: timedelta, now: datetime
 ) -> Sign | Fail | Retry | Nothing:
-    """Say what is to be done with a request. `authority_ends` is when the signer's authority ends, or why there is none at the moment."""
+    """Return what to do with a request.
+
+    `authority_ends` is when the signer's CA expires, or why there is none now.
+    """
     if csr.certificate or not csr.approved or csr.failed or csr.signer != signer.name:
         return Nothing(reason=_why_not(csr, signer))
     try:
         request = csr.details()
     except RefusedRequest as error:
         return Fail(message=str(error))
-    except CertificateError as error:  # the API server takes none, and no condition for one
+    except CertificateError as error:  # the API server accepts neither a certificate nor a condition for it
         return Retry(reason=str(error))
     broken = signer.verdict(Asked(request=request, usages=csr.usages))
     if broken is not None:

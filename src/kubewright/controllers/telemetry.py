@@ -1,4 +1,4 @@
-"""What the controllers tell of their work besides doing it: metrics, and events for people. None of it is needed for the work."""
+"""Telemetry of the controllers: metrics, and events for users."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class ControllerMetrics:
         )
 
     def leads(self, lease: str, value: Callable[[], bool]) -> None:
-        """Show whether this process leads, under client-go's name."""
+        """Show whether this process is the leader, under client-go's name."""
         self._leader.follow(lambda: float(value()), lease)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
-    """Where the controllers tell it. Without metrics and events nothing is told."""
+    """Where the controllers report their work. Without metrics and events, nothing is reported."""
 
     metrics: ControllerMetrics | None = None
     events: EventRecorder | None = None
@@ -50,7 +50,7 @@ class Telemetry:
         return self.metrics.queues if self.metrics is not None else None
 
     def outcome(self, controller: str, outcome: str, *, seconds: float | None = None) -> None:
-        """Count an outcome; for one that was written with how long it took."""
+        """Count an outcome; if it was written, also how long it took."""
         if self.metrics is None:
             return
         self.metrics.outcomes.add(controller, outcome)
@@ -58,6 +58,6 @@ class Telemetry:
             self.metrics.latency.observe(seconds, controller, outcome)
 
     def warn(self, about: Mapping[str, Any], *, reason: str, message: str) -> None:
-        """Have an event sent about an object."""
+        """Send an event about an object."""
         if self.events is not None:
             self.events.event(about, kind="Warning", reason=reason, message=message)

@@ -1,5 +1,5 @@
-"""How machines come into clusters through a hub: oneinfra's NodeJoinRequest, the hub's side and the node's. Room for the sealed join, which comes later.
+"""Joining machines to clusters through a hub: oneinfra's NodeJoinRequest, both the hub's side and the node's.
 
-`hub_…` serves many tenant clusters from one process; `node/` is one more operation of the engine of `lifecycle`. What both write and read
-(`fields`, `requests`, `answers`) and what the hub decides (`decisions`) is pure.
+The package `hub` serves many tenant clusters from one process; `node` is one more operation of the engine in
+`lifecycle`. The formats that both sides share, and the hub's decisions (`protocol`), are pure.
 """

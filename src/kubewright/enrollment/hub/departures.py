@@ -1,9 +1,10 @@
-"""Nodes of a tenant that leave: the hub's part.
+"""The hub's part when nodes of a tenant leave.
 
     asked ── the proof holds ──> the name is free ──> the request is deleted ──> the Node is deleted, for which the node waits
           ── it does not ──> refused, with a reason on the Node; nothing is freed
 
-Everything is found by looking: what a node asks is on its Node, what it held is in its record. So a hub that was killed on the way goes on.
+All state is observable: a node's wish is on its Node, and what it held is in its record. So a hub that was killed
+half-way continues after a restart.
 """
 
 from __future__ import annotations
@@ -38,23 +39,26 @@ class Departures:
     def __init__(self, ctx: TenantContext) -> None:
         self._ctx = ctx
         self._refused: dict[str, tuple[str, str]] = {}
-        """What was refused, by node: Nodes change all the time."""
+        """Refusals by node, kept because Nodes change all the time."""
 
     def concerns(self, node: Object) -> bool:
-        """Whether there is something to do about a Node that was added or has changed."""
+        """Whether a Node that was added or changed needs any work."""
         answered = self._refused.get(core.identity_of(node)[0]) == _asked(node) and _annotation(node, LEAVE_ANSWER) != ""
         return _asks(node) and not answered
 
     def gone(self, name: str) -> None:
-        """Take note of a Node that is there no more."""
+        """Note that a Node is gone."""
         self._refused.pop(name, None)
 
     def look_again(self) -> None:
-        """Have everything that was refused looked at again: the records have been changed by somebody else."""
+        """Check all refused nodes again: another process has changed the records."""
         self._refused.clear()
 
     async def follow(self, node: Object) -> bool:
-        """Let a node go that has proven that it leaves; returns whether it has gone. Nodes that have not come through this hub stay."""
+        """Let a node go that has proven its wish to leave; return whether it has gone.
+
+        Nodes that did not join through this hub stay.
+        """
         if not _asks(node):
             return False
         name, uid = core.identity_of(node)[0], _uid(node)
@@ -88,7 +92,7 @@ class Departures:
         self._refused[name] = _asked(node)
 
     async def _unless_another(self, call: Awaitable[Object]) -> None:
-        """Make a call about an object; one that has its name by now, and is another, is left alone."""
+        """Make a call about an object; ignore it if the name belongs to another object by now."""
         try:
             await self._ctx.ignoring_gone(call)
         except Conflict:
@@ -100,7 +104,7 @@ def _asks(node: Object) -> bool:
 
 
 def _asked(node: Object) -> tuple[str, str]:
-    """What a Node says of leaving: while it stays the same, so does the answer."""
+    """Return what a Node says about leaving: the answer stays the same as long as this does."""
     return _uid(node), _annotation(node, LEAVE_PROOF)
 
 

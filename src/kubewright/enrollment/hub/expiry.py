@@ -1,4 +1,7 @@
-"""When what a hub gave its nodes ends. Pure. Certificates that the kubelet renews itself, because its configuration says so, do not count."""
+"""When the certificates that a hub issued expire. Pure.
+
+Certificates that the kubelet is configured to renew itself are not counted.
+"""
 
 from __future__ import annotations
 
@@ -13,28 +16,31 @@ _RENEWING: Final[Mapping[str, str]] = {
     CLIENT_CERTIFICATE.purpose: "rotateCertificates",
     SERVING_CERTIFICATE.purpose: "serverTLSBootstrap",
 }
-"""Fields of a kubelet's configuration, and which certificate it then asks its cluster for, well before the end of the one that it has."""
+"""Fields of a kubelet's configuration, and the certificate that the kubelet then renews itself before it expires."""
 
 
 def end_of(record: JoinRecord, kubelet_config: Mapping[str, Any]) -> str:
-    """Return when the first certificate of a node ends that nothing renews (RFC 3339), '' where there is none, or the node has left."""
+    """Return when the first certificate of a node expires that nothing renews (RFC 3339).
+
+    '' if there is none, or if the node has left.
+    """
     lasting = [one.not_after for one in record.certificates if kubelet_config.get(_RENEWING.get(one.purpose, "")) is not True]
     return min(lasting, default="") if record.active else ""
 
 
 class CertificateEnds:
-    """The ends of a cluster's nodes. Nothing is known before `load`."""
+    """The expiry times of a cluster's nodes. Nothing is known before `load`."""
 
     def __init__(self, kubelet_config: Mapping[str, Any]) -> None:
         self._config = kubelet_config
         self._ends: dict[str, float] = {}
 
     def load(self, records: Iterable[JoinRecord]) -> None:
-        """Take note of all records. May be called in another thread than the rest."""
+        """Note all records. May be called from another thread than the other methods."""
         self._ends = {record.node: end for record in records if (end := self._end(record)) is not None}
 
     def put(self, record: JoinRecord) -> None:
-        """Take note of one record that has changed."""
+        """Note one record that has changed."""
         end = self._end(record)
         if end is None:
             self._ends.pop(record.node, None)
@@ -47,5 +53,5 @@ class CertificateEnds:
 
     @property
     def first(self) -> float:
-        """The end that comes first, in seconds since 1970; infinite where there is none."""
+        """The earliest expiry in seconds since 1970; infinite if there is none."""
         return min(self._ends.values(), default=float("inf"))

@@ -1,7 +1,7 @@
-"""A hub: one process that serves any number of tenant clusters, each apart from the others.
+"""A hub: one process that serves any number of tenant clusters, isolated from each other.
 
-made ── run() ──> a task for each cluster ── a cluster is added, changed or removed ──> its task begins anew, or ends
-                                          ── a task fails ──> it begins again after a pause; the others do not notice
+made ── run() ──> a task for each cluster ── a cluster is added, changed or removed ──> its task is restarted, or ends
+                                          ── a task fails ──> it is restarted after a pause; the others are not affected
                                           ── cancelled ──> work in flight ends
 """
 
@@ -37,16 +37,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LOOK: Final = 0.5
-"""Seconds between two looks at whether a command has changed the state: a number in a file that is mapped into memory."""
+"""Seconds between two checks whether a command has changed the state.
+
+The check reads a number in memory-mapped files.
+"""
 AGAIN: Final = Backoff(first=1.0, factor=2.0, limit=60.0, jitter=0.5)
 
 Connect = Callable[[TenantCluster], AsyncKubeAPI]
-"""Makes a client of a tenant cluster. Raises what cannot be used of its kubeconfig."""
+"""Makes the client of a tenant cluster. Raises the error of an unusable kubeconfig."""
 
 
 @dataclass(kw_only=True, eq=False)
 class _Served:
-    """A cluster that is served. `tenant` is None while it cannot be."""
+    """A cluster that is served. `tenant` is None while it cannot be served."""
 
     cluster: TenantCluster
     task: asyncio.Task[None]
@@ -80,11 +83,14 @@ class Hub:
 
     @property
     def unready(self) -> str:
-        """Why the hub is not ready, '' if it is: one that cannot reach a cluster is ready for the others."""
+        """Why the hub is not ready, '' if it is. A hub that cannot reach one cluster is ready for the others."""
         return "" if self._read else "the state has not been read yet"
 
     async def run(self) -> None:
-        """Work until cancelled. Raises what the state raises that cannot be read at the start; later that is told, and tried again."""
+        """Run until cancelled.
+
+        Raises if the state cannot be read at the start; later such errors are logged and retried.
+        """
         try:
             await unexpected.keep_running("the state of the hub", self._follow_state, random=self._random)
         finally:
@@ -109,7 +115,7 @@ class Hub:
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
-        """Serve the clusters that the store has now."""
+        """Serve the clusters that are in the store now."""
         wanted = {cluster.name: cluster for cluster in await self._store.ask(lambda store: store.clusters())}
         ended = [served.cluster for name, served in self._served.items() if not _same(wanted.get(name), served.cluster)]
         await self._end([cluster.name for cluster in ended])
@@ -129,7 +135,7 @@ class Hub:
         self._served[cluster.name] = _Served(cluster=cluster, task=task)
 
     async def _keep_serving(self, cluster: TenantCluster) -> None:
-        """Serve one cluster, again and again: whatever is wrong with it is its own matter."""
+        """Serve one cluster, restarting after each failure: its errors do not affect the others."""
         pauses = AGAIN.pauses(self._random)
         while True:
             started = asyncio.get_running_loop().time()
@@ -174,7 +180,7 @@ class Hub:
         return HubTunnel(cluster.vpn, cluster.vpn_key, host=self._host) if cluster.vpn is not None and self._host is not None else None
 
     async def _remove_tunnel(self, before: TenantCluster, now: TenantCluster | None) -> None:
-        """Remove the interface of a cluster that has none any more, or one of another name."""
+        """Remove the interface of a cluster whose VPN was removed or renamed."""
         kept = now.vpn.interface if now is not None and now.vpn is not None else ""
         if before.vpn is None or self._host is None or before.vpn.interface == kept:
             return
@@ -192,5 +198,5 @@ class Hub:
 
 
 def _same(now: TenantCluster | None, served: TenantCluster) -> bool:
-    """Whether a cluster is what is served, and has not been written anew since: what is decided for it is refused then."""
+    """Whether the served cluster is the stored one, unchanged: the store refuses decisions made for an older one."""
     return now == served and now.generation == served.generation

@@ -1,6 +1,8 @@
-"""What a node is given by a hub: two certificates with keys, a kubeconfig, and the kubelet's configuration (oneinfra: internal/pkg/node).
+"""What a hub issues to a node.
 
-Unlike oneinfra's, each certificate is for one usage only. Keys are made here, because stock nodes have no way to make them.
+Two certificates with keys, a kubeconfig, and the kubelet's configuration (oneinfra: internal/pkg/node).
+
+Unlike oneinfra's, each certificate has one usage only. The hub makes the keys, because stock nodes cannot.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ NODES: Final = "system:nodes"
 
 @dataclass(frozen=True, kw_only=True)
 class NodeCertificate:
-    """One certificate of a node. `name` and `organization` may hold `{node}` and `{cluster}`. `names` takes the node and what it may be reached by."""
+    """One certificate of a node.
+
+    `name` and `organization` may contain `{node}` and `{cluster}`. `names` maps the node and its names and addresses to
+    the SANs.
+    """
 
     purpose: str
     name: str
@@ -72,7 +78,7 @@ SERVING_CERTIFICATE: Final = NodeCertificate(
 
 @dataclass(frozen=True, kw_only=True)
 class IssuedPair:
-    """A certificate with its key, and what the hub remembers of it."""
+    """A certificate with its key, and the hub's record of it."""
 
     certificate_pem: bytes
     key_pem: bytes = field(repr=False)
@@ -81,12 +87,12 @@ class IssuedPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Issued:
-    """An answer, and what the hub remembers of it."""
+    """An answer, and the hub's record of it."""
 
     answer: Answer
     certificates: tuple[IssuedCertificate, ...]
     tunnel_key: str = ""
-    """The public key of its end of the VPN."""
+    """The public key of the node's end of the VPN."""
 
 
 def issue(
@@ -99,9 +105,11 @@ def issue(
     started: datetime,
     random: Random,
 ) -> Issued:
-    """Make everything for one node; `lease` are its addresses in the VPN, for which its serving certificate is as well.
+    """Issue everything for one node.
 
-    Raises CertificateError where the authorities cannot sign, or a name cannot be in a certificate.
+    `lease` are its addresses in the VPN, which its serving certificate includes.
+
+    Raises CertificateError if the CAs cannot sign, or if a name cannot be in a certificate.
     """
     cluster, own = loaded.cluster, (*request.sans, *lease)
     tunnel, tunnel_key = _tunnel(loaded, request, lease, random=random)
@@ -128,13 +136,16 @@ def issue(
 
 
 def _server(cluster: TenantCluster, request: JoinRequest, lease: Sequence[str]) -> str:
-    """Return where the node reaches the API server. Stock nodes use the tunnel for nothing but its own networks."""
+    """Return where the node reaches the API server. Stock nodes use the tunnel only for its own networks."""
     through = cluster.vpn.server if cluster.vpn is not None and lease and request.tunnel_key else ""
     return through or request.endpoint or cluster.server
 
 
 def _tunnel(loaded: LoadedCluster, request: JoinRequest, lease: Sequence[str], *, random: Random) -> tuple[TunnelAnswer | None, str]:
-    """Return a node's end of the VPN, and its public key. A stock node, which has sent none, gets a private key, and knows one address only."""
+    """Return a node's end of the VPN, and its public key.
+
+    A stock node, which has sent no key, gets a private key and only one address.
+    """
     vpn = loaded.cluster.vpn
     if vpn is None or not lease:
         return None, ""
@@ -178,7 +189,10 @@ def _certificate(
 
 
 def _lifetime(authority: LoadedAuthority, started: datetime, *, wanted: timedelta) -> timedelta:
-    """Return how long a certificate lasts: what is wanted, or what is left of the authority's life. Raises CertificateError where that has ended."""
+    """Return a certificate's lifetime: the configured one, or what is left of the CA's.
+
+    Raises CertificateError if the CA has expired.
+    """
     left = authority.certificate.not_after - started
     if left <= timedelta():
         raise CertificateError(f"the CA {authority.base} has expired", remedy="renew it, and add the cluster again")

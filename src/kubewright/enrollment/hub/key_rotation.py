@@ -1,11 +1,11 @@
-"""Nodes of a tenant that change the key of their end of the VPN: the hub's part.
+"""The hub's part when nodes of a tenant rotate their VPN keys.
 
     offered ── the proof holds ──> a peer without addresses beside the old one ── it calls ──> the record has the new key, and the peer the addresses
             ── it does not ──> refused, with a reason
 
-The old key is in force until the node has called with the new one: whoever is killed on the way, the node is reached. All of it is found by
-looking: offers are on Nodes, keys in records, calls at the interface. An offer stays on its Node, so that a hub whose state comes from a backup
-before the change finds the node again.
+The old key stays valid until the node has used the new one, so the node stays reachable even if one side is killed
+half-way. All state is observable: offers on Nodes, keys in records, handshakes at the interface. An offer stays on its
+Node, so that a hub whose state comes from a backup before the change finds the node again.
 """
 
 from __future__ import annotations
@@ -31,36 +31,39 @@ from kubewright.kube.resources import NODE
 _log = logging.getLogger(__name__)
 
 _LOOK: Final = 0.5
-"""Seconds between two looks whether a node has called with its new key."""
+"""Seconds between two checks whether a node has used its new key."""
 _PATIENCE: Final = 120.0
-"""Seconds after which a node that has not called is looked for less often."""
+"""Seconds after which such checks become less frequent."""
 
 
 class KeyRotation:
-    """The changes of one cluster."""
+    """The key rotations of one cluster."""
 
     def __init__(self, ctx: TenantContext, tunnel: HubTunnel) -> None:
         self._ctx = ctx
         self._tunnel = tunnel
         self._ended: dict[str, str] = {}
-        """Offers that need nothing any more, by node: Nodes change all the time."""
+        """Offers that need no more work, by node; kept because Nodes change all the time."""
 
     def concerns(self, node: Object) -> bool:
-        """Whether there is something to do about a Node that was added or has changed."""
+        """Whether a Node that was added or changed needs any work."""
         name, text = core.identity_of(node)[0], _annotation(node, VPN_KEY)
         return text != self._ended.get(name, "")
 
     def gone(self, name: str) -> None:
-        """Take note of a Node that is there no more."""
+        """Note that a Node is gone."""
         self._ended.pop(name, None)
         self._tunnel.withdraw(name)
 
     def look_again(self) -> None:
-        """Have every offer looked at again: the records have been changed by somebody else."""
+        """Check every offer again: another process has changed the records."""
         self._ended.clear()
 
     async def follow(self, node: Object) -> float | None:
-        """Do what an offer needs now; returns the seconds after which to look again, None where that is not needed."""
+        """Do the next step for an offer.
+
+        Return the seconds after which to check again, None if no check is needed.
+        """
         name, text = core.identity_of(node)[0], _annotation(node, VPN_KEY)
         offer = key_offers.read(text)
         record = await self._ctx.store.ask(lambda store: store.record(self._ctx.name, name))

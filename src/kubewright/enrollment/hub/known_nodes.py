@@ -1,9 +1,10 @@
-"""Which names and addresses the Nodes and the API servers of a tenant have, whoever let them in: no other node gets a certificate for them.
+"""The names and addresses of a tenant's Nodes and API servers: no other node gets a certificate for them.
 
-There are two kinds of evidence. The name of a Node is certain: the API server gives it to the Node's own user only. So is everything about a control
-plane, which can do anything in the cluster as it is. Addresses and host names of any other Node are what that Node says of itself (kubelets write
-their own status): they count against others, but not where the hub's own record says that a name or an address belongs to the node that asks.
-Otherwise a node could take names from others by claiming them.
+There are two kinds of evidence. The name of a Node is certain, because the API server gives it only to the Node's own
+user. So is everything about a control plane, which can do anything in the cluster anyway. Addresses and host names of
+any other Node are only reported by that Node (kubelets write their own status): they count, unless the hub's own record
+says that a name or an address belongs to the requesting node. Otherwise a node could take names from others by claiming
+them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _HOST_NAME: Final = "kubernetes.io/hostname"
 _ROLES: Final = (CONTROL_PLANE_LABEL, "node-role.kubernetes.io/master")
 """Labels of control planes. A kubelet may not set them itself (NodeRestriction)."""
 _MOST_ADDRESSES: Final = 256
-"""Addresses that count of one Node: far more than a machine has, and so few that reading them is no work."""
+"""Addresses that count per Node: far more than a machine has, and few enough to read cheaply."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Claims:
 
 
 class _Owners:
-    """Which Nodes have a name; any number of them may. Other threads may ask while it changes: what they see of a name is never half changed."""
+    """Which Nodes have a name, possibly several. Safe to read from other threads while it changes."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, tuple[str, ...]] = {}
@@ -50,7 +51,7 @@ class _Owners:
                 self._nodes[name] = left
 
     def others(self, names: Iterable[str], node: str) -> dict[str, str]:
-        """Return, of these names, those that any other node has, with one that has it."""
+        """Return those of these names that another node has, with one such node."""
         found = ((name, next((one for one in self._nodes.get(name, ()) if one != node), None)) for name in names)
         return {name: owner for name, owner in found if owner is not None}
 
@@ -65,7 +66,7 @@ class KnownNodes:
         self._reported = _Owners()
 
     def changed(self, event: WatchEvent) -> None:
-        """Take note of what has become of a Node."""
+        """Note the new state of a Node."""
         node, _ = core.identity_of(event.object)
         before = self._claims.pop(node, None)
         if before is not None:
@@ -77,7 +78,7 @@ class KnownNodes:
             self._reported.add(node, claims.reported)
 
     def api_servers_changed(self, event: WatchEvent) -> None:
-        """Take note of what has become of the Endpoints of the API servers."""
+        """Note the new state of the API servers' Endpoints."""
         gone = event.type is EventType.DELETED
         self.api_servers = frozenset() if gone else addresses_of(event.object)
 
@@ -85,22 +86,25 @@ class KnownNodes:
         return node in self._claims
 
     def foreign(self, names: Iterable[str], node: str, *, held: frozenset[str] = frozenset()) -> dict[str, str]:
-        """Return, of these names, those that another node has, with that node. `held` are those that are this one's by the hub's record."""
+        """Return those of these names that another node has, with that node.
+
+        `held` are names that the hub's record gives to this one.
+        """
         names = list(names)
         return {**self.reported((name for name in names if name not in held), node), **self._certain.others(names, node)}
 
     def certain(self, names: Iterable[str], node: str) -> dict[str, str]:
-        """Return, of these names, those that certainly are another node's, or an API server's."""
+        """Return those of these names that certainly belong to another node or an API server."""
         names = list(names)
         return {**{name: "" for name in names if name in self.api_servers}, **self._certain.others(names, node)}
 
     def reported(self, names: Iterable[str], node: str) -> dict[str, str]:
-        """Return, of these names, those that another node only says it has."""
+        """Return those of these names that another node only reports."""
         return self._reported.others(names, node)
 
 
 def claims_of(node: Mapping[str, Any]) -> Claims:
-    """Return a Node's name, its host names, and the addresses that its kubelet reports, in the form in which names are compared. Pure."""
+    """Return a Node's name, its host names and the addresses that its kubelet reports, normalized for comparison. Pure."""
     name, _ = core.identity_of(node)
     labels = core.metadata(node).get("labels") or {}
     addresses = islice((node.get("status") or {}).get("addresses") or (), _MOST_ADDRESSES)
@@ -112,13 +116,13 @@ def claims_of(node: Mapping[str, Any]) -> Claims:
 
 
 def addresses_of(endpoints: Mapping[str, Any]) -> frozenset[str]:
-    """Return the addresses of Endpoints, whether or not they are ready. Pure."""
+    """Return the addresses of Endpoints, ready or not. Pure."""
     kinds = ("addresses", "notReadyAddresses")
     rows = [row for subset in endpoints.get("subsets") or () for kind in kinds for row in subset.get(kind) or ()]
     return _texts(row.get("ip") for row in rows)
 
 
 def _texts(found: Iterable[object]) -> frozenset[str]:
-    """Return names and addresses as they are compared. `Db.Corp.` is `db.corp`."""
+    """Normalize names and addresses for comparison: `Db.Corp.` becomes `db.corp`."""
     texts = (str(one) for one in found if one)
     return frozenset(str(formats.address(one) or one.lower().rstrip(".")) for one in texts) - {""}

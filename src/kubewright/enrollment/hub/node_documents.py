@@ -1,6 +1,8 @@
-"""The two documents of an answer: the kubelet's kubeconfig and its configuration (oneinfra: internal/pkg/node). Pure.
+"""The two documents of an answer: the kubelet's kubeconfig and its configuration.
 
-What is the same for all nodes of a cluster is written once: writing YAML takes longer than signing does.
+Source: oneinfra: internal/pkg/node. Pure.
+
+The parts that all nodes of a cluster share are rendered once: rendering YAML takes longer than signing.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from kubewright.enrollment.protocol.answers import CERTIFICATE_FILE, CLIENT_CA_F
 from kubewright.enrollment.state.clusters import TenantCluster
 
 _ENDPOINTS: Final = 64
-"""Texts of each kind that are kept. Nodes name the endpoint that is in a kubeconfig, few of them another one than the rest."""
+"""Cached texts of each kind. Few nodes name another endpoint than the rest."""
 _CERTIFICATE_HERE: Final = b"<the certificate of the node>"
 _KEY_HERE: Final = b"<the key of the node>"
 
@@ -31,7 +33,10 @@ def kubeconfig(cluster: TenantCluster, *, server: str, certificate_pem: bytes, k
 
 @functools.lru_cache(maxsize=_ENDPOINTS)
 def _kubeconfig_around(name: str, ca: str, server: str) -> tuple[str, str, str]:
-    """Return what is before, between and after a certificate and its key. Both are base64, which YAML takes as it is."""
+    """Return the text before, between and after a certificate and its key.
+
+    Both are base64, which YAML needs no quotes for.
+    """
     body = kubeconfig_document(
         server=server,
         cluster_name=name,
@@ -50,7 +55,7 @@ def _data(content: bytes) -> str:
 
 
 def kubelet_config(cluster: TenantCluster) -> str:
-    """Return the kubelet's configuration: what oneinfra has in it, over the fields that the cluster adds."""
+    """Return the kubelet's configuration: oneinfra's fields over the cluster's."""
     return _kubelet_config(json.dumps(dict(cluster.kubelet_config)), cluster.service_subnet, cluster.domain)
 
 

@@ -1,6 +1,7 @@
-"""Clusters as oneinfra's own manifests have them (API cluster.oneinfra.ereslibre.es/v1alpha1, kind Cluster), for a hub of ours. Pure.
+"""Clusters in oneinfra's own manifests (API cluster.oneinfra.ereslibre.es/v1alpha1, kind Cluster), imported into a hub. Pure.
 
-What is for its control planes only is not looked at. Every field that is wrong is found; values of keys and tokens are in no message.
+Fields that only concern control planes are ignored. Every wrong field is reported; messages never contain keys or
+tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ GROUP: Final = "cluster.oneinfra.ereslibre.es/v1alpha1"
 KIND: Final = "Cluster"
 PROTOCOL: Final = "oneinfra/v1alpha1"
 CIDR: Final = "10.0.0.0/16"
-"""What oneinfra takes where a VPN is enabled and names no network."""
+"""oneinfra's default when a VPN is enabled without a network."""
 _USER: Final = "kubewright-hub"
 _MASTERS: Final = "system:masters"
 _WORKER: Final = "worker-"
@@ -50,7 +51,10 @@ _REQUIRED, _INVALID, _TYPE = FieldErrorType.REQUIRED, FieldErrorType.INVALID, Fi
 
 @dataclass(frozen=True, kw_only=True)
 class ImportedCluster:
-    """A cluster as a hub serves it. `records` are the nodes that oneinfra knows of: those in its VPN, and those whose certificates it has kept."""
+    """A cluster as a hub serves it.
+
+    `records` are the nodes that oneinfra knows: those in its VPN, and those whose certificates it has stored.
+    """
 
     cluster: TenantCluster
     tokens: tuple[JoinToken, ...] = ()
@@ -58,9 +62,10 @@ class ImportedCluster:
 
 
 def read(documents: Sequence[Document], *, now: datetime, token_life: timedelta, random: Random) -> list[ImportedCluster]:
-    """Read all clusters in documents; lists of objects are gone into, other kinds left out. Tokens, which have no end there, end after `token_life`.
+    """Read all clusters in documents; lists of objects are expanded, other kinds ignored.
 
-    Raises ValidationError with everything that is wrong, UsageError where there is no cluster.
+    Tokens do not expire in oneinfra; here they expire after `token_life`. Raises ValidationError with everything that
+    is wrong, UsageError if there is no cluster.
     """
     errors: list[FieldError] = []
     found = [
@@ -92,7 +97,7 @@ def _clusters(document: Document) -> Iterator[tuple[FieldPath, Mapping[str, Any]
 
 
 class _Reader:
-    """Reads one cluster; what is wrong is added to `errors`."""
+    """Reads one cluster and adds its errors to `errors`."""
 
     def __init__(self, document: Document, path: FieldPath, value: Mapping[str, Any], errors: list[FieldError]) -> None:
         self._document = document
@@ -101,7 +106,7 @@ class _Reader:
         self._errors = errors
 
     def cluster(self, *, now: datetime, token_life: timedelta, random: Random) -> ImportedCluster | None:
-        """Return the cluster, None where something is wrong."""
+        """Return the cluster, None if it is invalid."""
         before = len(self._errors)
         name = self._name()
         version = self._text("spec.kubernetesVersion")
@@ -164,7 +169,7 @@ class _Reader:
             return ()
 
     def _authority_only(self, path: str) -> str:
-        """Read the certificate of an authority whose key is not needed."""
+        """Read the certificate of a CA whose key is not needed."""
         text = self._text(f"{path}.certificate")
         try:
             if text:
@@ -174,7 +179,7 @@ class _Reader:
         return text
 
     def _authority(self, path: str) -> LoadedAuthority | None:
-        """Read an authority that signs."""
+        """Read a CA with its key."""
         certificate, key = self._text(f"{path}.certificate"), self._text(f"{path}.privateKey", secret=True)
         if not certificate or not key:
             return None
@@ -225,7 +230,10 @@ class _Reader:
         return found, self._vpn_key(random)
 
     def _vpn_key(self, random: Random) -> str:
-        """Return the key of the hub's end, which the nodes in the VPN know. oneinfra before 20.05.0-alpha15 has it with a peer of its own."""
+        """Return the private key of the hub's end, which the VPN's nodes know.
+
+        oneinfra before 20.05.0-alpha15 stores it with a peer.
+        """
         key = self._text("spec.vpn.privateKey", required=False, secret=True)
         if key and not wireguard.is_key(key):
             self._wrong("spec.vpn.privateKey", "is no key of WireGuard's")
@@ -238,7 +246,7 @@ class _Reader:
         return key or (remember(older) if older else wireguard.new_private_key(random))
 
     def _beside(self, tunnel: VPN | None, records: Sequence[JoinRecord]) -> VPN | None:
-        """Have the hub take an address that no node has: oneinfra gives the first one to a node."""
+        """Make the hub take an address that no node has: oneinfra gives the first one to a node."""
         try:
             return vpn.beside(tunnel, [record.lease for record in records]) if tunnel is not None else None
         except NoAddressLeft as error:
@@ -246,7 +254,7 @@ class _Reader:
             return tunnel
 
     def _records(self, name: str, tunnel: VPN | None, now: str) -> tuple[JoinRecord, ...]:
-        """Return a record of each node in the VPN: its name and its address stay its own, and its peer goes on."""
+        """Return a record for each node in the VPN, so that it keeps its name, its address and its peer."""
         if tunnel is None:
             return ()
         records: dict[str, JoinRecord] = {}
@@ -263,7 +271,10 @@ class _Reader:
     def _with_certificates(
         self, records: tuple[JoinRecord, ...], name: str, clients: LoadedAuthority | None, now: datetime
     ) -> tuple[JoinRecord, ...]:
-        """Return a record as well of each node whose certificate oneinfra has kept (`oi reconcile` does), and what that certificate is."""
+        """Add a record for each node whose certificate oneinfra has stored (`oi reconcile` does).
+
+        The record includes that certificate's details.
+        """
         found = {record.node: record for record in records}
         for node, leaf in self._leaves():
             signed = clients is not None and leaf.issued_by(clients.certificate)
@@ -347,12 +358,18 @@ class _Reader:
 
 
 def _record_of(cluster: str, node: str, now: str) -> JoinRecord:
-    """Return what is known of every node that comes with a cluster: its key is not, so that it joins again once its name is freed."""
+    """Return the record of a node that comes with a cluster.
+
+    Its key is unknown, so it can join again only once its name is freed.
+    """
     return JoinRecord(cluster=cluster, node=node, state=State.ISSUED, protocol=PROTOCOL, request="", key="", issued=now, changed=now)
 
 
 def _kubeconfig(name: str, server: str, server_ca: str, clients: LoadedAuthority, *, now: datetime, random: Random) -> str:
-    """Make what the hub acts in the cluster with. It lives as long as the authority, whose key the hub has as well: less would protect nobody."""
+    """Make the kubeconfig with which the hub acts in the cluster.
+
+    It is valid as long as the CA: the hub has the CA's key anyway, so a shorter lifetime would protect nothing.
+    """
     spec = CertificateSpec(
         name=f"the hub's certificate for {name}",
         base=_USER,
@@ -374,7 +391,7 @@ def _pem(authority: LoadedAuthority) -> str:
 
 
 def conflicts(imported: Sequence[ImportedCluster], known: Sequence[TenantCluster]) -> str:
-    """Say what keeps clusters from being served beside those that a hub has, '' if nothing does."""
+    """Return why clusters cannot be served along with those that a hub has, '' if they can."""
     taken = sorted({one.name for one in known} & {one.cluster.name for one in imported})
     if taken:
         return f"the hub serves {', '.join(taken)} already"

@@ -1,7 +1,8 @@
-"""The requests of one tenant cluster: what is decided about each, and done.
+"""Handle the requests of one tenant cluster.
 
-Observe through informers, decide by a pure function, keep the record, write once with the resourceVersion that was seen. A record is kept before the
-answer is released: who is killed in between issues again for the same object, and what came before was seen by nobody.
+Observe through informers, decide by a pure function, save the record, write once with the observed resourceVersion. A
+record is saved before the answer is published: if the hub is killed in between, it issues again for the same object,
+and nobody has seen the first answer.
 """
 
 from __future__ import annotations
@@ -40,16 +41,19 @@ _log = logging.getLogger(__name__)
 
 PROTOCOL: Final = "oneinfra/v1alpha1"
 AHEAD: Final = 8
-"""Keys that are made before they are needed: making one takes longer than everything else of an answer."""
+"""Keys that are made in advance: making one takes longer than the rest of an answer."""
 MOST_TIMES_TAKEN: Final = 4
-"""Times that a request may be overtaken by others before it is refused."""
+"""How often a request may lose a race to others before it is refused."""
 LONGEST_SLEEP: Final = 3600.0
 _FULL: Final = 60.0
-"""Seconds after which it is looked again whether a VPN that was full has an address."""
+"""Seconds between two checks whether a full VPN has a free address."""
 
 
 class RequestHandler:
-    """Answers requests by name. `aside` is the queue of those that are turned away: `turn_away` is what its workers call."""
+    """Answers requests by name.
+
+    `aside` is the queue of requests to refuse or delete, whose workers call `turn_away`.
+    """
 
     def __init__(
         self,
@@ -62,7 +66,10 @@ class RequestHandler:
         aside: WorkQueue[str],
         crowd: int,
     ) -> None:
-        """Keep the arguments. `known` is what the `evidence` tells. Beyond `crowd` requests those that are refused are deleted at once."""
+        """Keep the arguments.
+
+        `known` is filled by `evidence`. Beyond `crowd` requests, refused ones are deleted at once.
+        """
         self._ctx = ctx
         self._requests = requests
         self._evidence = evidence
@@ -72,16 +79,16 @@ class RequestHandler:
         self._crowd = crowd
         self._key_algorithm = Algorithm(ctx.cluster.key_algorithm)
         self._times_taken: dict[str, tuple[str, int]] = {}
-        """How often the request with this uid was overtaken by others, by name."""
+        """How often the request with this uid lost a race to others, by name."""
         self._turned_away: dict[str, tuple[str, Condition | None]] = {}
-        """What is to be done beside the others, with the uid of the request for which it was decided."""
+        """What to do with requests that are turned away, with the uid of the request that it was decided for."""
 
     @property
     def _crowded(self) -> bool:
         return len(self._requests.objects) > self._crowd
 
     async def answer(self, name: str) -> Again | None:
-        """Do what a request needs now; returns when to look again."""
+        """Process a request; return when to look at it again."""
         request = self._requests.get(name)
         if request is None:
             self._times_taken.pop(name, None)
@@ -114,14 +121,19 @@ class RequestHandler:
         return None
 
     def _put_aside(self, name: str, uid: str, condition: Condition | None) -> None:
-        """Have a request refused, or deleted if there is no condition, beside the others: writing takes longest, and a crowd is not to hold them up."""
+        """Queue a request to be refused, or deleted if there is no condition.
+
+        A queue of its own, because writes take longest, and a crowd must not delay the others.
+        """
         self._turned_away[name] = (uid, condition)
         self._aside.add(name)
 
     def _overtaken(self, seen: Seen, error: Taken) -> None:
-        """Have a request decided again, after a pause that grows, for which something was taken meanwhile; refuse it after some times.
+        """Have a request decided again after a growing pause because something it needs was taken.
 
-        Deciding again finds who has it. Where it does not, trying without end would only cost time. Raises NotNow.
+        Refuse it after some attempts.
+
+        Deciding again finds the new owner. If it never does, endless retries would only cost time. Raises NotNow.
         """
         uid, times = self._times_taken.get(seen.name, ("", 0))
         times = times + 1 if uid == seen.uid else 1
@@ -133,7 +145,7 @@ class RequestHandler:
         raise NotNow(f"{seen.name} is decided again: {error}", quiet=True) from error
 
     async def turn_away(self, name: str) -> None:
-        """Refuse or delete a request for which that was decided."""
+        """Refuse or delete a request that was queued for it."""
         request, wanted = self._requests.get(name), self._turned_away.get(name)
         if request is not None and wanted is not None:
             (uid, condition), seen = wanted, decisions.look(request)
@@ -141,7 +153,7 @@ class RequestHandler:
                 await self._delete(request)
             elif seen.uid == uid and condition is not None and not seen.ended:
                 await self._refuse(request, condition)
-        if self._turned_away.get(name) == wanted:  # else another request of that name has come meanwhile
+        if self._turned_away.get(name) == wanted:  # otherwise another request of that name has arrived
             self._turned_away.pop(name, None)
 
     def _decide(self, seen: Seen, record: JoinRecord | None, foreign: Mapping[str, str]) -> Outcome:
@@ -149,11 +161,14 @@ class RequestHandler:
         return decisions.decide(seen, record, policy, self._ctx.clock.now())
 
     async def _opened(self, seen: Seen, request: Object, record: JoinRecord | None) -> tuple[Seen, Mapping[str, str]]:
-        """Decrypt a request, and look up what is known about what it asks for; returns as well which names, its own included, are other nodes'."""
+        """Decrypt a request and look up what it asks for.
+
+        Also return which names, including its own, belong to other nodes.
+        """
         try:
             contents = requests.read(
                 request, join_key=self._ctx.loaded.join_key
-            )  # less than a millisecond: a thread costs more than it gives
+            )  # less than a millisecond: a thread would cost more than it saves
         except MalformedField as error:
             return replace(seen, contents=error), {}
         owners = await self._ctx.store.ask(lambda store: store.owners(self._ctx.name, (seen.name, *contents.claims)))
@@ -164,12 +179,12 @@ class RequestHandler:
         return replace(seen, contents=contents, registered=seen.name in self._known), foreign
 
     async def _know(self) -> None:
-        """Wait until all Nodes are known that were there at the start, and the API servers."""
+        """Wait until all Nodes that existed at the start are known, and the API servers."""
         for informer in self._evidence:
             await informer.wait_synced()
 
     async def _lease(self, name: str, record: JoinRecord | None) -> tuple[str, ...]:
-        """Return the node's addresses in the VPN, none without one. Raises NoAddressLeft."""
+        """Return the node's addresses in the VPN, none without a VPN. Raises NoAddressLeft."""
         vpn = self._ctx.cluster.vpn
         if vpn is None or self._ctx.tunnel is None:
             return ()
@@ -232,7 +247,7 @@ class RequestHandler:
             return None
         self._times_taken.pop(seen.name, None)
         self._ctx.ends.put(record)
-        if self._ctx.tunnel is not None:  # before the answer: a node's first packet finds its peer
+        if self._ctx.tunnel is not None:  # before the answer, so that the node's first packet finds its peer
             self._ctx.tunnel.put(record)
             try:
                 await self._ctx.tunnel.follow()
@@ -247,7 +262,7 @@ class RequestHandler:
         return None
 
     def make_keys(self) -> None:
-        """Have keys made that the next answers need."""
+        """Have keys made for the next answers."""
         self._keys.have((self._key_algorithm,) * AHEAD)
 
     async def _refuse(self, request: Object, condition: Condition) -> None:
@@ -255,7 +270,7 @@ class RequestHandler:
         event = self._ctx.event("refused", name, reason=condition.reason, message=condition.message)
         await self._ctx.store.ask(lambda store: store.tell(event))
         if self._crowded or condition.reason == decisions.TOO_LARGE:
-            await self._delete(request)  # it would be deleted next: one write instead of two, so that a flood does not outrun us
+            await self._delete(request)  # it would be deleted next: one write instead of two, so that the hub keeps up with a flood
             self._count(request, condition)
         else:
             await self._write(request, condition)
@@ -272,7 +287,7 @@ class RequestHandler:
         self._count(request, condition)
 
     async def _delete(self, request: Object) -> None:
-        """Delete a request, also one whose maker has put finalizers on it: with those it would stay for ever."""
+        """Delete a request, even one with finalizers, which would otherwise keep it for ever."""
         name, _ = core.identity_of(request)
         metadata = core.metadata(request)
         if metadata.get("finalizers"):

@@ -1,4 +1,4 @@
-"""What a hub tells of its work in numbers."""
+"""Metrics of a hub."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class HubMetrics:
         self._latency.observe(seconds, cluster, protocol, outcome)
 
     def follow_ends(self, cluster: str, first: Callable[[], float]) -> None:
-        """Show when the first certificate of a cluster's nodes ends."""
+        """Show when the first certificate of a cluster's nodes expires."""
         self._ends.follow(first, cluster)
 
     def follow_clusters(self, count: Callable[[], float]) -> None:

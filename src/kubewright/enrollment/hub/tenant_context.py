@@ -1,4 +1,4 @@
-"""What the parts of the work for one tenant cluster share: the cluster, its API, what the hub keeps of it, and how they tell of it."""
+"""The shared context of the work for one tenant cluster: the cluster, its API, the hub's state of it, and reporting."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TenantContext:
-    """One cluster, and the means to work for it. `ends` is when certificates of nodes end, once the records have been read."""
+    """One cluster, and the means to work for it.
+
+    `ends` are its certificates' expiry times, once the records have been read.
+    """
 
     loaded: LoadedCluster
     api: AsyncKubeAPI
@@ -39,7 +42,7 @@ class TenantContext:
 
     @property
     def cluster(self) -> TenantCluster:
-        """What the hub knows of it."""
+        """The stored cluster."""
         return self.loaded.cluster
 
     @property
@@ -48,11 +51,14 @@ class TenantContext:
         return self.cluster.name
 
     def event(self, event: str, node: str, **details: Any) -> Event:
-        """Make a line of the journal."""
+        """Return a journal event about this cluster."""
         return Event(at=rfc3339(self.clock.now()), cluster=self.name, event=event, node=node, details=details)
 
     async def keep(self, record: JoinRecord, event: Event, *, before: JoinRecord | None, digest: str = "") -> None:
-        """Save a record in place of the one `before` that it was decided on. Raises Taken, and NotNow where something has changed since."""
+        """Save a record over the record `before` that it was decided on.
+
+        Raises Taken, and NotNow if something has changed since.
+        """
         generation = self.cluster.generation
         try:
             await self.store.ask(lambda store: store.keep(record, event, before=before, digest=digest, generation=generation))
@@ -60,7 +66,7 @@ class TenantContext:
             raise NotNow(str(error), quiet=True) from error
 
     async def ignoring_gone(self, call: Awaitable[Object]) -> None:
-        """Make a call about an object that somebody else may have deleted, or made anew, meanwhile: a watch tells of that."""
+        """Make a call about an object that may have been deleted or replaced; the watch reports that."""
         try:
             await call
         except NotFound:

@@ -1,4 +1,4 @@
-"""What a tenant cluster has to have so that nodes can join through a hub: the kind, the rights of token holders, the join key, the tokens."""
+"""The objects a tenant cluster needs so that nodes can join through a hub: the CRD, RBAC, the join key, the tokens."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from kubewright.manifests.rbac import Purpose
 from kubewright.tokens import secrets
 
 OWNER_LABEL: Final = "enrollment.kubewright/hub"
-"""On the Secrets of tokens that a hub has made: it deletes no others."""
+"""On the token Secrets that a hub has created: it deletes no others."""
 
 
 def desired(public_key: str, *, networks: Sequence[str] = ()) -> tuple[DesiredObject, ...]:
-    """Return the objects in the order in which they are made: the join key last, because a node that finds it goes on at once.
+    """Return the objects in order of creation: the join key comes last, because a node proceeds as soon as it finds it.
 
-    `networks` are those of the VPN: nodes can tell before they ask what they need for it.
+    `networks` are those of the VPN, so that nodes know their requirements before they ask.
     """
     config_map = {
         "apiVersion": "v1",
@@ -38,7 +38,7 @@ def desired(public_key: str, *, networks: Sequence[str] = ()) -> tuple[DesiredOb
 
 
 def token_secret(token: JoinToken) -> Object:
-    """Return the Secret of a token: oneinfra's, with an end, and with a label that says whose it is."""
+    """Return the Secret of a token: oneinfra's format, with an expiration, and a label that names its owner."""
     content = {
         "auth-extra-groups": REQUESTERS,
         "description": TOKEN_DESCRIPTION,
@@ -58,14 +58,17 @@ def token_secret(token: JoinToken) -> Object:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenChanges:
-    """What has to happen to the Secrets of tokens: `missing` are made or corrected, `surplus` are names to delete."""
+    """Changes to the token Secrets: `missing` are created or corrected, `surplus` are names to delete."""
 
     missing: tuple[JoinToken, ...] = ()
     surplus: tuple[str, ...] = ()
 
 
 def token_changes(found: Iterable[Mapping[str, Any]], wanted: Iterable[JoinToken]) -> TokenChanges:
-    """Compare the Secrets of a tenant with the tokens of the hub. Pure. Secrets of others are never touched, nor is one that cannot be read."""
+    """Compare the token Secrets of a tenant with the hub's tokens.
+
+    Pure. Secrets of others, or unreadable ones, are never touched.
+    """
     tokens = {secrets.name_of(token.token.id): token for token in wanted}
     names: dict[str, Mapping[str, Any]] = {}
     for secret in found:
@@ -77,7 +80,7 @@ def token_changes(found: Iterable[Mapping[str, Any]], wanted: Iterable[JoinToken
 
 
 def is_ours(secret: Mapping[str, Any]) -> bool:
-    """Whether a hub has made the Secret."""
+    """Whether a hub has created the Secret."""
     return ((secret.get("metadata") or {}).get("labels") or {}).get(OWNER_LABEL) == "true"
 
 

@@ -1,4 +1,6 @@
-"""One tenant cluster at work: its requests are answered, its objects repaired, its tokens kept. Each tenant has a queue and connections of its own.
+"""One tenant cluster at work: answer its requests, repair its objects, update its tokens.
+
+Each tenant has its own queue and connections.
 
 made ── run() ──> objects and tokens ensured, watches open ──> requests answered ── cancelled ──> work in flight ends
 """
@@ -32,12 +34,15 @@ from kubewright.tokens import secrets
 _log = logging.getLogger(__name__)
 
 WORKERS: Final = 4
-"""Requests of one tenant that are answered at a time."""
+"""Requests of one tenant that are answered concurrently."""
 CROWD: Final = 1000
-"""Requests of one tenant that are kept together: beyond that, those that were refused go at once, so that nobody fills the cluster with them."""
+"""Requests of one tenant that are kept.
+
+Beyond that, refused ones are deleted at once, so that nobody can fill the cluster.
+"""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
 _DEFAULT, _API_SERVERS = "default", "kubernetes"
-"""The Service whose endpoints are the API servers: they write them themselves."""
+"""The Service whose endpoints are the API servers, which write them themselves."""
 _REQUEST, _LEAVING, _KEY, _OBJECTS, _TOKENS, _TUNNEL, _ENDS = "request/", "leaving/", "key/", "objects", "tokens", "tunnel", "ends"
 
 
@@ -74,16 +79,16 @@ class Tenant:
 
     @property
     def ends(self) -> CertificateEnds:
-        """When certificates of nodes end."""
+        """The certificates' expiry times."""
         return self._ctx.ends
 
     @property
     def synced(self) -> bool:
-        """Whether the requests that were there at the start are known."""
+        """Whether the requests that existed at the start are known."""
         return self._requests.synced and self._secrets.synced
 
     def look_again(self) -> None:
-        """Have everything looked at: what the hub keeps has been changed by somebody else."""
+        """Look at everything again: another process has changed the hub's state."""
         for key in (_OBJECTS, _TOKENS, _TUNNEL, _ENDS, *(_REQUEST + name for _, name in self._requests.objects)):
             self._queue.add(key)
         self._departures.look_again()
@@ -116,7 +121,7 @@ class Tenant:
         )
 
     def _watch_object(self, desired: DesiredObject) -> SharedInformer:
-        """Hear when somebody changes an object of ours: it is repaired."""
+        """Watch one of our objects, to repair it when somebody changes it."""
         name, namespace = core.identity_of(desired.body)
         informer = self._informer(resources.of(desired.body), namespace=namespace, field_selector=f"metadata.name={name}")
         informer.subscribe(lambda _: self._queue.add(_OBJECTS))
@@ -137,7 +142,7 @@ class Tenant:
         self._follow_node(event.object)
 
     def _follow_node(self, node: Object) -> None:
-        """Have done what a Node asks for: to leave, or another key in the VPN."""
+        """Start what a Node asks for: leaving, or rotating its VPN key."""
         name, _ = core.identity_of(node)
         if self._departures.concerns(node):
             self._queue.add(_LEAVING + name)
@@ -170,7 +175,10 @@ class Tenant:
                 _log.info("%s: %s: %s", self._ctx.name, change.target, change.action.value)
 
     async def _keep_tokens(self) -> Again | None:
-        """Give the tenant the tokens that are in force. Those that have ended go: the API server believes them for ten seconds more."""
+        """Give the tenant the current tokens.
+
+        Expired ones are removed: the API server accepts them for ten more seconds.
+        """
         await self._secrets.wait_synced()
         now = self._ctx.clock.now()
         wanted = await self._ctx.store.ask(lambda store: store.tokens(self._ctx.name))
@@ -186,7 +194,7 @@ class Tenant:
         return min(left, default=None)
 
     async def _keep_tunnel(self) -> Again | None:
-        """Have the VPN's interface as the records are, from time to time: whoever changes it does not tell us."""
+        """Compare the VPN's interface with the records from time to time: changes made by others are not reported."""
         if self._ctx.tunnel is None:
             return None
         await self._load_tunnel(self._ctx.tunnel)
@@ -197,7 +205,10 @@ class Tenant:
         tunnel.load(await self._ctx.store.ask(lambda store: store.records(self._ctx.name)))
 
     async def _let_go(self, name: str) -> None:
-        """Let a node go that leaves. Its peer in the VPN stays for a moment: through it the node learns so."""
+        """Let a leaving node go.
+
+        Its peer in the VPN stays for a moment, so that the node can learn the result.
+        """
         node = self._nodes.get(name)
         if node is not None and await self._departures.follow(node) and self._ctx.tunnel is not None:
             self._queue.add_after(_TUNNEL, self._ctx.tunnel.linger)
