@@ -6,16 +6,18 @@ The second patch level is made without a build (`testbed/patch_level.py`). Both 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
 from cluster_kit import at_once
-from machine_kit import CONFIG, INIT, SHARED, eventually, kubewright, ready, write
+from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
 from state_kit import State, files, objects, require_same
 from testbed import patch_level
 from testbed.bed import Bed, Parts
 from testbed.images import of_release
+from testbed.kit import programs
 from testbed.machine import Ended, Machine
 
 from kubewright.base.level import KUBERNETES
@@ -122,6 +124,24 @@ def test_status_tells_what_the_processes_report(both: Both) -> None:
     assert versions["kubelet"] == (KUBERNETES, "node")
     assert {name: versions[name] for name in COMPONENTS} == dict.fromkeys(COMPONENTS, (NEXT, "process"))
     assert (found["storedVersion"], found["next"]) == (NEXT, [f"upgrade the kubelets of one to {NEXT}"])
+
+
+def test_a_kubelet_that_is_given_takes_the_place_of_the_machines(both: Both) -> None:
+    machine = both.ours
+    new = patch_level.program(programs(("kubelet",))["kubelet"].resolve(), KUBERNETES, NEXT)
+    copy = machine.root / "opt" / "kubelet"
+    shutil.copyfile(new, copy)
+    copy.chmod(0o755)
+    pods = kubectl(machine, "get", "pods", "-A")["items"]
+    kubewright(machine, "upgrade", "node", IGNORED, "--kubelet", "/opt/kubelet")
+    assert json.loads(kubewright(machine, "upgrade", "status", "-o", "json").out)["next"] == []
+    assert machine.run("kubelet", "--version").out == f"Kubernetes {NEXT}\n"
+    again = kubectl(machine, "get", "pods", "-A")["items"]
+    restarts = [
+        {one["metadata"]["uid"]: [c["restartCount"] for c in one["status"].get("containerStatuses", [])] for one in found}
+        for found in (pods, again)
+    ]
+    assert {uid: count for uid, count in restarts[1].items() if uid in restarts[0] and count != restarts[0][uid]} == {}
 
 
 def test_init_does_not_take_an_upgraded_machine_back(both: Both) -> None:

@@ -109,6 +109,8 @@ MORE = {
     "output": 102,
     "plan": 76,
     "adopt": 2,
+    "drain": 2,
+    "kubelet": 2,
     "cleanup-cni": 1,
     "cleanup-packet-filter": 1,
     "delete-node": 1,

@@ -8,9 +8,9 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import TooManyRequests, WaitTimeout
 from kubewright.base.events import SilentReporter
 from kubewright.base.wait import PollingWaiter
-from kubewright.enrollment.node import draining
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import NODE, POD
+from kubewright.lifecycle.steps import draining
 
 
 def pod(name: str, *, phase: str = "Running", **metadata: object) -> dict:

@@ -109,7 +109,8 @@ def test_a_step_that_fails_takes_all_back_in_reverse_order(box, failing):
     with pytest.raises(HostError, match="this machine is back in its earlier state") as caught:
         box.carry_out(box.prepare(), reporter)
     begun = list(NAMES[: NAMES.index(failing) + 1])
-    assert box.proved == [*begun, *(f"old {name}" for name in reversed(begun))]
+    again = begun[1:]  # what went back before the first one may have suffered from that
+    assert box.proved == [*begun, *(f"old {name}" for name in (*reversed(begun), *again))]
     assert (box.contents(), box.modes(), box.states()) == (OLD, [0o640] * 2, [State.ROLLED_BACK])
     assert ("its last words" in caught.value.detail, caught.value.remedy) == (True, "look at the image")
     texts = [event.text for event in reporter.events if isinstance(event, Line)]
@@ -219,7 +220,7 @@ def test_what_is_proved_has_to_last_until_the_end(box):
         box.carry_out(box.prepare(), settle=lambda: (_ for _ in ()).throw(ComponentFailed("etcd does not stay up")))
     assert "etcd does not stay up" in str(caught.value)
     assert box.contents() == OLD
-    assert box.proved[-3:] == ["old kube-scheduler", "old kube-apiserver", "old etcd"]
+    assert box.proved[-5:-2] == ["old kube-scheduler", "old kube-apiserver", "old etcd"]
     settled = []
     for _ in range(2):
         box.carry_out(box.prepare(), settle=lambda: settled.append(1) or ())

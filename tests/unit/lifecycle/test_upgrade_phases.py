@@ -11,7 +11,7 @@ from upgrade_kit import NEW, OLD, PODS, ControlPlane
 
 from kubewright.base import yaml
 from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
-from kubewright.kube.resources import CONFIG_MAP, POD
+from kubewright.kube.resources import CONFIG_MAP, NODE, POD
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import upgraded
@@ -394,3 +394,38 @@ def test_the_patches_of_init_are_those_of_the_first_upgrade(box, tmp_path):
     assert "    - --v=3\n" in box.text("kube-scheduler")
     box.upgrade()
     assert ("    - --v=3\n" in box.text("kube-scheduler"), box.tag("kube-scheduler")) == (True, NEW)
+
+
+def test_a_kubelet_that_is_given_takes_the_place_of_the_machines(box, tmp_path):
+    box.kubelet(OLD)
+    new = box.kubelet(NEW, path=tmp_path / "new-kubelet")
+    changes = names(box.upgrade(kubelet=new, drain=True).changes)
+    program = Path(box.root / "bin/kubelet")
+    assert changes[-5:] == ["node node1", "node node1", f"file {program}", "service kubelet", "node node1"]
+    assert (program.read_text(), program.stat().st_mode & 0o777) == (Path(new).read_text(), 0o755)
+    node = box.kube.get(NODE, "node1")
+    assert (node["status"]["nodeInfo"]["kubeletVersion"], node["spec"].get("unschedulable"), node["metadata"].get("annotations")) == (
+        NEW,
+        None,
+        {},
+    )
+    assert names(box.upgrade(kubelet=new, drain=True).changes) == []
+    assert [one.operation for one in checkpoint.every(box.machine(box.layout))] == ["upgrade"]
+
+
+def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_path):
+    box.kubelet(OLD)
+    box.runtime.broken = {NEW}
+    with pytest.raises(HostError, match="kubelet failed; this machine is back in its earlier state") as caught:
+        box.upgrade(kubelet=box.kubelet(NEW, path=tmp_path / "new-kubelet"))
+    assert f"the Node reports {OLD}, not {NEW}" in str(caught.value)
+    assert Path(box.root / "bin/kubelet").read_text().split()[-1] == OLD
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_a_kubelet_that_is_newer_than_an_api_server_is_refused(box, tmp_path):
+    box.kubelet(OLD)
+    with pytest.raises(HostError, match=r"the kubelet v1\.36\.9 is newer than the API server"):
+        box.upgrade(kubelet=box.kubelet("v1.36.9", path=tmp_path / "new-kubelet"))
+    with pytest.raises(UsageError, match="--drain empties this machine before"):
+        box.upgrade(drain=True)

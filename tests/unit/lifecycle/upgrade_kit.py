@@ -16,6 +16,7 @@ from kubewright.base.records import dataclass as record
 from kubewright.base.records import replace
 from kubewright.etcd.api import Member, Status
 from kubewright.etcd.recording import RecordingEtcd
+from kubewright.host.programs import RealPrograms
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
@@ -30,6 +31,7 @@ from operation_kit import stand_in_machine
 
 OLD, NEW = "v1.36.2", "v1.36.3"
 PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+MIRROR = "kubernetes.io/config.mirror"
 PORTS = {10257: "kube-controller-manager", 10259: "kube-scheduler"}
 
 
@@ -156,8 +158,15 @@ class Etcd(RecordingEtcd):
 class Kubelet(Services):
     """The kubelet's service, which has written nothing."""
 
+    box = None
+
     def last_lines(self, name, /, *, count):
         return []
+
+    def start(self, name, /, *, verb="start"):
+        super().start(name, verb=verb)
+        if self.box is not None:
+            self.box.kubelet_started()
 
 
 @dataclass
@@ -172,6 +181,7 @@ class ControlPlane(Box):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.runtime = Runtime(self)
+        self.services.box = self
         self.run(asked())
         node = self.kube.get(NODE, "node1")
         self.kube.update({**node, "status": {"nodeInfo": {"kubeletVersion": OLD}}})
@@ -181,8 +191,25 @@ class ControlPlane(Box):
 
     def mirror(self, name):
         body = yaml.load(self.text(name), source=name)
-        metadata = {**body["metadata"], "name": f"{name}-node1"}
+        metadata = {**body["metadata"], "name": f"{name}-node1", "annotations": {**body["metadata"].get("annotations", {}), MIRROR: "x"}}
         return {**body, "metadata": metadata, "spec": {**body["spec"], "nodeName": "node1"}}
+
+    def kubelet(self, version, *, path=None):
+        """Put a program there that says it is a kubelet: that of the machine, if no other path is given."""
+        program = path or self.root / "bin/kubelet"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f"#!/bin/sh\necho Kubernetes {version}\n")
+        program.chmod(0o755)
+        return str(program)
+
+    def kubelet_started(self):
+        """The kubelet of the machine reports its version, unless it is one of the `broken`."""
+        program = self.root / "bin/kubelet"
+        version = program.read_text().split()[-1] if program.exists() else OLD
+        if version not in self.runtime.broken:
+            node = self.kube.get(NODE, "node1")
+            status = {"nodeInfo": {"kubeletVersion": version}, "conditions": [{"type": "Ready", "status": "True"}]}
+            self.kube.update({**node, "status": status})
 
     def text(self, name):
         return Path(self.layout.manifest(name)).read_text()
@@ -197,9 +224,10 @@ class ControlPlane(Box):
     def machine(self, layout, *, files=None):
         host = super().machine(layout, files=files)
         host._runtime = self.runtime
+        host.programs = RealPrograms(environment={"PATH": str(self.root / "bin")})
         return host
 
-    def upgrade(self, *, section="apply", version=NEW, mode=Mode.APPLY, only=(), ask=None, **flags: object):
+    def upgrade(self, *, section="apply", version=NEW, mode=Mode.APPLY, only=(), ask=None, kubelet="", drain=False, **flags: object):
         """Upgrade it, with checks that find nothing."""
         row = {"apply": operation.APPLY, "node": operation.NODE}[section]
 
@@ -214,6 +242,8 @@ class ControlPlane(Box):
             only=only,
             yes=ask is None,
             ask=ask,
+            kubelet=kubelet,
+            drain=drain,
         )
         machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
         return run(replace(row, context=context), request, machine, reporter=self.reporter, mode=mode)

@@ -26,7 +26,7 @@ _OURS: Final = frozenset({"plan", "adopt"})
 _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
 """Flags that kubeadm does not have; they may stand beside --config."""
 
-_UPGRADE_OURS: Final = frozenset({"plan"})
+_UPGRADE_OURS: Final = frozenset({"plan", "kubelet", "drain"})
 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
 
@@ -96,6 +96,8 @@ def upgrade_request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ())
         arguments=parsed.strings("version") if parsed.command.argument else (),
         only=only,
         kubeconfig=inputs.absolute(given_text(parsed, "kubeconfig")),
+        kubelet=inputs.absolute(given_text(parsed, "kubelet")),
+        drain=is_on(parsed, "drain"),
         yes=is_on(parsed, "yes"),
         ask=functools.partial(_ask, form=parsed.text("output")) if inputs.has(parsed, "output") else None,
     )

@@ -242,6 +242,8 @@ _UPGRADE_FLAGS = by_name(
     Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y"),
     Flag("context-lines", "lines of context in the differences", kind=INT, default=3, short="c", metavar="lines"),
     Flag("plan", "show what would change; write nothing", kind=BOOL, default=False),
+    Flag("kubelet", "program that takes the place of this machine's kubelet, at the end", default="", metavar="file", form=PATH),
+    Flag("drain", "evict the pods of this machine before its kubelet is replaced", kind=BOOL, default=False),
     *PRINTED,
 )
 _UPGRADE_FLAGS_OF_PHASES = {**_UPGRADE_FLAGS, "output": ALL_FORMATS}
@@ -251,6 +253,7 @@ _PLAN = (
 )
 _NODE = "certificate-renewal config dry-run etcd-upgrade ignore-preflight-errors kubeconfig patches skip-phases"
 _APPLY = f"{_EARLY} force print-config yes {_NODE}"
+_UPGRADE_OURS = "plan output kubelet drain"
 _VERSION = Argument("version", "version to upgrade to; may be set in the file instead", shown="[version]", most=ANY)
 _VERSION_OF_PHASE = Argument("version", "version to upgrade to; may be set in the file instead", shown="", most=ANY)
 
@@ -283,7 +286,7 @@ _UPGRADE_ROWS = (
     Command(
         "upgrade apply",
         "Upgrade the first control plane",
-        flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_APPLY} plan output"),
+        flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_APPLY} {_UPGRADE_OURS}"),
         argument=_VERSION,
         exit_scheme=KUBEADM,
         description="Each component counts as upgraded once it answers and reports the new version. If one fails, this machine goes back to its earlier"
@@ -295,7 +298,7 @@ _UPGRADE_ROWS = (
     Command(
         "upgrade node",
         "Upgrade an additional control plane, or a worker",
-        flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_NODE} plan output"),
+        flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_NODE} {_UPGRADE_OURS}"),
         exit_scheme=KUBEADM,
         description="Upgrades this machine to the version that the cluster's configuration has since `upgrade apply`. If a component fails, this"
         " machine goes back to its earlier state. --plan shows the whole list.",

@@ -15,7 +15,6 @@ from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, replace
-from kubewright.enrollment.node import draining
 from kubewright.enrollment.node.joined import JoinedMachine
 from kubewright.enrollment.node.request import NAME, runtime_of
 from kubewright.enrollment.protocol import leave_proofs
@@ -28,7 +27,7 @@ from kubewright.kube.resources import NODE
 from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
-from kubewright.lifecycle.steps import cleanup
+from kubewright.lifecycle.steps import cleanup, draining
 from kubewright.lifecycle.steps.cleanup import Cleanup
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory

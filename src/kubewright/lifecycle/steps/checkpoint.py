@@ -122,7 +122,7 @@ def _in_progress(found: Checkpoint) -> HostError:
     return HostError(
         f"an operation on this machine was interrupted: {found.operation} to {found.goal}",
         detail=f"{found.directory} has the files that it replaces",
-        remedy=f"finish it with the same command and configuration, or take it back with `kubewright {found.operation} rollback`",
+        remedy="finish it with the same command and configuration, or take it back with `kubewright upgrade rollback`",
     )
 
 

@@ -78,14 +78,23 @@ def _forward(host: Host, found: Checkpoint, step: Replacement) -> Iterator[Step]
 
 
 def take_back(host: Host, found: Checkpoint, steps: Sequence[Replacement]) -> list[Change]:
-    """Bring the files of these steps back to what they were, the last step first, and prove each. Raises what a proof raises."""
+    """Bring the files of these steps back to what they were, the last step first, and prove each. Raises what a proof raises.
+
+    All but the first step are proved once more in the end: what went back early may have suffered from what went back after it.
+    """
     changes = []
     for step in reversed(steps):
         changes += [checkpoint.put_old(host, found, target) for target in reversed(step.targets)]
-        for _ in step.prove_old():
-            pass
+        _prove_old(step)
+    for step in steps[1:]:
+        _prove_old(step)
     checkpoint.finish(host, found, State.ROLLED_BACK)
     return changes
+
+
+def _prove_old(step: Replacement) -> None:
+    for _ in step.prove_old():
+        pass
 
 
 def _back(

@@ -40,6 +40,10 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
     Raises as `configure` does, UsageError for a version or a phase that cannot be, HostError for a machine that a hub looks after, CertificateError
     for one that is part of no cluster, and DocumentError for a control plane whose manifest does not tell its endpoint.
     """
+    if request.drain and not request.kubelet:
+        raise UsageError(
+            "--drain empties this machine before its kubelet is replaced", remedy="give the new kubelet with --kubelet FILE as well"
+        )
     loaded = configure(request)
     configuration = loaded.configuration
     settings = getattr(configuration, request.section)

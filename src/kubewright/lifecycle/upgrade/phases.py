@@ -54,7 +54,7 @@ _ADDON: Final[UpgradePhase] = Phase(
         _leaf("kube-proxy", "Upgrade kube-proxy", run=f"{_HERE}.cluster:kube_proxy", condition=f"{_HERE}.cluster:proxy_wanted"),
     ),
 )
-_POST_UPGRADE: Final = _leaf("post-upgrade", "Run the final steps of an upgrade")
+_POST_UPGRADE: Final = _leaf("post-upgrade", "Run the final steps of an upgrade", run=f"{_HERE}.kubelet_program:replace")
 
 APPLY: Final[Phases[UpgradeContext]] = Phases(
     _leaf("preflight", "Run the checks before an upgrade", _APPLY_PREFLIGHT, run=lambda ctx: ctx.bound.preflight(ctx)),

@@ -24,7 +24,8 @@ class UpgradeOptions:
 
     `section` is its part of the UpgradeConfiguration: apply, node, plan or diff. `flags` are the values that were given on the command line,
     by the attribute of that part; `patches` is an absolute path there. They win over the file, names of ignored checks are added to it.
-    `kubeconfig` is '' for the machine's own. `ask` puts a question to the user and returns the answer, unless `yes` answers it.
+    `kubeconfig` is '' for the machine's own. `kubelet` is the path of a program that takes the place of the machine's kubelet, '' for none; with
+    `drain` the machine is emptied before. `ask` puts a question to the user and returns the answer, unless `yes` answers it.
     """
 
     section: str
@@ -34,6 +35,8 @@ class UpgradeOptions:
     arguments: Sequence[str] = ()
     only: tuple[str, ...] = ()
     kubeconfig: str = ""
+    kubelet: str = ""
+    drain: bool = False
     yes: bool = False
     ask: Callable[[str], str] | None = None
 

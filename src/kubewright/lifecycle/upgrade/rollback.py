@@ -12,7 +12,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
-from kubewright.lifecycle.upgrade import control_plane
+from kubewright.lifecycle.upgrade import control_plane, kubelet_program
 from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
@@ -37,7 +37,8 @@ def prepare(request: RollbackOptions, machine: Machine) -> Prepared[UpgradeTask]
 
 def last(host: Host) -> Checkpoint:
     """Return the checkpoint to go back to: that of the last upgrade. Raises HostError where there is none."""
-    found = [one for one in checkpoint.every(host) if one.operation == control_plane.OPERATION and one.state is not State.PREPARED]
+    operations = (control_plane.OPERATION, kubelet_program.OPERATION)
+    found = [one for one in checkpoint.every(host) if one.operation in operations and one.state is not State.PREPARED]
     if not found or found[-1].state is State.ROLLED_BACK:
         why = (
             f"the upgrade to {found[-1].goal} has been taken back already" if found else "no upgrade has replaced anything on this machine"
@@ -65,7 +66,11 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
     """Put the earlier files back, and prove that the components run from them."""
     found = last(ctx.host)
     checkpoint.require_known(ctx.host, found)
-    yield from control_plane.taken_back(ctx, checkpoint.mark(ctx.host, found, State.IN_PROGRESS))
+    begun = checkpoint.mark(ctx.host, found, State.IN_PROGRESS)
+    if found.operation == kubelet_program.OPERATION:
+        yield from kubelet_program.taken_back(ctx, begun)
+        return
+    yield from control_plane.taken_back(ctx, begun)
     ctx.say(TOPIC, "The earlier static pods run again")
     ctx.say(
         TOPIC, "Certificates that were renewed stay, and so do the cluster's configuration and its add-ons: `upgrade apply` changes them"

@@ -1,4 +1,4 @@
-"""Emptying a node before it leaves: no new pods, and those that are there are evicted, as `kubectl drain --force --delete-emptydir-data` does.
+"""Emptying a node: no new pods, and those that are there are evicted, as `kubectl drain --force --delete-emptydir-data` does.
 
 The kubelet's own identity is enough: it may mark its Node and evict its own pods (NodeRestriction).
 """
@@ -53,7 +53,7 @@ def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator
         saying="the pods of this node to go",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
-        remedy="see what keeps them (kubectl get poddisruptionbudget -A); or leave without --drain",
+        remedy="see what keeps them (kubectl get poddisruptionbudget -A); or go on without --drain",
     )
 
 

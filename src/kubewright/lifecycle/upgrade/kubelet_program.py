@@ -1,0 +1,148 @@
+"""`--kubelet FILE`: another kubelet takes the place of this machine's and is proved; kubeadm leaves that to packages.
+
+It is replaced by one rename, and goes back like a static pod where the Node does not become Ready with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import APIError, HostError
+from kubewright.base.patterns import Pattern
+from kubewright.base.versions import Version
+from kubewright.host.desired import File, Service
+from kubewright.kube.objects import NodeMarks, ensure_node_marks
+from kubewright.kube.resources import NODE
+from kubewright.lifecycle.steps import checkpoint, draining, running
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, read_static_pod
+from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
+from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
+from kubewright.lifecycle.upgrade import versions
+from kubewright.workflow.phases import Step
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.steps.checkpoint import Checkpoint
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+OPERATION: Final = "kubelet"
+"""What the checkpoint calls it."""
+DRAINED: Final = "kubewright.upgrade/drained"
+"""The annotation of a Node that this program keeps pods away from."""
+DRAIN_WITHIN: Final = 300.0
+_TOPIC: Final = "upgrade/kubelet"
+_MODE: Final = 0o755
+_VERSION: Final = Pattern(r"v\d+\.\d+\.\d+\S*")
+
+
+def replace(ctx: UpgradeContext) -> Iterator[Step]:
+    """Replace the kubelet if one was given: the machine is drained before if that is wanted, and takes pods again at the end.
+
+    Raises HostError for a file that is no kubelet, or one that is newer than an API server; and where the new one does not work.
+    """
+    if not ctx.request.kubelet:
+        return
+    given, place = PurePosixPath(ctx.request.kubelet), _place(ctx)
+    version, content = _version(ctx, str(given)), ctx.host.read(given)
+    _require_last(ctx, version)
+    if content == ctx.host.read(place):
+        ctx.say(_TOPIC, f"The kubelet is {version} already")
+    else:
+        if ctx.request.drain:
+            yield from _drain(ctx)
+        file = File(path=place, content=content or b"", mode=_MODE)
+        kept = checkpoint.prepare(ctx.host, operation=OPERATION, goal=str(version), files=[file], at=ctx.clock.now())
+        ctx.say(_TOPIC, f"Replacing {place} by the kubelet {version}")
+        step = _step(ctx, kept, old=_version(ctx, str(place)), new=version)
+        yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic=_TOPIC)
+        checkpoint.discard(ctx.host, kept)  # it is large
+        ctx.say(_TOPIC, f"The kubelet runs {version}")
+    yield from _undrain(ctx)
+
+
+def taken_back(ctx: UpgradeContext, kept: Checkpoint) -> list[Change]:
+    """Put the earlier kubelet back. Raises what a proof raises."""
+    place = kept.swaps[0].target
+    return take_back(ctx.host, kept, [_step(ctx, kept, old=None, new=None, place=place)])
+
+
+def _place(ctx: UpgradeContext) -> PurePosixPath:
+    found = ctx.host.programs.path(SERVICE)
+    if found is None:
+        raise HostError("this machine has no kubelet that could be replaced", remedy="install the kubelet's package first")
+    return found
+
+
+def _version(ctx: UpgradeContext, program: str) -> Version:
+    found = _VERSION.search(ctx.host.programs.version(program))
+    if found is None:
+        raise HostError(f"{program} does not tell its version", remedy="give the program `kubelet` of the version to upgrade to")
+    return Version.parse(found[0])
+
+
+def _require_last(ctx: UpgradeContext, version: Version) -> None:
+    """A kubelet must never be newer than an API server that it may talk to. That of this machine is known by its manifest."""
+    for text, nodes in versions.observe(ctx.api).components.get(API_SERVER, {}).items():
+        others = [node for node in nodes if node != ctx.node_name]
+        if others and running.is_older(text, str(version)):
+            raise _too_new(version, text, ", ".join(others))
+    own = read_static_pod(ctx.host, ctx.host.layout.manifest(API_SERVER))
+    if own is not None and running.is_older(present := running.version_of(own.body), str(version)):
+        raise _too_new(version, f"v{present}", "this machine")
+
+
+def _too_new(version: Version, server: str, where: str) -> HostError:
+    return HostError(f"the kubelet {version} is newer than the API server {server} of {where}", remedy="upgrade all control planes first")
+
+
+def _step(
+    ctx: UpgradeContext, kept: Checkpoint, *, old: Version | None, new: Version | None, place: PurePosixPath | None = None
+) -> Replacement:
+    return Replacement(
+        name=SERVICE,
+        targets=(place or kept.swaps[0].target,),
+        prove=lambda: _proved(ctx, new),
+        prove_old=lambda: _proved(ctx, old),
+    )
+
+
+def _proved(ctx: UpgradeContext, version: Version | None) -> Iterator[Step]:
+    """Start the kubelet that is there now, and wait until the Node is Ready with its version."""
+    wanted = version or _version(ctx, SERVICE)
+    yield ctx.host.ensure(Service(name=SERVICE, restart=True))
+    within = ctx.timeouts.kubelet_health_check.seconds
+    yield ctx.components.until(
+        lambda: _fault(ctx, wanted), saying=f"the kubelet to run {wanted}", blame=(), within=within, at_most=0.5, remedy=FIX
+    )
+
+
+def _fault(ctx: UpgradeContext, version: Version) -> str | None:
+    try:
+        status = ctx.client.get(NODE, ctx.node_name).get("status") or {}
+    except APIError as error:
+        return str(error)
+    reported = (status.get("nodeInfo") or {}).get("kubeletVersion", "")
+    if reported != str(version):
+        return f"the Node reports {reported or 'no version'}, not {version}"
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    return None if ready else "the Node is not Ready"
+
+
+def _drain(ctx: UpgradeContext) -> Iterator[Step]:
+    """Empty the machine, and note on the Node that it was us, unless somebody keeps pods away from it already."""
+    node = ctx.api.get(NODE, ctx.node_name)
+    if not (node.get("spec") or {}).get("unschedulable"):
+        yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={DRAINED: "true"}))
+    yield from draining.drain(ctx.api, ctx.node_name, waiter=ctx.waiter, within=DRAIN_WITHIN)
+
+
+def _undrain(ctx: UpgradeContext) -> Iterator[Step]:
+    """Let the machine have pods again, if it was us who kept them away, also in an earlier run."""
+    notes = ctx.api.get(NODE, ctx.node_name)["metadata"].get("annotations") or {}
+    if DRAINED not in notes:
+        return
+    body = {"metadata": {"annotations": {DRAINED: None}}, "spec": {"unschedulable": None}}
+    ctx.api.patch(NODE, ctx.node_name, body, type="merge")
+    yield Change(target=f"node {ctx.node_name}", action=Action.UPDATE, reason="takes pods again")
