@@ -429,3 +429,13 @@ def test_a_kubelet_that_is_newer_than_an_api_server_is_refused(box, tmp_path):
         box.upgrade(kubelet=box.kubelet("v1.36.9", path=tmp_path / "new-kubelet"))
     with pytest.raises(UsageError, match="--drain empties this machine before"):
         box.upgrade(drain=True)
+
+
+def test_a_dry_run_leaves_the_machine_and_the_cluster_alone(box):
+    before = box.snapshot()
+    result = box.upgrade(mode=Mode.NARRATE)
+    after = box.snapshot()
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= {"kubernetes", "kubernetes/tmp"}
+    assert {Path(change.target).name for change in result.written} >= {"kube-apiserver.yaml", "kube-scheduler.yaml", "admin.conf"}
+    assert box.lines("upgrade/successful") == ["Finished dryrunning successfully!"]
+    assert stored(box)["kubernetesVersion"] == OLD

@@ -6,7 +6,7 @@ import pytest
 
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
-from kubewright.lifecycle.upgrade.versions import Verdict, judge_target
+from kubewright.lifecycle.upgrade.versions import API_SERVER, ClusterVersions, Verdict, judge, judge_target
 
 
 def verdict(target, **flags: bool):
@@ -55,3 +55,23 @@ def test_force_passes_over_what_can_be_skipped_only():
             found.require("v1", force=force)
         assert caught.value.detail == told
         assert ("--force" in caught.value.remedy) == (not found.mandatory)
+
+
+@pytest.mark.parametrize(
+    ("target", "cluster", "kubelet", "mandatory", "skippable"),
+    [
+        ("v1.36.3", "v1.36.2", "v1.36.2", 0, 0),
+        ("v1.36.3", "v1.35.9", "v1.33.0", 0, 0),
+        ("v1.35.9", "v1.36.2", "v1.35.0", 0, 0),
+        ("v1.36.3", "v1.34.9", "v1.34.0", 1, 0),
+        ("v1.36.0-rc.1", "v1.34.9", "v1.34.0", 0, 1),
+        ("v1.34.9", "v1.36.2", "v1.34.0", 1, 0),
+        ("v1.36.3", "v1.36.2", "v1.32.9", 0, 1),
+        ("v1.36.3", "v1.36.2", "unknown", 0, 1),
+    ],
+)
+def test_a_version_is_judged_beside_the_clusters(target, cluster, kubelet, mandatory, skippable):
+    observed = ClusterVersions(components={API_SERVER: {cluster: ("a", "b")}}, kubelets={kubelet: ("b", "a")})
+    found = judge(Version.parse(target), observed)
+    assert (len(found.mandatory), len(found.skippable)) == (mandatory, skippable)
+    assert all(("a, b" in reason) == (kubelet in {"v1.32.9", "unknown"}) for reason in found.skippable)

@@ -65,7 +65,7 @@ class Runtime:
             namespace="kube-system",
             state=state,
             pod_uid=uid,
-            created=path.stat().st_mtime,
+            created=self.box.clock.now().timestamp() if ends else path.stat().st_mtime,
             attempt=3 if ends else 0,
             code=1 if ends else 0,
         )
