@@ -27,7 +27,7 @@ from kubewright.host.processes import Identity
 from kubewright.host.states import FileState, FileSystem, Kind
 from kubewright.host.trees import Refusals, Work, fail, names, remove_entry, visit
 
-READ_LIMIT: Final = 64 * 1024 * 1024
+READ_LIMIT: Final = 256 * 1024 * 1024
 """Bytes above which a file is not one of those that we read."""
 
 _LABEL: Final = "security.selinux"
