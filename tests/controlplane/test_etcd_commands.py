@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -98,3 +99,37 @@ def test_members_are_listed(cluster: Cluster, run: Run) -> None:
     code, out, err = run("member", "list")
     assert (code, err, len(out.splitlines())) == (0, "", 4)
     assert all(cluster.peer(name) in out and cluster.url(name) in out for name in NAMES)
+
+
+def test_members_are_removed_while_the_others_have_a_majority(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = run("member", "remove", "four", "--yes")
+    assert (code, out) == (1, "")
+    assert "error: etcd has no member 'four'" in err
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    code, out, err = run("member", "remove", "three")
+    assert (code, out) == (2, f"[etcd] Remove the member three at {cluster.peer('three')} from etcd? [y/N]: ")
+    assert "no member was removed" in err
+
+    cluster.kill("three")
+    eventually(lambda: not _named(run, "three")["serves"], "the member to be seen as dead")
+    code, out, err = run("member", "remove", "two", "--yes")
+    assert (code, out) == (4, "")
+    assert f"two at {cluster.peer('two')} is not removed: the other voting members would not have a majority" in err
+    assert f"three at {cluster.peer('three')}: " in err
+
+    code, out, err = run("member", "remove", _named(run, "three")["id"], "-o", "json", "--yes")
+    assert (code, err) == (0, "")
+    assert (json.loads(out)["removed"]["name"], len(json.loads(out)["members"])) == ("three", 2)
+    leader = _status(run)[1]["leader"]
+    other = "two" if leader == "one" else "one"
+    code, out, err = run("member", "remove", leader, "--yes", at=other)
+    assert (code, out, err) == (0, f"Removed the member {leader} at {cluster.peer(leader)} from etcd\n", "")
+    code, found = _status(run, at=other)
+    assert (code, found["leader"], len(found["members"])) == (0, other, 1)
+    code, out, err = run("member", "remove", other, "--yes", at=other)
+    assert (code, out) == (4, "")
+    assert "is the only member of etcd" in err
+
+
+def _named(run: Run, name: str) -> Any:
+    return next(one for one in _status(run)[1]["members"] if one["name"] == name)

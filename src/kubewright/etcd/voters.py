@@ -37,6 +37,12 @@ class Voters:
         """Whether those that live can agree on something, such as the removal of a dead one."""
         return (len(self.members) - len(self.dead)) * 2 > len(self.members)
 
+    def without(self, member: Member) -> Voters:
+        """Return the voting members that are left when one is removed."""
+        return Voters(
+            members=[one for one in self.members if one.id != member.id], dead=[one for one in self.dead if one.member.id != member.id]
+        )
+
     @property
     def living(self) -> Sequence[Member]:
         """The members that are up."""

@@ -102,6 +102,7 @@ OWN = {
     "upgrade rollback phase": "",
     "upgrade rollback phase preflight": "output plan yes",
     "upgrade rollback phase control-plane": "output plan",
+    "etcd member remove": f"{_ETCD} yes",
     "help": "",
     "alpha": "",
 }

@@ -8,13 +8,13 @@ from contextlib import closing, contextmanager
 from typing import Final
 
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import Unreachable
+from kubewright.base.errors import Unreachable, UsageError
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import table, write_result, write_rows
 from kubewright.etcd.api import Etcd, Member, NoQuorum
-from kubewright.lifecycle.etcd import access, health
+from kubewright.lifecycle.etcd import access, health, removal
 from kubewright.lifecycle.etcd.access import EtcdFlags
 from kubewright.lifecycle.etcd.health import ClusterHealth, MemberHealth
 
@@ -89,6 +89,25 @@ def list_members(parsed: Parsed) -> int:
 
 
 _URLS: Final = (("peerURLs", "peer_urls"), ("clientURLs", "client_urls"))
+
+
+def remove_member(parsed: Parsed) -> int:
+    """Remove a member, if the user agrees."""
+    form = parsed.text("output")
+    with connected(parsed) as etcd:
+        members = etcd.members()
+        member = removal.choose(members, parsed.text("member"))
+        removal.require_removable(etcd, member, members)
+        question = f"[etcd] Remove the member {member.shown} from etcd? [y/N]: "
+        if not parsed.flag("yes") and inputs.ask(question, form=form).strip().lower() not in {"y", "yes"}:
+            raise UsageError("no member was removed: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+        change = removal.remove(etcd, member, clock=SystemClock())
+        left = [one for one in members if one.id != member.id]
+    if form != "text":
+        write_result({"removed": member_map(member) if change else None, "members": [member_map(one) for one in left]}, form=form)
+    else:
+        sys.stdout.write(f"Removed the {change.target} from etcd\n" if change else f"{change.target}: {change.reason}\n")
+    return 0
 
 
 def _role(member: Member) -> str:

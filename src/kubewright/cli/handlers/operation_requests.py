@@ -72,7 +72,7 @@ def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetOptions:
         flags=inputs.record(parsed, ResetFlags),
         only=only,
         looks_for_runtime=inputs.has(parsed, "cri-socket"),
-        ask=functools.partial(_ask, form=parsed.text("output")),
+        ask=functools.partial(inputs.ask, form=parsed.text("output")),
     )
 
 
@@ -99,20 +99,13 @@ def upgrade_request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ())
         kubelet=inputs.absolute(given_text(parsed, "kubelet")),
         drain=is_on(parsed, "drain"),
         yes=is_on(parsed, "yes"),
-        ask=functools.partial(_ask, form=parsed.text("output")) if inputs.has(parsed, "output") else None,
+        ask=functools.partial(inputs.ask, form=parsed.text("output")) if inputs.has(parsed, "output") else None,
     )
 
 
 def rollback_request(parsed: Parsed, *, only: tuple[str, ...]) -> RollbackOptions:
     """Turn the flags of `upgrade rollback` into a request."""
-    return RollbackOptions(only=only, yes=is_on(parsed, "yes"), ask=functools.partial(_ask, form=parsed.text("output")))
-
-
-def _ask(question: str, *, form: str) -> str:
-    stream = sys.stdout if form == "text" else sys.stderr
-    stream.write(question)
-    stream.flush()
-    return sys.stdin.readline()
+    return RollbackOptions(only=only, yes=is_on(parsed, "yes"), ask=functools.partial(inputs.ask, form=parsed.text("output")))
 
 
 def phase(parsed: Parsed) -> int:

@@ -95,6 +95,14 @@ def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
     return (node.name,)
 
 
+def ask(question: str, *, form: str) -> str:
+    """Ask on stdout, or on stderr where stdout is for data, and return the answer: a line of standard input."""
+    stream = sys.stdout if form == "text" else sys.stderr
+    stream.write(question)
+    stream.flush()
+    return sys.stdin.readline()
+
+
 def warn(warnings: Sequence[str]) -> None:
     """Write warnings to stderr."""
     sys.stderr.write(mask(as_called("".join(f"warning: {indented(warning)}\n" for warning in warnings))))

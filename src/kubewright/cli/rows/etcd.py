@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, LIST, PATH, Command, Flag
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, LIST, PATH, Argument, Command, Flag
 
 _WHERE = (
     Flag("endpoints", "URLs where etcd answers clients; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
@@ -29,5 +29,15 @@ ROWS = (
         flags=(*_WHERE, ALL_FORMATS),
         description=f"If the members have no majority, the list is the one that a single member remembers, with a warning. {_HOW}",
         examples=("etcd member list",),
+    ),
+    Command(
+        "etcd member remove",
+        "Remove a member of etcd",
+        handler="kubewright.cli.handlers.etcd:remove_member",
+        argument=Argument("member", "name of the member, or its id", shown="NAME|ID", least=1),
+        flags=(*_WHERE, Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y"), ALL_FORMATS),
+        description="For a member whose machine no longer exists; on a machine that does, `reset` removes the member together with its data."
+        " A member is not removed if the others would then not have a majority. The etcd of a removed member stops; its data stays.",
+        examples=("etcd member remove three", "etcd member remove 83372268fbcf589d --yes"),
     ),
 )
