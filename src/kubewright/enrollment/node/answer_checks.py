@@ -1,9 +1,12 @@
-"""What a node requires of a hub's answer before anything is written, and what may be written of it. Pure; a check is a row.
+"""Check a hub's answer before anything is written, and extract what may be written.
 
-A check reads its part of the answer into a value. Everything that is written is made of these values, never of the hub's own texts.
+Pure; a check is a row.
 
-The chain of the certificates cannot be checked: the CAs that sign them are not sent to nodes. Whether the API server takes the client certificate shows
-when the kubelet uses it.
+A check reads its part of the answer into a value. Everything that is written is made of these values, never of the
+hub's own texts.
+
+The certificates' chain cannot be checked, because nodes are not sent the CAs that sign them. Whether the API server
+accepts the client certificate shows when the kubelet uses it.
 """
 
 from __future__ import annotations
@@ -28,14 +31,17 @@ from kubewright.pki.certificates import Certificate, Pair
 from kubewright.pki.table import Usage
 
 CLUSTER: Final = "kubernetes"
-"""What the cluster is called in the kubeconfig that is written, as kubeadm calls it."""
+"""The cluster's name in the kubeconfig, as in kubeadm's."""
 OLDEST: Final = Version(1, 27, 0)
-"""From here on kubelets read from their configuration where the container runtime is; older ones would look for Docker."""
+"""Since this version kubelets read the container runtime's address from their configuration.
+
+Older ones would look for Docker.
+"""
 SKEW: Final = 3
 """Minor releases that a kubelet may be older than its API server (kubernetes.io/releases/version-skew-policy)."""
 _LONGEST_PLACE: Final = 200
 _CLOCKS: Final = timedelta(minutes=5)
-"""How far the clock of a hub may be ahead: oneinfra's begins its certificates at the second in which they are made."""
+"""How far the hub's clock may be ahead: oneinfra's certificates become valid in the second of their issue."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +65,10 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedAnswer:
-    """What may be written of an answer. `kubelet` are fields of the kubelet's configuration, without those of the machine itself."""
+    """The parts of an answer that may be written.
+
+    `kubelet` are fields of the kubelet's configuration, without the machine's own.
+    """
 
     version: Version
     tunnel: CheckedEnds | None
@@ -100,7 +109,7 @@ def _tunnel(answer: Answer, expected: Expected) -> CheckedEnds | None:
 
 
 def _kubeconfig(answer: Answer, expected: Expected) -> bytes:
-    """Return a kubeconfig of our own: the server that was asked for, the CA that was given, and the certificate, if it is this node's."""
+    """Return our own kubeconfig: the server that was asked for, the CA from the answer, and the certificate if it is this node's."""
     given = parse(yaml.load_one(answer.kubeconfig.encode(), source="the kubeconfig"))
     _require_plain(given)
     found = require_usable(given)
@@ -128,11 +137,11 @@ _USER_FIELDS: Final = (
     *("exec", "auth_provider", "token", "token_file", "username", "password", "client_certificate", "client_key"),
     *("impersonate", "impersonate_uid", "impersonate_groups"),
 )
-"""What no kubelet needs that has a certificate: other credentials, files of this machine, programs, ways around the CA."""
+"""Fields that a kubelet with a certificate never needs: other credentials, local files, programs, ways around the CA."""
 
 
 def _require_plain(given: Kubeconfig) -> None:
-    """Require that no cluster and no user has more than a server, a CA and a certificate. What is chosen does not matter: it is suspicious anywhere."""
+    """Require that no cluster or user has more than a server, a CA and a certificate, even those that are not selected."""
     entries = [(one, _CLUSTER_FIELDS) for one in given.clusters.values()] + [(one, _USER_FIELDS) for one in given.users.values()]
     found = [name.replace("_", "-") for entry, fields in entries for name in fields if getattr(entry, name) not in (None, "", False, ())]
     if found:
@@ -140,7 +149,10 @@ def _require_plain(given: Kubeconfig) -> None:
 
 
 def _server(text: str, answer: Answer, expected: Expected) -> str:
-    """Return the API server that was asked for, or one that our kind of hub has put behind the tunnel. Raises TrustError for any other."""
+    """Return the requested API server, or the one that our hub has put behind the tunnel.
+
+    Raises TrustError for any other.
+    """
     if text.rstrip("/") == expected.server:
         return expected.server
     try:
@@ -216,7 +228,7 @@ CHECKS: Final[tuple[tuple[str, str, Callable[[Answer, Expected], Any]], ...]] = 
 
 
 def checked(answer: Answer, expected: Expected) -> CheckedAnswer:
-    """Read an answer, and require that it is what a node asked for. Raises TrustError for the first thing that is not."""
+    """Read an answer and require that it matches the request. Raises TrustError for the first mismatch."""
     found = {}
     for name, what, check in CHECKS:
         try:

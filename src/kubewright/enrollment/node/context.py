@@ -1,4 +1,4 @@
-"""What the phases of `node join` work with: the cluster as the holder of a token, the key of this join, the hub's answer."""
+"""The context of the phases of `node join`: the cluster as seen by the holder of a token, the key of this join, the hub's answer."""
 
 from __future__ import annotations
 
@@ -60,22 +60,25 @@ class NodeJoinContext:
 
     @property
     def kubeconfig(self) -> PurePosixPath:
-        """The kubelet's kubeconfig: the last file that is written, so that where it is, the others are."""
+        """The kubeconfig of the kubelet. It is written last: if it exists, so do the other files."""
         return self.layout.oneinfra / "kubelet.conf"
 
     @property
     def key_path(self) -> PurePosixPath:
-        """Where the key of this join is kept until the join is over."""
+        """Where the key of this join is kept until the join is complete."""
         return self.layout.join_key
 
     @functools.cached_property
     def key(self) -> SymmetricKey:
-        """The key of this join: that of a run which was broken off, else a new one. `keep_key` puts it on the disk before it is used."""
+        """The key of this join: that of an interrupted run, otherwise a new one.
+
+        `keep_key` stores it before it is used.
+        """
         found = self.host.read(self.key_path)
         return fields.new_key(self.bound.machine.random) if found is None else fields.usable_key(found, name=str(self.key_path))
 
     def keep_key(self) -> Change:
-        """Keep the key until the join is over."""
+        """Store the key until the join is complete."""
         content = self.key.content
         return self.host.ensure(
             File(path=self.key_path, content=content, show=Show.MADE, directory_mode=_PRIVATE, lifetime=Lifetime.EPHEMERAL)
@@ -88,7 +91,7 @@ class NodeJoinContext:
 
     @property
     def new_tunnel_key_path(self) -> PurePosixPath:
-        """Where that key is until the hub has answered: nothing else of a join that is refused is left."""
+        """Where that key is until the hub has answered, so that a refused join leaves nothing else behind."""
         return self.layout.tunnel_key
 
     @functools.cached_property
@@ -114,7 +117,7 @@ class NodeJoinContext:
 
     @functools.cached_property
     def hub_data(self) -> Mapping[str, str]:
-        """What the hub says of itself in the cluster. Raises APIError where there is no hub."""
+        """The hub's description in the cluster. Raises APIError if there is no hub."""
         try:
             found = self.api.get(CONFIG_MAPS, CONFIG_MAP, NAMESPACE)
         except NotFound as error:
@@ -131,17 +134,17 @@ class NodeJoinContext:
 
     @functools.cached_property
     def api(self) -> KubeAPI:
-        """The cluster, which is asked and told."""
+        """The client of the cluster."""
         return self.bound.connections.kube(self.access)
 
     @functools.cached_property
     def anonymous(self) -> KubeAPI:
-        """The cluster as nobody: it tells whether it is ready also those whose token it does not know."""
+        """A client without credentials: it can check readiness even if the token is unknown."""
         return self.bound.connections.kube(self.access.as_identity(Anonymous()))
 
     @functools.cached_property
     def answering(self) -> KubeAPI:
-        """The cluster with a hub that answers: where nobody was asked, in a plan, an answer of ours stands in for the hub's."""
+        """The cluster with a hub that answers: in a plan, our stand-in answers instead of the hub."""
         return self.bound.connections.kube(self.access, stand_ins=self._stand_ins())
 
     def _stand_ins(self) -> Iterator[Mapping[str, Any]]:
@@ -153,7 +156,7 @@ class NodeJoinContext:
 
     @functools.cached_property
     def checked(self) -> CheckedAnswer:
-        """What the hub has answered, as far as it may be written: the only way to the answer. Raises TrustError."""
+        """The hub's answer after the checks, which are the only way to it. Raises TrustError."""
         found = self.answering.get(NODE_JOIN_REQUEST, self.join.node)
         try:
             answer = answers.read(found.get("status") or {}, self.key)
@@ -174,7 +177,7 @@ class NodeJoinContext:
         return answer_checks.checked(answer, expected)
 
     def _api_server(self) -> Version | None:
-        """Return the API server's version, None with a warning where it does not tell the holder of a token."""
+        """Return the API server's version; None, with a warning, if the holder of a token may not read it."""
         try:
             return server_version(self.api)
         except Unreachable:
@@ -188,10 +191,10 @@ class NodeJoinContext:
         self.bound.reporter.emit(Line(topic=TOPIC, text=text))
 
     def warn(self, text: str) -> None:
-        """Report what the user should know."""
+        """Report a warning."""
         self.bound.reporter.emit(Warned(text=text))
 
 
 def until_joined(ctx: NodeJoinContext) -> str | None:
-    """Leave a phase out where this machine has what the hub gives it."""
+    """Skip a phase if this machine already has the hub's files."""
     return f"{ctx.kubeconfig} is there: the hub has answered" if ctx.bound.base.state(ctx.kubeconfig) is not None else None

@@ -1,4 +1,4 @@
-"""A machine that has joined through a hub, and its cluster as its kubelet has it: what follows a join begins here."""
+"""A machine that has joined through a hub, and its cluster from the kubelet's view: the base of all operations after a join."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BY_HAND: Final = "join this machine again; to leave, `kubewright node leave --s
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedMachine:
-    """What the contexts of such operations have in common."""
+    """The common part of the contexts of such operations."""
 
     bound: Bound
 
@@ -35,12 +35,12 @@ class JoinedMachine:
 
     @functools.cached_property
     def access(self) -> Access:
-        """The cluster as this machine's kubelet has it: with the certificate that the hub gave, or the one by which the kubelet has replaced it."""
+        """The access of this machine's kubelet: with the certificate that the hub issued, or its replacement."""
         return renewed(self._given, self.bound.base)
 
     @functools.cached_property
     def _given(self) -> Access:
-        """The cluster as the hub gave it."""
+        """The access that the hub issued."""
         return load_access(self.kubeconfig, read=self.bound.base.read)
 
     @functools.cached_property
@@ -58,7 +58,10 @@ class JoinedMachine:
 
     @functools.cached_property
     def node(self) -> str:
-        """The name of the Node, as the certificate has it. Raises CertificateError for a kubeconfig that is no kubelet's."""
+        """The name of the Node, from the certificate.
+
+        Raises CertificateError if the kubeconfig is not a kubelet's.
+        """
         identity = self.access.identity
         name = ""
         if isinstance(identity, ClientCertificate):
@@ -69,7 +72,10 @@ class JoinedMachine:
 
 
 def renewed(access: Access, host: Host) -> Access:
-    """Return an access with the certificate that a kubelet with `rotateCertificates` has got since, where that lasts longer. Raises nothing for a file that is none."""
+    """Return the access with the certificate that a kubelet with `rotateCertificates` has obtained, if that expires later.
+
+    An unreadable file is ignored.
+    """
     path, given = host.layout.kubelet_client_current, access.identity
     found = host.read(path)
     if found is None or not isinstance(given, ClientCertificate):

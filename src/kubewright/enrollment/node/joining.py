@@ -1,4 +1,4 @@
-"""The phases `request` and `answer`: what is sent to the hub, and what is believed of its answer."""
+"""The phases `request` and `answer`: send the request to the hub, and check its answer."""
 
 from __future__ import annotations
 
@@ -27,25 +27,28 @@ if TYPE_CHECKING:
     from kubewright.enrollment.node.context import NodeJoinContext
 
 _WITHIN: Final = 300.0
-"""Seconds that the hub has; a person who has to approve may need longer, and the same command goes on."""
+"""Seconds that the hub has to answer.
+
+An approval by a person may take longer; the same command then continues.
+"""
 _LOOK: Final = Backoff(first=0.2, limit=2.0)
 _STARTING: Final = 10.0
-"""Seconds for which an API server may refuse or fail before that is the end."""
+"""Seconds for which an API server may refuse or fail before the join fails."""
 _LOST: Final = 20.0
-"""Seconds after which a request that is gone does not come back, and a token that is refused has ended."""
+"""Seconds after which a missing request counts as deleted, and a refused token as expired."""
 T = TypeVar("T")
 
 
 class RequestRefused(APIError):
-    """The hub does not let this machine in. The message is the hub's."""
+    """The hub refuses this machine. The message is the hub's."""
 
 
 class RequestLost(APIError):
-    """No answer can come to the request any more: it is gone, or the token is."""
+    """The request can no longer be answered: it was deleted, or the token has expired."""
 
 
 def request(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Send the request, or find that an earlier run has. Raises APIError where another machine asks under this name."""
+    """Send the request, unless an earlier run has. Raises APIError if another machine uses this name."""
     yield ctx.keep_key()
     join = ctx.join
     target = f"{NODE_JOIN_REQUEST.singular} {join.node}"
@@ -76,7 +79,7 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def _patiently(ctx: NodeJoinContext, call: Callable[[], T]) -> T:
-    """Call until it succeeds, for some seconds. A server that is ready and refuses the token means it."""
+    """Call until it succeeds, for some seconds. A refusal by a server that is ready is final."""
     patience = Patience(
         api=lambda: ctx.api,
         anonymous=lambda: ctx.anonymous,
@@ -96,7 +99,7 @@ def _find(ctx: NodeJoinContext) -> Object | None:
 
 
 def _join_key(ctx: NodeJoinContext) -> RecipientKey:
-    """Read the hub's key. Raises TrustError for another one than the one that is pinned."""
+    """Read the hub's key. Raises TrustError if it is not the pinned one."""
     source = f"configmap {NAMESPACE}/{CONFIG_MAP}"
     key = oaep.load_recipient(str(ctx.hub_data.get(JOIN_KEY) or "").encode(), source=source)
     if ctx.join.pin is not None and key.pin != ctx.join.pin:
@@ -109,7 +112,7 @@ def _join_key(ctx: NodeJoinContext) -> RecipientKey:
 
 
 def _require_own(ctx: NodeJoinContext, found: Object) -> None:
-    """Require that a request which is there is this machine's, and asks for the same. Raises APIError."""
+    """Require that an existing request is this machine's and asks for the same. Raises APIError."""
     node = ctx.join.node
     remedy = f"give this machine another name (--nodename), or have the hub forget {node}: kubewright hub requests forget CLUSTER {node}"
     try:
@@ -123,7 +126,7 @@ def _require_own(ctx: NodeJoinContext, found: Object) -> None:
 
 
 def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
-    """Wait until the hub has answered, then check everything that it says, and whether it fits this machine.
+    """Wait until the hub has answered, then check the answer, and whether it fits this machine.
 
     Raises RequestRefused, RequestLost, WaitTimeout, TrustError and CheckFailed.
     """
@@ -143,14 +146,17 @@ def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
 
 
 class _Waiting:
-    """What a request waits for. For some seconds an API server may not know the token, or the request; after that nothing comes any more."""
+    """The state of waiting for an answer.
+
+    For some seconds an API server may not know the token or the request; after that, they are gone.
+    """
 
     def __init__(self, ctx: NodeJoinContext) -> None:
         self._ctx = ctx
         self._lost: float | None = None
 
     def reason(self) -> str | None:
-        """Say why there is no answer yet, None if there is one. Raises RequestRefused and RequestLost."""
+        """Return why there is no answer yet, None if there is one. Raises RequestRefused and RequestLost."""
         ctx = self._ctx
         try:
             found = ctx.answering.get(NODE_JOIN_REQUEST, ctx.join.node)

@@ -1,4 +1,4 @@
-"""The phases that make the kubelet of this machine: its program, its files, its unit, and the Node that it registers."""
+"""The phases that set up this machine's kubelet: its program, its files, its unit, and the Node that it registers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LOOK, _LONGEST_LOOK = 0.1, 1.0
 
 
 def install(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Have the kubelet of the cluster's version: the one that is there, else the one that `binaries` gives, whose digest was checked."""
+    """Install the kubelet of the cluster's version: keep an installed one, otherwise use the verified download of `binaries`."""
     version = str(ctx.checked.version).removeprefix("v")
     path = ctx.host.programs.path(_SERVICE)
     if path is not None and ctx.host.programs.version(_SERVICE).rpartition(" ")[2] == f"v{version}":
@@ -43,7 +43,7 @@ def install(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def files(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Write what the hub gave, the kubeconfig last: where it is, all of it is."""
+    """Write the files from the hub, the kubeconfig last: if it exists, so do the others."""
     checked, place = ctx.checked, ctx.layout.oneinfra
     for directory in (place, ctx.layout.kubelet):
         yield ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
@@ -61,16 +61,21 @@ def files(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def forget_key(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Remove the key of the join once it is of no use any more; a phase of its own, because whoever was killed before it has all files."""
+    """Remove the key of the join.
+
+    A phase of its own: a run that was killed before it has already written all files.
+    """
     if ctx.host.state(ctx.kubeconfig) is not None:
         yield ctx.host.remove(ctx.key_path)
         yield ctx.host.remove(ctx.new_tunnel_key_path)
 
 
 def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
-    """Return the kubelet's configuration: what the hub may set, with the places, the container runtime and the safe defaults of this machine.
+    """Return the kubelet's configuration.
 
-    Who may use the kubelet's API is said even where that is the default: it does not depend on the kubelet's version.
+    What the hub may set, with the places, the container runtime and the safe defaults of this machine.
+
+    Access to the kubelet's API is always configured explicitly: it does not depend on the kubelet's version.
     """
     found, place = ctx.checked.kubelet, ctx.layout.oneinfra
     authentication, authorization = found.get("authentication") or {}, found.get("authorization") or {}
@@ -92,9 +97,11 @@ def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
 
 
 def start(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Write the drop-in, and the unit where there is none, and start it; a kubelet that runs is restarted where one of them has changed.
+    """Write the drop-in, and the unit where there is none, and start it.
 
-    A unit that a package or a person has brought stays; whether it was enabled is kept for the day when the node leaves.
+    A kubelet that runs is restarted where one of them has changed.
+
+    An existing unit of a package or an administrator stays; whether it was enabled is recorded for `node leave`.
     """
     yield from kubelet_service.remember(ctx.host)
     texts = kubelet.joined_unit_files(
@@ -111,12 +118,12 @@ def start(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def _program(ctx: NodeJoinContext) -> PurePosixPath:
-    """Return the kubelet that is started: the one that was installed for this, else the one that was there."""
+    """Return the kubelet to start: the one installed by this join, otherwise the existing one."""
     return PROGRAM if ctx.host.state(PROGRAM) is not None else ctx.host.programs.path(_SERVICE) or PROGRAM
 
 
 def _began_before(ctx: NodeJoinContext) -> bool:
-    """Whether a kubelet runs that has begun before its kubeconfig was written."""
+    """Whether the running kubelet started before its kubeconfig was written."""
     found, written = ctx.host.service(_SERVICE), ctx.host.state(ctx.kubeconfig)
     return found is not None and found.running and written is not None and bool(found.since) and written.modified > found.since
 

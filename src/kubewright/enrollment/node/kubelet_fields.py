@@ -1,8 +1,9 @@
 """Which fields of a kubelet's configuration a hub may set, and to what. Pure; a field is a row.
 
-A hub decides about a node's place in the cluster, not about the machine. So it may set how the kubelet uses the machine for pods and how it talks to the
-cluster, and security settings to their defaults or stricter. It may not name files, programs, cgroups, other servers or addresses to listen on, open the
-kubelet's API, or switch feature gates. Other fields need the consent of the machine's owner, by name.
+A hub controls a node's place in the cluster, not the machine. So it may set how the kubelet uses the machine for pods
+and how it talks to the cluster, and security settings to their defaults or stricter. It may not name files, programs,
+cgroups, other servers or addresses to listen on, open the kubelet's API, or switch feature gates. Other fields need the
+consent of the machine's owner, by name.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ from kubewright.base.plain_text import require_one_line_each
 from kubewright.base.records import dataclass
 
 Read = Callable[[Any], Any]
-"""Gives the value that is written for one that was found. Raises ValueError, with the reason, for one that a hub may not set."""
+"""Returns the value to write for a given one.
+
+Raises ValueError with the reason if a hub may not set it.
+"""
 
 _LOUDEST: Final = 5
-"""From 6 on kubelets log requests, from 8 on with their bodies."""
+"""From 6 on kubelets log requests, from 8 on including their bodies."""
 _REQUIRED: Final = frozenset({"apiVersion", "kind"})
 OF_THE_MACHINE: Final = frozenset(
     {"tlsCertFile", "tlsPrivateKeyFile", "authentication.x509.clientCAFile", "containerRuntimeEndpoint", "imageServiceEndpoint"}
 )
-"""What the node writes itself, whatever the hub says."""
+"""Fields that the node writes itself, whatever the hub says."""
 
 
 class RefusedFields(TrustError):
@@ -197,7 +201,7 @@ streamingConnectionIdleTimeout | any | the Node and its reports
 
 @dataclass(frozen=True)
 class AcceptedField:
-    """A field that a hub may set; `why` is what for. `limited`: to some values only, others need consent."""
+    """A field that a hub may set, and why. `limited` fields accept only some values; others need consent."""
 
     path: str
     read: Read
@@ -216,7 +220,10 @@ _RULES: Final[Mapping[str, Read]] = {row.path: _checked(row.check) for row in ku
 
 
 def consent(names: Sequence[str]) -> frozenset[str]:
-    """Return the fields to which the owner of a machine consents; a struct stands for all that is in it. Raises UsageError for what is none."""
+    """Return the fields to which the machine's owner consents; a struct stands for everything in it.
+
+    Raises UsageError for an unknown one.
+    """
     known = {path for path, _ in _paths(KUBELET)}
     for name in names:
         if name not in known:
@@ -262,7 +269,10 @@ def read(document: Mapping[str, Any], *, accepted: frozenset[str] = frozenset())
 
 
 def _readable(path: str, row: AcceptedField | None, consented: bool, value: Any) -> Any:
-    """Return what is written for a value. Raises ValueError for one that kubelets refuse, or that a hub may not set."""
+    """Return the value to write.
+
+    Raises ValueError for one that kubelets refuse, or that a hub may not set.
+    """
     _RULES.get(path, _any)(value)
     return value if row is None or (consented and row.limited) else row.read(value)
 

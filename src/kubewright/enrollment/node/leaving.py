@@ -1,4 +1,7 @@
-"""`node leave`: this machine out of its cluster, and its name free again. What is on the machine goes as with `reset`, by the same steps."""
+"""`node leave`: remove this machine from its cluster, and free its name.
+
+The machine is cleaned by the same steps as in `reset`.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ TOPIC: Final = "node-leave"
 
 
 class LeaveRefused(APIError):
-    """The hub does not let this machine go. The message is the hub's."""
+    """The hub refuses to let this machine leave. The message is the hub's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +69,7 @@ class NodeLeaveContext(JoinedMachine):
 
 
 def drain(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
-    """Have the pods of this node go elsewhere."""
+    """Evict the pods of this node."""
     ctx.say(f"Evicting the pods of the node {ctx.node}")
     with _asking():
         yield from draining.drain(ctx.api, ctx.node, waiter=ctx.bound.waiter, within=ctx.within or 0.0)
@@ -74,7 +77,10 @@ def drain(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
 
 @contextmanager
 def _asking() -> Iterator[None]:
-    """Say what helps where the cluster cannot be reached: with the hub's peer for this machine goes its way to an API server behind the VPN."""
+    """Add a hint for an unreachable cluster.
+
+    Once the hub removes this machine's peer, an API server behind the VPN is out of reach.
+    """
     try:
         yield
     except Unreachable as error:
@@ -86,12 +92,12 @@ def _asking() -> Iterator[None]:
 
 
 def only_drained(ctx: NodeLeaveContext) -> str | None:
-    """Leave the phase out where pods were not to be evicted."""
+    """Skip the phase unless pods are to be evicted."""
     return only_joined(ctx) if ctx.within is not None else "--drain was not given"
 
 
 def stop(ctx: NodeLeaveContext) -> Iterator[Change]:
-    """Stop the kubelet: it would register its Node again."""
+    """Stop the kubelet, which would otherwise register its Node again."""
     if ctx.bound.host.service(_SERVICE) is not None:
         ctx.say("Stopping the kubelet")
         yield ctx.bound.host.ensure(Service(name=_SERVICE, running=False))
@@ -149,7 +155,7 @@ def _remains(ctx: NodeLeaveContext) -> str | None:
 
 
 def only_joined(ctx: NodeLeaveContext) -> str | None:
-    """Leave a phase out on a machine that has no kubeconfig of a hub."""
+    """Skip a phase on a machine that has no kubeconfig from a hub."""
     return None if ctx.bound.base.state(ctx.kubeconfig) is not None else f"{ctx.kubeconfig} is not there"
 
 
@@ -176,9 +182,9 @@ class NodeLeave:
 
 
 def _require_of_a_hub(host: Host) -> None:
-    """Require that nobody's control plane, and no other node, is emptied. Raises HostError."""
+    """Require that this is no control plane and no other node. Raises HostError."""
     record = None
-    with suppress(HostError):  # a damaged one keeps nobody from leaving
+    with suppress(HostError):  # a damaged one must not prevent leaving
         record = machine_record.load(host)
     if host.state(host.layout.oneinfra) is not None or (record is not None and record.workflow == NAME):
         return

@@ -1,7 +1,7 @@
-"""`node rotate-vpn-key`: another key for this machine's end of the VPN, which stays up.
+"""`node rotate-vpn-key`: replace the key of this machine's end of the VPN, which stays up.
 
-The hub hears the new key before this machine uses it, and leaves the old one in force until it has: whoever is killed on the way, the machine is
-reached, and the same command goes on with the same key.
+The hub accepts the new key before this machine uses it, and keeps the old one valid until then. So the machine stays
+reachable even if either side is killed half-way, and the same command continues with the same key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AGAIN: Final = (
 
 
 class KeyRefused(APIError):
-    """The hub does not take the key. The message is the hub's."""
+    """The hub refuses the new key. The message is the hub's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +63,17 @@ class NodeRotateContext(JoinedMachine):
 
     @property
     def key_path(self) -> PurePosixPath:
-        """The key that is in force after the next boot."""
+        """The file of the key that is used after the next boot."""
         return self.bound.host.layout.oneinfra / "wg.key"
 
     @property
     def next_key_path(self) -> PurePosixPath:
-        """The new key, until the hub has taken it."""
+        """The file of the new key, until the hub has accepted it."""
         return self.bound.host.layout.next_tunnel_key
 
     @functools.cached_property
     def new(self) -> str:
-        """The new private key: that of a run which was broken off, else one that is made now."""
+        """The new private key: that of an interrupted run, otherwise a fresh one."""
         found = self.bound.host.read(self.next_key_path)
         return _key(found) if found is not None else wireguard.new_private_key(self.bound.machine.random)
 
@@ -93,7 +93,7 @@ class NodeRotateContext(JoinedMachine):
         return found
 
     def answer(self) -> KeyAnswer | None:
-        """Return what the hub says of the new key, None while it says nothing. Raises KeyRefused."""
+        """Return the hub's answer to the new key, None if there is none yet. Raises KeyRefused."""
         found = core.metadata(self.api.get(NODE, self.node)).get("annotations") or {}
         answer = key_offers.read_answer(str(found.get(VPN_KEY_ANSWER) or ""))
         if answer is None or answer.key != wireguard.public_key(self.new):
@@ -115,12 +115,15 @@ def _key(content: bytes) -> str:
 
 
 def only_with_hub_key(ctx: NodeRotateContext) -> str | None:
-    """Leave the phase out where the hub has the key that it had."""
+    """Skip the phase if the hub's key has not changed."""
     return None if ctx.hub_key else "--hub-key was not given"
 
 
 def follow_hub(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
-    """Use the hub's new key. The interface is made anew: there is nobody whom it could still reach. Raises WaitTimeout."""
+    """Use the hub's new key.
+
+    The interface is recreated: with the old key it reaches nobody. Raises WaitTimeout.
+    """
     host, path = ctx.bound.host, units.unit_path(NODE_INTERFACE)
     unit = File(path=path, content=units.with_peer(host.read(path) or b"", ctx.hub_key), mode=0o644)
     change = host.ensure(Service(name=NODE_INTERFACE, enabled=True, units=(unit,)))
@@ -137,7 +140,7 @@ def follow_hub(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
 
 
 def make(ctx: NodeRotateContext) -> Iterator[Change]:
-    """Keep the new key before anybody hears of it."""
+    """Store the new key before it is sent to anyone."""
     content = f"{ctx.new}\n".encode()
     wireguard.public_key(ctx.new)
     yield ctx.bound.host.ensure(
@@ -146,17 +149,20 @@ def make(ctx: NodeRotateContext) -> Iterator[Change]:
 
 
 def until_used(ctx: NodeRotateContext) -> str | None:
-    """Leave the phase out where the new key is in force on this machine: the hub has heard of it."""
+    """Skip the phase if this machine uses the new key already, which implies that the hub has accepted it."""
     return f"{ctx.key_path} has the new key" if ctx.current == ctx.new else None
 
 
 def offer(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
-    """Offer the new key, and wait until the hub hears it. Raises KeyRefused, and WaitTimeout where no hub does."""
+    """Offer the new key, and wait until the hub accepts it.
+
+    Raises KeyRefused, and WaitTimeout if no hub does.
+    """
     [peer, *_] = ctx.interface().peers
     offered = key_offers.offer(ctx.node, current=ctx.current, new=ctx.new, hub=peer.public_key)
     try:
         before = core.metadata(ctx.api.get(NODE, ctx.node)).get("annotations") or {}
-        old: dict[str, str | None] = {} if before.get(VPN_KEY) == offered.text else {VPN_KEY_ANSWER: None}  # what was said of another offer
+        old: dict[str, str | None] = {} if before.get(VPN_KEY) == offered.text else {VPN_KEY_ANSWER: None}  # the answer to an earlier offer
         yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, annotations={**old, VPN_KEY: offered.text}))
     except NotFound as error:
         raise APIError(f"there is no Node {ctx.node}", remedy="see that the kubelet runs; or join this machine again") from error
@@ -172,7 +178,7 @@ def offer(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
 
 
 def use(ctx: NodeRotateContext) -> Iterator[Change]:
-    """Put the new key in force: for the next boot first, then now."""
+    """Switch to the new key: first for the next boot, then now."""
     yield ctx.bound.host.ensure(File(path=ctx.key_path, content=f"{ctx.new}\n".encode(), show=Show.MADE))
     yield ctx.bound.host.ensure(TunnelKey(name=NODE_INTERFACE, private_key=ctx.new))
     ctx.say("The new key is in force on this machine")
@@ -202,7 +208,7 @@ def _untaken(ctx: NodeRotateContext) -> str | None:
 
 
 def forget(ctx: NodeRotateContext) -> Iterator[Change]:
-    """Remove the copy of the key: the next run makes another one."""
+    """Remove the copy of the key, so that the next run makes a new one."""
     yield ctx.bound.host.remove(ctx.next_key_path)
 
 

@@ -1,1 +1,1 @@
-"""What hub and nodes say to each other, and what the hub decides. Pure."""
+"""The messages between hub and nodes, and the hub's decisions. Pure."""

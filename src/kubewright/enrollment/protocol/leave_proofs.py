@@ -1,8 +1,11 @@
-"""How a node proves that it leaves: an annotation of its Node, signed with the key of the client certificate that the hub gave it. Pure.
+"""How a node proves that it leaves.
 
-Others than the node may write to Nodes, so that a label proves nothing. A proof is `CERTIFICATE SIGNATURE`, both base64: the hub remembers the
-fingerprint of each certificate that it has issued, not the certificate. What is signed names the Node with its uid and the certificate. So a proof
-serves for one Node object and one join: a node that leaves and joins again has another certificate.
+An annotation of its Node, signed with the key of the client certificate that the hub gave it. Pure.
+
+A label would prove nothing, because others than the node may write to Nodes. A proof is `CERTIFICATE SIGNATURE`, both
+base64: the hub remembers the fingerprint of each certificate that it has issued, not the certificate. The signed text
+contains the Node's name, its uid and the certificate, so a proof is valid for one Node object and one join: a node that
+leaves and joins again has another certificate.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ def read(text: str) -> LeaveProof | None:
 
 
 def is_proven(found: LeaveProof, node: str, uid: str, *, issued: Iterable[IssuedCertificate]) -> bool:
-    """Whether the holder of a client certificate that was issued to this node has signed that the Node with this uid leaves."""
+    """Whether the holder of a client certificate issued to this node has signed that the Node with this uid leaves."""
     fingerprint = hashlib.sha256(found.certificate).hexdigest()
     if fingerprint not in {one.fingerprint for one in issued if one.purpose == _CLIENT}:
         return False

@@ -1,1 +1,1 @@
-"""What a hub keeps, in SQLite or in Secrets."""
+"""The state of a hub, in SQLite or in Secrets."""

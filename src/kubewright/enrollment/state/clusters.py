@@ -1,6 +1,6 @@
-"""A tenant cluster as a hub knows it: where it is, what it signs with, and what it asks of those who join.
+"""A tenant cluster as the hub stores it: its location, its CAs, and its policy for joining nodes.
 
-What is secret in it stands apart, so that a store can seal it.
+Secret fields are kept separate, so that a store can seal them.
 """
 
 from __future__ import annotations
@@ -74,26 +74,27 @@ class TenantCluster:
     generation: str = field(repr=False, compare=False, default="")
 
     def document(self) -> dict[str, Any]:
-        """Return what is not secret."""
+        """Return the fields that are not secret."""
         values = {name: value for name, value in shallow(self).items() if name not in (*_SECRET, "generation")}
         values["vpn"] = self.vpn.document() if self.vpn is not None else None
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
     def secrets(self) -> dict[str, str]:
-        """Return what is secret, by the names of the fields."""
+        """Return the secret fields by name."""
         return {name: getattr(self, name) for name in _SECRET}
 
     def policy(self, *, foreign: Mapping[str, str], api_servers: frozenset[str] = frozenset(), crowded: bool = False) -> Policy:
-        """Return what it asks of those who join.
+        """Return the policy for joining nodes.
 
-        `foreign` tells which names belong to other nodes, `api_servers` are addresses of theirs, `crowded` tells that there are too many requests.
+        `foreign` tells which names belong to other nodes, `api_servers` are addresses of theirs, `crowded` tells that
+        there are too many requests.
         """
         names = self._policy.names
         return replace(self._policy, names=replace(names, foreign=foreign, reserved=names.reserved | api_servers), crowded=crowded)
 
     @functools.cached_property
     def _policy(self) -> Policy:
-        """The part that is the same for all who join."""
+        """The part of the policy that all nodes share."""
         endpoint = urlsplit(self.server).hostname or ""
         reserved = (self.service_subnet, *self.pod_subnets, *(self.vpn.networks if self.vpn is not None else ()))
         networks = [network for text in reserved for network in formats.subnets(text)]
@@ -111,7 +112,7 @@ class TenantCluster:
 
 
 def read(document: Mapping[str, Any], secrets: Mapping[str, str], *, generation: str = "") -> TenantCluster:
-    """Put a cluster together. Raises DocumentError for fields that are missing or that nobody knows."""
+    """Build a cluster from its stored form. Raises DocumentError for missing or unknown fields."""
     values: dict[str, Any] = {name: tuple(value) if name in _TUPLES else value for name, value in document.items()}
     values |= {name: remember(value) for name, value in secrets.items()}
     try:
@@ -143,7 +144,7 @@ class LoadedCluster:
 
 
 def _authority(certificate: str, key: str, *, base: str) -> LoadedAuthority:
-    """Read a pair. Raises CertificateError where it cannot sign."""
+    """Read a CA pair. Raises CertificateError if it cannot sign."""
     found = store.require_authority(
         MemoryStore({f"{base}.crt": certificate.encode(), f"{base}.key": key.encode()}), base, wanted="certificates of nodes"
     )

@@ -1,7 +1,7 @@
-"""How the rows of a hub's state are sealed, wherever the state is.
+"""How the rows of a hub's state are sealed in every store.
 
-A seal holds what is secret in a row and authenticates everything else in it: the row's key is part of the seal, so that no row can be moved to another
-node or cluster, and so is its value. Whoever writes to the state without its key can only delete rows or put back older ones.
+A seal encrypts the secrets of a row and authenticates its key and value, so no row can be moved to another node or
+cluster. Anyone with write access but without the sealing key can only delete rows or restore older ones.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _REMEDY: Final = "restore the state of the hub from a backup"
 
 
 class OldState(HostError):
-    """A state of a format in which not everything is authenticated."""
+    """A state in an old format that does not authenticate everything."""
 
     def __init__(self, place: str) -> None:
         super().__init__(
@@ -40,15 +40,15 @@ class StateSeal:
         return sealing.seal(secret.encode(), self._key, random=self._random, about=_about(row, value))
 
     def opened(self, row: str, value: Any, sealed: bytes) -> str:
-        """Return what is secret in a row. Raises TrustError unless key and value are those that were sealed."""
+        """Return the secrets of a row. Raises TrustError unless key and value are those that were sealed."""
         return sealing.opened(sealed, self._key, what=self._what(row), about=_about(row, value), remedy=_REMEDY).decode()
 
     def opened_old(self, row: str, sealed: bytes) -> str:
-        """Return what is secret in a row of an earlier format, in which nothing else of it was authenticated."""
+        """Return the secrets of a row in an old format, which authenticates nothing else."""
         return sealing.opened(sealed, self._key, what=self._what(row), about=row.replace("/", " ").encode(), remedy=_REMEDY).decode()
 
     def altered(self, row: str) -> TrustError:
-        """Return the error for a row that has not even the form of one."""
+        """Return the error for a row that is not even well-formed."""
         return TrustError(f"{self._what(row)} cannot be read", detail="it has no seal, or was altered", remedy=_REMEDY)
 
     def _what(self, row: str) -> str:
@@ -56,5 +56,5 @@ class StateSeal:
 
 
 def _about(row: str, value: Any) -> bytes:
-    """Return the one form of a row's key and value, whichever way the value was written down."""
+    """Return the canonical form of a row's key and value."""
     return json.dumps([_PURPOSE, row, value], sort_keys=True, separators=(",", ":")).encode()

@@ -64,7 +64,7 @@ class Transaction:
 
 
 class _Overtaken(Exception):
-    """Somebody has written after the transaction that is being finished."""
+    """Another process has written after the transaction that is being completed."""
 
 
 def group_of(key: str) -> str:
@@ -134,7 +134,7 @@ def _parts(key: str) -> tuple[str, str, str]:
 
 
 class SecretRows:
-    """The rows as they were last seen, and the way to change them. Nothing is read before `load`."""
+    """The rows as last read, and the transactions that change them. Nothing is read before `load`."""
 
     def __init__(self, secrets: StateSecrets, *, random: Random) -> None:
         self._secrets = secrets
@@ -149,7 +149,7 @@ class SecretRows:
         self._chunks: dict[str, tuple[Object, list[Line]]] = {}
         """Older lines, with the Secrets that hold them."""
         self._stale: list[Object] = []
-        """Secrets that do not count: whoever writes next removes them."""
+        """Secrets that no longer count; the next write removes them."""
         self._settled = 0
 
     @property
@@ -184,7 +184,10 @@ class SecretRows:
             raise HostError(f"the state in {self._secrets.place} has format {self.format}", remedy="use a later kubewright")
 
     def load(self) -> None:
-        """Read everything. Raises HostError for a state that a later version has made, that is not whole, or that somebody has changed."""
+        """Read everything.
+
+        Raises HostError for a state that is incomplete, was modified by hand, or has a later format.
+        """
         parts: dict[str, list[Object]] = {HEAD: [], GROUP: [], LINES: []}
         for one in self._secrets.list():
             parts.setdefault(label_of(one, PART_LABEL), []).append(one)
@@ -213,7 +216,7 @@ class SecretRows:
         return from_before or state == self._state
 
     def follow(self) -> bool:
-        """Read what somebody else has written; returns whether somebody has."""
+        """Read the changes of other processes; return whether there were any."""
         head = self._secrets.find(self._secrets.name)
         if version_of(head) == version_of(self._head):
             return False
@@ -335,7 +338,7 @@ class SecretRows:
         body = self._secrets.body(name, LINES, {"lines": lines}, number=self.number, state=self._state)
         try:
             made = self._secrets.write(body, over=None)
-        except AlreadyExists as error:  # of a writer who was killed, or refused, before the head: the same lines; or of another state
+        except AlreadyExists as error:  # left by a writer that was killed or refused, or of another state
             found = self._secrets.find(name)
             if found is None or not self._is_ours(found):
                 self._require_head(error)

@@ -1,4 +1,7 @@
-"""Copies of a hub's state while it is in use, and the way back. Keys in a copy are sealed as in the state: who restores it needs the same key."""
+"""Back up and restore a hub's state while it is in use.
+
+Keys stay sealed in a copy: restoring needs the same sealing key.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from kubewright.enrollment.state.store import TAKEN_OVER, Event
 
 
 def backup(store: SQLiteStore, target: Path) -> None:
-    """Write a copy, whole or not at all, for its owner only. Raises HostError where something is there already."""
+    """Write a complete copy, readable only by its owner. Raises HostError if the file exists."""
     part = target.with_name(f"{target.name}.part")
     try:
-        part.unlink(missing_ok=True)  # of one that was killed
+        part.unlink(missing_ok=True)  # left by a backup that was killed
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(part)) as copy:
             store.copy_to(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
         with part.open("rb") as written:
             os.fsync(written.fileno())
-        os.link(part, target)  # fails where something is there
+        os.link(part, target)  # fails if the file exists
     except FileExistsError as error:
         raise HostError(f"{target} is there already", remedy="name another file") from error
     except (OSError, sqlite3.Error) as error:
@@ -59,7 +62,7 @@ def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, eve
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a state, and leave it as it is. Raises HostError for a file that no hub has made."""
+    """Copy a state without changing it. Raises HostError for a file that is not a hub's state."""
     try:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as found, closing(sqlite3.connect(target)) as copy:

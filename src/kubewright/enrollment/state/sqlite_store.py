@@ -29,9 +29,9 @@ from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
 
 _PATIENCE: Final = 10.0
-"""Seconds that a write of another process is waited for."""
+"""Seconds to wait for another process's write."""
 _AT_A_TIME: Final = 4
-"""Old rows of each kind that go with one write: more than one write makes, so that any backlog goes in the end."""
+"""Old rows of each kind to remove per write: more than one write adds, so that any backlog shrinks."""
 _OLD_LINES: Final = """DELETE FROM journal WHERE number IN
 (SELECT number FROM (SELECT number, at FROM journal ORDER BY number LIMIT ?) WHERE number <= ? OR at < ?)"""
 _OLD_DIGESTS: Final = """DELETE FROM requests WHERE rowid IN
@@ -73,7 +73,7 @@ class SQLiteStore:
         if self._format() == FORMAT:
             return
         with self._transaction():
-            found = self._format()  # again: another process may have been first
+            found = self._format()  # again: another process may have been faster
             if found == 0:
                 execute(self._db, SCHEMA + INDEX)
             elif found < FORMAT and taking_over is not None:
@@ -105,12 +105,12 @@ class SQLiteStore:
         other.copy_to(self._db)
 
     def problem(self) -> str:
-        """Say what is wrong with the file, '' if nothing is."""
+        """Return what is wrong with the file, '' if nothing is."""
         found = str(self._rows("PRAGMA integrity_check(1)")[0][0])
         return "" if found == "ok" else found
 
     def read_everything(self) -> None:
-        """Read every row. Raises TrustError for the first one that was altered."""
+        """Read every row. Raises TrustError for the first one that was modified."""
         self.clusters()
         self.tokens()
         for _ in self.each_record():
@@ -293,7 +293,7 @@ class SQLiteStore:
 
     @contextmanager
     def _writing(self, event: Event) -> Iterator[None]:
-        """Do everything inside as one transaction, with a line of the journal."""
+        """Run the block as one transaction, with a line of the journal."""
         with self._failing(), self._transaction():
             yield
             self._remove_old(self._tell(event), event.at)
@@ -314,7 +314,10 @@ class SQLiteStore:
             raise
 
     def _remove_old(self, number: int, at: str) -> None:
-        """Remove a little of what need not be kept. Only the oldest rows are looked at, by their index: that costs the same however many there are."""
+        """Remove a few expired rows.
+
+        Only the oldest are read, by index: the cost does not depend on the number of rows.
+        """
         now = parse_moment(at)
         if self._retention is None or now is None:
             return
@@ -324,7 +327,7 @@ class SQLiteStore:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """Turn what SQLite and the system say into errors of ours."""
+        """Convert errors of SQLite and the system to ours."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:

@@ -1,6 +1,8 @@
-"""What a hub keeps: tenant clusters, tokens, join records, what people have decided, and a journal. A narrow seam with one meaning for all stores.
+"""What a hub keeps: tenant clusters, tokens, join records, what people have decided, and a journal.
 
-Writes that belong together are one call: a record and its line of the journal are there both, or neither.
+A narrow interface with the same semantics for all stores.
+
+Related writes are one call: a record and its line of the journal are both stored, or neither is.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from kubewright.tokens.strings import BootstrapTokenString
 TAKEN_OVER: Final = "state of an earlier format migrated"
 """The event of a state in which not everything was authenticated before."""
 _TOKEN_LIVES_ON: Final = timedelta(minutes=1)
-"""An API server believes a token for ten seconds after its end."""
+"""An API server accepts a token for ten seconds after it expires."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ class Event:
     number: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return it as it is shown."""
+        """Return it for display."""
         return {"number": self.number, "at": self.at, "cluster": self.cluster, "event": self.event, "node": self.node, **self.details}
 
 
@@ -62,14 +64,14 @@ class Retention:
 
 
 class Overtaken(TryAgain):
-    """What a write was decided on has changed since: nothing was written."""
+    """Something that a write was decided on has changed since: nothing was written."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} has changed in the meantime, and nothing was written", remedy="check it, and run the command again")
 
 
 class Taken(KubewrightError):
-    """A name, an address or a request has become another's since a request was decided: they are decided side by side."""
+    """A name, an address or a request was taken by another node since a request was decided: decisions run concurrently."""
 
 
 def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, before: JoinRecord | None) -> None:
@@ -104,10 +106,13 @@ def copies_until(ends: Iterable[str], at: str) -> str:
 
 
 class HubStore(Protocol):
-    """The state of one hub. Every verb raises HostError where it cannot be read or written, TrustError where a secret was altered."""
+    """The state of one hub.
+
+    Every method raises HostError if it cannot be read or written, TrustError if a secret was modified.
+    """
 
     def version(self) -> int:
-        """Return a number that is another one after somebody else has written."""
+        """Return a number that changes when another process has written."""
         ...
 
     def clusters(self) -> list[TenantCluster]:
@@ -177,7 +182,7 @@ class HubStore(Protocol):
         ...
 
     def verdict(self, cluster: str, subject: str) -> bool | None:
-        """Return what a person has said about a request (`Seen.subject`); None if nobody has."""
+        """Return a person's decision about a request (`Seen.subject`); None if there is none."""
         ...
 
     def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event, generation: str = "") -> None:
@@ -185,11 +190,11 @@ class HubStore(Protocol):
         ...
 
     def tell(self, event: Event) -> None:
-        """Write a line of the journal."""
+        """Write a line to the journal."""
         ...
 
     def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:
-        """Return so many lines at most from a number on, in order."""
+        """Return up to so many lines from a number on, in order."""
         ...
 
     def close(self) -> None:

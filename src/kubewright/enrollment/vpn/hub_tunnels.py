@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 AGAIN: Final = 30.0
-"""Seconds between two looks at an interface about which nothing is known to have changed."""
+"""Seconds between two checks of an interface without known changes."""
 _FRESH: Final = 0.4
-"""Seconds for which one look at an interface serves all who wait for a call."""
+"""Seconds for which one look at an interface is shared by all callers."""
 LINGER: Final = 5.0
-"""Seconds that the peer of a node stays which has been let go: through it the node learns so."""
+"""Seconds that the peer of a departed node stays, so that the node can learn the result."""
 
 
 def ensure(host: Host, vpn: VPN, private_key: str, peers: Iterable[TunnelPeer], *, found: TunnelPrograms) -> list[Change]:
@@ -57,7 +57,10 @@ def remove(host: Host, vpn: VPN) -> list[Change]:
 
 
 class HubTunnel:
-    """The interface of one cluster. Nothing is looked at before `follow`. The peer of a node that is let go stays for `linger` seconds."""
+    """The interface of one cluster.
+
+    Nothing is read before `follow`. The peer of a departed node stays for `linger` seconds.
+    """
 
     def __init__(self, vpn: VPN, private_key: str, *, host: Host, linger: float = LINGER) -> None:
         self.linger = linger
@@ -88,13 +91,16 @@ class HubTunnel:
             self._peers[record.node] = found
 
     def let_go(self, node: str) -> None:
-        """Keep the peer of a node that leaves for a while, whatever its record says, unless another one gets its address or key."""
+        """Keep the peer of a leaving node for a while, whatever its record says, unless another node gets its address or key."""
         found = self._peers.get(node)
         if found is not None:
             self._leaving[node] = found, asyncio.get_running_loop().time() + self.linger
 
     def offer(self, node: str, key: str) -> float:
-        """Have a further key of a node heard, beside the one that it has; returns since how many seconds it is."""
+        """Accept a second key of a node beside its current one.
+
+        Return for how many seconds it has been accepted.
+        """
         now = asyncio.get_running_loop().time()
         known = self._offers.get(node)
         if known is None or known[0].public_key != key:
@@ -102,11 +108,11 @@ class HubTunnel:
         return now - known[1]
 
     def withdraw(self, node: str) -> None:
-        """Take note that a node offers no further key."""
+        """Note that a node no longer offers another key."""
         self._offers.pop(node, None)
 
     async def heard(self, node: str, key: str) -> bool:
-        """Whether a node has called with a further key, and not with the one that it has since. Raises HostError."""
+        """Whether the last handshake with a node used its second key. Raises HostError."""
         if node not in self._offers or self._offers[node][0].public_key != key:
             return False
         async with self._lock:
@@ -154,6 +160,6 @@ class HubTunnel:
         put = [peer for key, peer in wanted.items() if known.get(key) != peer]
         try:
             return [self._host.set_peers(self._vpn.interface, peers=put, without=[key for key in known if key not in wanted])]
-        except HostError as error:  # somebody has taken it away, most likely
+        except HostError as error:  # most likely the interface was deleted
             _log.info("%s is looked at: %s", self._vpn.interface, error)
             return self._ensure(tuple(wanted.values()))

@@ -1,7 +1,9 @@
-"""Addresses in a VPN: a node has one in each network of it. Pure but for the question who has what.
+"""Address allocation in a VPN: a node has one address in each network.
 
-The whole network is given out. Where a search begins follows from the node's name, so that a name that comes again gets the address that it had,
-if nobody else has it. Network, broadcast and the hub's own address are never given.
+Pure, except for asking who owns an address.
+
+The whole network can be allocated. The search starts at a position derived from the node's name, so that a returning
+name gets its old address if it is free. The network, broadcast and hub addresses are never allocated.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from kubewright.base.records import dataclass
 
 _FIRST: Final = 1
 _ASKED, _MOST_ASKED = 16, 4096
-"""Addresses that are asked about at a time: more each time, where a network is nearly full."""
+"""Addresses to ask about at a time: more each time when a network is nearly full."""
 
 Owners = Callable[[Iterable[str]], Mapping[str, str]]
 """Says of addresses which node has them; those that nobody has are left out."""
 
 
 class NoAddressLeft(KubewrightError):
-    """All addresses of a network are given."""
+    """All addresses of a network are in use."""
 
     def __init__(self, network: Network) -> None:
         super().__init__(
@@ -63,7 +65,7 @@ def hub_address(network: Network, *, taken: Container[IPAddress] = frozenset()) 
 
 
 def capacity(network: Network) -> int:
-    """Return how many nodes a network has room for."""
+    """Return how many nodes fit into a network."""
     return max(0, network.num_addresses - _FIRST - 2)
 
 
@@ -73,10 +75,12 @@ def is_inside(address: IPAddress, network: Network) -> bool:
 
 
 def pick(pools: Sequence[Pool], node: str, *, kept: Sequence[str], owners: Owners, reported: Owners = lambda _: {}) -> tuple[str, ...]:
-    """Return the addresses of a node, one for each network. `kept` are those that it has: they stay. Raises NoAddressLeft.
+    """Return the addresses of a node, one for each network.
 
-    An address that another node only reports (`reported`) is avoided while there are others near it. It is given rather than none: whoever could keep
-    addresses from being given by reporting them could keep every node out.
+    `kept` are those that it has: they stay. Raises NoAddressLeft.
+
+    An address that another node only reports (`reported`) is avoided while there are others near it. If there is no
+    other, it is used: otherwise a node could keep all others out by reporting every address.
     """
     return tuple(_of_pool(pool, node, kept=kept, owners=owners, reported=reported) for pool in pools)
 

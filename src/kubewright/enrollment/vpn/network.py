@@ -17,14 +17,14 @@ from kubewright.enrollment.vpn.leases import Pool
 from kubewright.host.desired import Tunnel, TunnelPeer
 
 MTU: Final = 1420
-"""What is left of 1500 bytes, over IPv6 as well."""
+"""What fits into 1500 bytes, even over IPv6."""
 LEAST_MTU: Final = 1280
-"""Less than that, IPv6 does not take."""
+"""The minimum MTU of IPv6."""
 MOST_MTU: Final = 9000
 KEEPALIVE: Final = 20
 """Seconds, as oneinfra has them."""
 _NARROWEST: Final = 8
-"""A network of fewer bits would take a good part of the internet, or all of it, through the hub."""
+"""A network with a shorter prefix would route much of the internet through the hub."""
 _INTERFACE: Final = Pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
 _DIGITS: Final = 12
 
@@ -47,7 +47,7 @@ class VPN:
 
     @property
     def ranges(self) -> tuple[Network, ...]:
-        """The networks as values."""
+        """The networks, parsed."""
         return tuple(network for text in self.networks for network in formats.subnets(text))
 
     @property
@@ -58,7 +58,7 @@ class VPN:
 
     @property
     def port(self) -> int:
-        """Where the hub listens."""
+        """The port on which the hub listens."""
         return int(formats.split_host_port(self.endpoint)[1])
 
     @property
@@ -68,7 +68,7 @@ class VPN:
 
     @property
     def behind(self) -> tuple[str, ...]:
-        """What nodes send through the tunnel: its networks, and the API server where that is reached through it."""
+        """The destinations that nodes send through the tunnel: its networks, and the API server if it is reached through it."""
         found = formats.address(urlsplit(self.server).hostname or "") if self.server else None
         outside = found is not None and not any(found.version == network.version and found in network for network in self.ranges)
         return (*self.networks, f"{found}/{found.max_prefixlen}") if found is not None and outside else self.networks
@@ -79,7 +79,7 @@ class VPN:
         return tuple(f"{text}/{lengths[6 if ':' in text else 4]}" for text in lease)
 
     def document(self) -> dict[str, Any]:
-        """Return it as it is kept."""
+        """Return the stored form."""
         return {**shallow(self), "networks": list(self.networks), "hub": list(self.hub)}
 
 
@@ -93,7 +93,7 @@ def read(document: Mapping[str, Any]) -> VPN:
 
 
 def beside(vpn: VPN, nodes: Iterable[str]) -> VPN:
-    """Return the VPN with addresses for the hub that none of these addresses of nodes is. Raises NoAddressLeft."""
+    """Return the VPN with hub addresses that differ from these addresses of nodes. Raises NoAddressLeft."""
     taken = {found for text in nodes if (found := formats.address(text)) is not None}
     usual = [leases.hub_address(network) for network in vpn.ranges]
     own = [leases.hub_address(network, taken=taken) for network in vpn.ranges]
@@ -106,7 +106,7 @@ def interface_name(cluster: str) -> str:
 
 
 def unusable(network: Network) -> str:
-    """Say why a network cannot be that of a VPN, '' if it can: hub and node ask this alike."""
+    """Return why a network cannot be a VPN's, '' if it can; hub and nodes use the same check."""
     mapped = network.version == 6 and network.network_address.ipv4_mapped is not None
     ours = network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified or mapped
     if network.prefixlen < _NARROWEST or ours:
@@ -189,7 +189,7 @@ def _conflict(vpn: VPN, others: Iterable[VPN]) -> str:
 
 
 def peer(record: JoinRecord) -> TunnelPeer | None:
-    """Return the peer that a node is, None for one that has no place in the VPN."""
+    """Return the WireGuard peer of a node, None if it has no place in the VPN."""
     if not (record.active and record.lease and record.tunnel_key):
         return None
     networks = tuple(f"{address}/{128 if ':' in address else 32}" for address in record.leases)
