@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
+import shutil
+import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -133,3 +138,92 @@ def test_members_are_removed_while_the_others_have_a_majority(cluster: Cluster, 
 
 def _named(run: Run, name: str) -> Any:
     return next(one for one in _status(run)[1]["members"] if one["name"] == name)
+
+
+def _verify(run_at: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["etcd", "snapshot", "verify", str(run_at), *words])
+    return code, *capfd.readouterr()
+
+
+def test_a_snapshot_is_saved_and_verified_and_a_damaged_one_is_refused(
+    cluster: Cluster, run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(200):
+        _put(cluster, f"key-{number}", "x" * 5000)
+    place = tmp_path / "backups"
+    place.mkdir(mode=0o700)
+    file = place / "etcd.db"
+    code, out, err = run("snapshot", "save", str(file))
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Saved {file}: ")
+    assert sorted(one.name for one in place.iterdir()) == ["etcd.db", "etcd.db.json"]
+    assert {stat.S_IMODE(one.stat().st_mode) for one in place.iterdir()} == {0o600}
+    described = json.loads((place / "etcd.db.json").read_text())
+    assert (described["revision"], described["members"]) == (201, [one["name"] for one in _status(run)[1]["members"]])
+    assert list(described["certificateAuthorities"]) == ["etcd/ca"]
+    code, out, _ = _verify(file, capfd, "-o", "json")
+    found = json.loads(out)
+    assert (code, found["size"], found["revision"], found["clusterID"]) == (0, file.stat().st_size, 201, described["clusterID"])
+    _etcdutl_reads(file, capfd)
+
+    whole = file.read_bytes()
+    for at in (100, len(whole) // 2, len(whole) - 5):
+        file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
+        code, out, err = _verify(file, capfd)
+        assert (code, out) == (3, "")
+        assert f"error: {file} is not a whole snapshot of etcd" in err
+    for size in (0, 20_000, len(whole) - 4096, len(whole) - 32, len(whole) - 1):
+        file.write_bytes(whole[:size])
+        assert _verify(file, capfd)[0] == 3
+
+    code, out, err = run("snapshot", "save", str(file), "-o", "json")  # over a broken one
+    assert (code, json.loads(out)["description"]["revision"], err) == (0, 201, "")
+    assert _verify(file, capfd)[0] == 0
+    assert run("snapshot", "save", str(place))[0] == 1
+    assert sorted(one.name for one in place.iterdir()) == ["etcd.db", "etcd.db.json"]
+
+
+def _put(cluster: Cluster, key: str, value: str) -> None:
+    leader = cluster.client("one")
+    body = {"key": base64.b64encode(key.encode()).decode(), "value": base64.b64encode(value.encode()).decode()}
+    leader._ask(cluster.url("one"), "put a key", "/v3/kv/put", body, dict)
+    leader.close()
+
+
+def _etcdutl_reads(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Compare with etcdutl where somebody has one: it is no part of the binaries."""
+    program = shutil.which("etcdutl")
+    if program is not None:
+        code, out, err = _verify(file, capfd, f"--etcdutl={program}", "-o", "json")
+        assert (code, json.loads(out)["keys"], json.loads(out)["revision"], err) == (0, 200, 201, "")
+
+
+def test_without_a_majority_a_snapshot_is_only_taken_of_the_member_that_is_asked_for(
+    cluster: Cluster, run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("two", "three"):
+        cluster.kill(name)
+    eventually(lambda: not _status(run)[1]["leader"], "the one that is left to notice")
+    file = tmp_path / "etcd.db"
+    code, out, err = run("snapshot", "save", str(file))
+    assert (code, out, file.exists()) == (1, "", False)
+    assert "etcd has no leader" in err
+    assert "--local" in err
+    code, out, err = run("snapshot", "save", str(file), "--local")
+    assert (code, err) == (0, "")
+    assert "of member one" in out
+    assert _verify(file, capfd)[0] == 0
+    code = main(["etcd", "snapshot", "save", str(file), "--local", f"--endpoints={cluster.url('two')}", f"--cert-dir={tmp_path / 'pki'}"])
+    assert code == 1
+    assert _verify(file, capfd)[0] == 0  # the old one is still there
+
+
+def test_a_snapshot_that_is_written_to_stdout_is_the_same(cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["etcd", "snapshot", "save", "-", f"--endpoints={cluster.url('one')}", f"--cert-dir={tmp_path / 'pki'}"]
+    done = subprocess.run([sys.executable, "-m", "kubewright", *words], check=False, capture_output=True, timeout=600)
+    assert (done.returncode, done.stderr) == (0, b"")
+    file = tmp_path / "piped.db"
+    file.write_bytes(done.stdout)
+    code, _, err = _verify(file, capfd)
+    assert code == 0
+    assert "piped.db.json does not exist" in err

@@ -5,7 +5,7 @@ etcd's own words are the only thing that tells many of its refusals apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kubewright.base.errors import APIError, Unreachable
@@ -267,7 +267,7 @@ class Etcd(Protocol):
         """Read: return the hash of the keys of one member, up to a revision or all. Reads its whole database."""
         ...
 
-    def snapshot(self, endpoint: str, /) -> Iterator[bytes]:
+    def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
         """Read: yield the database of one member and its SHA-256, in the form of a snapshot file, while it arrives. Needs no quorum.
 
         Whoever does not read it to its end closes it. A stream that ended early is shorter than the last 32 bytes say: `snapshots.Checker`.

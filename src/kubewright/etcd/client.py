@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
@@ -93,7 +93,7 @@ class EtcdClient:
     def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
         return self._ask(endpoint, "hash its keys", "/v3/maintenance/hashkv", {"revision": str(revision)}, read_hash, timeout=HASHING)
 
-    def snapshot(self, endpoint: str, /) -> Iterator[bytes]:
+    def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
         doing, path = "send a snapshot", "/v3/maintenance/snapshot"
         with self._transport(endpoint).stream("POST", path, headers=_JSON, body=b"{}", timeout=FIRST_PIECE, stall=STALL) as answer:
             if answer.status != 200:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from kubewright.base.errors import Unreachable
 from kubewright.base.records import replace
@@ -38,7 +38,7 @@ class RecordingEtcd:
     def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
         return self._real(endpoint).hash(endpoint, revision=revision)
 
-    def snapshot(self, endpoint: str, /) -> Iterator[bytes]:
+    def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
         return self._real(endpoint).snapshot(endpoint)
 
     def move_leader(self, endpoint: str, target: int, /) -> None:

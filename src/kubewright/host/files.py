@@ -9,11 +9,11 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Collection, Iterable
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import BinaryIO, Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.patterns import Pattern
@@ -33,6 +33,9 @@ READ_LIMIT: Final = 256 * 1024 * 1024
 _LABEL: Final = "security.selinux"
 _BLOCK: Final = 64 * 1024
 """Bytes of one read: files below /proc/sys refuse to fill buffers of megabytes."""
+
+_PIECE: Final = 1 << 20
+"""Bytes of one piece of a large file."""
 
 LEFTOVER: Final = Pattern(r"\..+\.kubewright-(?P<writer>(?P<pid>[0-9]+)-[0-9]+-[0-9a-f]*)-[0-9]+")
 """Names of temporary files: the leading dot keeps a kubelet from taking one for a manifest, and the writer is told from all others.
@@ -73,6 +76,14 @@ class Files:
                 return _read_all(opened, path)
             finally:
                 os.close(opened)
+
+    def pieces(self, path: PurePosixPath, /) -> Iterator[bytes]:
+        """Yield what a regular file of any size holds, piece by piece. Raises HostError, also where there is none."""
+        with explaining("read", path), Path(path).open("rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise HostError(f"{path} is not a regular file", remedy="name another file")
+            while piece := file.read(_PIECE):
+                yield piece
 
     def state(self, path: PurePosixPath, /) -> FileState | None:
         """Return what stands at a path, the last link not followed, or None."""
@@ -130,6 +141,30 @@ class Files:
                 _unlink(temporary, parent)
                 raise
             self._settle(parent, path.parent, durable=durable)
+
+    @contextmanager
+    def replacing(self, path: PurePosixPath, /, *, mode: int) -> Iterator[BinaryIO]:
+        """Give a new file to write to, for content that does not fit into memory. It replaces the old one, synced, when the block ends.
+
+        Nothing stays of one whose block fails. Raises HostError, also where something stands that is not a regular file.
+        """
+        found = self.state(checked(path))
+        if found is not None and found.kind is not Kind.FILE:
+            raise HostError(f"{path} is not a regular file", remedy="name another file")
+        with explaining("write", path), open_directory(path.parent) as parent:
+            self._clean(parent, path.parent)
+            temporary = self._free_name(parent, path.name)
+            try:
+                with os.fdopen(os.open(temporary, _NEW, 0o600 & mode, dir_fd=parent), "wb") as file:
+                    os.fchmod(file.fileno(), mode)
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+                os.rename(temporary, path.name, src_dir_fd=parent, dst_dir_fd=parent)
+            except BaseException:
+                _unlink(temporary, parent)
+                raise
+            self._settle(parent, path.parent, durable=self._durable)
 
     def make(self, desired: Directory, /) -> None:
         """Make a directory, or give one that exists the mode and owner that are enforced."""

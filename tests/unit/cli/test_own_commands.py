@@ -103,6 +103,9 @@ OWN = {
     "upgrade rollback phase preflight": "output plan yes",
     "upgrade rollback phase control-plane": "output plan",
     "etcd member remove": f"{_ETCD} yes",
+    "etcd snapshot": "",
+    "etcd snapshot save": "cert-dir endpoints local output",
+    "etcd snapshot verify": "etcdutl output",
     "help": "",
     "alpha": "",
 }

@@ -40,4 +40,32 @@ ROWS = (
         " A member is not removed if the others would then not have a majority. The etcd of a removed member stops; its data stays.",
         examples=("etcd member remove three", "etcd member remove 83372268fbcf589d --yes"),
     ),
+    Command("etcd snapshot", "Save and verify snapshots of etcd"),
+    Command(
+        "etcd snapshot save",
+        "Save a snapshot of etcd to a file",
+        handler="kubewright.cli.handlers.etcd_snapshots:save",
+        argument=Argument("file", "file to write, or - for stdout", shown="FILE|-", least=1),
+        flags=(
+            *_WHERE,
+            Flag("local", "save what the member of this machine has, which needs no majority", kind=BOOL, default=False),
+            ALL_FORMATS,
+        ),
+        description="The leader sends its data. The file gets its name when it is complete and its checksum is right; only its owner may read it."
+        f" Beside it, FILE.json describes which cluster it is of. A snapshot contains all Secrets, unencrypted unless the API server encrypts them. {_HOW}",
+        examples=("etcd snapshot save /var/backups/etcd.db", "etcd snapshot save - | age -r RECIPIENT > etcd.db.age"),
+    ),
+    Command(
+        "etcd snapshot verify",
+        "Verify a file with a snapshot of etcd",
+        handler="kubewright.cli.handlers.etcd_snapshots:verify",
+        argument=Argument("file", "file to verify", shown="FILE", least=1),
+        flags=(
+            Flag("etcdutl", "program that reads the snapshot; if not given, the etcdutl on PATH", metavar="file", form=PATH),
+            ALL_FORMATS,
+        ),
+        description="Checks the size and the checksum, compares the file with FILE.json, and if there is an etcdutl, counts the keys with it."
+        " Exits with 3 if the file is not a whole snapshot.",
+        examples=("etcd snapshot verify /var/backups/etcd.db",),
+    ),
 )

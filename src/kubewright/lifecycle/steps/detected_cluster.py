@@ -49,6 +49,11 @@ class StaticPod:
         return None
 
     @property
+    def image_tag(self) -> str:
+        """The tag of the image of its first container, '' without one; a digest behind it does not count."""
+        return str(self._container.get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2]
+
+    @property
     def user(self) -> int | None:
         """The number of the user that it runs as, None where it does not say."""
         found = _map(self._spec.get("securityContext")).get("runAsUser")

@@ -1,0 +1,99 @@
+"""`etcd snapshot`: saving the data of etcd to a file, and verifying such a file."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import closing
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import HostError, UsageError
+from kubewright.cli.handlers import machine
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.progress import progress
+from kubewright.etcd.snapshots import Snapshot
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.host.programs import RealCommands, find
+from kubewright.lifecycle.etcd import access, saving, verifying
+from kubewright.lifecycle.etcd.access import EtcdFlags
+from kubewright.lifecycle.etcd.verifying import Verified
+
+_PRIVATE: Final = 0o600
+
+
+def save(parsed: Parsed) -> int:
+    """Save a snapshot to a file, with its description beside it; or write it to stdout."""
+    target, form, host, clock = parsed.text("file"), parsed.text("output"), machine.host(), SystemClock()
+    streamed = target == inputs.STANDARD_INPUT
+    if streamed and sys.stdout.isatty():
+        raise UsageError("a snapshot is not written to a terminal", remedy="redirect stdout, or name a file")
+    found = access.find(host, inputs.record(parsed, EtcdFlags))
+    with closing(access.connect(host, found, clock=clock)) as etcd, progress("etcd snapshot save", form=form) as reporter:
+        source = saving.choose(etcd, local=found.endpoints[0] if parsed.flag("local") else "")
+        if streamed:
+            saving.save(etcd, source, sys.stdout.buffer.write, name="stdout", clock=clock, reporter=reporter)
+            sys.stdout.buffer.flush()
+            return 0
+        path, files = PurePosixPath(inputs.absolute(target)), Files()
+        beside = path.with_name(path.name + saving.SUFFIX)
+        with files.replacing(path, mode=_PRIVATE) as file:
+            snapshot = saving.save(etcd, source, file.write, name=str(path), clock=clock, reporter=reporter)
+        described = saving.describe(host, source, snapshot, pki=found.pki, clock=clock)
+        files.write(File(path=beside, content=(json.dumps(described, indent=2) + "\n").encode(), mode=_PRIVATE))
+    if form != "text":
+        write_result({"file": str(path), "description": described}, form=form)
+    else:
+        sys.stdout.write(
+            f"Saved {path}: {_size(snapshot)} of member {source.member.name}, at revision {source.member.status.revision} or later\n"
+        )
+    return 0
+
+
+def verify(parsed: Parsed) -> int:
+    """Verify a snapshot file."""
+    path, files, form = PurePosixPath(inputs.absolute(parsed.text("file"))), Files(), parsed.text("output")
+    snapshot = verifying.check(files.pieces(path), name=str(path))
+    program = parsed.text("etcdutl") or _on_path()
+    contents = verifying.read_with(program, path, commands=RealCommands(environment=os.environ)) if program else None
+    beside = path.with_name(path.name + saving.SUFFIX)
+    found = verifying.compare(snapshot, files.read(beside), name=str(beside), contents=contents)
+    inputs.warn([*found.warnings, *([] if program else ["there is no etcdutl on PATH, so the keys were not counted"])])
+    if form != "text":
+        write_result({"file": str(path), **found.as_map()}, form=form)
+    else:
+        sys.stdout.write("".join(f"{line}\n" for line in _lines(path, found)))
+    return 0
+
+
+def _on_path() -> str:
+    """Return where etcdutl is; '' where there is none that may be run."""
+    try:
+        return str(find(verifying.ETCDUTL, environment=os.environ) or "")
+    except HostError as error:
+        inputs.warn([str(error)])
+        return ""
+
+
+def _size(snapshot: Snapshot) -> str:
+    return f"{snapshot.size / 1e6:.1f} MB"
+
+
+def _lines(path: PurePosixPath, found: Verified) -> list[str]:
+    shown = found.as_map()
+    rows = (
+        ("SHA-256", "sha256"),
+        ("revision", "revision"),
+        ("keys", "keys"),
+        ("saved", "time"),
+        ("cluster ID", "clusterID"),
+        ("etcd", "etcdVersion"),
+        ("Kubernetes", "kubernetesVersion"),
+    )
+    known = [(label, shown[key]) for label, key in rows if shown[key] not in (None, "")]
+    return [f"{path} is a whole snapshot of {_size(found.snapshot)}", *(f"  {label:<10}  {value}" for label, value in known)]

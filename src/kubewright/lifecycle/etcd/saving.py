@@ -1,0 +1,109 @@
+"""Saving a snapshot of etcd: from which member, and the description that lies beside it.
+
+The description says which cluster a snapshot is of, and what has to exist again where it is restored: without the same keys for service
+account tokens and the same CAs, a cluster with its data serves nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.errors import CertificateError, DocumentError, Unreachable
+from kubewright.base.events import Progress, Reporter
+from kubewright.base.records import dataclass
+from kubewright.etcd.api import Etcd, NoQuorum
+from kubewright.etcd.snapshots import Checker, Snapshot
+from kubewright.host.readers import FileReader
+from kubewright.host.seam import Host
+from kubewright.lifecycle.etcd import health
+from kubewright.lifecycle.etcd.health import ClusterHealth, MemberHealth
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
+from kubewright.pki import keys, pins
+
+SCHEMA: Final = 1
+SUFFIX: Final = ".json"
+QUIET: Final = 2.0
+"""Seconds after which progress is told."""
+_AUTHORITIES: Final = ("ca", "etcd/ca", "front-proxy-ca")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """The member that a snapshot is taken of, among those that were found."""
+
+    member: MemberHealth
+    cluster: ClusterHealth
+
+
+def choose(etcd: Etcd, *, local: str = "") -> Source:
+    """Choose the leader; or the member that answers at `local`, which needs no majority. Raises NoQuorum, Unreachable."""
+    found = health.look(etcd)
+    if not local:
+        if found.leader is None:
+            raise NoQuorum(
+                "etcd has no leader, so a snapshot may lack what was written last",
+                detail="\n".join(found.problems),
+                remedy="start the other members again; --local saves what the member of this machine has",
+            )
+        return Source(member=found.leader, cluster=found)
+    status = etcd.status(local)
+    if status.problem:
+        raise Unreachable(f"the etcd member at {local} does not answer", detail=status.problem, remedy="see why its etcd does not run")
+    known = (one for one in found.members if one.member and one.member.id == status.member_id)
+    return Source(member=next(known, MemberHealth(member=None, status=status)), cluster=found)
+
+
+def save(etcd: Etcd, source: Source, write: Callable[[bytes], object], *, name: str, clock: Clock, reporter: Reporter) -> Snapshot:
+    """Write the snapshot of a member piece by piece, and check it at the end. Raises APIError, DocumentError for one that is not whole."""
+    checker, begun, status = Checker(name), clock.monotonic(), source.member.status
+    with closing(etcd.snapshot(status.endpoint)) as pieces:
+        for piece in pieces:
+            write(checker.take(piece))
+            if clock.monotonic() - begun > QUIET:
+                reporter.emit(Progress(task="etcd snapshot", done=checker.size, total=max(status.size, checker.size), unit="bytes"))
+    try:
+        return checker.finish()
+    except DocumentError as error:
+        raise Unreachable(
+            f"the snapshot of {source.member.name} did not arrive whole", detail=error.detail, remedy="save it again"
+        ) from error
+
+
+def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPath, clock: Clock) -> dict[str, object]:
+    """Return what is known of a snapshot. `revision` is the least that it has: that of the member before."""
+    status, server = source.member.status, DetectedCluster(host).api_server
+    return {
+        "schema": SCHEMA,
+        "time": rfc3339(clock.now()),
+        "size": snapshot.size,
+        "sha256": snapshot.sha256,
+        "clusterID": f"{status.cluster_id:x}",
+        "member": {"name": source.member.name, "id": f"{status.member_id:x}"},
+        "members": [one.name for one in source.cluster.members if one.member],
+        "revision": status.revision,
+        "etcdVersion": status.version,
+        "storageVersion": status.storage_version,
+        "kubernetesVersion": server.image_tag if server else "",
+        "certificateAuthorities": {base: pin for base in _AUTHORITIES if (pin := _authority(host, pki / f"{base}.crt"))},
+        "serviceAccountKeys": _service_account_keys(host, pki / "sa.pub"),
+    }
+
+
+def _authority(files: FileReader, path: PurePosixPath) -> str:
+    content = files.read(path)
+    try:
+        return pins.pin(content, source=str(path)) if content else ""
+    except CertificateError:
+        return ""
+
+
+def _service_account_keys(files: FileReader, path: PurePosixPath) -> list[str]:
+    content = files.read(path)
+    try:
+        return [str(pins.of_public_key(der)) for der in keys.load_public(content, source=str(path))] if content else []
+    except CertificateError:
+        return []
