@@ -1,11 +1,12 @@
 """Accepting the connections of a listening socket: at most `LIMIT` are open at a time.
 
-Anybody who reaches a port can open connections and hold them. When all are taken, the next client gets the place of the oldest connection of the
-address that has most of them. So nobody is kept out, however many others are connected and whatever they do, and a client that sends its request
-soon gets its answer. Connections over which an answer is streamed (a log that is followed, which takes rights) are closed last.
+Anyone who can reach a port can open connections and hold them. At the limit, a new client replaces the oldest
+connection of the address that has most of them. So no client is locked out, however many others are connected, and a
+client that sends its request soon gets its answer. Connections over which an answer is streamed (a log that is
+followed, which takes rights) are closed last.
 
-Sockets are accepted here and not by `loop.create_server`, which shows a connection to its protocol only after the TLS handshake: clients that never
-shake hands would not be counted.
+Sockets are accepted here and not by `loop.create_server`, which shows a connection to its protocol only after the TLS
+handshake: clients that never shake hands would not be counted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from kubewright.base import unexpected
 LIMIT: Final = 256
 """Connections of one socket. A kube-apiserver and a metrics collector need a few dozen."""
 _PAUSE: Final = 0.1
-"""Seconds until the next attempt when the kernel could not open a connection: it has no descriptor or no memory for it."""
+"""Seconds until the next attempt when the kernel could not open a connection for lack of descriptors or memory."""
 _REMIND: Final = 60.0
 """Seconds between two warnings."""
 
@@ -49,8 +50,8 @@ class _Connection:
     def drop(self) -> None:
         """Close it at once.
 
-        Before it is set up that is done in the kernel, which event loops notice. If the wait for the handshake were cancelled instead, they would
-        lose the transport below TLS (`http.opening`).
+        Before it is set up, the kernel shuts the socket down, which event loops notice. If the wait for the handshake
+        were cancelled instead, they would lose the transport below TLS (`http.opening`).
         """
         if self.transport is not None:
             self.transport.abort()
@@ -66,7 +67,10 @@ class Acceptor:
     """
 
     def __init__(self, *, context: ssl.SSLContext | None, handshake: float) -> None:
-        """Keep the arguments. `handshake` is the number of seconds that a client has for the handshake, where there is a TLS context."""
+        """Keep the arguments.
+
+        `handshake` is the time limit of the TLS handshake in seconds, if there is a TLS context.
+        """
         self._context = context
         self._handshake = handshake if context is not None else None
         self._open: dict[asyncio.BaseProtocol, _Connection] = {}
@@ -96,7 +100,7 @@ class Acceptor:
 
     @contextmanager
     def streaming(self, protocol: asyncio.BaseProtocol) -> Iterator[None]:
-        """Spare a connection as long as there are others to close, because an answer is streamed over it."""
+        """Close a connection only after all others, because an answer is streamed over it."""
         connection = self._open.get(protocol)
         if connection is None:
             yield
@@ -121,10 +125,10 @@ class Acceptor:
             task = asyncio.create_task(self._set_up(connection, protocol), name="setting up a connection")
             self._setups.add(task)
             task.add_done_callback(self._setups.discard)
-            await asyncio.sleep(0)  # where clients are waiting, sock_accept() returns without a turn of the event loop
+            await asyncio.sleep(0)  # while clients are waiting, sock_accept() returns without yielding to the event loop
 
     def _make_room(self) -> None:
-        """Forget connections that are closed, and have fewer than the limit."""
+        """Forget closed connections, and make sure that there are fewer than the limit."""
         self._open = {protocol: one for protocol, one in self._open.items() if one.is_open}
         if len(self._open) < LIMIT:
             return

@@ -1,6 +1,6 @@
-"""One HTTP/1.1 connection as asyncio and httptools see it, and what takes the answers that come over it.
+"""One HTTP/1.1 connection as asyncio and httptools see it, and the receivers of its answers.
 
-made ── send ──> answered ──> open for the next, or closed where the server said so
+made ── send ──> answered ──> open for the next, or closed if the server said so
          └── lost, or more than was asked for ──> closed: nobody knows what would come next
 """
 
@@ -20,46 +20,49 @@ from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT
 _HEAD: Final = CHUNK
 """Bytes after which the head of an answer has to be over, seen when more comes."""
 _AHEAD: Final = 16 * CHUNK
-"""Bytes of a stream that wait for their reader before the server is made to wait."""
+"""Bytes of a stream that may wait for their reader before the server is throttled."""
 
 
 @functools.lru_cache(maxsize=128)
 def _lower(name: bytes) -> str:
-    """Servers send the same few names again and again."""
+    """Convert to lower case, cached: servers send the same few names again and again."""
     return name.lower().decode("latin-1")
 
 
 class NotHTTP(Exception):
-    """What came is no HTTP, or more than one answer."""
+    """The data is not HTTP, or is more than one answer."""
 
 
 class Truncated(Exception):
-    """An answer that was cut short."""
+    """An answer was cut short."""
 
 
 class _Answer(Protocol):
-    """What takes an answer as it comes, from a connection."""
+    """Receives an answer from a connection as it arrives."""
 
     def begun(self, status: int, headers: Mapping[str, str]) -> None:
-        """Take the head."""
+        """Receive the head."""
         ...
 
     def piece(self, data: bytes) -> None:
-        """Take a piece of the body."""
+        """Receive a chunk of the body."""
         ...
 
     def ended(self, error: Exception | None) -> None:
-        """Take the end: whole, or cut by an error. Nothing comes after it."""
+        """Note the end: complete, or cut short by an error. Nothing follows it."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """One connection. It carries one request at a time; whoever sends has waited for the answer before."""
+    """One connection. It carries one request at a time: send only after the previous answer."""
 
     transport: asyncio.Transport
-    """Takes what is sent. Set once the connection is there."""
+    """The transport to write to. Set once the connection is open."""
     bottom: asyncio.Transport
-    """That of TCP: aborting it closes the layers above it. asyncio's own abort of TLS over TLS fails (Python 3.11)."""
+    """The TCP transport: aborting it closes the layers above it.
+
+    asyncio's own abort of TLS over TLS fails (Python 3.11).
+    """
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -72,7 +75,7 @@ class Connection(asyncio.Protocol):
         self.used = 0.0
 
     def require_open(self) -> None:
-        """Raise what the connection was lost by."""
+        """Raise the error by which the connection was lost."""
         if self._lost is not None:
             raise self._lost
 
@@ -82,18 +85,18 @@ class Connection(asyncio.Protocol):
         self.transport.write(data)
 
     def abort(self) -> None:
-        """Close it now, without TLS's goodbye, for which a silent server could have one wait."""
+        """Close the connection now, without TLS's close_notify, for which a silent server could make us wait."""
         self.open, self._answer = False, None
         self.bottom.abort()
 
     # asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.Transport", transport)  # uvloop's are of no class of asyncio
-        self.open = self._lost is None  # of TLS, the end may be told before the beginning
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's transports are not subclasses of asyncio's
+        self.open = self._lost is None  # with TLS, connection_lost may come before connection_made
 
     def data_received(self, data: bytes) -> None:
-        if self._answer is None or (not self._head and self._early > _HEAD):  # nobody asked for it; or a head without end
+        if self._answer is None or (not self._head and self._early > _HEAD):  # unsolicited data, or a head without end
             self.lost(NotHTTP())
             return
         self._early += len(data)
@@ -105,7 +108,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
         if self._head and "content-length" not in self._headers and self._headers.get("transfer-encoding") != "chunked":
-            self._finish(None)  # its end is the end of the connection
+            self._finish(None)  # the end of the answer is the end of the connection
         else:
             self.lost(Truncated() if self._early and exc is None else exc or ConnectionResetError())
 
@@ -130,12 +133,12 @@ class Connection(asyncio.Protocol):
             self._answer.piece(data)
 
     def on_message_complete(self) -> None:
-        if self._head:  # 100 Continue and its like come before the answer
+        if self._head:  # 100 Continue and other interim answers come first
             self.open = self.open and self._parser.should_keep_alive()
             self._finish(None)
 
     def lost(self, error: Exception) -> None:
-        """Give it up: whoever waits for an answer gets the error."""
+        """Give up the connection: a waiting request fails with this error."""
         self.open, self._lost = False, self._lost or error
         self._finish(error)
         if hasattr(self, "bottom"):
@@ -148,7 +151,7 @@ class Connection(asyncio.Protocol):
 
 
 class Whole:
-    """An answer that is kept until it is whole, `most` bytes of body at most."""
+    """An answer that is buffered until it is complete, with at most `most` bytes of body."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -157,7 +160,7 @@ class Whole:
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        """The body, None where it is larger than allowed."""
+        """The body, None if it is larger than allowed."""
 
     def begun(self, status: int, headers: Mapping[str, str]) -> None:
         self.status, self.headers = status, headers
@@ -179,7 +182,7 @@ class Whole:
 
 
 class Streamed:
-    """An answer whose body is still on its way. Implements `exchanges.OpenStream`."""
+    """An answer whose body is still arriving. Implements `exchanges.OpenStream`."""
 
     def __init__(
         self,

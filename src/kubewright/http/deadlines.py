@@ -1,10 +1,10 @@
 """Sockets that keep the deadlines of `base.deadlines`.
 
-A socket's own time-out bounds one wait, not a request: a server that sends a byte now and then has each wait begin anew, and neither
-`http.client` nor urllib3 knows a total. So the sockets that are made here look at the deadlines before each thing that they do, whichever
-library uses them.
+A socket's own time-out bounds one wait, not a request: a server that sends a byte now and then restarts each wait, and
+neither `http.client` nor urllib3 has a total time-out. So the sockets made here check the deadlines before each
+operation, whichever library uses them.
 
-The resolver cannot be told how long to wait: it ends by the options of /etc/resolv.conf.
+The resolver cannot be told how long to wait: the options in /etc/resolv.conf bound it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
 
 
 class Bounded(_Base):
-    """What makes a class of sockets keep deadlines. The time-out that is set on a socket stays the bound of each wait."""
+    """Makes a socket class keep deadlines. The socket's own time-out still bounds each wait."""
 
     _silence: float | None = None
 
@@ -36,7 +36,7 @@ class Bounded(_Base):
         return self._silence
 
     def arm(self) -> None:
-        """Give the next wait what is left. Raises TimeoutError where nothing is."""
+        """Limit the next wait to the remaining time. Raises TimeoutError if none is left."""
         super().settimeout(left(self._silence))
 
     def connect(self, address: Any, /) -> None:
@@ -49,7 +49,7 @@ class Bounded(_Base):
 
     def recv_into(self, buffer: WriteableBuffer, nbytes: int | None = None, flags: int = 0) -> int:
         self.arm()
-        # ssl reads nothing where it is told 0, and fills the buffer where it is told nothing
+        # ssl reads nothing if nbytes is 0, and fills the buffer if nbytes is omitted
         return super().recv_into(buffer) if nbytes is None else super().recv_into(buffer, nbytes, flags)
 
     def send(self, data: ReadableBuffer, flags: int = 0, /) -> int:
@@ -62,13 +62,14 @@ class Bounded(_Base):
 
 
 class BoundedSocket(Bounded, socket.socket):
-    """A socket that keeps deadlines. With TLS around it, it needs a context of `http.tls`."""
+    """A socket that keeps deadlines. TLS over it needs a context of `http.tls`."""
 
 
 def require_name(host: str) -> None:
-    """Require a host to be a name or an address as Go's dialer takes it. The C library takes `010.0.0.1` too, which is 8.0.0.1 there, or `127.1`.
+    """Require a host to be a name, or an address in the form that Go's dialer accepts.
 
-    For Go these are names, which nobody has. Raises socket.gaierror.
+    The C library also accepts `127.1`, and `010.0.0.1`, which it reads as 8.0.0.1. For Go these are names that do not
+    exist. Raises socket.gaierror.
     """
     try:
         socket.inet_aton(host)
@@ -82,7 +83,9 @@ def require_name(host: str) -> None:
 
 
 def connected(host: str, port: int, *, silence: float | None, options: Sequence[tuple[Any, ...]] = ()) -> BoundedSocket:
-    """Open a connection to the first address of a name that takes one. `silence` is for each, and stays the socket's time-out.
+    """Open a connection to the first address of a name that accepts one.
+
+    `silence` is the time-out for each, and remains the socket's.
 
     Raises OSError: that of the last address, or socket.gaierror.
     """

@@ -1,6 +1,6 @@
-"""What an asynchronous transport does around its requests: each is bounded in time, traced, waited for by `drain`, and fails by one error.
+"""What asynchronous transports share: requests are bounded in time, traced, awaited by `drain`, and fail with one error type.
 
-`lean` says how the bytes come and go.
+`lean` implements sending and receiving.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DRAIN: Final = 10.0
 
 
 class OpenStream(AsyncStream, Protocol):
-    """An answer that is on its way over a connection of its own."""
+    """An answer that is still arriving over its own connection."""
 
     def close(self) -> None:
         """Give up the connection. Idempotent."""
@@ -28,13 +28,16 @@ class OpenStream(AsyncStream, Protocol):
 
 
 class Exchanges:
-    """Connections to one server with one identity; belongs to one event loop. Implements most of `messages.AsyncTransport`.
+    """Connections to one server with one identity; belongs to one event loop.
 
-    `base` is `https://host:port`, perhaps with a path that goes before every target. Opens nothing before the first request.
+    Implements most of `messages.AsyncTransport`.
+
+    `base` is `https://host:port`, perhaps with a path that is put before every target. Opens nothing before the first
+    request.
     """
 
     troubles: ClassVar[tuple[type[Exception], ...]] = (OSError, ValueError)
-    """What a library raises where there is no usable answer."""
+    """The library's exceptions that mean that there is no usable answer."""
 
     def __init__(self, base: str, *, limits: Limits | None = None) -> None:
         _, self._server, self._prefix = origin(base)
@@ -97,16 +100,16 @@ class Exchanges:
         try:
             if self._in_flight:
                 self._idle = asyncio.Event()
-                with suppress(TimeoutError):  # what takes longer is cut, as its own time-out would
+                with suppress(TimeoutError):  # later data is cut off, as a time-out would
                     await asyncio.wait_for(self._idle.wait(), DRAIN)
-        finally:  # nobody knows these connections any more
+        finally:  # nothing refers to these connections any more
             await self.close()
 
     async def close(self) -> None:
         raise NotImplementedError
 
     async def _exchanged(self, method: str, target: str, headers: Headers | None, body: bytes | None, trace: tracing.Trace) -> Response:
-        """Send a request and read the whole answer, telling the trace of its status."""
+        """Send a request and read the whole answer; report the status to the trace."""
         raise NotImplementedError
 
     async def _begun(self, method: str, target: str, headers: Headers | None, body: bytes | None, stall: float | None) -> OpenStream:

@@ -1,4 +1,4 @@
-"""Why there was no usable answer: one error with a reason, whichever library carried the request."""
+"""Why there was no usable answer: one error with a reason, whichever library sent the request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubewright.base.errors import Unreachable
 
 
 class Reason(enum.Enum):
-    """What went wrong below HTTP, or with the shape of the answer."""
+    """What went wrong below HTTP, or in the form of the answer."""
 
     REFUSED = "connection refused"
     RESET = "connection lost"
@@ -51,7 +51,7 @@ _CLOCKS: Final = "compare the clocks of both machines (`date -u`); if they agree
 
 
 class NoAnswer(Unreachable):
-    """No usable answer, with the reason why."""
+    """There is no usable answer; `reason` says why."""
 
     def __init__(self, what: str, *, reason: Reason, detail: str = "") -> None:
         shown = reason.value if not detail or detail == reason.value else f"{reason.value} ({detail})"
@@ -66,7 +66,7 @@ def no_answer(server: str, method: str, target: str, reason: Reason, *, detail: 
 
 def reason_of(error: BaseException) -> tuple[Reason, str] | None:
     """Find the operating system's or ssl's error in a chain of causes; None if there is none."""
-    ssl = sys.modules.get("ssl")  # where nobody imported it, no error is of it; the control socket's client does without
+    ssl = sys.modules.get("ssl")  # if ssl was never imported, no error is of its class; the control socket's client does without it
     for cause in _chain(error):
         if ssl is not None and isinstance(cause, ssl.SSLCertVerificationError):
             return Reason.UNTRUSTED, cause.verify_message
@@ -87,7 +87,7 @@ def reason_of(error: BaseException) -> tuple[Reason, str] | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Walk an error, what it wraps and what caused it, each once."""
+    """Walk an error, the errors it wraps and its causes, each once."""
     seen: set[int] = set()
     waiting: list[object] = [error]
     while waiting:

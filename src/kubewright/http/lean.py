@@ -1,6 +1,6 @@
 """HTTP for daemons that send thousands of small requests: HTTP/1.1 to one server, parsed by httptools, carried by asyncio.
 
-What a request costs here is writing its bytes, TLS, and a parser in C; sessions, URLs and multidicts are left out
+A request costs writing its bytes, TLS, and a parser in C; there are no sessions, URL objects or multidicts
 (docs/decisions/0021-a-lean-connection.md).
 """
 
@@ -22,14 +22,17 @@ from kubewright.http.proxies import Proxy
 from kubewright.http.ways import ProxyFailed, Way
 
 KEEP_ALIVE: Final = 80.0
-"""Seconds after which an idle connection is not used any more: kube-apiserver closes it after 90 (apiserver: secure_serving.go)."""
+"""Seconds after which an idle connection is not reused: kube-apiserver closes it after 90.
+
+Source: apiserver: secure_serving.go.
+"""
 
 _TARGET: Final = re.compile(r"/[!-~]*")
 _LINES: Final = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n)*")
 
 
 class Transport(Exchanges):
-    """Connections that are kept: as many as `limits.connections` for requests, and one for each stream beside them."""
+    """A pool of connections: up to `limits.connections` for requests, and one more for each stream."""
 
     troubles = (NotHTTP, Truncated, OSError, ValueError)
 
@@ -116,7 +119,7 @@ class Transport(Exchanges):
         return super()._reason(error)
 
     def _written(self, method: str, target: str, headers: Headers | None, body: bytes | None) -> bytes:
-        """Write a request down. Raises ValueError for what would become another request."""
+        """Render a request. Raises ValueError for parts that would smuggle in another request."""
         path = self._prefix + target
         pairs = header_pairs(headers) if headers is not None else []
         lines = "".join([f"{name}: {value}\r\n" for name, value in pairs])
@@ -127,7 +130,7 @@ class Transport(Exchanges):
         return head + body if body else head
 
     def _kept(self) -> Connection | None:
-        """Return a connection that is idle: the one that was used last, so that the others may end."""
+        """Return an idle connection: the most recently used one, so that the others may expire."""
         now = asyncio.get_running_loop().time()
         while self._free:
             connection = self._free.pop()

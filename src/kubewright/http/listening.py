@@ -1,4 +1,4 @@
-"""Listening before there is a server: callers wait in the kernel's queue until one takes the socket over."""
+"""Listening before there is a server: clients wait in the kernel's queue until a server takes over the socket."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Final
 from kubewright.base.errors import HostError, PortInUse
 
 BACKLOG: Final = 1024
-"""Clients that the kernel lets wait. It ignores further ones, and they try again after a second (RFC 6298: the first retransmission)."""
+"""Clients that the kernel queues.
+
+It ignores further ones, which retry after a second (RFC 6298: the first retransmission).
+"""
 
 
 def listen(address: str, port: int) -> socket.socket:

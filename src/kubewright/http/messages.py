@@ -1,4 +1,4 @@
-"""What both transports take and give: an answer, limits, time-outs, and the protocols that clients are written against."""
+"""The interface of both transports: answers, limits, time-outs, and the protocols that clients are written against."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kubewright.base.records import dataclass, field
 
 MIB: Final = 1 << 20
 REQUEST_TIMEOUT: Final = 10.0
-"""Seconds for one request, body included; what the kubelet gives its heartbeats (node.md 1)."""
+"""Seconds for one request, body included; the kubelet's time-out for heartbeats."""
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds to open a connection, handshake included."""
 CHUNK: Final = 64 * 1024
 
 Headers = Mapping[str, str | tuple[str, ...]]
-"""Headers of a request; a tuple is a header that is sent several times, once for each value."""
+"""Headers of a request; a tuple is a header that is sent once per value."""
 
 
 def header_pairs(headers: Headers) -> list[tuple[str, str]]:
@@ -26,7 +26,10 @@ def header_pairs(headers: Headers) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """An answer with its whole body. Header names are lower case; of a repeated header the last value counts."""
+    """An answer with its complete body.
+
+    Header names are lower case; of a repeated header the last value counts.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -35,7 +38,10 @@ class Response:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What an answer may cost. `body` is the largest body in bytes that is read whole; `connections` is kept per transport."""
+    """Limits of a transport.
+
+    `body` is the largest body in bytes that is read whole; `connections` are kept open per transport.
+    """
 
     body: int = 64 * MIB
     connections: int = 8
@@ -53,7 +59,7 @@ class Stream(Protocol):
         ...
 
     def read(self) -> bytes:
-        """Return the whole rest of the body."""
+        """Return the complete rest of the body."""
         ...
 
 
@@ -68,12 +74,15 @@ class AsyncStream(Protocol):
         ...
 
     async def read(self, *, within: float | None = REQUEST_TIMEOUT) -> bytes:
-        """Return the whole rest of the body, which has to be there within so many seconds."""
+        """Return the complete rest of the body; the time limit is in seconds."""
         ...
 
 
 class Transport(Protocol):
-    """Sends requests to one server. Never follows a redirect, never retries, knows no credentials but its client certificate."""
+    """Sends requests to one server.
+
+    Never follows a redirect, never retries, has no credentials but its client certificate.
+    """
 
     def request(
         self,

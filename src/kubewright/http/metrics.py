@@ -1,4 +1,6 @@
-"""The metrics of a daemon, in the text forms that Prometheus reads. prometheus-client does the work; nothing of it shows above this package.
+"""The metrics of a daemon, in the text forms that Prometheus reads.
+
+prometheus-client does the work; it is not visible outside this package.
 
 Costs 25 ms to import: for daemons only.
 """
@@ -32,7 +34,7 @@ class _Labelled(Generic[M]):
         self._children: dict[tuple[str, ...], M] = {(): inner}
 
     def _child(self, labels: tuple[str, ...]) -> M:
-        """Return the one of a combination: to find it in the library costs more than to count."""
+        """Return the child of a combination, cached: the library's look-up costs more than counting."""
         found = self._children.get(labels)
         if found is None:
             found = self._children[labels] = self._inner.labels(*labels)
@@ -51,16 +53,16 @@ class Gauge(_Labelled[prometheus_client.Gauge]):
     """A number that goes up and down, for each combination of labels."""
 
     def change(self, by: float, *labels: str) -> None:
-        """Add to it; less than nothing takes away."""
+        """Add an amount, which may be negative."""
         self._child(labels).inc(by)
 
     def follow(self, value: Callable[[], float], *labels: str) -> None:
-        """Ask for the value whenever the metrics are read."""
+        """Call a function for the value whenever the metrics are read."""
         self._child(labels).set_function(value)
 
 
 class Histogram(_Labelled[prometheus_client.Histogram]):
-    """How often which values came, for each combination of labels."""
+    """The distribution of observed values, for each combination of labels."""
 
     def observe(self, value: float, *labels: str) -> None:
         """Count one value."""
@@ -83,25 +85,25 @@ class Registry:
     """All metrics of one process, those of the process itself (`process_…`) and unexpected errors included."""
 
     def __init__(self) -> None:
-        # Go's client has no `_created` series, and nobody's dashboards expect them. A setting of the library, for the whole process.
+        # Go's client has no `_created` series, and dashboards do not expect them. The setting is global to the process.
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
         ProcessCollector(registry=self._registry)
         self._registry.register(_Unexpected())
 
     def counter(self, name: str, text: str, *, labels: Sequence[str] = ()) -> Counter:
-        """Make a counter. A name can be had once."""
+        """Make a counter. Names are unique."""
         return Counter(prometheus_client.Counter(name, text, labels, registry=self._registry))
 
     def gauge(self, name: str, text: str, *, labels: Sequence[str] = ()) -> Gauge:
-        """Make a gauge. A name can be had once."""
+        """Make a gauge. Names are unique."""
         return Gauge(prometheus_client.Gauge(name, text, labels, registry=self._registry))
 
     def histogram(self, name: str, text: str, *, labels: Sequence[str] = (), buckets: Sequence[float] = DEFAULT_BUCKETS) -> Histogram:
-        """Make a histogram. `buckets` are upper ends in ascending order, without infinity. A name can be had once."""
+        """Make a histogram. `buckets` are upper bounds in ascending order, without infinity. Names are unique."""
         return Histogram(prometheus_client.Histogram(name, text, labels, registry=self._registry, buckets=tuple(buckets)))
 
     def read(self, accept: str = "") -> Response:
-        """Return everything in the form that an Accept header asks for: OpenMetrics, or Prometheus's text form."""
+        """Return all metrics in the format that an Accept header asks for: OpenMetrics, or Prometheus's text format."""
         encode, content_type = choose_encoder(accept)
         return Response(status=200, headers={"content-type": content_type}, body=encode(self._registry))

@@ -1,8 +1,9 @@
-"""Opening one connection: TCP, then TLS. However that ends, cancelled in the middle of it too, nothing stays open.
+"""Opening one connection: TCP, then TLS. Nothing stays open after a failure or a cancellation.
 
-TCP and TLS are two steps here, because event loops lose the transport that lies below TLS when the wait for both is cancelled: asyncio's
-(Python 3.11, `create_connection`) closes the TLS layer only, which does nothing before the handshake has begun and waits for the server's
-goodbye once it is over, while the descriptor below may be closed and used again. Here the lower transport is aborted, which both loops do at once.
+TCP and TLS are two steps here, because event loops lose the transport that lies below TLS when the wait for both is
+cancelled: asyncio's (Python 3.11, `create_connection`) closes the TLS layer only, which does nothing before the
+handshake has begun and waits for the server's goodbye once it is over, while the descriptor below may be closed and
+used again. Here the lower transport is aborted, which both loops do at once.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, cast
 
 from kubewright.http.deadlines import require_name
 
-# A watch says nothing for minutes: the kernel finds out whether the other end is still there (seconds, seconds, count).
+# A watch may be silent for minutes, so the kernel probes whether the peer is still there (seconds, seconds, count).
 _PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 
 
@@ -61,7 +62,7 @@ async def _plain(protocol: asyncio.Protocol, host: str, port: int) -> asyncio.Tr
 
 
 class _Bare(asyncio.Protocol):
-    """What holds a connection until TLS does. A server that speaks first does not speak TLS."""
+    """Holds a connection until TLS takes over. A server that speaks first does not speak TLS."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -94,7 +95,7 @@ async def _connected(host: str, port: int) -> socket.socket:
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Have the kernel notice when the other end of a connection is gone."""
+    """Make the kernel notice when the peer is gone."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _PROBES:
         sock.setsockopt(socket.IPPROTO_TCP, option, value)

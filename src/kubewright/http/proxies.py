@@ -1,7 +1,8 @@
-"""What a server's base URL may look like, and which proxy a URL goes through.
+"""Validate a server's base URL, and choose the proxy for a URL.
 
-The choice of a proxy is that of Go's golang.org/x/net/http/httpproxy, so that both tools take the same way. Ranges of addresses are
-Kubernetes' own addition (apimachinery, `NewProxierWithNoProxyCIDR`): there leading zeros are allowed, on both sides.
+The rules are those of Go's golang.org/x/net/http/httpproxy, so that kubeadm and this program choose the same proxy.
+Ranges of addresses are Kubernetes' own addition (apimachinery, `NewProxierWithNoProxyCIDR`): there leading zeros are
+allowed, on both sides.
 
 Pure: the environment is an argument.
 """
@@ -63,7 +64,7 @@ class Proxy:
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
 
     def secret_url(self) -> str:
-        """Return the URL with the credentials, for a file that nobody else may read."""
+        """Return the URL with the credentials, for a file that only its owner may read."""
         if self.user is None:
             return self.url
         scheme, _, place = self.url.partition("://")

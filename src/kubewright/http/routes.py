@@ -1,7 +1,7 @@
-"""What a server of ours answers: routes in, values out. `serving` serves them.
+"""Routes of our servers: a request value in, an answer value out. `serving` serves them.
 
-A route is a method, a path pattern (`/containerLogs/{namespace}/{pod}/{container}`) and a handler that takes a `Request` and returns a
-`Response` or a `Streaming`.
+A route is a method, a path pattern (`/containerLogs/{namespace}/{pod}/{container}`) and a handler that takes a
+`Request` and returns a `Response` or a `Streaming`.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Request:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     parts: Mapping[str, str] = field(default_factory=dict)
-    """What the braces of the route's pattern matched."""
+    """The values that the braces of the route's pattern matched."""
     body: bytes = b""
     peer: Peer | None = None
     uid: int | None = None
-    """The user at the other end of a Unix socket."""
+    """The user id of the peer of a Unix socket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Streaming:
-    """An answer that is written as it comes. The iterator is closed when the caller goes away."""
+    """An answer that is written as it is produced. The iterator is closed when the client disconnects."""
 
     chunks: AsyncIterator[bytes]
     status: int = 200
@@ -46,7 +46,7 @@ Handler = Callable[[Request], Awaitable[Response | Streaming]]
 
 @dataclass(frozen=True, kw_only=True)
 class Route:
-    """One row of what a server answers. `method` may be `*`."""
+    """One route of a server. `method` may be `*`."""
 
     method: str
     pattern: str

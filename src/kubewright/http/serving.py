@@ -1,8 +1,8 @@
-"""Small HTTPS servers and the control socket: routes in, values out. aiohttp does the work.
+"""Small HTTPS servers and the control socket. aiohttp does the work.
 
-Takes 0.2 s to load, most of it for aiohttp: what a server answers is in `routes`, and who is in a hurry listens (`listening`) before it serves.
-A handler learns who calls: by the verified client certificate, or on a Unix socket by user id.
-It is cancelled in the middle when its caller goes away; what has to be carried through needs a task of its own.
+Importing this takes 0.2 s, most of it for aiohttp; `routes` does not need it, and a process in a hurry can listen
+(`listening`) before it serves. Handlers identify clients by the verified client certificate, or by user id on a Unix
+socket. A handler is cancelled when its client disconnects; work that must be completed needs its own task.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ GRACE: Final = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Patience:
-    """How long a client may take, in seconds, before its connection is closed: nobody holds a server for ever by being slow.
+    """How long a client may take, in seconds, before its connection is closed, so that slow clients cannot exhaust a server.
 
-    How long an answer takes to come about is its handler's business: a log may be followed for days.
+    There is no limit for producing an answer: a log may be followed for days.
     """
 
     handshake: float = 10.0
@@ -46,18 +46,21 @@ class Patience:
     Go's default transport), so that none sends a request into a connection that is being closed."""
     body: float = 30.0
     answer: float = 30.0
-    """To take an answer that is whole."""
+    """To receive a complete answer."""
     piece: float = 4 * 3600.0
-    """To take one piece of a stream: somebody may page through a log. The kubelet's server gives them as long (pkg/kubelet/server)."""
+    """To receive one chunk of a stream: a user may page through a log.
+
+    The kubelet's server has the same limit (pkg/kubelet/server).
+    """
 
 
 PATIENCE: Final = Patience()
 _LINGERING: Final = 10.0
-"""Seconds in which a refused body is read on, so that the client gets to see the refusal."""
+"""Seconds for which a refused body is read, so that the client can see the refusal."""
 
 
 class Server:
-    """A server that listens. `port` is the real one where 0 was asked for."""
+    """A listening server. `port` is the actual port if 0 was requested."""
 
     def __init__(self, runner: web.AppRunner, acceptor: Acceptor, *, port: int = 0, path: Path | None = None) -> None:
         self._runner = runner
@@ -91,9 +94,10 @@ async def serve(
 
 
 async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
-    """Answer clients of a socket that listens already, those that connected before included.
+    """Serve clients of a socket that is already listening, including those that have connected before.
 
-    The socket stays open and its owner's when the server stops: clients then wait in the kernel's queue for the next server.
+    The socket stays open and belongs to its owner when the server stops: clients then wait in the kernel's queue for
+    the next server.
     """
     return await _serve(routes, sock.dup())
 
@@ -145,7 +149,7 @@ async def _serve(
 
 
 def _remove(path: Path, inode: int) -> None:
-    """Remove our socket; one that a later server has put in its place stays."""
+    """Remove our socket, but not one that a later server has put in its place."""
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_ino == inode:
             path.unlink()
@@ -223,7 +227,7 @@ async def _value(request: web.Request, uid: int | None) -> Request:
 async def _sent(
     request: web.Request, response: web.StreamResponse, chunks: AsyncIterator[bytes], *, each: float | None, within: float | None
 ) -> web.StreamResponse:
-    """Write an answer as fast as the caller takes it: `each` piece, or all of it `within` so many seconds."""
+    """Write an answer at the speed of the client: `each` chunk, or all of it `within` so many seconds."""
     transport = request.transport
     # Writing waits until the kernel has everything: what is left in a buffer would be waited for at closing. Both loops' TLS asks a protocol
     # that it has let go of to wait, where the connection is being closed.
@@ -238,14 +242,14 @@ async def _sent(
             async with asyncio.timeout(each):
                 await response.write_eof()
     except (ConnectionError, TimeoutError):
-        # the caller has seen enough, or does not read: what it has not taken is not kept for it
+        # the client has seen enough, or does not read: drop the rest
         if transport is not None:
             transport.abort()
     return response
 
 
 def _uid(transport: asyncio.BaseTransport | None) -> int | None:
-    """Ask the kernel who is at the other end of a Unix socket (SO_PEERCRED: pid, uid, gid)."""
+    """Return the user id of the peer of a Unix socket (SO_PEERCRED: pid, uid, gid)."""
     sock = transport.get_extra_info("socket") if transport is not None else None
     if sock is None:
         return None

@@ -1,6 +1,8 @@
-"""HTTP for commands: a pool to one server, and downloads. urllib3 does the work; nothing of it shows above this package.
+"""HTTP for commands: a pool to one server, and downloads.
 
-No environment is trusted here: no .netrc, no proxy but the one that is given, no CA but the context's.
+urllib3 does the work; it is not visible outside this package.
+
+The environment is ignored: no .netrc, no proxy but the given one, no CA but the context's.
 """
 
 from __future__ import annotations
@@ -105,7 +107,10 @@ class Transport:
 
 
 class Streamed:
-    """An answer whose body is still on its way. Implements `messages.Stream`. `url` is where it came from, after redirects."""
+    """An answer whose body is still arriving.
+
+    Implements `messages.Stream`. `url` is where it came from, after redirects.
+    """
 
     def __init__(self, answer: urllib3.BaseHTTPResponse, *, method: str, url: str) -> None:
         self._answer = answer
@@ -122,7 +127,7 @@ class Streamed:
         self._most, self._deadline = most, deadline
 
     def allow_silence(self, seconds: float | None) -> None:
-        """Set how long the server may say nothing between two pieces of the body."""
+        """Set how long the server may be silent between two chunks of the body."""
         sock = getattr(self._answer.connection, "sock", None)
         if sock is not None:
             sock.settimeout(seconds)
@@ -139,7 +144,7 @@ class Streamed:
         return b"".join(self.chunks())
 
     def close(self) -> None:
-        """Give the connection back if the body was read to its end, else close it."""
+        """Return the connection to the pool if the body was read to its end, otherwise close it."""
         if self._ended:
             self._answer.release_conn()
         else:
@@ -241,7 +246,7 @@ class _Connecting(HTTPConnection):
 
 
 class _SecureConnecting(_Connecting, HTTPSConnection):
-    """The same with TLS. It does not warn when its context verifies nothing: whoever made the context has decided that."""
+    """The same with TLS, without urllib3's warning about unverified contexts: the creator of the context chose that."""
 
     def connect(self) -> None:
         super().connect()
@@ -309,7 +314,7 @@ def _open(
 
 
 def _joined(current: str, place: str) -> str:
-    """Return where a redirect leads. Raises NoAnswer where its Location is no URL."""
+    """Return the target of a redirect. Raises NoAnswer if its Location is not a URL."""
     try:
         following = urljoin(current, place)
         _ = urlsplit(following).port

@@ -37,7 +37,7 @@ SYSTEM_BUNDLES: Final = (
 
 
 class Clients(enum.Enum):
-    """What a server wants of its clients' certificates."""
+    """How a server treats its clients' certificates."""
 
     NONE = "none"
     OPTIONAL = "optional"
@@ -49,7 +49,7 @@ _MODES: Final = {Clients.NONE: ssl.CERT_NONE, Clients.OPTIONAL: ssl.CERT_OPTIONA
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """Who is at the other end, by a certificate that the handshake has verified."""
+    """The peer, identified by a certificate that the handshake has verified."""
 
     common_name: str
     organizations: tuple[str, ...]
@@ -183,7 +183,7 @@ def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
     key = [block.pem() for block in pem.blocks(key_pem, source="the private key") if block.private][:1]
     try:
         with _in_memory(b"".join([*(pem.encode(pem.CERTIFICATE, der) for der in chain), *key])) as path:
-            # An encrypted key would make OpenSSL ask on the terminal.
+            # OpenSSL would ask for an encrypted key's passphrase on the terminal.
             context.load_cert_chain(path, password=lambda: b"")
     except FileNotFoundError as error:
         raise HostError(
@@ -208,7 +208,7 @@ def trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
 
 
 def peer_of(connection: ssl.SSLObject | ssl.SSLSocket | None) -> Peer | None:
-    """Return who is at the other end of a connection; None without TLS, without a certificate, or without verification."""
+    """Return the peer of a connection; None without TLS, without a certificate, or without verification."""
     der = connection.getpeercert(binary_form=True) if connection is not None else None
     if connection is None or der is None:
         return None

@@ -1,6 +1,8 @@
-"""One line of the log for each request, at -v 6: what was asked of whom, what came back, and how long it took, much as client-go tells it.
+"""One line of the log for each request, at -v 6.
 
-Never a header, a body, user information, or what a download's query says: that may be a signature.
+The request, the server, the status and the duration, much as client-go logs them.
+
+Never a header, a body, user information, or a download's query, which may be a signature.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Trace:
-    """A request that is under way, of which nothing is told."""
+    """A request in progress that is not logged."""
 
     def answered(self, status: int) -> None:
         """Note the status of the answer. Its body may still be on its way."""
@@ -27,7 +29,7 @@ class Trace:
 
 
 class _Told(Trace):
-    """One that is told."""
+    """A request in progress that is logged."""
 
     def __init__(self, method: str, url: str, *, clock: Clock, query: bool) -> None:
         self._clock, self._begin = clock, clock.monotonic()
@@ -49,7 +51,7 @@ _SILENT: Final = Trace()
 
 
 def begin(method: str, url: str, *, clock: Clock | None = None, query: bool = True) -> Trace:
-    """Return the trace of a request that begins now. Without `query`, what its query says is left out."""
+    """Return the trace of a new request. With `query` off, the query is not logged."""
     if not _log.isEnabledFor(level_of(REQUESTS)):
         return _SILENT
     return _Told(method, url, clock=clock or SystemClock(), query=query)

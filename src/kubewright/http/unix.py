@@ -31,7 +31,7 @@ _HEAD_LIMIT: Final = 64 * 1024
 def request(method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float = 10.0, most: int = 16 * MIB) -> Response:
     """Send one request to the server on a Unix socket and read the whole answer, within `timeout` seconds.
 
-    Raises NoAnswer, also when nobody listens.
+    Raises NoAnswer, also when no server listens.
     """
     with holding(Deadline(timeout)), stream(method, path, target, body=body, timeout=None) as (status, headers, chunks):
         parts, count = [], 0
@@ -71,7 +71,7 @@ def stream(
 
 @dataclass(frozen=True)
 class _Call:
-    """What an error has to name."""
+    """The parts of a request that errors name."""
 
     method: str
     path: Path
@@ -119,7 +119,7 @@ def checked_directory(directory: Path) -> None:
 
 
 def _check_owner(sock: socket.socket, path: Path) -> None:
-    """Talk only to a server of this user or of root: whoever took the socket's place must not get our requests."""
+    """Require that the server belongs to this user or root: an impostor on the socket must not get our requests."""
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if uid not in {os.geteuid(), 0}:
         raise HostError(

@@ -1,4 +1,7 @@
-"""The way to a server: straight to it, or through a proxy, which is asked for a tunnel where TLS is spoken (CONNECT, RFC 9110 section 9.3.6)."""
+"""How to reach a server: directly, or through a proxy, with a tunnel for TLS.
+
+Source: CONNECT, RFC 9110 section 9.3.6.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 class ProxyFailed(OSError):
-    """There is no way through the proxy. The cause says more, or the text."""
+    """The proxy cannot connect us. The cause or the text says why."""
 
 
 class Way:
@@ -37,7 +40,7 @@ class Way:
 
     @property
     def forwarding(self) -> bool:
-        """Whether a proxy reads the requests and passes them on, each naming the server in its target."""
+        """Whether the proxy reads and forwards requests, whose targets then name the server."""
         return self._proxy is not None and self._context is None
 
     async def opened(self) -> Connection:
@@ -80,7 +83,7 @@ def _shown(url: SplitResult) -> tuple[str, int]:
 
 @contextmanager
 def _blamed() -> Iterator[None]:
-    """Say that a failure is the proxy's. Running out of time is not: nobody knows whose fault it was."""
+    """Attribute a failure to the proxy. Time-outs are not attributed, because their cause is unknown."""
     try:
         yield
     except (NotHTTP, Truncated, OSError) as error:
@@ -88,7 +91,10 @@ def _blamed() -> Iterator[None]:
 
 
 async def _tunnel(connection: Connection, place: str, authorization: str | None) -> None:
-    """Have a proxy connect us with a place. What comes over the connection then is that place's."""
+    """Ask a proxy for a tunnel to a host and port.
+
+    From then on, the connection carries that server's data.
+    """
     connection.require_open()
     head = _Head(connection)
     basic = f"proxy-authorization: {authorization}\r\n" if authorization is not None else ""
@@ -99,7 +105,7 @@ async def _tunnel(connection: Connection, place: str, authorization: str | None)
 
 
 class _Head:
-    """The answer to CONNECT: its status is all that counts. Implements what `Connection` gives answers to."""
+    """The answer to CONNECT, of which only the status matters. Implements the receiver of `Connection`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -110,7 +116,7 @@ class _Head:
             self.status.set_result(status)
 
     def piece(self, data: bytes) -> None:
-        self._connection.abort()  # whoever speaks before TLS does not speak TLS
+        self._connection.abort()  # a server that speaks before TLS does not speak TLS
 
     def ended(self, error: Exception | None) -> None:
         if not self.status.done():
