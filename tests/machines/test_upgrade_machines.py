@@ -28,7 +28,7 @@ PATCHES = "/opt/patches"
 IGNORED = "--ignore-preflight-errors=SystemVerification"
 UNKNOWN = '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--no-such-flag=1"}]'
 LEAVES = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", "apiserver-etcd-client", "etcd/server", "etcd/peer")
-RENEWED = {f"pki/{base}.{end}" for base in (*LEAVES, "etcd/healthcheck-client") for end in ("crt", "key")}
+RENEWED = {f"pki/{base}.crt" for base in (*LEAVES, "etcd/healthcheck-client")} | {f"pki/{base}.key" for base in LEAVES[:4]}
 OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
 """Where each tool keeps what it had before."""
 

@@ -7,6 +7,7 @@ certificate is looked at.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from kubewright.base import yaml
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
-from kubewright.pki import certificates, issuing, kubeconfigs, names
+from kubewright.pki import certificates, issuing, keys, kubeconfigs, names
 from kubewright.pki.certificates import Certificate
 from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import Algorithm, PrivateKey
@@ -41,15 +42,32 @@ class Terms:
         return cls(algorithm=Algorithm(features.key_algorithm(cluster)), lifetime=period)
 
 
-def renew_pair(store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources) -> None:
-    """Renew `base`.crt and `base`.key. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here."""
+def renew_pair(
+    store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources, same_key: bool = False
+) -> None:
+    """Renew `base`.crt and `base`.key. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
+
+    With `same_key` the key stays if it belongs to the certificate: a server that reads both files again never finds two that do not match.
+    """
     name = f"{base}.crt"
     text = store.read(name)
     if text is None:
         raise CertificateError(f"{name} is missing", remedy=f"create it with `init phase certs`, or restore {name} from a copy")
-    key, made = _issue(certificates.first(text, source=name), name, authority, terms, sources)
-    store.write(f"{base}.key", key.pem(), mode=KEY_MODE)
+    found = certificates.first(text, source=name)
+    present = _present_key(store, base, found) if same_key else None
+    key, made = _issue(found, name, authority, terms, sources, key=present)
+    if present is None:
+        store.write(f"{base}.key", key.pem(), mode=KEY_MODE)
     store.write(name, made, mode=CERTIFICATE_MODE)
+
+
+def _present_key(store: CertificateStore, base: str, found: Certificate) -> PrivateKey | None:
+    """Return the key of a certificate; None where it is missing, cannot be used, or belongs to another one."""
+    text = store.read(f"{base}.key")
+    with suppress(CertificateError):
+        key = keys.load(text, source=f"{base}.key") if text is not None else None
+        return key if key is not None and certificates.fits(found, key) else None
+    return None
 
 
 def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources) -> None:
@@ -80,10 +98,12 @@ def client_certificate(text: bytes, *, source: str) -> Certificate:
     return certificates.first(user.client_certificate_data, source=source)
 
 
-def _issue(found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, sources: IssuingSources) -> tuple[PrivateKey, bytes]:
+def _issue(
+    found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, sources: IssuingSources, *, key: PrivateKey | None = None
+) -> tuple[PrivateKey, bytes]:
     spec = spec_of(found, name=name, signer=authority.base, terms=terms)
     authority.signing_key(wanted=name)  # before a key is made
-    key = sources.keys.take(spec.algorithm)
+    key = key or sources.keys.take(spec.algorithm)
     return key, issuing.signed(spec, key, authority, started=sources.start, random=sources.random)
 
 

@@ -439,3 +439,20 @@ def test_a_dry_run_leaves_the_machine_and_the_cluster_alone(box):
     assert {Path(change.target).name for change in result.written} >= {"kube-apiserver.yaml", "kube-scheduler.yaml", "admin.conf"}
     assert box.lines("upgrade/successful") == ["Finished dryrunning successfully!"]
     assert stored(box)["kubernetesVersion"] == OLD
+
+
+def test_an_etcd_that_is_not_restarted_keeps_its_keys(box):
+    etcd, rest = (
+        [Path(box.layout.pki, f"{base}.key") for base in bases]
+        for bases in (("etcd/server", "etcd/peer", "etcd/healthcheck-client"), ("apiserver", "front-proxy-client"))
+    )
+    before = {path: (path.read_bytes(), path.with_suffix(".crt").read_bytes()) for path in (*etcd, *rest)}
+    box.upgrade()
+    after = {path: (path.read_bytes(), path.with_suffix(".crt").read_bytes()) for path in before}
+    assert [before[path][0] == after[path][0] for path in (*etcd, *rest)] == [True] * 3 + [False] * 2
+    assert [path for path in before if before[path][1] == after[path][1]] == []
+    etcd[0].write_bytes(rest[0].read_bytes())  # a key of another certificate is replaced
+    for name in PODS[1:]:
+        Path(box.layout.manifest(name)).write_text(box.text(name).replace(NEW, OLD))
+    box.upgrade()
+    assert etcd[0].read_bytes() not in {rest[0].read_bytes(), after[etcd[0]][0]}

@@ -133,33 +133,42 @@ class Renewal:
 
 
 def renew(
-    places: CertificateLocations, rows: Sequence[Renewable], *, terms: Terms, clock: Clock, random: Random, started: datetime | None = None
+    places: CertificateLocations,
+    rows: Sequence[Renewable],
+    *,
+    terms: Terms,
+    clock: Clock,
+    random: Random,
+    started: datetime | None = None,
+    same_keys: bool = False,
 ) -> Iterator[Renewal]:
     """Renew the rows in their order, whatever time is left; keys are made ahead in threads. Nothing happens until the result is walked.
+
+    With `same_keys` those of pairs stay, where they can.
 
     Raises CertificateError at the first file that cannot be read, or whose authority is missing; rows before it are renewed by then.
     """
     with KeyPool() as keys:
         sources = IssuingSources(clock, random, keys, started or clock.now())
         for row in rows:
-            if places.read(row) is not None and not _external(places, row):
+            if not same_keys and places.read(row) is not None and not _external(places, row):
                 keys.reserve(terms.algorithm)
         for row in rows:
-            yield Renewal(row=row, result=_renew(places, row, terms, sources))
+            yield Renewal(row=row, result=_renew(places, row, terms, sources, same_key=same_keys))
 
 
 def _external(places: CertificateLocations, row: Renewable) -> bool:
     return store.require_authority(places.certificates, row.authority.base, wanted=row.name).key is None
 
 
-def _renew(places: CertificateLocations, row: Renewable, terms: Terms, sources: IssuingSources) -> RenewalResult:
+def _renew(places: CertificateLocations, row: Renewable, terms: Terms, sources: IssuingSources, *, same_key: bool) -> RenewalResult:
     if places.read(row) is None:
         return RenewalResult.MISSING
     authority = store.require_authority(places.certificates, row.authority.base, wanted=row.name)
     if authority.key is None:
         return RenewalResult.EXTERNAL
     if row.base:
-        renewal.renew_pair(places.certificates, row.base, authority, terms=terms, sources=sources)
+        renewal.renew_pair(places.certificates, row.base, authority, terms=terms, sources=sources, same_key=same_key)
     else:
         renewal.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, sources=sources)
     return RenewalResult.RENEWED

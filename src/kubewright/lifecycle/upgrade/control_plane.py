@@ -163,7 +163,9 @@ def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod]
         for pod in pods:
             pod.proof.note()
             ctx.say(TOPIC, f'Preparing for "{pod.name}" upgrade')
-            yield from leaves.renewed(ctx, [*([ETCD] if pod.name == API_SERVER and renews_etcd else []), pod.name])
+            if pod.name == API_SERVER and renews_etcd:
+                yield from leaves.renewed(ctx, ETCD, restarts=False)
+            yield from leaves.renewed(ctx, pod.name)
             ctx.say(TOPIC, f'Replacing "{ctx.host.layout.manifest(pod.name)}"; the earlier manifest is kept in "{kept.directory}"')
 
     def prove() -> Iterator[Step]:

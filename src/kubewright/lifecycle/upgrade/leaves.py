@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Action, Change
@@ -26,9 +26,12 @@ OF_COMPONENT: Final[Mapping[str, Sequence[str]]] = {
 _ADMINISTRATORS: Final = ("admin.conf", "super-admin.conf")
 
 
-def renewed(ctx: UpgradeContext, components: Iterable[str]) -> Iterator[Change]:
-    """Renew the certificates of components. One that is missing is told, and its component finds out whether it needs it."""
-    return _renewed(ctx, [name for component in components for name in OF_COMPONENT[component]])
+def renewed(ctx: UpgradeContext, component: str, *, restarts: bool = True) -> Iterator[Change]:
+    """Renew the certificates of a component. One that is missing is told, and the component finds out whether it needs it.
+
+    A component that does not restart keeps its keys: it may read a certificate and its key at any moment.
+    """
+    return _renewed(ctx, OF_COMPONENT[component], same_keys=not restarts)
 
 
 def renewed_administrators(ctx: UpgradeContext) -> Iterator[Change]:
@@ -36,13 +39,21 @@ def renewed_administrators(ctx: UpgradeContext) -> Iterator[Change]:
     return _renewed(ctx, [name for name in _ADMINISTRATORS if ctx.kubeconfigs.read(name) is not None])
 
 
-def _renewed(ctx: UpgradeContext, names: Sequence[str]) -> Iterator[Change]:
+def _renewed(ctx: UpgradeContext, names: Sequence[str], *, same_keys: bool = False) -> Iterator[Change]:
     if not ctx.renews:
         return
     had = {row.name for row in renewal.renewables(ctx.cluster)}
     rows = [renewal.named(name) for name in names if name in had]
     places = CertificateLocations(certificates=ctx.certificates, kubeconfigs=ctx.kubeconfigs, host=ctx.host)
-    for outcome in renewal.renew(places, rows, terms=Terms.of(ctx.cluster), clock=ctx.clock, random=ctx.random, started=ctx.bound.started):
+    for outcome in renewal.renew(
+        places,
+        rows,
+        terms=Terms.of(ctx.cluster),
+        clock=ctx.clock,
+        random=ctx.random,
+        started=ctx.bound.started,
+        same_keys=same_keys,
+    ):
         name = outcome.row.name
         match outcome.result:
             case RenewalResult.RENEWED:
