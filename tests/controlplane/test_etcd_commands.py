@@ -98,6 +98,7 @@ def test_the_status_of_members_that_serve_of_a_dead_one_and_without_a_majority(c
 
     code, found = _status(run, at="two")  # which does not answer, so that nobody is known
     assert (code, found["majority"], len(found["members"])) == (4, False, 1)
+    assert "nobody says who the members are" in run("status", at="two")[1]
 
 
 def test_members_are_listed(cluster: Cluster, run: Run) -> None:

@@ -52,7 +52,7 @@ def _row(one: MemberHealth) -> dict[str, object]:
         "name": one.member.name if one.member else "",
         "id": f"{one.member.id if one.member else one.status.member_id:x}" if one.member or answered else "",
         "endpoint": one.status.endpoint,
-        "role": "leader" if one.leads else "learner" if one.learner else "voter",
+        "role": "leader" if one.leads else "learner" if one.learner else "voter" if one.member or answered else "",
         "version": one.status.version,
         "size": _megabytes(one.status.size) if answered else "",
         "inUse": _megabytes(one.status.in_use) if answered else "",
@@ -62,6 +62,8 @@ def _row(one: MemberHealth) -> dict[str, object]:
 
 
 def _summary(found: ClusterHealth) -> str:
+    if found.unknown:
+        return "\nnobody says who the members are\n"
     serving = f"{found.serving} of {len(found.voters)} voting members serve"
     return f"\n{serving}: {'etcd has' if found.has_majority else 'etcd does not have'} a majority\n"
 
