@@ -1,1 +1,1 @@
-"""Finding and trusting a cluster, asking for a certificate and waiting for it."""
+"""Find and trust a cluster, and request a certificate from it."""

@@ -1,4 +1,4 @@
-"""Asking a cluster for a certificate and waiting for it (node.md 10.5 and 10.6)."""
+"""Request a certificate from a cluster and wait for it (client-go v0.36: util/certificate/csr)."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
 
 WITHIN: Final = 900.0
-"""Seconds for one request; the kubelet's certificate manager waits 15 min (node.md 1)."""
+"""Seconds for one request; the kubelet's certificate manager waits 15 minutes."""
 
 Seen = Callable[[Object], None]
-"""Is told each state of a request while it is waited for."""
+"""Called with each state of a request during the wait."""
 
 
 class RequestRefused(CertificateError):
-    """A request was denied, or its signer could not sign it. `verdict` is Denied or Failed, `reason` what its maker called it."""
+    """A request was denied, or its signer failed it.
+
+    `verdict` is Denied or Failed, `reason` the reason of that condition.
+    """
 
     def __init__(self, what: str, *, verdict: str, reason: str, detail: str = "", remedy: str = "") -> None:
         super().__init__(what, detail=detail, remedy=remedy)
@@ -40,7 +43,10 @@ class RequestRefused(CertificateError):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedCertificate:
-    """A certificate to ask for. Without a `name` the server makes one from `csr-`; `expiration_seconds` is a wish."""
+    """A certificate to ask for.
+
+    Without a `name` the server generates one from `csr-`; `expiration_seconds` is only a request to the signer.
+    """
 
     request_pem: bytes
     key_pem: bytes = field(repr=False)
@@ -70,8 +76,8 @@ class RequestedCertificate:
 def node_client(node_name: str, key: PrivateKey, *, named: bool = False, lifetime: int | None = None) -> RequestedCertificate:
     """What a node asks for with its bootstrap token, and again when it rotates.
 
-    `named`: the request has the name that a kubelet derives from its key and content, so that whoever still has the key finds it again.
-    `lifetime` is the wish for how many seconds the certificate lasts.
+    `named`: the request has the name that a kubelet derives from its key and content, so that it is found again with
+    the same key. `lifetime` is the requested lifetime in seconds.
     """
     return RequestedCertificate(
         request_pem=csr.node_client_request(node_name, key),
@@ -102,14 +108,16 @@ def _name(node_name: str, key: PrivateKey, usages: Sequence[str]) -> str:
 
 
 def identity(certificate_pem: bytes, key: PrivateKey) -> ClientCertificate:
-    """Return who we are with an issued certificate, for a client's `set_identity`."""
+    """Return the client identity of an issued certificate, for a client's `set_identity`."""
     return ClientCertificate(cert_pem=certificate_pem, key_pem=key.pem())
 
 
 def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
-    """Return the certificate that a request has come to, as PEM; None while it has to be waited for. Approved alone is not enough.
+    """Return the certificate of a request as PEM; None while it is not issued.
 
-    Raises RequestRefused where the request was denied or has failed, CertificateError where it is another one of the same name.
+    An approval alone is not enough.
+
+    Raises RequestRefused if the request was denied or has failed, CertificateError if another request has its name.
     """
     metadata, status = found.get("metadata") or {}, found.get("status") or {}
     name = metadata.get("name", "")
@@ -127,14 +135,17 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
 
 
 def is_approved(found: Mapping[str, Any]) -> bool:
-    """Whether somebody has approved a request; what it waits for then is its signer."""
+    """Whether a request is approved; it then waits for its signer."""
     return any(row.get("type") == "Approved" for row in (found.get("status") or {}).get("conditions") or ())
 
 
 async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
-    """Make a request, or find the one of this name that we made before. Returns the CertificateSigningRequest.
+    """Make a request, or find the one of this name that we made before.
 
-    Raises CertificateError for a request of that name that is not ours, and the API's error where it cannot be made.
+    Returns the CertificateSigningRequest.
+
+    Raises CertificateError if the name belongs to another's request, and the API's error if the request cannot be
+    created.
     """
     try:
         return await api.create(wanted.body())
@@ -153,7 +164,7 @@ async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
 
 def _is_ours(found: Mapping[str, Any], wanted: RequestedCertificate) -> bool:
     """Whether a stored request is the one that we would make (kubelet: pkg/kubelet/certificate/bootstrap ensureCompatible)."""
-    from kubewright.pki import request_signing  # loads the X.509 library, for what only a repeated request needs
+    from kubewright.pki import request_signing  # imports the X.509 library, which only a repeated request needs
 
     spec = found.get("spec") or {}
     try:
@@ -166,10 +177,10 @@ def _is_ours(found: Mapping[str, Any], wanted: RequestedCertificate) -> bool:
 
 
 async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: float = WITHIN, seen: Seen = lambda _: None) -> bytes:
-    """Ask for a certificate, wait until it is there, and return it as PEM: one that belongs to our key. `seen` is told how it goes.
+    """Request a certificate, wait until it is issued, and return it as PEM. `seen` is called with each state.
 
-    Raises CertificateError when it is refused or another key's, WaitTimeout when nobody decides, and the API's error where the request
-    cannot be made.
+    Raises CertificateError if the request is refused or the certificate is for another key, WaitTimeout if nobody
+    decides, and the API's error if the request cannot be created.
     """
     created = await ask(api, wanted)
     name, uid = created["metadata"]["name"], created["metadata"]["uid"]
@@ -210,14 +221,16 @@ async def _issued(api: AsyncKubeAPI, created: Object, wanted: RequestedCertifica
 
 
 def _ours(content: bytes, wanted: RequestedCertificate, name: str) -> bytes:
-    """Require that a certificate belongs to the key that we asked with."""
+    """Require that a certificate belongs to the key of the request."""
     return certificates.pair_of(content, wanted.key_pem, source=f"certificate request {name}").certificate_pem()
 
 
 def ends_wait(error: APIError, wanted: RequestedCertificate) -> bool:
-    """Whether a request is no longer waited for: no waiting mends the error, or who asks is not known any more and can find the request again.
+    """Whether to stop waiting for a request.
 
-    A token may have been deleted, and another one written in its place; a request with a name is found with that one.
+    Waiting cannot fix the error, or the requester is unknown but can find the request again.
+
+    A token may have been deleted and replaced by another, with which a named request is found again.
     """
     return not worth_retrying(error) or (isinstance(error, Unauthorized) and bool(wanted.name))
 

@@ -104,7 +104,7 @@ def refresh(
 
 
 def _read(client: KubeAPI) -> Object | None:
-    """Return cluster-info, None where it may not be read."""
+    """Return cluster-info, None if reading it is forbidden."""
     try:
         return client.get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
     except Forbidden:
@@ -127,5 +127,5 @@ def is_url(path: str) -> bool:
 
 
 def anonymous(access: Access) -> bool:
-    """Tell whether a file brings no credentials."""
+    """Whether a file contains no credentials."""
     return isinstance(access.identity, Anonymous)

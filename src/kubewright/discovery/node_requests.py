@@ -1,7 +1,10 @@
-"""What has become of a node's request for its client certificate, in words: what approves it, who denied it, and what to do about it.
+"""Explain the state of a node's client certificate request.
 
-Asked with the node's own credentials, which may do little: create, get, list and watch requests (ClusterRole system:node-bootstrapper, which
-kubeadm binds to bootstrap tokens), and ask who they are and what they may do (system:basic-user, which everybody has).
+That is what approves it, who denied it, and what to do about it.
+
+The queries use the node's own credentials, which have few rights: create, get, list and watch requests (ClusterRole
+system:node-bootstrapper, which kubeadm binds to bootstrap tokens), and ask who they are and what they may do
+(system:basic-user, which everybody has).
 """
 
 from __future__ import annotations
@@ -84,7 +87,7 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """Who asks for certificates, as the API server knows them; nothing where it does not say."""
+    """The requester of certificates as the API server knows it; empty if unknown."""
 
     name: str = ""
     groups: tuple[str, ...] = ()
@@ -95,7 +98,7 @@ class Asker:
 
 
 def asker_of(request: Mapping[str, Any]) -> Asker:
-    """Return who made a request."""
+    """Return the requester of a request."""
     spec = request.get("spec") or {}
     return Asker(name=str(spec.get("username") or ""), groups=tuple(map(str, spec.get("groups") or ())))
 
@@ -124,7 +127,7 @@ def allowed(review: Mapping[str, Any]) -> bool:
 
 
 def is_pending(request: Mapping[str, Any]) -> bool:
-    """Whether nobody has decided about a request."""
+    """Whether a request is undecided."""
     return not (request.get("status") or {}).get("conditions")
 
 
@@ -165,7 +168,7 @@ def _pending(name: str, request: Mapping[str, Any], approvable: bool | None) -> 
 
 
 def refusal(request: Mapping[str, Any]) -> Refusal | None:
-    """Return who refused a request and why, None where nobody has."""
+    """Return who refused a request and why, None if nobody has."""
     name = str((request.get("metadata") or {}).get("name") or "")
     conditions = {row.get("type"): row for row in (request.get("status") or {}).get("conditions") or ()}
     for verdict, what, subresource in _REFUSALS:

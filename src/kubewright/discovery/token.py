@@ -1,14 +1,17 @@
-"""Finding a cluster with nothing but an address and a token, and believing it (kubeadm.md 8.1).
+"""Find a cluster by an address and a token, and verify it.
 
-cluster-info is read without verifying TLS, as anybody may, until it holds a signature by our token; the signature, and with pins the CA's
-public key, prove it; with pins it is read once more over a connection verified with what is pinned. Only that makes the rest of a bundle
-believed: kubeadm verifies with the whole bundle, into which anybody who knows the token can write a CA of his own beside the pinned one.
-Anonymous users may not watch cluster-info, so it is polled, every 50 ms at first and then up to 200 ms apart.
+Source: kubeadm v1.36: cmd/kubeadm/app/discovery/token.
 
-kubeadm looks every 5 s, and waits its whole 5 minutes for a token that nobody knows. Here a cluster that answers and does not know the token
-gets `UNKNOWN_TOKEN` seconds: the controller signs within a second once it runs, but a join right after init may come before that. In a cluster
-that is older than that (`SETTLED` seconds where there are signatures of other tokens) `UNSIGNED` seconds are enough for a token that was made
-just now.
+cluster-info is read without verifying TLS, as anybody may, until it holds a signature by our token; the signature, and
+with pins the CA's public key, prove it; with pins it is read once more over a connection verified with what is pinned.
+Only this second reading makes the rest of a bundle trustworthy: kubeadm verifies with the whole bundle, to which
+anybody who knows the token can add a CA. Anonymous users may not watch cluster-info, so it is polled, every 50 ms at
+first and then up to 200 ms apart.
+
+kubeadm polls every 5 s, and waits the whole 5 minutes even for an unknown token. Here a cluster that answers without
+knowing the token gets `UNKNOWN_TOKEN` seconds: the controller signs within a second once it runs, but a join right
+after init may come before that. In a cluster that is older than that (`SETTLED` seconds where there are signatures of
+other tokens) `UNSIGNED` seconds are enough for a token that was made just now.
 """
 
 from __future__ import annotations
@@ -53,7 +56,10 @@ _REMEDY: Final = "check the address, and that a control plane runs there"
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is asked: where, with which token, and which CA keys are believed. `unknown_token` and `within` are seconds."""
+    """The parameters of a discovery: where, with which token, and which CA keys are trusted.
+
+    `unknown_token` and `within` are seconds.
+    """
 
     server: str
     token: BootstrapTokenString
@@ -63,15 +69,15 @@ class Question:
 
     @property
     def unverified(self) -> Access:
-        """How cluster-info is read at first."""
+        """The access for the first reading."""
         return Access(server=self.server, verify=False)
 
     def verified(self, cluster: VerifiedCluster) -> Access:
-        """How it is read again: at the address that was typed (as kubeadm does), with what is pinned and nothing else."""
+        """The access for the second reading: the typed address (as in kubeadm), trusting only what is pinned."""
         return Access(server=self.server, ca_pem=cluster.pinned_pem)
 
     def answer(self, cluster: VerifiedCluster) -> Access:
-        """The result: the server that the cluster names, not the one that was typed."""
+        """The result: the server that the cluster names, not the typed one."""
         return Access(server=cluster.server, ca_pem=cluster.ca_pem, identity=BearerToken(self.token.text))
 
 
@@ -102,7 +108,7 @@ class Search:
         self._found: VerifiedCluster | None = None
         self._start = start
         self.end = start + question.within
-        """When the time is over."""
+        """The end of the time limit."""
         self._unsigned_since: float | None = None
 
     def read(self, found: Mapping[str, object], *, now: float, age: float = 0.0) -> bool:
@@ -138,7 +144,10 @@ class Search:
             return None
 
     def failed(self, error: APIError) -> None:
-        """Take why nothing could be read. Raises what no waiting mends: a redirect, and a server whose CA is not pinned."""
+        """Handle a failed reading.
+
+        Raises errors that waiting cannot fix: a redirect, and a server whose CA is not pinned.
+        """
         if isinstance(error, NoAnswer) and error.reason in (_FINAL if self._found is None else _FINAL_VERIFIED):
             if self._found is not None and error.reason is Reason.UNTRUSTED and self._found.holds_unpinned:
                 raise UnpinnedServer(server=self.question.server, why=error.detail) from error
@@ -154,7 +163,7 @@ class Search:
 
     @property
     def saying(self) -> str:
-        """What is waited for."""
+        """What the discovery waits for."""
         return f"the cluster at {self.question.server} to prove its identity"
 
 
@@ -168,7 +177,7 @@ def server_url(endpoint: str) -> str:
 
 
 def _shown(text: str, endpoint: str) -> str:
-    """Return what was typed, of which `text` is the URL, without what may be secret."""
+    """Return what the user typed, without possible secrets; `text` is its URL."""
     return shown_url(text) if text == endpoint else shown_url(text).removeprefix("https://")
 
 
@@ -192,10 +201,10 @@ def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter
         search.give_up(now=clock.monotonic())
         return None if search.answer is not None else search.reason
 
-    if look() is not None:  # a plan looks once, too
+    if look() is not None:  # a plan reads once, too
         within = search.end - clock.monotonic()
         waiter.until(look, within=within, saying=search.saying, every=_EVERY, at_most=_AT_MOST, remedy=_REMEDY)
-    if search.answer is None:  # a waiter that answers at once, in a plan
+    if search.answer is None:  # a waiter that returns at once, in a plan
         raise WaitTimeout(f"there is no cluster at {question.server} yet", detail=search.reason, remedy="start its control plane first")
     return search.answer
 
@@ -222,7 +231,7 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
 
 
 def _look(connect: Callable[[Access], KubeAPI], access: Access, *, token: BootstrapTokenString) -> tuple[Object, float]:
-    """Read cluster-info over a connection of its own, which is given up after: the next look may meet another server.
+    """Read cluster-info over a connection of its own, which is closed afterwards: the next reading may reach another server.
 
     Returns it and its age, 0 where that is not known, or not asked because the token's signature is there.
     """
@@ -235,7 +244,7 @@ def _look(connect: Callable[[Access], KubeAPI], access: Access, *, token: Bootst
 
 
 def _age(client: KubeAPI, found: Object) -> float:
-    """Return the seconds since an object was made, by the clock of the server: ours may be wrong."""
+    """Return an object's age in seconds by the server's clock, because ours may be wrong."""
     from email.utils import parsedate_to_datetime
 
     made = (found.get("metadata") or {}).get("creationTimestamp")

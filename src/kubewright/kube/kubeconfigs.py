@@ -10,7 +10,7 @@ What client-go does, and where we differ:
 | exec, auth-provider | run, if compiled in | refused, unless the caller brings something that runs them |
 | username and password | sent as basic authentication | refused: no API server takes it since 1.19 |
 | token and tokenFile | the file's content, read again each minute | the file's content, read once |
-| several files in $KUBECONFIG | merged | the first that exists, as kubeadm's `token` does (kubeadm.md 1.1) |
+| several files in $KUBECONFIG | merged | the first that exists, as kubeadm's `token` does |
 """
 
 from __future__ import annotations

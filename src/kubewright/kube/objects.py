@@ -1,7 +1,7 @@
 """Objects as desired state, Nodes' marks among them: look, compare by meaning, act, and report one Change. A second time nothing is written.
 
 The server adds defaults, drops what is empty, and keeps its own fields; none of these is a difference. kubeadm creates, and on "already
-exists" replaces (kubeadm.md 7.0). Here what is there is read first, and changed by PUT of the raw map that was read, so a field that we do
+exists" replaces (v1.36: apiclient/idempotency.go). Here what is there is read first, and changed by PUT of the raw map that was read, so a field that we do
 not know is never lost and a change in between is noticed.
 """
 

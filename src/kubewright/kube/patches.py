@@ -1,4 +1,4 @@
-"""Patch bodies as pure functions: JSON merge patches, and as much of strategic merge as Nodes need (node.md 4.4).
+"""Patch bodies as pure functions: JSON merge patches, and as much of strategic merge as Nodes need (kubelet v1.36: kubelet_node_status.go).
 
 Maps come out with sorted keys, as Go writes them.
 """
@@ -91,7 +91,7 @@ def _child(place: Any, key: str) -> Any:
 
 
 def node_status_patch(original: Mapping[str, Any], new: Mapping[str, Any]) -> Patch:
-    """Return the body of the status patch of a Node: metadata and status only, never spec; empty if nothing differs (node.md 4.4).
+    """Return the body of the status patch of a Node: metadata and status only, never spec; empty if nothing differs.
 
     The API merges addresses by type, which would destroy two of one type: the whole list is sent, marked as a replacement.
     """

@@ -1,7 +1,7 @@
 """A cluster that remembers what would be written to it, for plans and dry runs. Writes nothing anywhere.
 
 Reads see earlier writes first, then a real cluster where there is one, then stand-ins that the caller declares, as in kubeadm's dry run
-(kubeadm.md 2.5), in whose words a dry run tells each call.
+(v1.36: cmd/kubeadm/app/util/apiclient/dryrun.go), in whose words a dry run reports each call.
 """
 
 from __future__ import annotations

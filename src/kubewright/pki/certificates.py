@@ -1,6 +1,6 @@
 """Certificates as values: one, several in a file, or one with its key.
 
-Everything that rules look at is read at once, so that nothing later can fail on bad input.
+All fields that rules need are parsed at once, so that bad input cannot cause errors later.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class Certificate:
 
     @property
     def organizations(self) -> tuple[str, ...]:
-        """The organisations of the subject, which the API server takes for groups."""
+        """The organisations of the subject, which the API server treats as groups."""
         return tuple(value for name, value in self.subject if name == "organizationName")
 
     @property
     def lifetime(self) -> timedelta:
-        """The whole span from its start to its end."""
+        """The validity period, from notBefore to notAfter."""
         return self.not_after - self.not_before
 
     def pem(self) -> bytes:
@@ -92,15 +92,21 @@ class Certificate:
         return f"certificate {', '.join(f'{name}={value}' for name, value in self.subject) or 'without subject'} (serial {self.serial:x})"
 
     def issued_by(self, issuer: Certificate) -> bool:
-        """Whether the issuer's name fits and its key made the signature. Neither dates nor the issuer's rights are looked at."""
+        """Whether the issuer's name matches and its key made the signature.
+
+        Checks neither dates nor the issuer's rights.
+        """
         try:
             self.native.verify_directly_issued_by(issuer.native)
-        except Exception:  # any failure, an unknown algorithm included, means that trust cannot be shown
+        except Exception:  # any failure, even an unknown algorithm, means that trust cannot be established
             return False
         return True
 
     def has_signed(self, content: bytes, signature: bytes) -> bool:
-        """Whether the key of this certificate has signed a text (`PrivateKey.sign`). False for kinds of keys that we do not make."""
+        """Whether this certificate's key has signed a text (`PrivateKey.sign`).
+
+        False for kinds of keys that we do not make.
+        """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
@@ -195,7 +201,7 @@ def alternative_names(extensions: x509.Extensions) -> AlternativeNames:
 def _key_kind(native: x509.Certificate) -> str:
     try:
         return kind_of(native.public_key())
-    except Exception:  # a bundle may hold an authority with a key of a kind that we cannot use; the others still count
+    except Exception:  # a bundle may hold a CA whose kind of key we cannot use; the other certificates still count
         return native.public_key_algorithm_oid.dotted_string
 
 
@@ -227,9 +233,9 @@ def parse(text: bytes, *, source: str = "the bundle") -> list[Certificate]:
 
 
 def chains_to(leaf: Certificate, *, roots: Sequence[Certificate], intermediates: Sequence[Certificate] = ()) -> bool:
-    """Whether signatures lead from a certificate to one of the roots, directly or through intermediates that are authorities.
+    """Whether signatures lead from a certificate to one of the roots, directly or through intermediate CAs.
 
-    Dates are not looked at: an expired certificate is expired, not foreign.
+    Dates are not checked: an expired certificate still belongs to the chain.
     """
     reached = [leaf]
     left = [certificate for certificate in intermediates if certificate.is_authority]
@@ -244,7 +250,7 @@ def chains_to(leaf: Certificate, *, roots: Sequence[Certificate], intermediates:
 
 
 def expiry(certificate: Certificate, now: datetime) -> str:
-    """Say when it expires, for reasons and warnings: `expires in 364 d`, `expired 3 h ago`, `not valid for another 5 min`."""
+    """Describe when it expires, for reasons and warnings: `expires in 364 d`, `expired 3 h ago`, `not valid for another 5 min`."""
     if now < certificate.not_before:
         return f"not valid for another {span(certificate.not_before - now)}"
     if now > certificate.not_after:
@@ -253,7 +259,7 @@ def expiry(certificate: Certificate, now: datetime) -> str:
 
 
 def span(length: timedelta) -> str:
-    """Say a length of time in its largest whole unit: days, hours, minutes or seconds."""
+    """Format a duration in its largest whole unit: days, hours, minutes or seconds."""
     seconds = int(length.total_seconds())
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds >= size:
@@ -284,7 +290,7 @@ class Pair:
 
 def fits(certificate: Certificate, key: PrivateKey) -> bool:
     """Whether a certificate is for this key."""
-    import hmac  # loads OpenSSL; looking whether there is a pair does without
+    import hmac  # this imports OpenSSL, which a check for the pair's existence does not need
 
     return hmac.compare_digest(certificate.public_key, key.public_der())
 
@@ -292,7 +298,8 @@ def fits(certificate: Certificate, key: PrivateKey) -> bool:
 def parse_pair(text: bytes, *, source: str) -> Pair:
     """Read PEM text with certificates and one key, in any order, and require that they fit.
 
-    Raises CertificateError, naming `source`, for anything unreadable, and CertificateMismatch where the key is another one's.
+    Raises CertificateError, naming `source`, for anything unreadable, and CertificateMismatch if the key belongs to
+    another certificate.
     """
     return pair_of(text, text, source=source)
 

@@ -29,7 +29,7 @@ _HIGH_TAG: Final = 0x1F
 _LONGEST_LENGTH: Final = 1 << 23
 _LARGEST_ARC: Final = (1 << 31) - 1
 _USUAL_IDENTIFIER: Final = 32
-"""Bytes. Longer ones, which somebody may have made up, are not kept."""
+"""Bytes. Longer ones, which an attacker may have made up, are not cached."""
 _PRINTABLE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 '()+,-./:=?")
 _PRINTABLE_READ: Final = _PRINTABLE | frozenset(b"*&")
 """Go reads these two in a PrintableString because certificates have them."""
@@ -37,7 +37,7 @@ _NUMERIC: Final = frozenset(b"0123456789 ")
 
 
 class DERError(ValueError):
-    """The bytes are not DER, or not of the form that is expected."""
+    """The bytes are not DER, or not of the expected form."""
 
 
 class Element(NamedTuple):
@@ -52,14 +52,14 @@ class Element(NamedTuple):
         return elements(self.content)
 
     def require(self, identifier: int, what: str) -> Element:
-        """Return it if it is of the expected kind. Raises DERError, naming what it should have been."""
+        """Return the element if it is of the expected kind. Raises DERError, naming that kind."""
         if self.identifier != identifier:
             raise DERError(f"{what} begins with {self.identifier:#04x} instead of {identifier:#04x}")
         return self
 
 
 def elements(data: bytes) -> Iterator[Element]:
-    """Yield elements that stand one after the other. Raises DERError."""
+    """Yield consecutive elements. Raises DERError."""
     position = 0
     while position < len(data):
         found, position = _element(data, position)

@@ -1,7 +1,7 @@
-"""Keeping certificates and keys that fit, making those that are missing. Nothing that exists is ever replaced here.
+"""Keep valid certificates and keys, and make missing ones. Existing files are never replaced here.
 
-Keys are written before their certificates: whoever is killed between the two finds a key without certificate, and the next run goes on
-with that key. The other way round, a certificate without key, is an error: something was lost.
+Keys are written before their certificates: if a run is killed between the two, the next one finds a key without a
+certificate and uses that key. The other way round, a certificate without key, is an error: something was lost.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ def ensure(store: CertificateStore, spec: CertificateSpec | KeyPairSpec, sources
 def ensure_certificate(
     store: CertificateStore, spec: CertificateSpec, sources: IssuingSources, *, checks: tuple[Check, ...] = CHECKS
 ) -> Change:
-    """Keep a certificate that fits its spec; make one, and its key, where there is none.
+    """Keep a certificate that matches its spec; make one, and its key, if there is none.
 
-    A leaf fits if it chains to its authority, its key is there and fits, and it has the subject, the usages and at least the names of
-    the spec. An authority fits if it is one; without key it is external and signs nothing. The reason of the change says what was found
-    and when it expires: an expired certificate is kept, renewal is another command.
-    Raises CertificateMismatch, naming the file and the first difference, and CertificateError for what cannot be read or made.
+    A leaf matches if it chains to its CA, its key exists and belongs to it, and it has the subject, the usages and at
+    least the names of the spec. A CA certificate matches if it is one; without a key it is external and signs nothing.
+    The reason of the change says what was found and when it expires: an expired certificate is kept, because renewal is
+    a separate command. Raises CertificateMismatch, naming the file and the first difference, and CertificateError for
+    what cannot be read or made.
     """
     if spec.is_authority:
         return _ensure_authority(store, spec, sources)
@@ -99,7 +100,7 @@ def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str,
 
 
 def _key_for(store: CertificateStore, spec: CertificateSpec, sources: IssuingSources) -> tuple[PrivateKey, str]:
-    """Return the key that is there, or make and write one; and what to say about it."""
+    """Return the existing key, or make and write one; also return the text to report about it."""
     found = _read_key(store, spec)
     if found is not None:
         return found, "made for the existing key"
@@ -153,7 +154,7 @@ def _may_make(store: CertificateStore, spec: KeyPairSpec, public: bytes | None) 
 
 
 def _require_halves(spec: KeyPairSpec, private: PrivateKey, public: bytes) -> None:
-    """Require the private key's half among those of the public file: kube-apiserver takes several during a change of keys."""
+    """Require that the public file contains the private key's half: kube-apiserver accepts several during a key rotation."""
     if private.public_der() not in keys.load_public(public, source=spec.public_file):
         raise CertificateMismatch(
             f"{spec.key_file} and {spec.public_file} do not fit",

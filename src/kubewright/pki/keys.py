@@ -59,7 +59,7 @@ class PrivateKey:
 
     @property
     def kind(self) -> str:
-        """What it is: `RSA-2048`, `ECDSA-P256`, or the like for keys that we would not make."""
+        """The kind of key: `RSA-2048`, `ECDSA-P256`, or similar for keys that we would not make."""
         return kind_of(self.native)
 
     def pem(self) -> bytes:
@@ -128,15 +128,15 @@ def _algorithm(name: Algorithm | str) -> Algorithm:
 
 
 class KeySource(Protocol):
-    """Where new keys come from."""
+    """A source of new keys."""
 
     def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
-        """Return a key that nobody else was given."""
+        """Return a key that has been given to no other caller."""
         ...
 
 
 class FreshKeys:
-    """Makes each key when it is asked for."""
+    """Makes each key on demand."""
 
     def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
         return generate(algorithm)

@@ -1,4 +1,7 @@
-"""Kubeconfigs with client certificates: kept where they fit, made where they are missing (kubeadm v1.36: phases/kubeconfig)."""
+"""Kubeconfigs with client certificates: keep valid ones, make missing ones.
+
+Source: kubeadm v1.36: phases/kubeconfig.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, s
     """
     authority = require_authority(certificates, spec.certificate.signer, wanted=spec.file)
     found = files.read(spec.file)
-    if not found:  # empty: made by the volume of a static pod (hostPath, FileOrCreate) whose file had been lost
+    if not found:  # empty: created by a static pod's volume (hostPath, FileOrCreate) after the file had been lost
         pair = issue(spec, authority, sources)
         files.write(spec.file, yaml.dump(document(spec, authority, pair)).encode(), mode=KUBECONFIG_MODE)
         until = expiry(pair.leaf, sources.clock.now())
@@ -68,7 +71,7 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
 
 
 def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources: IssuingSources) -> str:
-    """Require that a file may stay, and say what there is to say about it."""
+    """Require that a file may stay, and return what to report about it."""
     resolved = resolve(load(text, source=spec.file), spec.file)
     said = ["existing"]
     _require_authority(spec.file, resolved, authority)
@@ -82,7 +85,10 @@ def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources
 
 
 def resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:
-    """Return what the current context names. Raises CertificateMismatch, naming `source`, where it cannot be used."""
+    """Return the entries of the current context.
+
+    Raises CertificateMismatch, naming `source`, if it cannot be used.
+    """
     try:
         return require_usable(kubeconfig)
     except ValidationError as error:

@@ -1,9 +1,9 @@
 """Certification paths (RFC 5280, section 6): which CAs of a bundle may be trusted because one that is trusted has signed them.
 
-Whoever verifies a connection takes such a CA for a trust anchor, and what is above an anchor is not looked at any more. So a CA vouches for
-another only where nothing is lost by that: a CA whose own rights are limited (by names, purposes or policies) vouches for none, and the one
-that it vouches for must not be allowed longer paths. A server whose chain needs more than this has to show the chain: then it is OpenSSL that
-validates all of it.
+A verifier treats such a CA as a trust anchor, and ignores the constraints of the CAs above it. So a CA vouches for
+another only if no constraint is lost: a CA with constraints of its own (names, purposes or policies) vouches for none,
+and the other CA must not allow longer paths. A server whose chain needs more than this has to send the chain, which
+OpenSSL then validates completely.
 """
 
 from __future__ import annotations

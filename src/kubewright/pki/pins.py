@@ -83,11 +83,13 @@ def matches(found: Iterable[Pin], pinned: Sequence[Pin]) -> bool:
 
 
 def require(text: bytes, pinned: Sequence[Pin], *, server: str, now: datetime) -> bytes:
-    """Return, as PEM, what the pins vouch for in a bundle received from `server`: pinned certificates, and CAs for which pinned CAs vouch.
+    """Return, as PEM, what the pins vouch for in a bundle received from `server`.
 
-    Whatever else a bundle holds was put there by whoever sent it. CAs that a pinned one has signed would be believed in a handshake as
-    well, but a server need not show them.
-    Raises PinMismatch where nothing is pinned, or CertificateError for unreadable text.
+    Pinned certificates, and CAs for which pinned CAs vouch.
+
+    The sender may have added anything else to the bundle. CAs signed by a pinned one would also be trusted in a
+    handshake, but a server need not send them. Raises PinMismatch where nothing is pinned, or CertificateError for
+    unreadable text.
     """
     source = f"the CA bundle of {server}"
     found = certificates.parse(text, source=source)
@@ -99,6 +101,6 @@ def require(text: bytes, pinned: Sequence[Pin], *, server: str, now: datetime) -
 
 
 def _anchors(pinned: Sequence[Certificate]) -> list[Certificate]:
-    """Leave out certificates that anybody can make for a pinned key, where its owner has made one: that one says how far the key's rights go."""
+    """Leave out certificates that anybody can make for a pinned key if its owner has made one, which states the key's rights."""
     own = {one.public_key for one in pinned if one.issued_by(one)}
     return [one for one in pinned if one.public_key not in own or one.issued_by(one)]

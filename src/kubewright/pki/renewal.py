@@ -1,7 +1,9 @@
-"""Renewing: a new key and a new life for a certificate, everything else as the old one has it (kubeadm v1.36: phases/certs/renewal).
+"""Renewal: a new key and validity period for a certificate, with everything else copied.
 
-The old key is never read, so that a lost one is no obstacle. Whoever is killed between the two writes of a pair renews once more: only the
-certificate is looked at.
+Source: kubeadm v1.36: phases/certs/renewal.
+
+The old key is never read, so a lost key is no obstacle. If a run is killed between the two writes of a pair, the next
+one renews again, because only the certificate is checked.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What the configuration decides about a renewed certificate; the rest is copied."""
+    """The parts of a renewed certificate that the configuration determines; the rest is copied."""
 
     algorithm: Algorithm
     lifetime: timedelta
 
     @classmethod
     def of(cls, cluster: ClusterConfiguration) -> Terms:
-        """Take them from a ClusterConfiguration."""
+        """Take the terms from a ClusterConfiguration."""
         period = timedelta(seconds=cluster.certificate_validity_period // SECOND)
         return cls(algorithm=Algorithm(features.key_algorithm(cluster)), lifetime=period)
 

@@ -1,4 +1,4 @@
-"""What the checks of a machine look at, and the names of those that are about a path."""
+"""The subject of the checks of a machine, and the names of checks about a path."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kubewright.host.seam import Host
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What checks look at: the machine, and what is to become of it.
+    """What checks examine: the machine, and its intended role.
 
-    `cluster` is None where it is not known before the machine is checked: on join.
+    `cluster` is None if it is not known before the machine is checked, as on join.
     """
 
     host: Host

@@ -1,4 +1,4 @@
-"""Checks of what the cluster's version has to go with: the kubelet, its service, the container runtime, and ourselves."""
+"""Checks of components that must match the cluster's version: the kubelet, its service, the container runtime, this program."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def kubelet_version(subject: Subject) -> Version | None:
 
 
 def kubelet_fits(subject: Subject) -> Iterable[Finding]:
-    """The kubelet must be young enough for us and not newer than the control plane."""
+    """The kubelet must not be too old for this program, nor newer than the control plane."""
     found = kubelet_version(subject)
     if found is None:
         yield Finding(
@@ -72,7 +72,10 @@ def kubernetes_version(subject: Subject) -> Iterable[Finding]:
 
 
 def runtime_answers(subject: Subject) -> Iterable[Finding]:
-    """It must answer, and say that it can start containers. Whether the network is ready is not asked: it never is before a cluster is."""
+    """The runtime must answer and be able to start containers.
+
+    Its network is not checked, because it is never ready before there is a cluster.
+    """
     unready = subject.host.runtime.status().unready
     if unready is not None:
         yield Finding(

@@ -37,7 +37,7 @@ Ask = Callable[[str, ExternalEtcd, Subject], Response]
 
 
 def port(number: int, *, ours: str = "") -> Check:
-    """Nobody may listen there, but for a program of `ours` that an earlier run has started."""
+    """No program may listen on the port, except one of `ours` that an earlier run has started."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         owner = subject.host.network.owner_of_port(_EVERYWHERE, number)

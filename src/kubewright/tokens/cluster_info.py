@@ -54,7 +54,10 @@ def _encode(value: bytes) -> str:
 
 
 class MissingSignature(TrustError):
-    """cluster-info holds no signature by this token. It may come: the controller signs soon after a token is made."""
+    """cluster-info has no signature by this token.
+
+    It may come later: the controller signs soon after a token is created.
+    """
 
     def __init__(self, *, server: str, token_id: str) -> None:
         super().__init__(
@@ -65,7 +68,7 @@ class MissingSignature(TrustError):
 
 
 class ForgedClusterInfo(TrustError):
-    """The signature of this token does not fit the content: whoever answers does not know the token's secret."""
+    """The token's signature does not match the content: the responder does not know the token's secret."""
 
     def __init__(self, *, server: str, token_id: str) -> None:
         super().__init__(
@@ -86,7 +89,7 @@ class ChangedClusterInfo(TrustError):
 
 
 class UselessClusterInfo(TrustError):
-    """The content is signed, and names no cluster that could be joined."""
+    """The content is signed, but names no cluster that could be joined."""
 
     def __init__(self, *, server: str, detail: str) -> None:
         super().__init__(

@@ -80,11 +80,14 @@ class StoredToken:
 
     @property
     def expires(self) -> datetime | None:
-        """When it ends; None for never, and for a text that is no time."""
+        """When the token expires; None for never, and for text that is no time."""
         return parse_moment(self.expiration)
 
     def expired(self, now: datetime) -> bool:
-        """Whether it has ended, this moment included. What cannot be read has ended (cluster-bootstrap's util/secrets)."""
+        """Whether the token has expired, this moment included.
+
+        Unreadable times count as expired (cluster-bootstrap: util/secrets).
+        """
         if not self.expiration:
             return False
         end = self.expires

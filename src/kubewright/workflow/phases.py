@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from dataclasses import KW_ONLY
 
 Context_contra = TypeVar("Context_contra", contravariant=True)
-"""What the functions of phases take: a phase that is content with less fits into any tree."""
+"""The context type of phase functions: a phase that needs less of the context fits into any tree."""
 
 Step = Change | Waited
-"""What the function of a phase yields: one value for each thing that it made sure of or waited for."""
+"""The values that a phase's function yields: one for each thing that it ensured or waited for."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class Phase(Generic[Context_contra]):
 
     @property
     def word(self) -> str:
-        """The name as it is typed: in lower case."""
+        """The name as typed on the command line: in lower case."""
         return self.name.lower()
 
     def action(self) -> Callable[[Context_contra], Iterable[Step]] | None:
-        """Return what runs, imported now if it is only named."""
+        """Return the function to run, imported now if it is only named."""
         return cast("Callable[[Context_contra], Iterable[Step]] | None", resolved(self.run))
 
     def left_out(self, context: Context_contra) -> str | None:

@@ -1,6 +1,7 @@
-"""The runner: walks a tree of phases over a context, tells what happens, keeps time, and names the phase that failed.
+"""The runner: walks a tree of phases over a context, reports events, measures time, and names a failed phase.
 
-Events are told in the order of the tree though phases may run in another one; a run against overlays is told as a plan.
+Events are reported in the order of the tree even if phases run in another order; a run against overlays is reported as
+a plan.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def explain(error: BaseException) -> str:
 
 @dataclass()
 class _Done:
-    """What a phase did so far."""
+    """The results of a phase so far."""
 
     changes: list[Change] = field(default_factory=list)
     waits: list[Waited] = field(default_factory=list)
@@ -92,7 +93,7 @@ class _Done:
 
 
 class _Run(Generic[Context]):
-    """One run: what its phases did."""
+    """One run and the results of its phases."""
 
     def __init__(self, context: Context, *, reporter: Reporter, clock: Clock) -> None:
         self._context = context
@@ -184,7 +185,7 @@ class InTreeOrder:
                 self._tell(self._current, event)
 
     def close(self) -> None:
-        """Hand on everything that waits."""
+        """Pass on all events that wait."""
         with self._lock:
             self._open, self._current = [], None
             self._hand_on()

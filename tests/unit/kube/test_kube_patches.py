@@ -1,4 +1,4 @@
-"""Patch bodies: known answers of node.md 4.4 and 19 (test 9), and that a patch applied to the original gives the new object."""
+"""Patch bodies: known answers, and that a patch applied to the original gives the new object."""
 
 from __future__ import annotations
 
