@@ -1,7 +1,9 @@
-"""Reading what the API answers: objects, Status errors, pages, watch lines; and whether the same call is worth another try.
+"""Read the API's answers: objects, Status errors, pages, watch lines.
 
-Reading is pure; an answer of any shape ends in a value or in our error tree. kubeadm retries every API error each 500 ms for
-`timeouts.kubernetesAPICall`; we stop at once for errors that no waiting mends, and begin with shorter pauses.
+This module also decides whether to retry a call.
+
+Reading is pure; an answer of any shape ends in a value or in our error tree. kubeadm retries every API error each 500
+ms for `timeouts.kubernetesAPICall`; we stop at once for errors that waiting cannot fix, and begin with shorter pauses.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from kubewright.http.messages import MIB, Response
 from kubewright.kube.core import Call, Object
 
 LINE_LIMIT: Final = 16 * MIB
-"""Bytes of one watch line; etcd keeps objects below 1.5 MiB by default, JSON and managed fields make more of it."""
+"""Bytes of one watch line.
+
+Etcd keeps objects below 1.5 MiB by default, JSON and managed fields make it longer.
+"""
 _EXCERPT: Final = 300
 """Characters of a body that is no Status object which an error shows."""
 
@@ -68,7 +73,11 @@ _FINAL_REASONS: Final = frozenset({Reason.UNTRUSTED, Reason.REDIRECTED, Reason.C
 
 
 class EventType(enum.Enum):
-    """What a watch tells. ERROR never reaches a caller: it is raised. SYNCED is an informer's own: everything there is has been told."""
+    """The type of a watch event.
+
+    ERROR never reaches a caller: it is raised. SYNCED is sent only by informers: all existing objects have been
+    delivered.
+    """
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
@@ -81,14 +90,14 @@ _EVENT_TYPES: Final = {kind.value: kind for kind in EventType if kind is not Eve
 
 
 class WatchEvent(NamedTuple):
-    """One thing that happened to an object. A BOOKMARK's object holds nothing but its resourceVersion."""
+    """One change of an object. A BOOKMARK's object contains nothing but its resourceVersion."""
 
     type: EventType
     object: Object
 
     @property
     def resource_version(self) -> str:
-        """The version to go on from."""
+        """The version to continue from."""
         return str((self.object.get("metadata") or {}).get("resourceVersion") or "")
 
 
@@ -157,7 +166,7 @@ class WatchDecoder:
                 raise _nonsense(self._call, self._server, Reason.TOO_LARGE, f"a watch event of more than {LINE_LIMIT} bytes")
 
     def end(self) -> None:
-        """Say that nothing more comes. Raises NoAnswer if an event was cut short."""
+        """Note the end of the stream. Raises NoAnswer if an event was cut short."""
         if b"".join(self._pieces).strip():
             raise _nonsense(self._call, self._server, Reason.TRUNCATED, "a watch event without its end")
 
@@ -238,7 +247,10 @@ def _printable(text: str) -> str:
 
 
 def worth_retrying(error: Exception) -> bool:
-    """Whether the same call may succeed later: also 401, 403 and 404, because rights and namespaces appear while a cluster starts."""
+    """Whether the same call may succeed later.
+
+    This includes 401, 403 and 404, because rights and namespaces appear during start-up.
+    """
     if isinstance(error, NoAnswer):
         return error.reason not in _FINAL_REASONS
     if isinstance(error, StatusError):
@@ -247,5 +259,5 @@ def worth_retrying(error: Exception) -> bool:
 
 
 def persist(call: Callable[[], T], *, clock: Clock, within: float = API_CALL_TIMEOUT) -> T:
-    """Call until it succeeds; the last error is raised as it is after `within` seconds."""
+    """Call until it succeeds; after `within` seconds the last error is raised unchanged."""
     return retry(call, clock=clock, on=worth_retrying, within=within, backoff=PAUSES)

@@ -1,6 +1,9 @@
-"""The KubeAPI seam: one call is sent, one object comes back. The verbs are written on top of that, once for commands and once for daemons.
+"""The KubeAPI seam: one call is sent, one object comes back.
 
-Whatever stands for a cluster (a client, an overlay for plans, a wrapper that tries again) implements `send` and has all verbs.
+The verbs are written on top of that, once for commands and once for daemons.
+
+Everything that represents a cluster (a client, an overlay for plans, a retrying wrapper) implements `send` and inherits
+all verbs.
 """
 
 from __future__ import annotations
@@ -161,7 +164,7 @@ class AsyncKubeAPI(ABC):
                 label_selector=label_selector,
                 field_selector=field_selector,
                 resource_version=resource_version,
-                # From its cache the server gives everything at once, whatever the limit says.
+                # From its cache the server returns everything at once, whatever the limit is.
                 limit=0 if resource_version == "0" else core.PAGE,
                 token=token,
             )

@@ -19,8 +19,8 @@ from kubewright.kube.credentials import Access, Identity
 class KubeClient(KubeAPI):
     """Talks to one cluster as one identity. Thread-safe; opens nothing before the first call.
 
-    `timeout` is what one request may take, in seconds; `dry_run` asks the server to pretend on every write. Proxies are those given:
-    the environment is read by whoever owns it.
+    `timeout` is the time limit of a request in seconds; `dry_run` makes every write a server-side dry run. Only the
+    given proxies are used: the caller reads the environment.
     """
 
     def __init__(
@@ -62,7 +62,10 @@ class KubeClient(KubeAPI):
         return self._exchange(core.raw(method, path, body=body, headers=headers), timeout)
 
     def set_identity(self, identity: Identity) -> None:
-        """Be somebody else from the next call on. Calls in flight finish on their own connections, which are then closed."""
+        """Use another identity from the next call on.
+
+        Calls in flight finish on their own connections, which are then closed.
+        """
         access = self.access.as_identity(identity)
         with self._lock:
             self.access, self._headers = access, core.headers_for(access)
@@ -86,7 +89,7 @@ class KubeClient(KubeAPI):
         return transport.request(request.method, request.target, headers={**headers, **request.headers}, body=request.body, timeout=within)
 
     def _default_transport(self, access: Access) -> Transport:
-        from kubewright.http import sync  # urllib3, ssl: only who really calls pays for them
+        from kubewright.http import sync  # urllib3 and ssl: only callers that connect pay for the import
 
         return sync.Transport(
             access.server,
@@ -132,7 +135,8 @@ class AsyncKubeClient(AsyncKubeAPI):
         request = core.request(call, self._writing)
         decoder = answers.WatchDecoder(call, server=self._server)
         headers = {**self._headers, **request.headers}
-        # a server that was asked to end the watch, and says nothing for longer than all of it, is gone, whatever its machine answers to probes
+        # a server that ignores the watch's time limit and sends nothing for longer is dead, whatever its machine
+        # answers to probes
         seconds = call.query.get("timeoutSeconds")
         stall = int(seconds) + self._timeout if seconds else None
         async with self._opened().stream(request.method, request.target, headers=headers, timeout=self._timeout, stall=stall) as stream:
@@ -157,7 +161,10 @@ class AsyncKubeClient(AsyncKubeAPI):
         return await self._exchange(core.raw(method, path, body=body, headers=headers), timeout)
 
     async def set_identity(self, identity: Identity) -> None:
-        """Be somebody else from now on: new calls use new connections; calls in flight finish, watches are cut, old connections close."""
+        """Use another identity from now on: new calls use new connections.
+
+        Calls in flight finish, watches are cut, old connections close.
+        """
         self.access = self.access.as_identity(identity)
         self._headers = core.headers_for(self.access)
         await self.reconnect()

@@ -1,4 +1,6 @@
-"""What every controller of a daemon is made of: informers that several read, and workers that take keys from a queue (client-go: tools/cache).
+"""The building blocks of a daemon's controllers.
+
+Shared informers, and workers that take keys from a queue (client-go: tools/cache).
 
 made ── run() ──> informers listed ──> working ── cancelled ──> queue closed, work in flight ended
 """
@@ -25,7 +27,7 @@ GRACE: Final = 5.0
 
 
 class SharedInformer:
-    """One watch with many readers. Whoever subscribes late hears of what is there already."""
+    """One watch with many readers. A late subscriber is told about all existing objects."""
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
@@ -34,12 +36,12 @@ class SharedInformer:
 
     @property
     def objects(self) -> Mapping[Key, Object]:
-        """What is there, as far as is known."""
+        """The known objects."""
         return self._informer.objects
 
     @property
     def synced(self) -> bool:
-        """Whether everything that was there at the start is known."""
+        """Whether all objects that existed at the start are known."""
         return self._synced.is_set()
 
     def get(self, name: str, namespace: str | None = None) -> Object | None:
@@ -47,13 +49,16 @@ class SharedInformer:
         return self._informer.objects.get((namespace, name))
 
     def subscribe(self, reader: Callable[[WatchEvent], None]) -> None:
-        """Have a reader hear of every change: ADDED first for what is known. It must not raise, and not wait."""
+        """Tell a reader of every change, beginning with ADDED for known objects.
+
+        The reader must neither raise nor block.
+        """
         self._readers.append(reader)
         for obj in list(self._informer.objects.values()):
             reader(WatchEvent(EventType.ADDED, obj))
 
     async def wait_synced(self) -> None:
-        """Wait until everything that was there at the start is known."""
+        """Wait until all objects that existed at the start are known."""
         await self._synced.wait()
 
     async def run(self) -> None:
@@ -68,11 +73,11 @@ class SharedInformer:
 
 
 Again = float
-"""Seconds after which a key is to be looked at again."""
+"""Seconds after which to process a key again."""
 
 
 class NotNow(KubewrightError):
-    """A key cannot be dealt with now. `quiet`: it is expected and is logged for those who look closely only."""
+    """A key cannot be processed now. `quiet`: this is expected, and logged at high verbosity only."""
 
     def __init__(self, what: str, *, quiet: bool = False) -> None:
         super().__init__(what)
@@ -80,9 +85,11 @@ class NotNow(KubewrightError):
 
 
 class Workers:
-    """Takes keys from a queue and has each handled, several at a time. What fails is tried again with growing pauses; a key is never lost.
+    """Processes the keys of a queue, several at a time.
 
-    `handle` returns the seconds after which the key is to be looked at again, or None.
+    Failures are retried with growing pauses; a key is never lost.
+
+    `handle` returns the seconds after which to process the key again, or None.
     """
 
     def __init__(
@@ -127,7 +134,7 @@ class Workers:
             pause = self._queue.retry(key, owner=self._owner(key))
             _log.log(_level(error), "%s: %s is tried again in %.1f s: %s", self.name, key, pause, error)
             return
-        except Exception as error:  # in one object it must not stop the work on the others
+        except Exception as error:  # an error with one object must not stop the work on the others
             pause = self._queue.retry(key, owner=self._owner(key))
             _log.error("%s: the work on %s failed", self.name, key)
             unexpected.report(self.name, error, again=pause)
@@ -138,7 +145,7 @@ class Workers:
 
 
 def _level(error: KubewrightError) -> int:
-    """Conflicts and the like are everyday events: the cache was behind."""
+    """Return the log level: conflicts and the like are normal, because the cache was behind."""
     quiet = isinstance(error, (Conflict, NotFound)) or (isinstance(error, NotNow) and error.quiet)
     return logging.DEBUG if quiet else logging.WARNING
 

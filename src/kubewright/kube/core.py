@@ -1,4 +1,7 @@
-"""The Kubernetes API without I/O: calls as values, and how they are written down. Answers are read by `answers`."""
+"""The Kubernetes API without I/O: calls as values, and how they are encoded.
+
+Answers are read by `answers`.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ _encoder: Final = msgspec.json.Encoder()
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
-    """How a client writes: who is named as field manager, and whether the server only pretends."""
+    """How a client writes: its field manager, and whether writes are dry runs."""
 
     field_manager: str = FIELD_MANAGER
     dry_run: bool = False
@@ -65,8 +68,9 @@ class Writing:
 class Call:
     """One call to the API, as a value: what the seam carries, and what wrappers of it read.
 
-    `verb` is RBAC's (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`). `body` is plain JSON: an object, a patch, or the options of
-    a deletion. `query` holds selectors and the like; who writes, and whether the server only pretends, is the sender's business.
+    `verb` is RBAC's (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`). `body` is plain JSON: an object, a
+    patch, or the options of a deletion. `query` holds selectors and the like; the field manager and dry runs are the
+    sender's concern.
     """
 
     verb: str
@@ -91,7 +95,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A call as it goes over the wire. `target` is the path with its query."""
+    """An encoded call. `target` is the path with its query."""
 
     method: str
     target: str
@@ -100,7 +104,7 @@ class Request:
 
 
 def request(call: Call, writing: Writing) -> Request:
-    """Write a call down. Raises UsageError for names that would leave their place in the path."""
+    """Encode a call. Raises UsageError for names that would escape from their place in the path."""
     method = _METHODS[call.verb]
     collection = call.verb in _OF_COLLECTIONS or (call.verb == "create" and not call.subresource)
     target = call.resource.path("" if collection else call.name, namespace=call.namespace, subresource=call.subresource)
@@ -192,7 +196,10 @@ def watch(
     resource_version: str = "",
     seconds: int = 0,
 ) -> Call:
-    """Watch a collection from a resource version on; the server ends it after so many seconds (0: as it likes)."""
+    """Watch a collection from a resource version on.
+
+    The server ends it after so many seconds (0: when it likes).
+    """
     query = _given(
         watch="true",
         allowWatchBookmarks="true",
@@ -306,5 +313,5 @@ def _query(**parameters: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _encoded(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Daemons send the same few queries again and again."""
+    """Encode a query, cached: daemons send the same few queries again and again."""
     return f"?{urlencode(parameters)}"

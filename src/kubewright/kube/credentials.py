@@ -1,4 +1,4 @@
-"""Where a cluster is and who we are there."""
+"""The location of a cluster, and our identity there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Identity = Anonymous | BearerToken | ClientCertificate
 
 @dataclass(frozen=True, kw_only=True)
 class Impersonation:
-    """Act as somebody else, if the own identity may (authentication docs, user impersonation)."""
+    """Impersonate another user, if our own identity may (Kubernetes docs, user impersonation)."""
 
     user: str
     groups: tuple[str, ...] = ()
@@ -51,7 +51,8 @@ class Impersonation:
 class Access:
     """Everything a client needs to know of a cluster.
 
-    `ca_pem` is what the server's certificate must be signed by; None is of use only with `verify` off, or for a server without TLS.
+    `ca_pem` is the CA that must have signed the server's certificate; None is of use only with `verify` off, or for a
+    server without TLS.
     """
 
     server: str
@@ -61,7 +62,7 @@ class Access:
     tls_server_name: str = ""
     """The name to expect in the server's certificate, where it is not the host of the URL."""
     proxy: Proxy | None = None
-    """The proxy that the kubeconfig names; counts more than the environment's."""
+    """The proxy of the kubeconfig, which takes precedence over the environment's."""
     impersonation: Impersonation | None = None
 
     def as_identity(self, identity: Identity) -> Access:
@@ -73,7 +74,7 @@ class Access:
 
         Raises CertificateError for PEM that cannot be used, and UsageError for credentials that would travel in the clear.
         """
-        from kubewright.http import tls  # ssl costs 8 ms, and many who hold an Access never connect
+        from kubewright.http import tls  # ssl costs 8 ms, and many holders of an Access never connect
 
         identity = self.identity
         if self.server.startswith("http://"):

@@ -1,7 +1,9 @@
-"""Who may see what a daemon serves: the API server is asked (apiserver v1.36: DelegatingAuthenticationOptions, DelegatingAuthorizationOptions).
+"""Delegated authentication and authorization for what a daemon serves.
 
-A bearer token is asked about with a TokenReview; without one the caller is `system:anonymous`. Whether that user may is asked with a
-SubjectAccessReview. Answers count for ten seconds, as there, unless the caller says otherwise.
+Source: apiserver v1.36: DelegatingAuthenticationOptions, DelegatingAuthorizationOptions.
+
+A bearer token is checked with a TokenReview; without one the caller is `system:anonymous`. The user's rights are
+checked with a SubjectAccessReview. Answers are cached for ten seconds, as upstream, unless the caller says otherwise.
 """
 
 from __future__ import annotations
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 REMEMBERED: Final = 10.0
-"""Seconds for which an answer counts, good or bad."""
+"""Seconds for which an answer is cached, positive or negative."""
 _MOST: Final = 1024
-"""Answers that are kept. Beyond that all are forgotten: whoever makes up tokens must not fill the memory."""
+"""Answers that are cached. Beyond that all are dropped, so that made-up tokens cannot fill the memory."""
 _MASTERS: Final = "system:masters"
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 AUTHENTICATED: Final = "system:authenticated"
@@ -31,7 +33,7 @@ AUTHENTICATED: Final = "system:authenticated"
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Who somebody is, as the API server says."""
+    """A user as the API server identifies them."""
 
     name: str
     uid: str = ""
@@ -44,14 +46,17 @@ ANONYMOUS: Final = User(name="system:anonymous", groups=("system:unauthenticated
 
 
 class TokenReviews:
-    """Asks who the owner of a token is. Answers count for `remembered` seconds, good or bad; one may be shared by those who ask one cluster."""
+    """Asks for the owner of a token.
+
+    Answers are cached for `remembered` seconds; one instance may be shared by all users of one cluster.
+    """
 
     def __init__(self, *, remembered: float = REMEMBERED) -> None:
         self._remembered = remembered
         self._users: _Remembered[User | None] = _Remembered()
 
     async def user(self, api: AsyncKubeAPI, token: str) -> User | None:
-        """Return the owner, None for a token that is no good. Raises APIError where that cannot be told."""
+        """Return the owner, None for an invalid token. Raises APIError if that cannot be determined."""
         key = hashlib.sha256(token.encode()).digest()
         known, user = self._users.get(key)
         if not known:
@@ -61,14 +66,17 @@ class TokenReviews:
 
 
 class AccessReviews:
-    """Asks whether somebody may do something. Answers count for `allowed` and `denied` seconds."""
+    """Asks whether a user may do something. Answers are cached for `allowed` and `denied` seconds."""
 
     def __init__(self, *, allowed: float = REMEMBERED, denied: float = REMEMBERED) -> None:
         self._seconds = {True: allowed, False: denied}
         self._verdicts: _Remembered[bool] = _Remembered()
 
     async def allows(self, api: AsyncKubeAPI, user: User, **attributes: Mapping[str, str]) -> bool:
-        """Whether a user may. `attributes` are `resourceAttributes` or `nonResourceAttributes`. Raises APIError where nobody can be asked."""
+        """Whether a user is allowed.
+
+        `attributes` are `resourceAttributes` or `nonResourceAttributes`. Raises APIError if it cannot be asked.
+        """
         key = (user, *((kind, tuple(sorted(values.items()))) for kind, values in attributes.items()))
         known, allowed = self._verdicts.get(key)
         if not known:
@@ -173,13 +181,13 @@ def _user_of(review: Mapping[str, Any]) -> User | None:
 
 
 class _Remembered(Generic[T]):
-    """Answers with their time."""
+    """Answers with the time when they were given."""
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, tuple[float, T]] = {}
 
     def get(self, key: Hashable) -> tuple[bool, T | None]:
-        """Return whether there is an answer that still counts, and the answer."""
+        """Return whether there is an answer that is still valid, and the answer."""
         until, answer = self._answers.get(key, (0.0, None))
         return (True, answer) if _now() < until else (False, None)
 

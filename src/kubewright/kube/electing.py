@@ -4,8 +4,9 @@
                                  ├── not renewed for 10 s ──> LeadershipLost
                                  └── stopped ──> the lease is given back
 
-How fresh the leadership is, is measured by the loop's clock from the moment before each renewal was sent. Whoever leads asks `require` before
-each write: a process that was paused for longer than the deadline finds out there, not when its next renewal fails.
+The age of the leadership is measured by the loop's clock from just before each renewal was sent. A leader calls
+`require` before each write: a process that was paused for longer than the deadline finds out there, not when its next
+renewal fails.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from kubewright.kube.resources import LEASE
 _log = logging.getLogger(__name__)
 
 _JITTER: Final = 1.2
-"""A candidate waits up to so much longer than the retry period between two looks."""
+"""A candidate waits up to this many times the retry period between two attempts."""
 _READS: Final = frozenset({"get", "list", "watch"})
 _HARMLESS: Final = frozenset({"SubjectAccessReview", "TokenReview", "Lease"})
 """Kinds that a process may write without leading: reviews change nothing, and the lease is how it becomes the leader."""
 
 
 class LeadershipLost(KubewrightError):
-    """Somebody else may lead by now: nothing may be written any more."""
+    """Another process may lead by now: nothing may be written any more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +64,7 @@ class LeaderElector:
         self._seen_at = 0.0
         self._renewed_at: float | None = None
         self.holder = ""
-        """Who holds the lease, as far as is known."""
+        """The holder of the lease, as far as known."""
 
     @property
     def leads(self) -> bool:
@@ -136,7 +137,7 @@ class LeaderElector:
         return await self._write(self._api.update, self._body(found, transitions=transitions, renews=holder == self._identity))
 
     def _observe(self, spec: dict[str, Any]) -> None:
-        """Note when the lease last changed, by our own clock: that of the holder may be wrong."""
+        """Note when the lease last changed by our own clock, because the holder's may be wrong."""
         seen = (spec.get("holderIdentity"), spec.get("renewTime"))
         if seen != self._seen:
             self._seen, self._seen_at = seen, _now()
@@ -162,12 +163,12 @@ class LeaderElector:
         try:
             await write(body)
         except (AlreadyExists, Conflict):
-            return False  # another candidate was quicker
+            return False  # another candidate was faster
         self.holder = self._identity
         return True
 
     async def _release(self) -> None:
-        """Give the lease back, so that the next leader need not wait for its end."""
+        """Release the lease, so that the next leader need not wait until it expires."""
         if not self.leads:
             return
         self._renewed_at = None

@@ -1,7 +1,9 @@
-"""The credentials of the pod that we run in: the service account that the kubelet puts there (client-go v0.36: rest.InClusterConfig).
+"""The credentials of the pod that this process runs in.
 
-The kubelet writes a new token long before the old one ends. As in client-go the file is read again each minute; one that cannot be read, or is
-empty, leaves the old token in force.
+The service account that the kubelet puts there (client-go v0.36: rest.InClusterConfig).
+
+The kubelet writes a new token long before the old one expires. As in client-go the file is read again each minute; one
+that cannot be read, or is empty, leaves the old token in use.
 """
 
 from __future__ import annotations
@@ -28,10 +30,10 @@ REREAD: Final = 60.0
 
 
 class Client(Protocol):
-    """A client whose identity can be exchanged: `AsyncKubeClient`."""
+    """A client whose identity can be replaced: `AsyncKubeClient`."""
 
     async def set_identity(self, identity: Identity) -> None:
-        """Be somebody else from now on."""
+        """Use another identity from now on."""
         ...
 
 

@@ -1,8 +1,8 @@
-"""Knowing what is there and hearing what changes: list, then watch, for as long as it is asked for.
+"""Track the objects of one kind: list, then watch, for as long as the caller reads.
 
-Level-triggered: after any trouble the caller is told of differences to what it knew, never of history. Mirrors client-go's reflector: the
-first list may come from the server's cache, one after "too old" may not; a watch goes on from the last version that an event or bookmark
-named.
+Level-triggered: after an error the caller gets the differences from its last known state, never the history. Mirrors
+client-go's reflector: the first list may come from the server's cache, one after "too old" may not; a watch continues
+from the last version that an event or bookmark named.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ BACKOFF: Final = Backoff(first=0.1, factor=2.0, limit=5.0, jitter=0.5)
 _SHORTEST_WATCH: Final = 300
 """Seconds after which the server is asked to end a watch; up to twice as many, as client-go does."""
 _HASTY: Final = 1.0
-"""Seconds; a watch that ends sooner and told nothing is not opened again at once."""
+"""Seconds; a watch that ends sooner without any event is not reopened at once."""
 
 
 class Informer:
-    """What is there of one kind, kept up to date while `events` is being read. One reader at a time.
+    """The objects of one kind, kept up to date while `events` is being read. One reader at a time.
 
-    `failed` hears of every failure that is followed by another try; to give up, stop reading.
+    `failed` is called for every failure that is retried; to give up, stop reading.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Informer:
                 error = caught
                 if self._failed is not None:
                     self._failed(caught)
-            except Exception as caught:  # what led to it would come again: everything is listed anew
+            except Exception as caught:  # retrying would repeat the cause: list everything again
                 self._version, odd = "", True
                 unexpected.report(f"a watch of {self._resource.plural}", caught)
             if odd or error is not None or (not told and asyncio.get_running_loop().time() - started < _HASTY):
@@ -127,7 +127,7 @@ class Informer:
                 yield event
 
     def _differences(self, items: list[Object]) -> Iterator[WatchEvent]:
-        """Yield what a fresh list says that was not known, and know it."""
+        """Yield the differences between a fresh list and the known objects, and update these."""
         fresh = {_key(item): item for item in items}
         for key in [key for key in self.objects if key not in fresh]:
             yield WatchEvent(EventType.DELETED, self.objects.pop(key))

@@ -1,4 +1,4 @@
-"""A client that keeps to a number of requests a second, whoever makes it send them."""
+"""A client with a rate limit, shared by all of its callers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Objects as desired state, Nodes' marks among them: look, compare by meaning, act, and report one Change. A second time nothing is written.
+"""Objects as desired state, including Nodes' labels, annotations and taints: read, compare, act, and report one Change. Idempotent.
 
-The server adds defaults, drops what is empty, and keeps its own fields; none of these is a difference. kubeadm creates, and on "already
-exists" replaces (v1.36: apiclient/idempotency.go). Here what is there is read first, and changed by PUT of the raw map that was read, so a field that we do
-not know is never lost and a change in between is noticed.
+The server adds defaults, drops what is empty, and keeps its own fields; none of these is a difference. kubeadm creates,
+and on "already exists" replaces (v1.36: apiclient/idempotency.go). Here the existing object is read first, and changed
+by PUT of the raw map that was read, so an unknown field is never lost and a concurrent change is noticed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _METADATA_MAPS: Final = ("labels", "annotations")
 _CHANGED: Final = f"{MASK} (changed)"
 
 _ATTEMPTS: Final = 4
-"""How often an object that changes under our hands is read again."""
+"""How often an object that others keep changing is read again."""
 
 
 def contains(found: object, desired: object) -> bool:
@@ -118,18 +118,18 @@ def _masked(obj: Object, before: Object) -> Object:
     shown = {key: value for key, value in obj.items() if key not in _DATA}
     shown |= {field: {key: hidden(key, value) for key, value in obj[field].items()} for field in _DATA if obj.get(field)}
     notes = core.metadata(obj).get("annotations") or {}
-    if notes:  # one of kubectl's holds the whole object
+    if notes:  # kubectl's annotation holds the whole object
         shown["metadata"] = {**shown["metadata"], "annotations": {key: mask(str(value)) for key, value in notes.items()}}
     return shown
 
 
 class Write(enum.Enum):
-    """What may be done to an object that is already there."""
+    """How an existing object may be changed."""
 
     REPLACE = "replace"
-    """Make what is desired so; keep what nobody asked for."""
+    """Set the desired fields; keep all others."""
     CREATE_ONLY = "create only"
-    """Leave it as it is."""
+    """Leave the object as it is."""
     MUTATE_DATA_KEYS = "mutate data keys"
     """Set the named keys of `data`; everything else stays (kubeadm-config)."""
 
@@ -143,17 +143,17 @@ class DesiredObject:
     lifetime: Lifetime = field(default=Lifetime.DURABLE, kw_only=True)
     keys: tuple[str, ...] = field(default=(), kw_only=True)
     resource: Resource | None = field(default=None, kw_only=True)
-    """The row of a kind that the table does not know."""
+    """The resource of a kind that the table does not contain."""
 
     @property
     def target(self) -> str:
-        """What messages call it: `configmap kube-system/kubeadm-config`."""
+        """The name of the object in messages: `configmap kube-system/kubeadm-config`."""
         return core.about_object(self.body)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What has to happen, and what to send."""
+    """The required action, and the object to send."""
 
     change: Change
     body: core.Object
