@@ -1,4 +1,4 @@
-"""What an `ensure` found and did to one target."""
+"""The record of what an `ensure` found and did to one target."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubewright.base.records import dataclass
 
 
 class Action(enum.Enum):
-    """What has to happen, or has happened, to a target."""
+    """The action that a target needs, or that was taken."""
 
     NONE = "unchanged"
     CREATE = "create"
@@ -17,7 +17,7 @@ class Action(enum.Enum):
 
 
 class Lifetime(enum.Enum):
-    """Whether a target is expected to be there tomorrow. Drift ignores what is ephemeral."""
+    """Whether a target is long-lived. Drift ignores ephemeral targets."""
 
     DURABLE = "durable"
     EPHEMERAL = "ephemeral"
@@ -25,7 +25,7 @@ class Lifetime(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What an `ensure` found and did to one target.
+    """The record of what an `ensure` found and did to one target.
 
     `target` is a kind and a name: `file /etc/kubernetes/manifests/etcd.yaml`, `configmap kube-system/kubeadm-config`.
     `diff` is a unified diff with secrets masked, empty for NONE. `reason` says why where the diff does not.
@@ -56,7 +56,7 @@ def unified_diff(before: str, after: str, *, name: str) -> str:
     """Return a unified diff with three lines of context, without time stamps; empty when nothing differs."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     heads = (f"{name} (found)", f"{name} (desired)")
-    if new and not old:  # most of what is made is new
+    if new and not old:  # most targets are new
         count = "" if len(new) == 1 else f",{len(new)}"
         return "".join((f"--- {heads[0]}\n+++ {heads[1]}\n@@ -0,0 +1{count} @@\n", *(f"+{line}" for line in new)))
     import difflib

@@ -23,7 +23,7 @@ Subject_contra = TypeVar("Subject_contra", contravariant=True)
 
 
 class Severity(enum.Enum):
-    """What a finding does to the command: errors stop it unless their check is ignored."""
+    """The effect of a finding on the command: errors stop it unless their check is ignored."""
 
     WARNING = "warning"
     ERROR = "error"
@@ -31,7 +31,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be, and how to fix it."""
+    """One problem that a check found, and how to fix it."""
 
     text: str
     remedy: str = ""
@@ -57,7 +57,7 @@ class Check(Generic[Subject_contra]):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one check found. `ignored` means that its errors count as warnings."""
+    """The findings of one check. `ignored` means that its errors count as warnings."""
 
     name: str
     findings: Sequence[Finding]
@@ -81,13 +81,13 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What all checks found, in the order of the table."""
+    """The results of all checks, in the order of the table."""
 
     results: Sequence[Result]
 
     @property
     def errors(self) -> list[tuple[str, Finding]]:
-        """What stops the command, each with the name of its check."""
+        """The errors that stop the command, each with the name of its check."""
         return [(result.name, found) for result in self.results for found in result.errors]
 
     def require_passed(self) -> None:
@@ -108,7 +108,7 @@ def warning(text: str, *, remedy: str) -> Finding:
 def run_checks(
     checks: Sequence[Check[Subject_contra]], subject: Subject_contra, *, ignored: Iterable[str] = (), in_order: bool = False
 ) -> Report:
-    """Run checks, at the same time unless `in_order`. `ignored` has names in any case, or `all`."""
+    """Run checks, concurrently unless `in_order`. `ignored` contains names in any case, or `all`."""
     names = {name.lower() for name in ignored}
 
     def result(check: Check[Subject_contra]) -> Result:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the time comes from."""
+    """A source of time."""
 
     def now(self) -> datetime:
         """Return the wall-clock time, aware, in UTC."""
@@ -23,7 +23,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float, /) -> None:
-        """Do nothing for so many seconds."""
+        """Sleep for so many seconds."""
         ...
 
 
@@ -41,7 +41,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that moves only when it is told to, or slept on."""
+    """A clock that moves only when it is advanced, or slept on."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) -> None:
         self._start = start
@@ -57,7 +57,7 @@ class FakeClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Let so many seconds pass at once."""
+        """Advance the clock by so many seconds."""
         self._elapsed += seconds
 
 

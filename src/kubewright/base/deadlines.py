@@ -1,8 +1,8 @@
-"""Deadlines around a piece of work: whatever can be told how long to wait asks here how much time is left.
+"""Deadlines around a piece of work: operations with a time-out ask here how much time is left.
 
-A wait says by when it has to end (`holding`), without knowing what its looks do. Sockets (`http.deadlines`), programs (`host.programs`) and
-calls of the container runtime (`host.cri`) keep every deadline that holds in their thread. A new thread begins without deadlines, unless its work
-is `carried` there.
+A wait sets its deadline (`holding`) without knowing what its checks do. Sockets (`http.deadlines`), programs
+(`host.programs`) and calls of the container runtime (`host.cri`) keep all current deadlines of their thread. A new
+thread begins without deadlines, unless its work is `carried` there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _RUNNING: Final[ContextVar[tuple[Deadline, ...]]] = ContextVar("deadlines", defa
 
 @contextmanager
 def holding(*deadlines: Deadline) -> Iterator[None]:
-    """Let deadlines hold in this block, together with those that hold already."""
+    """Apply deadlines in this block, in addition to the current ones."""
     before = _RUNNING.set((*_RUNNING.get(), *deadlines))
     try:
         yield
@@ -51,13 +51,16 @@ def holding(*deadlines: Deadline) -> Iterator[None]:
 
 
 def left(silence: float | None = None) -> float | None:
-    """Return how many seconds the next step may take, `silence` at most. Raises TimeoutError where a deadline has passed."""
+    """Return how many seconds the next step may take, at most `silence`.
+
+    Raises TimeoutError if a deadline has passed.
+    """
     bounds = [bound for bound in (silence, *(deadline.left() for deadline in _RUNNING.get())) if bound is not None]
     return min(bounds) if bounds else None
 
 
 def at_most(seconds: float) -> float:
-    """Return the seconds, or what is left of them by the deadlines that hold: 0 where one has passed."""
+    """Return the seconds, limited to what the current deadlines leave: 0 if one has passed."""
     try:
         return left(seconds) or 0.0
     except TimeoutError:
@@ -65,10 +68,10 @@ def at_most(seconds: float) -> float:
 
 
 def carried(work: Callable[P, T]) -> Callable[P, T]:
-    """Return the same work for other threads: the deadlines that hold here hold there."""
+    """Wrap a function so that the current deadlines also apply in other threads."""
     here = copy_context()
 
     def call(*arguments: P.args, **more: P.kwargs) -> T:
-        return here.copy().run(work, *arguments, **more)  # a context cannot be entered by two threads
+        return here.copy().run(work, *arguments, **more)  # two threads cannot enter the same context
 
     return call

@@ -25,7 +25,7 @@ _UNITS: Final = {
 }
 _LIMIT: Final = 1 << 63
 _DIGITS: Final = 19
-"""So many digits hold every number of 64 bits; of a fraction Go reads no more either."""
+"""Enough digits for every 64-bit number; Go reads no more digits of a fraction either."""
 _TERM: Final = Pattern(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
 
 
@@ -95,7 +95,7 @@ def _decimal(value: int, size: int) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Say a time span to a person: `0.35s`, `2.7s`, `4m0s`."""
+    """Format a time span for people: `0.35s`, `2.7s`, `4m0s`."""
     if seconds < 60:
         return f"{seconds:.2f}s" if seconds < 1 else f"{seconds:.1f}s"
     return _format(round(seconds) * SECOND)

@@ -1,7 +1,8 @@
-"""Base64 (RFC 4648, section 4) in the one form that every decoder reads alike.
+"""Base64 (RFC 4648, section 4) in the one form that all decoders agree on.
 
-Python's decoder takes surplus padding (`AAAA=`) and Go's does not; both take trailing bits that are not zero. Where one program checks a text
-and another one acts on it, such a difference is a way around the check. What Go's `encoding/base64` refuses is refused here too.
+Python's decoder takes surplus padding (`AAAA=`) and Go's does not; both take trailing bits that are not zero. Where one
+program checks a text and another one acts on it, such a difference is a way around the check. What Go's
+`encoding/base64` refuses is refused here too.
 """
 
 from __future__ import annotations

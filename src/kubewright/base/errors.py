@@ -78,7 +78,7 @@ class UsageError(KubewrightError):
 
 
 class DocumentError(KubewrightError):
-    """A document cannot be read at all: not YAML, no kind, a version nobody knows."""
+    """A document cannot be read at all: not YAML, no kind, an unknown version."""
 
     exit_code = 3
 
@@ -99,7 +99,7 @@ class ValidationError(KubewrightError):
 
 
 class UnsafeText(KubewrightError):
-    """A value holds control characters. In a unit, a kubeconfig or a command it could become a line or a word of its own."""
+    """A value holds control characters: in a unit, a kubeconfig or a command it could become a separate line or word."""
 
     exit_code = 3
 
@@ -111,7 +111,7 @@ class CheckFailed(KubewrightError):
 
 
 class TryAgain(KubewrightError):
-    """Somebody else is at work; the same command works later (EX_TEMPFAIL of sysexits.h)."""
+    """Another process is at work; the same command works later (EX_TEMPFAIL of sysexits.h)."""
 
     exit_code = 75
 
@@ -157,7 +157,7 @@ class DiskFull(HostError):
 
 
 class PortInUse(HostError):
-    """A port that we need is taken; names who holds it where that can be seen."""
+    """A port that we need is in use; names the process that holds it if that can be determined."""
 
 
 class RuntimeUnavailable(HostError):
@@ -165,7 +165,10 @@ class RuntimeUnavailable(HostError):
 
 
 class RuntimeSilent(RuntimeUnavailable):
-    """Somebody is at the socket and gives no answer: it is slow, hangs, or has just ended. The same may work a moment later; pods may run."""
+    """The runtime accepts connections but does not answer: it is slow, hangs, or has just stopped.
+
+    The same call may work a moment later; pods may be running.
+    """
 
 
 class ComponentFailed(HostError):
@@ -173,7 +176,7 @@ class ComponentFailed(HostError):
 
 
 class BinariesError(KubewrightError):
-    """A component binary cannot be had; `detail` says for each source why not."""
+    """A component binary is not available; `detail` gives the reason for each source."""
 
 
 class APIError(KubewrightError):
@@ -247,7 +250,7 @@ class ServerError(StatusError):
 
 
 class Stopped(KeyboardInterrupt):
-    """This process got the signal `number`, which asks it to end."""
+    """This process received the signal `number`, which asks it to terminate."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

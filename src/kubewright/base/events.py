@@ -1,4 +1,4 @@
-"""What a run tells about itself while it runs: plain values that a `Reporter` renders as text, JSON lines or a live display."""
+"""The events of a run: plain values that a `Reporter` renders as text, JSON lines or a live display."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PhaseStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseFinished:
-    """A phase ended well after so many seconds."""
+    """A phase succeeded after so many seconds."""
 
     phase: str
     seconds: float
@@ -25,7 +25,7 @@ class PhaseFinished:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseSkipped:
-    """A phase was left out, and why."""
+    """A phase was skipped, with the reason."""
 
     phase: str
     reason: str
@@ -56,14 +56,14 @@ class Checked:
 
 @dataclass(frozen=True, kw_only=True)
 class Changed:
-    """One target was looked at, and perhaps changed."""
+    """One target was examined, and perhaps changed."""
 
     change: Change
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a long task is. `total` is None where it is not known; `unit` is `bytes`, `packages`, ..."""
+    """The progress of a long task. `total` is None if it is unknown; `unit` is `bytes`, `packages`, ..."""
 
     task: str
     done: float
@@ -74,7 +74,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Waiting:
-    """Something is waited for; `reason` is why it is not there yet."""
+    """A wait is in progress; `reason` is why it is not over yet."""
 
     what: str
     reason: str
@@ -83,7 +83,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Waited:
-    """A wait ended well after so many seconds."""
+    """A wait succeeded after so many seconds."""
 
     what: str
     seconds: float
@@ -106,19 +106,19 @@ class Reporter(Protocol):
     """Receives events, in order, from one thread at a time or several: implementations lock for themselves."""
 
     def emit(self, event: Event, /) -> None:
-        """Take one event. Must not raise and must not block for long."""
+        """Receive one event. Must not raise and must not block for long."""
         ...
 
 
 class SilentReporter:
-    """Drops everything."""
+    """Discards all events."""
 
     def emit(self, event: Event, /) -> None:
         return
 
 
 class RecordingReporter:
-    """Keeps everything; for tests and for results."""
+    """Records all events; for tests and for results."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []

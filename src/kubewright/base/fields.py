@@ -21,7 +21,7 @@ class FieldErrorType(enum.Enum):
 
 @dataclass(frozen=True)
 class FieldPath:
-    """Where in a document something is: `etcd.local.dataDir`, `apiServer.extraArgs[2].name`."""
+    """The path of a field in a document: `etcd.local.dataDir`, `apiServer.extraArgs[2].name`."""
 
     text: str = ""
 
@@ -43,7 +43,7 @@ class FieldPath:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldError:
-    """One thing that is wrong with one field. `value` is shown for the kinds that have one; never put a secret there."""
+    """One error of one field. `value` is shown for the types that have one; never put a secret there."""
 
     path: FieldPath
     type: FieldErrorType
@@ -55,7 +55,7 @@ class FieldError:
     def __str__(self) -> str:
         shown = self.type.value
         if self.type in _WITH_VALUE:
-            import json  # needed for errors only
+            import json  # only errors need it
 
             shown += f": {json.dumps(self.value, ensure_ascii=False, default=str)}"
         where = f"{self.source}: {self.path}" if self.source else str(self.path)

@@ -1,4 +1,7 @@
-"""Logging for people who debug: the standard library's, with klog's levels and line format, on standard error. Secrets are masked on the way out."""
+"""Logging with the standard library, in klog's levels and line format, on standard error.
+
+Secrets are masked.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ class KlogFormatter(logging.Formatter):
 
     A traceback follows from -v 5 on, and always in a record that asks for it (`extra={"traceback": True}`).
 
-    Further lines of a record are indented, so that no text in it passes for a record of its own.
+    Further lines of a record are indented, so that no text in it can imitate another record.
     """
 
     def __init__(self, *, masker: Masker, tracebacks: bool) -> None:

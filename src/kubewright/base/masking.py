@@ -1,6 +1,6 @@
-"""Secrets: those that this process has read, and how they are kept out of diffs, logs, plans and errors.
+"""Mask secrets, including all that this process has read, in diffs, logs, plans and errors.
 
-Code that reads a secret gives it to `remember`. Masking works on text, also on lines of a unified diff.
+Code that reads a secret passes it to `remember`. Masking works on text, including lines of a unified diff.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 from kubewright.base.patterns import Pattern
 
 SHORTEST: Final = 6
-"""Characters of a value that is kept: a shorter one would blot out ordinary text."""
+"""Minimum length of a remembered value: a shorter one would mask ordinary text."""
 MOST: Final = 256
-"""Values that are kept; of a daemon with thousands of identities the latest."""
+"""Maximum number of remembered values; a daemon with thousands of identities keeps the latest."""
 
 _FIELDS: Final = frozenset(
     {
@@ -28,7 +28,7 @@ _FIELDS: Final = frozenset(
 WORDS: Final = ("passw", "passphrase", "secret", "token", "credential", "_key", "apikey")
 _ID_LENGTH, _SECRET_LENGTH = 6, 16
 _lock: Final = threading.Lock()
-_known: tuple[str, ...] = ()  # one process, one set of secrets, as with its log
+_known: tuple[str, ...] = ()  # one set of secrets per process, like its log
 
 MASK: Final = "<masked>"
 _Replacement = str | Callable[[re.Match[str]], str]
@@ -59,7 +59,7 @@ _JSON_ENTRY: Final = Pattern(r"(\"[^\"]*\"\s*:\s*)\"(?:[^\"\\]|\\.)*\"")
 
 
 def remember(value: str) -> str:
-    """Keep a secret that was read, from any thread, and return it as it is."""
+    """Remember a secret that was read, from any thread, and return it unchanged."""
     global _known
     text = value.strip()
     if len(text) >= SHORTEST and text not in _known:
@@ -69,7 +69,10 @@ def remember(value: str) -> str:
 
 
 def remember_token(text: str) -> str:
-    """Keep a token that was read, and return it. Of a bootstrap token the half behind the dot is secret: the id is the name of an object."""
+    """Remember a token that was read, and return it.
+
+    The id of a bootstrap token is not secret: it names an object.
+    """
     id_, dot, secret = text.strip().partition(".")
     if dot or len(id_) != _ID_LENGTH:
         remember(secret if (len(id_), len(secret)) == (_ID_LENGTH, _SECRET_LENGTH) else text)
@@ -77,7 +80,7 @@ def remember_token(text: str) -> str:
 
 
 def remember_within(document: object) -> None:
-    """Keep what a document has in the fields that hold secrets, and in environment variables with telling names."""
+    """Remember the secret fields of a document, and environment variables whose names suggest secrets."""
     left, seen = [document], set[int]()
     while left:
         node = left.pop()
@@ -100,13 +103,16 @@ def _remember_fields(node: Mapping[object, object]) -> None:
 
 
 def tells_of_a_secret(name: str) -> bool:
-    """Whether the name of an environment variable says that its value is a secret. Flags of programs, with hyphens, are none."""
+    """Whether the name of an environment variable suggests a secret.
+
+    Flags of programs, with hyphens, never do.
+    """
     lowered = name.lower()
     return "-" not in lowered and any(word in lowered for word in WORDS)
 
 
 def known() -> tuple[str, ...]:
-    """Return what was kept, the oldest first."""
+    """Return the remembered values, the oldest first."""
     return _known
 
 

@@ -1,7 +1,8 @@
-"""What messages are made of.
+"""Format the parts of messages.
 
-Texts of the user's stand in double quotes, as in YAML and in the messages of Kubernetes, never as Python writes them. Names of files, processes and
-interfaces are bytes in whatever encoding. URLs are shown without their secrets, wrong names with the known one that was probably meant.
+The user's texts are put in double quotes, as in YAML and in the messages of Kubernetes, never as Python writes them.
+Names of files, processes and interfaces are bytes in whatever encoding. URLs are shown without their secrets, and
+unknown names with the known one that was probably meant.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def indented(text: str) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what an error of the system or of a library says, without its number: `No such file or directory`."""
+    """Return the text of a system or library error without its number: `No such file or directory`."""
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -106,7 +107,7 @@ def shown_url(text: str) -> str:
     end = min((place for mark in "/?#" if (place := rest.find(mark)) >= 0), default=len(rest))
     authority, after = rest[:end], rest[end:]
     if "@" not in authority and "@" in after and not _has_port(authority):
-        return f"{scheme}://..."  # a password that holds one of these marks
+        return f"{scheme}://..."  # a password that contains one of these characters
     path = after.partition("?")[0].partition("#")[0]
     return f"{scheme}://{authority.rpartition('@')[2]}{path}"
 
@@ -121,18 +122,18 @@ codecs.register_error(ESCAPING, _escape)
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """Return the known name that a wrong one probably stands for, or ''."""
+    """Return the known name closest to an unknown one, or ''."""
     names = list(known)
     folded = {candidate.casefold(): candidate for candidate in names}
     if name.casefold() in folded:
         return folded[name.casefold()]
-    import difflib  # takes its time to load, and is for wrong names only
+    import difflib  # slow to import, and only unknown names need it
 
     near = difflib.get_close_matches(name[:_LONGEST], names, n=1, cutoff=0.7)
     return near[0] if near else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that names what was perhaps meant, or ''."""
+    """Return the end of a sentence that suggests a known name, or ''."""
     meant = closest(name, known)
     return f'; did you mean "{meant}"?' if meant else ""

@@ -1,8 +1,11 @@
-"""Texts that other programs read line by line or word by word: units, kubeconfigs, the kubelet's configuration, commands for a shell.
+"""Texts that other programs read line by line or word by word.
 
-This is the one place that says which characters such a text may not hold. Whoever writes one passes every value through here, also where the format
-could escape it: none of these values has a use for control characters, and readers disagree on what they mean. systemd ends a line at NUL and at CR
-(v252, src/basic/fileio.c, read_line_full), some readers at U+0085, U+2028 and U+2029.
+These are units, kubeconfigs, the kubelet's configuration and shell commands.
+
+Only this module decides which characters such a text must not contain. All writers pass every value through it, even if
+the format could escape it: none of these values has a use for control characters, and readers disagree on what they
+mean. systemd ends a line at NUL and at CR (v252, src/basic/fileio.c, read_line_full), some readers at U+0085, U+2028
+and U+2029.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ def is_one_line(text: str) -> bool:
 
 
 def one_line(text: str, *, what: str) -> str:
-    """Return a text as it is. Raises UnsafeText, naming `what`, for one that would not stay on its line."""
+    """Return a text unchanged. Raises UnsafeText, naming `what`, if it would not stay on one line."""
     found = None if text.isprintable() else _UNSAFE.search(text)
     if found is None:
         return text
@@ -32,7 +35,10 @@ def one_line(text: str, *, what: str) -> str:
 
 
 def require_one_line_each(value: object, *, what: str) -> None:
-    """Require of a JSON value that each of its texts and keys stays on its line. Raises UnsafeText, naming `what` and the path."""
+    """Require that each text and key of a JSON value stays on one line.
+
+    Raises UnsafeText, naming `what` and the path.
+    """
     if isinstance(value, str):
         one_line(value, what=what)
     elif isinstance(value, dict):
