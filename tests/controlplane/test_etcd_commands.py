@@ -17,11 +17,14 @@ import pytest
 from etcd_kit import Cluster
 from local_kit import eventually
 
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import APIError
+from kubewright.base.wait import retry
 from kubewright.cli.main import main
 from kubewright.etcd.client import EtcdClient
 
 NAMES = ("one", "two", "three")
-Run = Callable[..., tuple[int, str, str]]
+Run = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
@@ -41,7 +44,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 def _until_served(client: EtcdClient, names: tuple[str, ...]) -> None:
     def served() -> bool:
-        known = {member.name for member in client.members(agreed=False)} >= set(names)
+        try:
+            known = {member.name for member in client.members(agreed=False)} >= set(names)
+        except APIError:
+            return False
         return known and sum(status.healthy for status in client.statuses()) == len(names)
 
     eventually(served, "all members to serve")
@@ -49,123 +55,124 @@ def _until_served(client: EtcdClient, names: tuple[str, ...]) -> None:
 
 @pytest.fixture
 def run(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Run a command of `etcd`; returns its exit code, what it printed, and what it said."""
+    """Run a command of `etcd` until it ends with a code and prints what is expected: on a busy machine members change their leader at any time.
 
-    def call(*words: str, at: str = "one") -> tuple[int, str, str]:
-        code = main(["etcd", *words, f"--endpoints={cluster.url(at)}", f"--cert-dir={cluster.root / 'pki'}"])
-        return code, *capfd.readouterr()
+    Returns what it printed and what it said.
+    """
+
+    def call(*words: str, code: int = 0, at: str = "one", when: Callable[[str], bool] = bool) -> tuple[str, str]:
+        said: list[tuple[str, str]] = []
+
+        def ended() -> bool:
+            found = main(["etcd", *words, f"--endpoints={cluster.url(at)}", f"--cert-dir={cluster.root / 'pki'}"])
+            said[:] = [capfd.readouterr()]
+            return found == code and when(said[0][0] + said[0][1])
+
+        eventually(ended, f"`etcd {' '.join(words)}` to end with {code}")
+        return said[0]
 
     return call
 
 
-def _status(run: Run, **more: str) -> tuple[int, Any]:
-    code, out, _ = run("status", "-o", "json", **more)
-    return code, json.loads(out)
+def _status(run: Run, *, code: int = 0, at: str = "one", when: Callable[[Any], bool] = bool) -> Any:
+    """Return the status once it is as expected."""
+    return json.loads(run("status", "-o", "json", code=code, at=at, when=lambda text: when(_document(text)))[0])
+
+
+def _document(text: str) -> Any:
+    return json.JSONDecoder().raw_decode(text)[0]
+
+
+def _names(found: Any, key: str) -> list[str]:
+    return sorted(one["name"] for one in found["members"] if one[key])
 
 
 def test_the_status_of_members_that_serve_of_a_dead_one_and_without_a_majority(cluster: Cluster, run: Run) -> None:
-    code, found = _status(run)
-    assert (code, found["healthy"], found["majority"], found["problems"]) == (0, True, True, [])
-    assert sorted(one["name"] for one in found["members"]) == sorted(NAMES)
-    assert [one["leader"] for one in found["members"]].count(True) == 1
-    assert all(one["version"].startswith("3.") and one["dbSize"] >= one["dbSizeInUse"] > 0 for one in found["members"])
-    assert len({one["raftTerm"] for one in found["members"]}) == 1
-    code, out, err = run("status")
-    assert (code, err, out.count("serves"), out.count("leader")) == (0, "", 3, 1)
+    found = _status(run, when=lambda found: len({one["raftTerm"] for one in found["members"]}) == 1)
+    assert (found["healthy"], found["majority"], found["problems"]) == (True, True, [])
+    assert (_names(found, "serves"), len(_names(found, "leader"))) == (sorted(NAMES), 1)
+    assert [one["version"].startswith("3.") and one["dbSize"] >= one["dbSizeInUse"] > 0 for one in found["members"]] == [True] * 3
+    out, err = run("status", when=lambda text: text.count("leader") == 1)
+    assert (err, out.count("serves")) == ("", 3)
     assert "3 of 3 voting members serve: etcd has a majority" in out
 
     cluster.kill("three")
-    eventually(lambda: _status(run)[1]["leader"] not in {"", "three"}, "the others to have a leader")
-    code, found = _status(run)
-    assert (code, found["healthy"], found["majority"]) == (4, False, True)
+    found = _status(run, code=4, when=lambda found: found["leader"] in {"one", "two"} and len(_names(found, "serves")) == 2)
+    assert (found["healthy"], found["majority"]) == (False, True)
     [dead] = [one for one in found["members"] if not one["serves"]]
     assert (dead["name"], dead["endpoint"], dead["version"]) == ("three", cluster.url("three"), "")
-    code, out, err = run("status")
-    assert (code, out.count("no answer")) == (4, 1)
+    out, err = run("status", code=4, when=lambda text: text.count("no answer") == 1 and "no leader" not in text)
     assert err.startswith("error: etcd is not healthy\n  three: ")
     assert "etcd member remove NAME" in err
 
     cluster.kill("two")
-    eventually(lambda: not _status(run)[1]["leader"], "the one that is left to notice")
-    code, out, err = run("status")
-    assert (code, out.count("no answer"), out.count("no leader")) == (4, 2, 1)
-    assert "1 of 3 voting members serve" not in out
+    out, err = run("status", code=4, when=lambda text: text.count("no answer") == 2 and "no leader" in text)
     assert "0 of 3 voting members serve: etcd does not have a majority" in out
     assert "so etcd takes no writes" in err
-    code, out, err = run("member", "list", "-o", "json")
-    assert (code, sorted(one["name"] for one in json.loads(out))) == (0, sorted(NAMES))
+    out, err = run("member", "list", "-o", "json")
+    assert sorted(one["name"] for one in json.loads(out)) == sorted(NAMES)
     assert "warning: this is the list of one member" in err
-
-    code, found = _status(run, at="two")  # which does not answer, so that nobody is known
-    assert (code, found["majority"], len(found["members"])) == (4, False, 1)
-    assert "nobody says who the members are" in run("status", at="two")[1]
+    found = _status(run, code=4, at="two")  # which does not answer, so that nobody is known
+    assert (found["majority"], len(found["members"])) == (False, 1)
+    assert "nobody says who the members are" in run("status", code=4, at="two")[0]
 
 
 def test_members_are_listed(cluster: Cluster, run: Run) -> None:
-    code, out, err = run("member", "list")
-    assert (code, err, len(out.splitlines())) == (0, "", 4)
-    assert all(cluster.peer(name) in out and cluster.url(name) in out for name in NAMES)
+    out, err = run("member", "list", when=lambda text: "warning" not in text)
+    assert (err, len(out.splitlines())) == ("", 4)
+    assert [cluster.peer(name) in out and cluster.url(name) in out for name in NAMES] == [True] * 3
 
 
 def test_members_are_removed_while_the_others_have_a_majority(cluster: Cluster, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    code, out, err = run("member", "remove", "four", "--yes")
-    assert (code, out) == (1, "")
-    assert "error: etcd has no member 'four'" in err
+    out, err = run("member", "remove", "four", "--yes", code=1, when=lambda text: "no member 'four'" in text)
+    assert out == ""
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    code, out, err = run("member", "remove", "three")
-    assert (code, out) == (2, f"[etcd] Remove the member three at {cluster.peer('three')} from etcd? [y/N]: ")
+    out, err = run("member", "remove", "three", code=2)
+    assert out == f"[etcd] Remove the member three at {cluster.peer('three')} from etcd? [y/N]: "
     assert "no member was removed" in err
 
     cluster.kill("three")
-    eventually(lambda: not _named(run, "three")["serves"], "the member to be seen as dead")
-    code, out, err = run("member", "remove", "two", "--yes")
-    assert (code, out) == (4, "")
-    assert f"two at {cluster.peer('two')} is not removed: the other voting members would not have a majority" in err
-    assert f"three at {cluster.peer('three')}: " in err
+    refused = f"two at {cluster.peer('two')} is not removed: the other voting members would not have a majority"
+    out, err = run("member", "remove", "two", "--yes", code=4, when=lambda text: refused in text)
+    assert (out, f"three at {cluster.peer('three')}: " in err) == ("", True)
 
-    code, out, err = run("member", "remove", _named(run, "three")["id"], "-o", "json", "--yes")
-    assert (code, err) == (0, "")
+    [three] = [one for one in _status(run, code=4)["members"] if one["name"] == "three"]
+    out, err = run("member", "remove", three["id"], "-o", "json", "--yes")
     assert (json.loads(out)["removed"]["name"], len(json.loads(out)["members"])) == ("three", 2)
-    leader = _status(run)[1]["leader"]
+    leader = _status(run, when=lambda found: bool(found["leader"]))["leader"]
     other = "two" if leader == "one" else "one"
-    code, out, err = run("member", "remove", leader, "--yes", at=other)
-    assert (code, out, err) == (0, f"Removed the member {leader} at {cluster.peer(leader)} from etcd\n", "")
-    code, found = _status(run, at=other)
-    assert (code, found["leader"], len(found["members"])) == (0, other, 1)
-    code, out, err = run("member", "remove", other, "--yes", at=other)
-    assert (code, out) == (4, "")
-    assert "is the only member of etcd" in err
+    out, err = run("member", "remove", leader, "--yes", at=other)
+    assert out == f"Removed the member {leader} at {cluster.peer(leader)} from etcd\n"
+    found = _status(run, at=other)
+    assert (found["leader"], len(found["members"])) == (other, 1)
+    out, err = run("member", "remove", other, "--yes", at=other, code=4)
+    assert (out, "is the only member of etcd" in err) == ("", True)
 
 
-def _named(run: Run, name: str) -> Any:
-    return next(one for one in _status(run)[1]["members"] if one["name"] == name)
-
-
-def _verify(run_at: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main(["etcd", "snapshot", "verify", str(run_at), *words])
+def _verify(file: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["etcd", "snapshot", "verify", str(file), *words])
     return code, *capfd.readouterr()
 
 
 def test_a_snapshot_is_saved_and_verified_and_a_damaged_one_is_refused(
     cluster: Cluster, run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for number in range(200):
-        _put(cluster, f"key-{number}", "x" * 5000)
+    _fill(cluster)
     place = tmp_path / "backups"
     place.mkdir(mode=0o700)
     file = place / "etcd.db"
-    code, out, err = run("snapshot", "save", str(file))
-    assert (code, err) == (0, "")
+    out, _ = run("snapshot", "save", str(file))
     assert out.startswith(f"Saved {file}: ")
     assert sorted(one.name for one in place.iterdir()) == ["etcd.db", "etcd.db.json"]
     assert {stat.S_IMODE(one.stat().st_mode) for one in place.iterdir()} == {0o600}
-    described = json.loads((place / "etcd.db.json").read_text())
-    assert (described["revision"], described["members"]) == (201, [one["name"] for one in _status(run)[1]["members"]])
+    described, status = json.loads((place / "etcd.db.json").read_text()), _status(run)
+    assert (described["revision"], described["members"]) == (status["members"][0]["revision"], [one["name"] for one in status["members"]])
     assert list(described["certificateAuthorities"]) == ["etcd/ca"]
     code, out, _ = _verify(file, capfd, "-o", "json")
     found = json.loads(out)
-    assert (code, found["size"], found["revision"], found["clusterID"]) == (0, file.stat().st_size, 201, described["clusterID"])
-    _etcdutl_reads(file, capfd)
+    assert (code, found["size"], found["sha256"]) == (0, file.stat().st_size, described["sha256"])
+    assert (found["revision"], found["clusterID"]) == (described["revision"], described["clusterID"])
+    _etcdutl_reads(file, described["revision"], capfd)
 
     whole = file.read_bytes()
     for at in (100, len(whole) // 2, len(whole) - 5):
@@ -177,26 +184,34 @@ def test_a_snapshot_is_saved_and_verified_and_a_damaged_one_is_refused(
         file.write_bytes(whole[:size])
         assert _verify(file, capfd)[0] == 3
 
-    code, out, err = run("snapshot", "save", str(file), "-o", "json")  # over a broken one
-    assert (code, json.loads(out)["description"]["revision"], err) == (0, 201, "")
+    out, _ = run("snapshot", "save", str(file), "-o", "json")  # over a broken one
+    assert json.loads(out)["description"]["revision"] == described["revision"]
     assert _verify(file, capfd)[0] == 0
-    assert run("snapshot", "save", str(place))[0] == 1
+    assert "is not a regular file" in run("snapshot", "save", str(place), code=1, when=lambda text: "leader" not in text)[1]
     assert sorted(one.name for one in place.iterdir()) == ["etcd.db", "etcd.db.json"]
 
 
-def _put(cluster: Cluster, key: str, value: str) -> None:
-    leader = cluster.client("one")
-    body = {"key": base64.b64encode(key.encode()).decode(), "value": base64.b64encode(value.encode()).decode()}
-    leader._ask(cluster.url("one"), "put a key", "/v3/kv/put", body, dict)
-    leader.close()
+def _fill(cluster: Cluster) -> None:
+    """Put 200 keys."""
+    body = [{"requestPut": {"key": _coded(f"key-{number}"), "value": _coded("x" * 5000)}} for number in range(100)]
+    client = cluster.client(*NAMES)
+    for half in (body, [{"requestPut": {**one["requestPut"], "key": _coded(f"more-{at}")}} for at, one in enumerate(body)]):
+        retry(
+            lambda half=half: client._any("put keys", "/v3/kv/txn", {"success": half}, dict), clock=SystemClock(), on=APIError, within=120
+        )
+    client.close()
 
 
-def _etcdutl_reads(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+def _etcdutl_reads(file: Path, revision: int, capfd: pytest.CaptureFixture[str]) -> None:
     """Compare with etcdutl where somebody has one: it is no part of the binaries."""
     program = shutil.which("etcdutl")
     if program is not None:
         code, out, err = _verify(file, capfd, f"--etcdutl={program}", "-o", "json")
-        assert (code, json.loads(out)["keys"], json.loads(out)["revision"], err) == (0, 200, 201, "")
+        assert (code, json.loads(out)["keys"], json.loads(out)["revision"], err) == (0, 200, revision, "")
 
 
 def test_without_a_majority_a_snapshot_is_only_taken_of_the_member_that_is_asked_for(
@@ -204,27 +219,27 @@ def test_without_a_majority_a_snapshot_is_only_taken_of_the_member_that_is_asked
 ) -> None:
     for name in ("two", "three"):
         cluster.kill(name)
-    eventually(lambda: not _status(run)[1]["leader"], "the one that is left to notice")
     file = tmp_path / "etcd.db"
-    code, out, err = run("snapshot", "save", str(file))
-    assert (code, out, file.exists()) == (1, "", False)
-    assert "etcd has no leader" in err
-    assert "--local" in err
-    code, out, err = run("snapshot", "save", str(file), "--local")
-    assert (code, err) == (0, "")
-    assert "of member one" in out
+    out, err = run("snapshot", "save", str(file), code=1, when=lambda text: "etcd has no leader" in text)
+    assert (out, "--local" in err) == ("", True)
+    assert "of member one" in run("snapshot", "save", str(file), "--local")[0]
     assert _verify(file, capfd)[0] == 0
-    code = main(["etcd", "snapshot", "save", str(file), "--local", f"--endpoints={cluster.url('two')}", f"--cert-dir={tmp_path / 'pki'}"])
-    assert code == 1
+    run("snapshot", "save", str(file), "--local", at="two", code=1)
     assert _verify(file, capfd)[0] == 0  # the old one is still there
 
 
-def test_a_snapshot_that_is_written_to_stdout_is_the_same(cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = ["etcd", "snapshot", "save", "-", f"--endpoints={cluster.url('one')}", f"--cert-dir={tmp_path / 'pki'}"]
-    done = subprocess.run([sys.executable, "-m", "kubewright", *words], check=False, capture_output=True, timeout=600)
-    assert (done.returncode, done.stderr) == (0, b"")
+def test_a_snapshot_that_is_written_to_stdout_is_the_same(
+    cluster: Cluster, run: Run, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    _status(run, when=lambda found: bool(found["leader"]))
+    words = ["etcd", "snapshot", "save", "-", "--local", f"--endpoints={cluster.url('one')}", f"--cert-dir={tmp_path / 'pki'}"]
     file = tmp_path / "piped.db"
-    file.write_bytes(done.stdout)
+
+    def saved() -> bool:
+        done = subprocess.run([sys.executable, "-m", "kubewright", *words], check=False, capture_output=True, timeout=600)
+        file.write_bytes(done.stdout)
+        return done.returncode == 0
+
+    eventually(saved, "a snapshot on stdout")
     code, _, err = _verify(file, capfd)
-    assert code == 0
-    assert "piped.db.json does not exist" in err
+    assert (code, "piped.db.json does not exist" in err) == (0, True)
