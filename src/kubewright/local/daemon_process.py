@@ -35,7 +35,7 @@ _NO_HOST_TRUST: Final = {"SSL_CERT_FILE": "/dev/null", "SSL_CERT_DIR": "/nonexis
 
 @dataclass(frozen=True, kw_only=True)
 class DaemonSettings:
-    """What the daemon needs to know. `owner` is the process that it must not outlive, '' if it may."""
+    """The daemon's settings. `owner` is the process that it must not outlive, '' if it may."""
 
     programs: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
@@ -65,7 +65,7 @@ def _settings_file(paths: ClusterPaths) -> Path:
 
 
 class DaemonProcess(subprocess.Popen[bytes]):
-    """A process that is meant to outlive this object and whoever made it."""
+    """A process that is meant to outlive this object and the process that created it."""
 
     def __del__(self) -> None:
         """Collect it if it has ended; do not warn if it has not, as the parent class would. An interrupt may have come before its start."""

@@ -1,6 +1,6 @@
-"""The flags that a local cluster changes, beside what kubeadm renders. One table: `local status` shows it, the docs are made from it.
+"""The flags that a local cluster changes compared with what kubeadm renders.
 
-The rows replace kubeadm's defaults only; extraArgs of the user's configuration still win.
+A single table: `local status` shows it, and the docs are generated from it.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class ClusterPaths:
 
     @property
     def record(self) -> Path:
-        """What the cluster is: `ClusterRecord` as JSON."""
+        """The description of the cluster: `ClusterRecord` as JSON."""
         return self.root / "cluster.json"
 
     @property
@@ -79,7 +79,7 @@ class ClusterPaths:
 
     @property
     def nodes(self) -> Path:
-        """What worker nodes keep: their certificates."""
+        """The data of worker nodes: their certificates."""
         return self.root / "nodes"
 
 

@@ -16,7 +16,7 @@ COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-
 """The components of a control plane: each is a static pod, and the program of its name."""
 KUBECTL: Final = "kubectl"
 PYTHON: Final = "python3"
-"""What our own components are run by, in their manifests."""
+"""The interpreter of our own components, in their manifests."""
 
 
 def components(version: str, *, sources: BinarySources, reporter: Reporter, clock: Clock, with_kubectl: bool) -> dict[str, Path]:

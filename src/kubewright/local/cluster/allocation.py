@@ -21,7 +21,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
 UNUSED_ADDRESS: Final = "127.255.255.254"
-"""An address where nobody listens: what blocks a port there listens on all addresses."""
+"""An address on which nothing listens: if one of its ports is blocked, the blocker listens on all addresses."""
 
 
 class AddressClaims:
@@ -68,14 +68,17 @@ def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken:
     blank = LocalMachineRecord(name=name, address="")
     while True:
         chosen = _free(blank, avoid)
-        # whoever held the claim a moment ago may have given it back since, and listen
+        # the previous owner of the claim may have released it since, and listen
         if claims.take(chosen.address) and chosen == _free(blank, avoid):
             return chosen
         avoid.append(chosen.address)
 
 
 def _free(blank: LocalMachineRecord, taken: list[str]) -> LocalMachineRecord:
-    """Give a machine the first address where all its ports are free; where something listens on all addresses, ports beside that."""
+    """Give a machine the first address with all ports free.
+
+    If something listens on all addresses, use other ports.
+    """
     network, wanted = RealNetwork(), list(blank.ports.values())
     try:
         return replace(blank, address=network.free_loopback(wanted, avoid=taken))
@@ -89,5 +92,5 @@ def _free(blank: LocalMachineRecord, taken: list[str]) -> LocalMachineRecord:
 def _readable(path: Path) -> ClusterRecord | None:
     try:
         return record.load(path)
-    except KubewrightError:  # somebody else's broken record must not keep this cluster from starting
+    except KubewrightError:  # another user's broken record must not keep this cluster from starting
         return None

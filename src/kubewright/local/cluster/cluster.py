@@ -70,7 +70,7 @@ class LocalCluster:
 
     @property
     def access(self) -> Access:
-        """Where the cluster is and who the administrator is, for `kubewright.kube` clients."""
+        """The cluster's location and the administrator's identity, for `kubewright.kube` clients."""
         return load_access(PurePosixPath(self.kubeconfig), read=Files().read)
 
     def client(self) -> KubeClient:

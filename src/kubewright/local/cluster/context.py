@@ -141,7 +141,7 @@ def require_alive(run: UpRun, control: ControlClient) -> None:
 def _status(control: ControlClient) -> Reply:
     try:
         return control.status()
-    except APIError:  # the daemon is about to come up, or to be found dead by whoever waits for it
+    except APIError:  # the daemon is about to come up, or its waiter will find that it is dead
         return {}
 
 
@@ -161,7 +161,7 @@ def _unready(control: ControlClient, machine: str, name: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinCredentials:
-    """What lets nodes join now: a token for all of them, and the key of the certificates that further control planes download."""
+    """The current credentials for joins: a token for all nodes, and the certificate key for further control planes."""
 
     server: str
     token: str
@@ -170,7 +170,7 @@ class JoinCredentials:
 
 
 class ControlPlaneJoins(Protocol):
-    """The joins of further control planes, which go on beside the phases of the first one."""
+    """The joins of further control planes, which run concurrently with the phases of the first one."""
 
     @property
     def newcomers(self) -> Sequence[str]:

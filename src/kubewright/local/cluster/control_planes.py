@@ -236,7 +236,7 @@ def _has_joined(host: RealHost) -> bool:
 
 
 class CancellableClock:
-    """A clock on which nobody sleeps once the run is cancelled: that ends every wait and every retry."""
+    """A clock whose sleeps end once the run is cancelled, which ends every wait and every retry."""
 
     def __init__(self, inner: Clock, cancelled: threading.Event) -> None:
         self._inner = inner
@@ -274,7 +274,7 @@ class NamedReporter:
 
 
 def free_leases(ctx: InitContext) -> Iterable[Change]:
-    """Remove the leases of leader election: whoever reads that of a process that has ended waits 15 seconds for it to be renewed."""
+    """Remove the leader election leases: a candidate that sees a dead process's lease waits 15 seconds."""
     for name in LEASES:
         remove_object(ctx.api, named("Lease"), name, _SYSTEM)
     return ()
@@ -305,7 +305,7 @@ def _remove_member(local: LocalContext, machine: LocalMachineRecord) -> Change:
 
 
 def _remove_node(local: LocalContext, machine: LocalMachineRecord) -> Iterable[Change]:
-    """Remove the Node, and its pods at once: nobody is left who could end them."""
+    """Remove the Node, and force-delete its pods: nothing is left that could terminate them."""
     for pod in local.api.list(named("Pod"), field_selector=f"spec.nodeName={machine.name}"):
         metadata = pod["metadata"]
         with suppress(NotFound, Conflict):  # it is gone, or its controller has made another one with its name

@@ -21,7 +21,10 @@ from kubewright.pki import kubeconfigs
 
 _PROGRAM: Final = (PYTHON, "-m", "kubewright")
 _FLAGS: Final = {"kube-api-qps": "1000", "kube-api-burst": "2000", "leader-elect": "false", "secure-port": "0"}
-"""One process, on a machine of its own: as for kube-controller-manager, no limit and no lease; nobody asks for its health."""
+"""Flags as for kube-controller-manager: no rate limit and no lease, because one process has its own machine.
+
+Its health endpoint is unused.
+"""
 
 
 def only_ours(ctx: LocalContext) -> str | None:

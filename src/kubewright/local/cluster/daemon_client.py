@@ -25,7 +25,7 @@ STOP_WITHIN: Final = 15.0
 LISTENS_WITHIN: Final = 20.0
 """Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 END_WITHIN: Final = 60.0
-"""Seconds after which machines that are to end hang: unlike with `stop`, nobody ends them without the daemon."""
+"""Seconds after which terminating machines count as hung: unlike with `stop`, only the daemon terminates them."""
 
 REMEDIES: Final = (
     ("no space left on device", "free some space (`df -h` and `df -i` show it)"),
@@ -60,7 +60,7 @@ class ControlClient:
         return self._call("POST", "/leave", {"nodes": list(nodes)})
 
     def restart(self, *, nodes: Sequence[str]) -> Reply:
-        """Let nodes register anew whose Node objects are gone."""
+        """Make nodes register again whose Node objects are gone."""
         return self._call("POST", "/restart", {"nodes": list(nodes)})
 
     def begin(self, machine: str) -> Reply:
@@ -153,7 +153,7 @@ class Daemon:
         if self._retry_is_due:
             try:
                 self._control.retry()
-            except APIError:  # it does not listen yet, or it hangs: whoever waits for it will report that
+            except APIError:  # it does not listen yet, or it hangs: its waiter will report that
                 return False
             except HostError:  # it refuses: it is from before an update
                 pass

@@ -33,7 +33,10 @@ _KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet
 
 @dataclass(frozen=True, kw_only=True)
 class DownResult:
-    """What `down` did. `existed` is False where there was no such cluster; `kubeconfigs` are those that named it."""
+    """The result of `down`.
+
+    `existed` is False if there was no such cluster; `kubeconfigs` are those that named it.
+    """
 
     existed: bool
     kubeconfigs: tuple[Path, ...] = ()
@@ -48,7 +51,7 @@ def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | N
     clock = clock or SystemClock()
     start = clock.monotonic()
     if not paths.root.is_dir():
-        existed = bool(daemon_process.marked_processes(paths))  # somebody removed the files of a cluster that runs
+        existed = bool(daemon_process.marked_processes(paths))  # the files of a running cluster were removed
         stop(paths, reporter=reporter, clock=clock)
         return DownResult(existed=existed, seconds=clock.monotonic() - start)
     lock = Lock(PurePosixPath(paths.lock), doing=f"down of cluster {paths.name}", clock=clock)
@@ -189,5 +192,5 @@ def forget(paths: ClusterPaths) -> None:
     """Do what `down` does without telling of anything that cannot be done: for clean-up at the end of a program."""
     try:
         down(paths)
-    except KubewrightError:  # there is nobody left to report it to
+    except KubewrightError:  # nothing is left to report it to
         return

@@ -35,7 +35,7 @@ LOCK_WITHIN: Final = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class UseResult:
-    """What `local use` did: which context is the current one of which file now, and how the file changed."""
+    """The result of `local use`: the current context, its file, and how the file changed."""
 
     kubeconfig: Path
     context: str

@@ -1,4 +1,4 @@
-"""What a local machine must have before a control plane is started on it: a table of checks, all run, all failures reported at once."""
+"""Checks of a local machine before a control plane is started on it: a table whose failures are reported together."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ PORT_USERS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What the checks look at. `running` means that components of this cluster already run, on its own ports: `fresh` machines have none yet."""
+    """The subject of the checks.
+
+    `running` means that components of this cluster already run on its own ports: `fresh` machines have none yet.
+    """
 
     paths: ClusterPaths
     record: ClusterRecord
@@ -67,7 +70,10 @@ def run(subject: Subject, *, clock: Clock) -> None:
 
 
 def require_private(root: Path) -> None:
-    """Require that nobody else may enter a cluster's directory, before anything is written to it: keys will be there. Raises HostError."""
+    """Require that other users cannot enter a cluster's directory, before keys are written to it.
+
+    Raises HostError.
+    """
     mode = root.lstat().st_mode & 0o777
     if mode & 0o077:
         raise HostError(

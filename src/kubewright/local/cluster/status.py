@@ -1,4 +1,4 @@
-"""What a local cluster is doing: from its record, its daemon, and its logs. Nothing here changes anything."""
+"""The state of a local cluster, from its record, its daemon and its logs. Read-only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SIMULATED: Final = (
     "worker machines: the cores and memory that their Nodes report are invented",
     "Services are not routed and have no endpoints behind host-network pods; the kubernetes Service has no endpoints",
 )
-"""What is not real in a local cluster; docs/compat/kubelet.md has the details."""
+"""The simulated parts of a local cluster; docs/compat/kubelet.md has the details."""
 
 
 def status(paths: ClusterPaths) -> dict[str, Any]:

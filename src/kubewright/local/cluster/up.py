@@ -42,7 +42,7 @@ DYING = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:
-    """What the user asks for. None means: as it is, or the default for a new cluster."""
+    """The user's options. None keeps the existing value, or means the default for a new cluster."""
 
     nodes: int | None = None
     control_planes: int | None = None
@@ -56,12 +56,12 @@ class UpOptions:
     owner: str = ""
     """Identity of the process that the cluster must not outlive, '' if it may."""
     kubectl: bool = False
-    """Whether to get a kubectl too, for a person who is to use the cluster."""
+    """Whether to get a kubectl too, for interactive use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpResult:
-    """What `up` did."""
+    """The result of `up`."""
 
     changes: tuple[Change, ...]
     created: bool
@@ -247,7 +247,10 @@ def _new_record(
 
 
 def _end_strays(paths: ClusterPaths, daemon: Daemon) -> None:
-    """End daemons that nobody knows any more, their records lost: two would be in each other's way. Components go on."""
+    """Terminate daemons whose records were lost, which would conflict with a new daemon.
+
+    Components continue to run.
+    """
     from kubewright.local.cluster.down import end_daemons
 
     if not daemon.runs:
@@ -272,7 +275,7 @@ def _in_time(within: float, clock: Clock) -> Iterator[None]:
 
 @contextmanager
 def _explaining_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
-    """Say that the daemon died, with its last lines, where all that a phase could say is that nobody answered."""
+    """Report that the daemon died, with its last lines, in place of a phase's error that nothing answered."""
     try:
         yield
     except APIError:

@@ -29,7 +29,7 @@ from kubewright.local.cluster.up_phases import UP_PHASES
 
 @dataclass(frozen=True, kw_only=True)
 class UpRequest:
-    """What `up` does to the first machine, and the joins of further ones, None where there are none to be."""
+    """The part of `up` for the first machine, and the joins of further ones; None if there are none."""
 
     run: UpRun
     joins: ControlPlaneJoins | None
@@ -104,7 +104,7 @@ def further_joins(run: UpRun) -> Iterator[ControlPlaneJoins | None]:
 
 
 UP: Final = Operation(name="up", phases=UP_PHASES, configure=prepare, context=context, policy=Policy(locks=False))
-"""The part of `up` that is done to the first machine. The cluster has a lock, and a record, of its own."""
+"""The part of `up` for the first machine. The cluster has its own lock and record."""
 
 
 def save_timings(run: UpRun, milestones: Mapping[str, float]) -> None:

@@ -50,12 +50,12 @@ class ControlServer:
         await self._nodes.start()
 
     async def stop(self) -> None:
-        """Stop the node agents, after what was asked for before; the control socket goes on answering."""
+        """Stop the node agents after all earlier requests; the control socket continues to answer."""
         async with self._one_at_a_time:
             await self._nodes.stop()
 
     async def close(self) -> None:
-        """Answer whoever waits for the end, and stop listening."""
+        """Answer the clients that wait for the end, and stop listening."""
         self._ended.set()
         if self._control is not None:
             await self._control.stop()
@@ -78,7 +78,7 @@ class ControlServer:
         )
 
     def _carried(self, handler: Handler) -> Handler:
-        """Return a handler that goes on when its caller goes away, where the server would cancel it in the middle."""
+        """Wrap a handler so that it completes even if its client disconnects, on which the server would cancel it."""
 
         async def in_turn(request: Request) -> Response | Streaming:
             async with self._one_at_a_time:

@@ -34,7 +34,10 @@ from kubewright.local.paths import ClusterPaths
 DIRECTORY_CHECK_EVERY: Final = 2.0
 """Seconds between two checks whether the state directory is still there."""
 HEAD_START: Final = 1.2
-"""Seconds that the API server gets at most before the daemon loads the rest of itself; nobody can ask about the cluster until then."""
+"""Seconds that the API server gets at most before the daemon loads its remaining parts.
+
+No client can ask about the cluster until then.
+"""
 _PORT_CHECK_EVERY: Final = 0.02
 
 
@@ -119,7 +122,7 @@ def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
 
 
 async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
-    """Note that somebody removed the state directory: then nobody else can find what runs, and end it."""
+    """Note that the state directory was removed: then no other program can find and terminate what runs."""
     mine = _inode(root)
     while _inode(root) == mine:
         await asyncio.sleep(DIRECTORY_CHECK_EVERY)

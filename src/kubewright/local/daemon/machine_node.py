@@ -37,7 +37,7 @@ BOOTSTRAP: Final = "bootstrap-kubelet"
 """The kubeconfig with which a kubelet asks for its first certificate; join writes it."""
 _SERVE_AGAIN: Final = 0.1
 _PORT_CHECK_EVERY: Final = 0.01
-"""Seconds between two checks whether the API server listens: an agent that finds nobody waits much longer before it tries again."""
+"""Seconds between two checks whether the API server listens: an agent whose attempt fails waits much longer."""
 _LONGEST_CHECK: Final = 0.1
 _CONNECT: Final = 5.0
 
@@ -91,7 +91,7 @@ class MachineNode:
         ]
 
     async def restart(self) -> None:
-        """Let the agent register anew: like a kubelet, it does that at its start only."""
+        """Make the agent register again: like a kubelet, it does that only at its start."""
         if self._running is not None:
             await self._end_agent()
             self._run_agent()
@@ -159,7 +159,7 @@ class MachineNode:
                 return
 
     async def _serve(self, ca_pem: bytes) -> None:
-        """Answer for the kubelets: the API with its logs, and health for everybody."""
+        """Serve the kubelets' ports: the API with its logs, and health without authentication."""
         address, ports = self.machine.address, self.machine.ports
         if self._kubelet is None:
             kubelet = KubeletServer(self._agents, client_ca_pem=ca_pem, logs=self._logs, clock=self._clock)

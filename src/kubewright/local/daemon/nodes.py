@@ -71,7 +71,7 @@ class LocalNodes:
         await self._fleet.remove(*names)
 
     async def restart(self, names: Sequence[str]) -> None:
-        """Let nodes register anew whose Node objects somebody deleted."""
+        """Make nodes register again whose Node objects were deleted."""
         await asyncio.gather(*(self._nodes[name].restart() for name in names if name in self._nodes))
         await self._fleet.restart(*names)
 

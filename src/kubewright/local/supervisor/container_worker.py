@@ -96,7 +96,7 @@ class ContainerWorker:
         return self._state.ready
 
     def try_now(self) -> None:
-        """Forget earlier failures, and do not wait for the end of the back-off: somebody may have removed the reason."""
+        """Forget earlier failures and do not wait for the back-off, because the cause may have been fixed."""
         if self._process is None:
             self.failures = 0
             self._set(ComponentPhase.WAITING, pid=None, started_at=None)
@@ -110,7 +110,7 @@ class ContainerWorker:
         return tail(self._runtime.log(self.name), lines=lines, start=self._log_start)
 
     def log_was_rotated(self) -> None:
-        """Take note that the log begins anew."""
+        """Note that the log was rotated."""
         self._log_start = 0
 
     async def _run(self) -> None:

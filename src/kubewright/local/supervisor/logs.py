@@ -24,7 +24,7 @@ from kubewright.base.clock import Clock
 
 MAX_BYTES: Final = 10 * 1024 * 1024
 KEEP: Final = 2
-"""Rotated files beside the current one: `etcd.log.1` (the newer) and `etcd.log.2`."""
+"""Number of rotated files, besides the current one: `etcd.log.1` (the newer) and `etcd.log.2`."""
 _CHUNK: Final = 1 << 20
 _TAIL_WINDOW: Final = 64 * 1024
 _LINE_LIMIT: Final = 2000
@@ -221,7 +221,7 @@ class _Follower:
             self._shrunk += 1
             if self._shrunk < _SHRUNK_READS:  # in the middle of a rotation
                 return
-            self._position = 0  # cut by somebody else
+            self._position = 0  # truncated by another process
         self._shrunk = 0
         yield from self._read(self._log, self._position, current=True)
 

@@ -19,13 +19,13 @@ from kubewright.local.supervisor.state import ComponentPhase, ComponentState
 
 @dataclass(frozen=True, eq=False)
 class _Goal:
-    """What should run."""
+    """The desired state."""
 
     pod: StaticPod
     specs: tuple[tuple[Container, ProcessSpec], ...]
 
     def same(self, other: _Goal) -> bool:
-        """Whether nothing has to be started anew."""
+        """Whether nothing has to be restarted."""
         return self.pod.hash == other.pod.hash and self.specs == other.specs
 
 
@@ -77,7 +77,7 @@ class PodWorker:
         self._converge_soon()
 
     def trouble(self, problem: str) -> None:
-        """Take note that the manifest cannot be used; what runs goes on."""
+        """Note that the manifest is unusable; running containers continue."""
         self._removed = False
         if problem != self.problem:
             self.problem = problem

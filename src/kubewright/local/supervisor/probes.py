@@ -38,7 +38,7 @@ _SHOWN: Final = 200
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeResult:
-    """What an attempt showed. `refused`: nothing listens yet, so another attempt costs next to nothing."""
+    """The result of an attempt. `refused`: nothing listens yet, so another attempt is cheap."""
 
     ok: bool
     reason: str = ""
@@ -115,7 +115,7 @@ class NetworkProber:
 
 
 class _Stream(asyncio.StreamReaderProtocol):
-    """What comes over a connection, as a stream, and the transport that takes what goes."""
+    """A connection's incoming data as a stream, and the transport for outgoing data."""
 
     transport: asyncio.WriteTransport
 
@@ -166,7 +166,10 @@ def _failure_text(target: HttpTarget, where: str, status: int, body: str) -> str
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeStatus:
-    """What the probes of a process say now. `reason` is why it is not ready, or why its liveness is in doubt."""
+    """The current state of a process's probes.
+
+    `reason` is why it is not ready, or why its liveness is in doubt.
+    """
 
     started: bool = False
     ready: bool = False

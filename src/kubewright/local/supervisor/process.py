@@ -69,9 +69,9 @@ class Process:
 
     @classmethod
     def spawn(cls, argv: Sequence[str], *, env: Mapping[str, str], cwd: str, log: Path) -> Process:
-        """Start a program in a session of its own. Its output is appended to `log`; it sees no other environment than `env`.
+        """Start a program in its own session.
 
-        Raises OSError when it cannot be executed. There is no parent-death signal: the process survives us on purpose.
+        Its output is appended to `log`; its environment is exactly `env`.
         """
         output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -165,7 +165,10 @@ def _is_child(pid: int) -> bool:
 
 
 def _kill_group_of_nobody(group: int) -> None:
-    """Kill what an ended leader left behind. Its number may be taken over by now, but then by a group whose leader lives."""
+    """Kill the process group of a leader that has ended.
+
+    Its number may be reused, but then by a group with a living leader.
+    """
     members = [member.pid for member in RealProcesses().group(group)]
     if group not in members:
         for pid in members:

@@ -1,8 +1,4 @@
-"""What /proc says of a component's process beyond `host.processes`: what it was started for, how old it is, what it uses.
-
-A cluster's processes carry what they are in their environment, from before their first instruction: a daemon that dies between starting
-a process and recording that loses nothing. The daemon itself carries the cluster's mark too, and no component.
-"""
+"""Read more about a component's process from /proc than `host.processes`: its purpose, its age, its usage."""
 
 from __future__ import annotations
 
@@ -27,18 +23,14 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """What distinguishes the processes of one cluster from all others: its state directory, and the id that it was given when it was made.
-
-    A directory alone is no name: a container, or a copy of the directory, may have a cluster at the same path. `id` is '' where it is not
-    known.
-    """
+    """The mark of a cluster's processes: its state directory, and the id that it was given when it was created."""
 
     directory: str
     id: str = ""
 
     @property
     def variables(self) -> dict[str, str]:
-        """What the environment of a process of the cluster holds."""
+        """The environment variables of the cluster's processes."""
         return {CLUSTER: self.directory, **({CLUSTER_ID: self.id} if self.id else {})}
 
     @property
@@ -49,7 +41,7 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessStat:
-    """What /proc/PID/stat says (proc_pid_stat(5)), also about a process that has ended and was not collected."""
+    """The fields of /proc/PID/stat (proc_pid_stat(5)), also of a process that has ended and was not reaped."""
 
     group: int
     session: int
@@ -89,7 +81,7 @@ def stat_of(pid: int) -> ProcessStat | None:
 
 
 def identity_of_child(pid: int) -> Identity:
-    """Return the identity of a child of ours that nobody has collected: it keeps its number, even if it has ended already."""
+    """Return the identity of an unreaped child process: it keeps its number, even if it has ended."""
     facts = stat_of(pid)
     boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
     return Identity(pid=pid, start_time=facts.start_time if facts is not None else 0, boot_id=boot)

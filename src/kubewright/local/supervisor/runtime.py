@@ -1,10 +1,4 @@
-"""What stands for a container runtime: the process of a container, and how it is started.
-
-A process sees the host's files, so container paths in its arguments and environment become host paths. A mount whose two paths are the
-same needs nothing, and that is all kubeadm writes by itself. For the others the container path is replaced wherever it stands as a whole
-path or as the beginning of one: `--flag=/c`, `/c/file`, `a=/c,b=/c/x`, `unix:///c/sock`. What a program finds without being told cannot be
-replaced; such a mount is refused.
-"""
+"""A replacement for a container runtime: the process of a container, and how it is started."""
 
 from __future__ import annotations
 
@@ -50,7 +44,10 @@ SEARCHED: Final = (
     "/proc",
     "/sys",
 )
-"""What programs open without being told to: CA bundles (Go's crypto/x509, kubeadm v1.36: phases/controlplane/volumes.go), names, users, time zones, devices."""
+"""Paths that programs open by default.
+
+CA bundles (Go's crypto/x509, kubeadm v1.36: phases/controlplane/volumes.go), names, users, time zones, devices.
+"""
 
 _BEFORE: Final = r"""(?:(?<![^=,:;\s"'])|(?<=://))"""
 _AFTER: Final = r"""(?=$|[/,:;\s"'])"""
@@ -61,7 +58,10 @@ _IS: Final[dict[str, Callable[[int], bool]]] = {"Directory": stat.S_ISDIR, "File
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessSpec:
-    """What to execute. `argv[0]` is the executable; `env` is what the manifest asks for, nothing inherited."""
+    """The process to execute.
+
+    `argv[0]` is the executable; `env` comes from the manifest alone, nothing is inherited.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -181,10 +181,7 @@ def _check(path: Path, kind: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """What all components of one machine share: its directories and seams, and how a process is started.
-
-    `changed` is called after every change of a component's state.
-    """
+    """The parts that all components of one machine share: directories, seams, and how a process is started."""
 
     run: Path
     logs: Path

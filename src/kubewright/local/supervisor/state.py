@@ -54,7 +54,7 @@ class ComponentPhase(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class LastExit:
-    """How the process before the present one ended. `code` is None if nobody could collect it (an adopted process)."""
+    """How the previous process ended. `code` is None if it could not be determined (an adopted process)."""
 
     code: int | None
     signal: int | None

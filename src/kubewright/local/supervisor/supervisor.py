@@ -133,7 +133,7 @@ class Supervisor:
             await self._notifier.changed_since(seen)
 
     def retry(self) -> None:
-        """Forget earlier failures, and start at once what waits for the end of its back-off: somebody may have removed the reason."""
+        """Forget earlier failures, and start everything that waits for its back-off, because the cause may have been fixed."""
         for pod_worker in self._pod_workers.values():
             for worker in pod_worker.workers:
                 worker.try_now()

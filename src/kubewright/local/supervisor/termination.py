@@ -1,11 +1,13 @@
-"""What follows from the end of a process: which of its last lines says why, and when it is started again. Pure.
+"""Decide what follows from the end of a process: the line that explains it, and when it is restarted.
 
-What the components of Kubernetes 1.36 and etcd 3.6 write: an unknown flag gives `Error: unknown flag: --x` as the last line after the whole
-usage text, but etcd says it first and its usage afterwards; any other failure is klog's `E... "command failed" err="..."` or zap's
-`{"level":"fatal",...}` as the last line.
+Pure.
 
-The kubelet's back-off begins at 10 s, doubles up to 5 min and is forgotten after 10 min, because image pulls and shared nodes make restarts
-expensive. Here a restart costs a fork, and somebody waits: 0.1 s, then 1 s, doubling to 60 s.
+What the components of Kubernetes 1.36 and etcd 3.6 write: an unknown flag gives `Error: unknown flag: --x` as the last
+line after the whole usage text, but etcd says it first and its usage afterwards; any other failure is klog's `E...
+"command failed" err="..."` or zap's `{"level":"fatal",...}` as the last line.
+
+The kubelet's back-off begins at 10 s, doubles up to 5 min and is forgotten after 10 min, because image pulls and shared
+nodes make restarts expensive. Here a restart costs a fork, and a user waits: 0.1 s, then 1 s, doubling to 60 s.
 """
 
 from __future__ import annotations
