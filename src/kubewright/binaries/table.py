@@ -190,6 +190,7 @@ PROGRAMS: Final[dict[str, Program]] = {
         _kubernetes("kubelet"),
         _kubernetes("kube-proxy"),
         _etcd("etcdctl", "etcdctl/v3", version_arguments=("version",)),
+        _etcd("etcdutl", "etcdutl/v3", version_arguments=("version",)),
         Program(name="coredns", family=COREDNS, package="github.com/coredns/coredns", member="coredns", version_arguments=("-version",)),
         _containerd("containerd"),
         _containerd("containerd-shim-runc-v2", version_arguments=("-v",)),

@@ -44,6 +44,7 @@ _CODE = {"amd64": _amd64, "arm64": _arm64}
 ANSWERS = {
     "etcd": "etcd Version: 3.6.8",
     "etcdctl": "etcdctl version: 3.6.8",
+    "etcdutl": "etcdutl version: 3.6.8",
     "kubectl": "Client Version: v1.36.3",
     "kubeadm": "v1.36.3",
     "coredns": "CoreDNS-1.14.2",

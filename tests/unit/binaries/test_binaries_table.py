@@ -21,7 +21,7 @@ EVERYTHING = wanted_programs(PROGRAMS, version="v1.36.3", architecture="arm64")
 
 def test_the_default_is_what_a_local_cluster_needs():
     assert table.DEFAULT == ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-    assert len(PROGRAMS) == 19
+    assert len(PROGRAMS) == 20
 
 
 def test_unknown_programs_are_named():
