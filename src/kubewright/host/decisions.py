@@ -10,7 +10,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change, unified_diff
 from kubewright.base.errors import HostError
 from kubewright.base.masking import mask
-from kubewright.host.desired import Accounts, Directory, File, Ownership, Service, Show
+from kubewright.host.desired import Accounts, Directory, File, Generated, Ownership, Service, Show
 from kubewright.host.states import FileState, Kind, ServiceState
 
 if TYPE_CHECKING:
@@ -133,6 +133,29 @@ def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, la
     more = len(entries) - NAMED
     reason = ", ".join(entry.name for entry in entries[:NAMED]) + (f" and {more} more" if more > 0 else "")
     return Change(target=f"contents of {path}", action=Action.DELETE if entries else Action.NONE, reason=reason)
+
+
+def decide_move(found: FileState | None, there: FileState | None, path: PurePosixPath, target: PurePosixPath, *, layout: Layout) -> Change:
+    """Compare with the file or directory at its other path. Raises HostError if both or none of the two exist, and outside of the layout."""
+    for one in (path, target):
+        require_below(one, roots(layout))
+    if (found is None) is (there is None):
+        both = found is not None
+        raise HostError(
+            f"{path} cannot be renamed to {target}",
+            detail="both exist" if both else "neither exists",
+            remedy=f"see what is in {path.parent}, and move one of the two away" if both else f"see what is in {path.parent}",
+        )
+    kind = (found or there or FileState(kind=Kind.DIRECTORY, mode=0)).kind
+    return Change(target=f"{kind.value} {path}", action=Action.NONE if found is None else Action.UPDATE, reason=f"renamed to {target}")
+
+
+def decide_generated(found: FileState | None, desired: Generated) -> Change:
+    """Compare a directory that a program writes: one that is there is complete. Raises HostError if something else is in its place."""
+    if found is not None:
+        _require(Kind.DIRECTORY, found, desired.path)
+    program = desired.arguments(desired.partial)[0]
+    return Change(target=desired.target, action=Action.CREATE if found is None else Action.NONE, reason=f"written by {program}")
 
 
 def keeps_owner(*, user: int, mode: int) -> bool:

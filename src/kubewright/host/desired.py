@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from kubewright.base.change import Lifetime
@@ -165,4 +165,26 @@ class TunnelKey:
         return f"key of tunnel {self.name}"
 
 
-Desired = File | Directory | Service | Accounts | Ownership | Tunnel | TunnelKey
+@dataclass(frozen=True, kw_only=True)
+class Generated:
+    """A directory that a program writes. It gets its name when the program has succeeded; what a killed run left is removed first.
+
+    `arguments` gives the program and its arguments for the path at which it has to write. `within` are the seconds that it may take.
+    """
+
+    path: PurePosixPath
+    arguments: Callable[[PurePosixPath], Sequence[str]]
+    within: float
+
+    @property
+    def partial(self) -> PurePosixPath:
+        """Where the program writes."""
+        return self.path.with_name(f"{self.path.name}.partial")
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"directory {self.path}"
+
+
+Desired = File | Directory | Service | Accounts | Ownership | Tunnel | TunnelKey | Generated

@@ -210,6 +210,14 @@ class Files:
             self._settle(opened, path, durable=self._durable)
         return refused
 
+    def move(self, path: PurePosixPath, target: PurePosixPath, /) -> None:
+        """Rename a file or directory to a name that nothing has. Raises HostError, also for another file system and for a mount point."""
+        source, destination = checked(path), checked(target)
+        with explaining("rename", path), open_directory(source.parent) as old, open_directory(destination.parent) as new:
+            os.rename(source.name, destination.name, src_dir_fd=old, dst_dir_fd=new)
+            self._settle(new, destination.parent, durable=self._durable)
+            self._settle(old, source.parent, durable=self._durable)
+
     def clean(self, path: PurePosixPath, /) -> None:
         """Remove what writers that died left in a directory, their temporary files; nothing if there is no directory."""
         with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), open_directory(path) as opened:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.records import replace
-from kubewright.host.desired import Accounts, Desired, Directory, File, Show, TunnelPeer
+from kubewright.host.desired import Accounts, Desired, Directory, File, Generated, Show, TunnelPeer
 from kubewright.host.facts import Facts
 from kubewright.host.overlay_store import OverlayStore, PlannedServices
 from kubewright.host.processes import Identity, Usage
@@ -26,6 +26,8 @@ from kubewright.host.store import StoreHost
 
 if TYPE_CHECKING:
     from kubewright.host.packet_filter import Rules
+
+_PRIVATE: Final = 0o700
 
 
 class OverlayHost(StoreHost):
@@ -95,6 +97,13 @@ class OverlayHost(StoreHost):
     def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
         with self._overlay.lock:
             return self._note(super().empty(path, own=own))
+
+    def move(self, path: PurePosixPath, target: PurePosixPath, /) -> Change:
+        with self._overlay.lock:
+            return self._note(super().move(path, target))
+
+    def _generate(self, desired: Generated) -> None:
+        self._overlay.make(Directory(path=desired.path, mode=_PRIVATE))
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
         with self._overlay.lock:

@@ -141,6 +141,12 @@ class OverlayStore:
                 self._hide(place / entry.name)
         return refused
 
+    def move(self, path: PurePosixPath, target: PurePosixPath, /) -> None:
+        found, place, destination = self.state(path), self._place(path), self._place(target)
+        self._hide(place)
+        if found is not None:
+            self._written[destination] = Directory(path=destination, mode=found.mode, owner=found.owner, group=found.group)
+
     def clean(self, path: PurePosixPath, /) -> None:
         """Do nothing: a plan does not tell of leftovers."""
 

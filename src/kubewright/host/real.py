@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Final
 
 from kubewright.apis.machine import Layout
+from kubewright.base.errors import HostError
+from kubewright.host.desired import Generated
 from kubewright.host.facts import Facts, gather
 from kubewright.host.files import Files
 from kubewright.host.network import RealNetwork
@@ -14,6 +18,9 @@ from kubewright.host.processes import RealProcesses
 from kubewright.host.programs import RealCommands, RealPrograms
 from kubewright.host.seam import ContainerRuntime, PacketFilter, Services, Tunnels
 from kubewright.host.store import StoreHost
+
+_SAID: Final = 500
+"""Characters of what a program said that are told."""
 
 
 class RealHost(StoreHost):
@@ -60,6 +67,20 @@ class RealHost(StoreHost):
         from kubewright.host import systemd  # what it runs programs with is not needed to write files
 
         return systemd.find(self.files, environment=self._environment)
+
+    def _generate(self, desired: Generated) -> None:
+        self.files.remove(desired.partial, below=[desired.partial])
+        argv = desired.arguments(desired.partial)
+        ended = RealCommands(environment=self._environment).run(argv, within=desired.within)
+        if ended.code:
+            self.files.remove(desired.partial, below=[desired.partial])
+            said = (ended.err or ended.out).strip().splitlines()[-1:]
+            raise HostError(
+                f"{argv[0]} failed",
+                detail=" ".join([f"exit code {ended.code}:", *said])[:_SAID],
+                remedy=f"see what it says: {shlex.join(argv)}",
+            )
+        self.files.move(desired.partial, desired.path)
 
     @cached_property
     def _tunnels(self) -> Tunnels:

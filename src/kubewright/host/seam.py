@@ -85,6 +85,13 @@ class Host(FileReader, Protocol):
         """
         ...
 
+    def move(self, path: PurePosixPath, target: PurePosixPath, /) -> Change:
+        """Write: rename a file or directory of the layout within its file system; none if that was done before.
+
+        Raises HostError if both exist, or neither does. In a plan, the renamed directory is empty.
+        """
+        ...
+
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
         """Read: return what is mounted below a directory, links in its path followed; what was mounted later comes later.
 

@@ -18,7 +18,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host import accounts, decisions, mounts
 from kubewright.host.decisions import UNITS, roots
-from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Tunnel, TunnelKey, TunnelPeer
+from kubewright.host.desired import Accounts, Desired, Directory, File, Generated, Ownership, Service, Tunnel, TunnelKey, TunnelPeer
 from kubewright.host.paths import checked
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Services, Tunnels
@@ -62,6 +62,10 @@ class Store(FileReader, Protocol):
 
     def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> Refusals:
         """Remove everything in a directory; returns what could not be removed."""
+        ...
+
+    def move(self, path: PurePosixPath, target: PurePosixPath, /) -> None:
+        """Rename a file or directory to a name that nothing has, in the same file system."""
         ...
 
     def clean(self, path: PurePosixPath, /) -> None:
@@ -138,6 +142,8 @@ class StoreHost(ABC):
                 return self._ensure_tunnel(desired)
             case TunnelKey():
                 return self._ensure_tunnel_key(desired)
+            case Generated():
+                return self._ensure_generated(desired)
 
     def remove(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
         change = decisions.decide_removal(self.state(path), path, layout=self.layout, own=own)
@@ -150,6 +156,12 @@ class StoreHost(ABC):
         change = decisions.decide_emptying(self._store.entries(path, temporary=True), path, layout=self.layout, own=own)
         if change:
             self._store.empty(path, below=(*roots(self.layout), *own)).require_none(path)
+        return change
+
+    def move(self, path: PurePosixPath, target: PurePosixPath, /) -> Change:
+        change = decisions.decide_move(self.state(checked(path)), self.state(checked(target)), path, target, layout=self.layout)
+        if change:
+            self._store.move(path, target)
         return change
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
@@ -218,6 +230,16 @@ class StoreHost(ABC):
         change = tunnels.decide_key(self._tunnels.state(desired.name), desired)
         if change:
             self._tunnels.set_key(desired)
+        return change
+
+    @abstractmethod
+    def _generate(self, desired: Generated) -> None:
+        """Have a program write a directory that is not there."""
+
+    def _ensure_generated(self, desired: Generated) -> Change:
+        change = decisions.decide_generated(self.state(checked(desired.path)), desired)
+        if change:
+            self._generate(desired)
         return change
 
     def _ensure_file(self, desired: File) -> Change:
