@@ -226,3 +226,55 @@ def test_what_is_proved_has_to_last_until_the_end(box):
         box.carry_out(box.prepare(), settle=lambda: settled.append(1) or ())
     assert (settled, box.contents()) == ([1], NEW)
     assert box.prepared == [*NAMES, *NAMES]
+
+
+def test_a_file_that_an_operation_parks_is_known_while_it_is_away(box):
+    files = [File(path=box.path("etcd"), content=b"new"), File(path=box.path("kube-apiserver"), content=b"old kube-apiserver")]
+    parks = [file.path for file in files]
+    found = checkpoint.prepare(box.host, operation="etcd restore", goal="x", files=files, at=START, parks=parks)
+    assert [checkpoint.form(box.host, swap) for swap in found.swaps] == [Form.OLD, Form.NEW]
+    changes = checkpoint.park(box.host, checkpoint.mark(box.host, found, State.IN_PROGRESS))
+    assert ([change.action.value for change in changes], box.contents()) == (["delete", "delete"], [None, None, None])
+    again = checkpoint.prepare(box.host, operation="etcd restore", goal="x", files=files, at=START + timedelta(hours=1), parks=parks)
+    assert (again.directory, [checkpoint.form(box.host, swap) for swap in again.swaps]) == (found.directory, [Form.PARKED] * 2)
+    checkpoint.require_known(box.host, again)
+    with pytest.raises(HostError, match="was interrupted: etcd restore to x") as caught:
+        checkpoint.require_none_in_progress(box.host)
+    assert "run the same command again" in caught.value.remedy
+    for swap in again.swaps:
+        checkpoint.put_new(box.host, again, swap.target)
+    assert box.contents() == ["new", "old kube-apiserver", None]
+
+
+def test_a_file_that_is_missing_without_having_been_parked_was_removed_by_somebody(box):
+    found = box.prepare()
+    box.host.remove(box.path("etcd"))
+    assert checkpoint.form(box.host, found.swaps[0]) is Form.NEITHER
+
+
+def test_what_a_step_does_besides_its_files_is_undone_before_they_go_back(box):
+    done: list[str] = []
+
+    def noted(what: str, error: Exception | None = None):
+        def note():
+            done.append(f"{what}, with {box.contents()[0]}")
+            if error:
+                raise error
+            return ()
+
+        return note
+
+    step = Replacement(
+        name="etcd",
+        targets=(box.path("etcd"),),
+        before=noted("before"),
+        undo=noted("undo"),
+        prove=noted("prove", WaitTimeout("no answer")),
+        prove_old=noted("prove old"),
+        required=True,
+    )
+    files = [File(path=box.path("etcd"), content=b"old etcd", mode=0o640)]
+    found = checkpoint.prepare(box.host, operation="etcd restore", goal="x", files=files, at=START)
+    with pytest.raises(HostError, match="back in its earlier state"):
+        list(carry_out(box.host, found, [step], reporter=RecordingReporter(), topic="etcd"))
+    assert done == [f"{what}, with old etcd" for what in ("before", "prove", "undo", "prove old")]

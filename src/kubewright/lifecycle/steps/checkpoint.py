@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -44,22 +44,30 @@ OPEN: Final = (State.PREPARED, State.IN_PROGRESS)
 
 
 class Form(enum.Enum):
-    """Which content a file has now. `NEITHER`: somebody else has written it since the checkpoint was made."""
+    """Which content a file has now.
+
+    `PARKED`: the operation has taken it away for a while. `NEITHER`: somebody else has written it since the checkpoint was made.
+    """
 
     OLD = "old"
     NEW = "new"
+    PARKED = "parked"
     NEITHER = "neither"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Swap:
-    """A file that is replaced: the digests of its contents, and its modes. `before` is `ABSENT` where there was no file."""
+    """A file that is replaced: the digests of its contents, and its modes. `before` is `ABSENT` where there was no file.
+
+    `parks`: the operation takes the file away before it writes the new content, so that nothing runs from it meanwhile.
+    """
 
     target: PurePosixPath
     before: str
     after: str
     old_mode: int
     new_mode: int
+    parks: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +100,12 @@ def digest(content: bytes | None) -> str:
     return ABSENT if content is None else hashlib.sha256(content).hexdigest()
 
 
-def prepare(host: Host, *, operation: str, goal: str, files: Sequence[File], at: datetime) -> Checkpoint:
+def prepare(
+    host: Host, *, operation: str, goal: str, files: Sequence[File], at: datetime, parks: Collection[PurePosixPath] = ()
+) -> Checkpoint:
     """Return the checkpoint of an operation that replaces these files: that of an interrupted run with the same goal, or a new one.
 
-    Raises HostError while another operation is in progress, and for a checkpoint that cannot be read.
+    `parks` are the files that the operation takes away before it replaces them. Raises HostError while another operation is in progress, and for a checkpoint that cannot be read.
     """
     wanted = {file.path: digest(file.content) for file in files}
     present = every(host)
@@ -108,7 +118,7 @@ def prepare(host: Host, *, operation: str, goal: str, files: Sequence[File], at:
         if found.state is State.PREPARED:  # it has changed nothing, and the machine may be another one by now
             discard(host, found)
     _discard_incomplete(host)
-    return _made(host, operation, goal, files, at)
+    return _made(host, operation, goal, files, at, parks)
 
 
 def require_none_in_progress(host: Host) -> None:
@@ -122,11 +132,20 @@ def _in_progress(found: Checkpoint) -> HostError:
     return HostError(
         f"an operation on this machine was interrupted: {found.operation} to {found.goal}",
         detail=f"{found.directory} has the files that it replaces",
-        remedy="finish it with the same command and configuration, or take it back with `kubewright upgrade rollback`",
+        remedy=_REMEDIES.get(found.operation, _REMEDY),
     )
 
 
-def _made(host: Host, operation: str, goal: str, files: Sequence[File], at: datetime) -> Checkpoint:
+_REMEDY: Final = "finish it with the same command and configuration, or take it back with `kubewright upgrade rollback`"
+_REMEDIES: Final = {
+    "etcd restore": "run the same command again: it goes on where it was interrupted",
+    "etcd member replace": "run the same command again: it goes on where it was interrupted",
+    "etcd fence": "run `kubewright etcd member replace`, or start etcd as it was with `kubewright etcd restore --unfence`",
+}
+"""What finishes an operation, by its name."""
+
+
+def _made(host: Host, operation: str, goal: str, files: Sequence[File], at: datetime, parks: Collection[PurePosixPath]) -> Checkpoint:
     directory = parent(host) / f"{at:%Y-%m-%d-%H-%M-%S}-{at.microsecond:06d}-{operation}"
     host.ensure(Directory(path=parent(host), mode=_PRIVATE, enforce=True))
     host.ensure(Directory(path=directory, mode=_PRIVATE, enforce=True))
@@ -137,7 +156,8 @@ def _made(host: Host, operation: str, goal: str, files: Sequence[File], at: date
             host.ensure(_private(directory / "old" / str(number), content))
         host.ensure(_private(directory / "new" / str(number), file.content))
         mode = file.mode if state is None else state.mode
-        swaps.append(Swap(target=file.path, before=digest(content), after=digest(file.content), old_mode=mode, new_mode=file.mode))
+        digests = {"before": digest(content), "after": digest(file.content)}
+        swaps.append(Swap(target=file.path, **digests, old_mode=mode, new_mode=file.mode, parks=file.path in parks))
     found = Checkpoint(directory=directory, operation=operation, goal=goal, swaps=tuple(swaps))
     host.ensure(_private(directory / _PLAN, _encoded(found)))
     return mark(host, found, State.PREPARED)
@@ -176,7 +196,9 @@ def _discard_incomplete(host: Host) -> None:
 def form(host: Host, swap: Swap) -> Form:
     """Tell which content a file has. Equal ones count as the new content: nothing is left to do."""
     now = digest(host.read(swap.target))
-    return Form.NEW if now == swap.after else Form.OLD if now == swap.before else Form.NEITHER
+    if now in (swap.after, swap.before):
+        return Form.NEW if now == swap.after else Form.OLD
+    return Form.PARKED if now == ABSENT and swap.parks else Form.NEITHER
 
 
 def require_known(host: Host, found: Checkpoint) -> None:
@@ -188,6 +210,11 @@ def require_known(host: Host, found: Checkpoint) -> None:
             detail=f"neither as before nor as wanted: {', '.join(foreign)}; both contents are in {found.directory}",
             remedy="put one of the two contents back, then run the same command again",
         )
+
+
+def park(host: Host, found: Checkpoint) -> list[Change]:
+    """Take away the files that are parked while the operation works. Their contents stay in the checkpoint."""
+    return [host.remove(swap.target, own=(swap.target,)) for swap in found.swaps if swap.parks]
 
 
 def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
@@ -229,7 +256,7 @@ def _encoded(found: Checkpoint) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
-_SWAP: Final = {"target": str, "before": str, "after": str, "old_mode": int, "new_mode": int}
+_SWAP: Final = {"target": str, "before": str, "after": str, "old_mode": int, "new_mode": int, "parks": bool}
 
 
 def _read(host: Host, directory: PurePosixPath) -> Checkpoint:

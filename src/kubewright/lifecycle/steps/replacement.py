@@ -24,8 +24,9 @@ Proof = Callable[[], Iterable[Step]]
 class Replacement:
     """One step. `name` is what runs from these files, such as `kube-scheduler`.
 
-    `before` does what comes before the files are replaced, and is not taken back. `prove` raises unless what runs now is what the new contents
-    say, `prove_old` the same for the old ones.
+    `before` does what comes before the files are replaced; it is not taken back, except by `undo`, which comes before the old contents. `prove`
+    raises unless what runs now is what the new contents say, `prove_old` the same for the old ones. `required`: the step is done even if its
+    files stay as they are.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Replacement:
     prove: Proof
     prove_old: Proof
     before: Proof = tuple
+    undo: Proof = tuple
+    required: bool = False
 
 
 def carry_out(
@@ -52,7 +55,7 @@ def carry_out(
     try:
         for step in steps:
             forms = [checkpoint.form(host, found.swap(target)) for target in step.targets]
-            if Form.OLD not in forms and not (again and _differs(found, step)):
+            if Form.OLD not in forms and not (step.required or (again and _differs(found, step))):
                 continue
             doing = step.name
             begun.append(step)
@@ -84,16 +87,17 @@ def take_back(host: Host, found: Checkpoint, steps: Sequence[Replacement]) -> li
     """
     changes = []
     for step in reversed(steps):
+        _all(step.undo)
         changes += [checkpoint.put_old(host, found, target) for target in reversed(step.targets)]
-        _prove_old(step)
+        _all(step.prove_old)
     for step in steps[1:]:
-        _prove_old(step)
+        _all(step.prove_old)
     checkpoint.finish(host, found, State.ROLLED_BACK)
     return changes
 
 
-def _prove_old(step: Replacement) -> None:
-    for _ in step.prove_old():
+def _all(steps: Proof) -> None:
+    for _ in steps():
         pass
 
 
