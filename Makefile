@@ -1,9 +1,9 @@
-# One entry point for people and for CI. Every target does its own set-up.
+# The entry point for people and for CI. Every target does its own set-up.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# The first Python that is new enough; /usr/bin first, because a python3 on PATH may be a shim that only its owner can read.
+# The first Python that is recent enough; /usr/bin first, because a python3 on PATH may be a shim that only its owner can read.
 PYTHON ?= $(shell for p in /usr/bin/python3 python3; do "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,29 +13,29 @@ JOBS ?= 3
 N ?= 20
 NAME ?= default
 SECONDS ?= 300
-# What the tests of completion need; an ordinary user installs it, or they are skipped.
+# The shells for the tests of completion. Ordinary users have to install them; otherwise the tests are skipped.
 SHELLS = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" shells; fi
 
-# Programs of our own version: those of a control plane, and kubeadm and the kubelet, with which tests compare.
+# Programs of our own version: those of a control plane, and kubeadm and the kubelet, with which tests compare kubewright.
 FETCH = @echo "-- programs of Kubernetes and etcd"; $(BIN)/kubewright binaries fetch && $(BIN)/kubewright binaries fetch kubeadm kubelet
 
-# The tests with a container runtime need root; without it they are skipped.
+# Tests with a container runtime need root; otherwise they are skipped.
 FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then echo "-- the container runtime"; bash scripts/prerequisites.sh "$(PYTHON)" runc; \
   $(BIN)/kubewright binaries fetch containerd containerd-shim-runc-v2 runc; fi
 
-# Whole machines: packages, Debian tree, programs, images. As root on Debian; elsewhere it says that their tests are skipped.
-ENSURE_MACHINES = @echo "-- what machines are made of"; PYTHONPATH=. $(BIN)/python -m testbed ensure
+# What whole machines need: packages, Debian tree, programs, images. Needs root on Debian; elsewhere it says that their tests are skipped.
+ENSURE_MACHINES = @echo "-- parts of the test machines"; PYTHONPATH=. $(BIN)/python -m testbed ensure
 
-# kubeadms of the minor releases beside ours, which nobody's own directory has, and the kubelet of one of them, which joins through a hub. Programs
-# of one version are built together: they share most packages.
+# kubeadm of the neighbouring minor releases, which no directory of binaries has, and the kubelet of one of them, which joins through a hub.
+# Programs of one version are built together, because they share most packages.
 FETCH_OTHERS = @echo "-- programs of other minor releases"; export KUBEWRIGHT_BINARIES_DIR=; \
   $(BIN)/kubewright binaries fetch kubeadm kubelet --kubernetes-version v1.35.4 && \
   $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version v1.37.1
 
-# The archive that is tried on machines without Python, and the image of it, where there are such machines.
+# The archive that is tested on machines without Python, and its image, if machines can be made here.
 MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then echo "-- the archive and its image"; $(MAKE) --no-print-directory image; fi
 
-# What goes into the archive, and makes it.
+# The sources of the archive, and of the program that builds it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
 .PHONY: help up down wheel bundle image test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
@@ -44,13 +44,13 @@ BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 26
 
-up: $(VENV)/.core ## Start a local cluster (ARGS='--nodes 10' and so on)
+up: $(VENV)/.core ## Start a local cluster (for example ARGS='--nodes 10')
 	@$(BIN)/kubewright up --name $(NAME) $(ARGS)
 
-down: $(VENV)/.core ## Stop it and remove it
+down: $(VENV)/.core ## Stop and remove the local cluster
 	@$(BIN)/kubewright down --name $(NAME) $(ARGS)
 
-wheel: $(VENV)/.core ## Build the wheel below dist
+wheel: $(VENV)/.core ## Build the wheel in dist
 	$(BIN)/python -m hatchling build -t wheel
 
 bundle: dist/.bundle ## Build the archive that runs on a machine without Python (Debian, Ubuntu)
@@ -64,8 +64,8 @@ dist/.bundle: $(BUNDLED) | $(VENV)/.core
 image: dist/.bundle ## Build an OCI image of that archive without Docker (IMAGE=registry.example/kubewright:1)
 	$(BIN)/python -m scripts.image $(IMAGE)
 
-# Three processes keep two cores busy: much of what machines do is waiting. What runs beside what is in tests/lanes.py, which test is in which part
-# in tests/parts.py. `make lint` runs beside the set-up and does not stop the tests, so that one run shows everything that is wrong.
+# Three processes keep two cores busy, because machines spend much of their time waiting. tests/lanes.py says which tests may run at the same time,
+# tests/parts.py which part a test is in. `make lint` runs in parallel to the set-up and does not stop the tests, so that one run shows all problems.
 TIERS = tests/controlplane tests/machines tests/compat tests/unit
 RUN_PART = $(BIN)/pytest -n $(JOBS) --durations 50 $(TIERS) $(ARGS) --part
 
@@ -76,7 +76,7 @@ test: $(VENV)/.test ## Check style, types and layers, and run a test of everythi
 	echo "-- make test"; cat build/first.txt 2>/dev/null || true; \
 	if [ "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
 
-test-all: ## Run every test: `make test`, then what takes longer
+test-all: ## Run every test: `make test`, then the tests that take longer
 	@failed=; $(MAKE) --no-print-directory test || failed=" test"; $(MAKE) --no-print-directory test-rest || failed="$$failed test-rest"; \
 	echo "-- make test-all"; cat build/first.txt build/rest.txt 2>/dev/null || true; \
 	if [ "$$failed" ]; then echo "make test-all: failed:$$failed" >&2; exit 1; fi
@@ -104,11 +104,11 @@ test-controlplane: $(VENV)/.test ## Run the tests against real components as pro
 	$(BIN)/kubewright binaries fetch
 	$(BIN)/pytest tests/controlplane $(ARGS)
 
-# The first time it makes the machines' tree and images, which takes minutes.
+# The first run makes the machines' tree and images, which takes minutes.
 test-machines: set-up set-up-rest ## Run the tests on whole machines (root on Debian)
 	$(BIN)/pytest tests/machines $(ARGS)
 
-machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C ends them
+machines: $(VENV)/.test ## Boot machines to use by hand (ARGS='one two'); Ctrl-C removes them
 	$(ENSURE_MACHINES)
 	@PYTHONPATH=. $(BIN)/python -m testbed up $(ARGS)
 
@@ -118,7 +118,7 @@ enter: ## Enter one of those machines (MACHINE=one)
 copy: ## Copy files between them (ARGS='one:/etc/kubernetes/admin.conf two:')
 	@PYTHONPATH=. $(BIN)/python -m testbed copy $(ARGS)
 
-test-compat: $(VENV)/.test ## Run the tests beside real kubeadm
+test-compat: $(VENV)/.test ## Run the tests that compare with real kubeadm
 	$(FETCH)
 	$(FETCH_OTHERS)
 	$(FETCH_RUNTIME)
@@ -146,17 +146,17 @@ soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random momen
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak $(ARGS)
 
 # About 15 minutes on two quiet cores.
-soak-controllers: $(VENV)/.test ## Stop and kill controllers, cut them off, flood them, a million made-up requests, a million texts for our decoders and Go's; write docs/soak-controllers.md
+soak-controllers: $(VENV)/.test ## Stop, kill, disconnect and flood controllers, send them a million generated requests, compare our decoders with Go's; write docs/soak-controllers.md
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/controllers:tests/compat $(BIN)/python -m tests.soak.controllers $(ARGS)
 
 # About 15 minutes on two quiet cores.
-soak-hub: $(VENV)/.test ## Kill hubs and nodes at 50 random moments of joins, 5,000 hostile requests; write docs/soak-hub.md
+soak-hub: $(VENV)/.test ## Kill hubs and nodes at 50 random moments of joins, send 5,000 hostile requests; write docs/soak-hub.md
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/enrollment $(BIN)/python -m tests.soak.hub $(ARGS)
 
-# About 70 minutes: half an hour with either controllers, seven for the zones.
-soak-agent: $(VENV)/.test ## Node agents with certificates of minutes through half an hour of faults, with either controllers; zones that fall silent; write docs/soak-agent.md
+# About 70 minutes: half an hour with each set of controllers, seven minutes for the zones.
+soak-agent: $(VENV)/.test ## Run node agents with certificates of minutes through half an hour of faults, with each set of controllers; silence zones; write docs/soak-agent.md
 	$(BIN)/kubewright binaries fetch
 	PYTHONPATH=tests:tests/controlplane:tests/unit/host $(BIN)/python -m tests.soak.agent $(ARGS)
 
@@ -167,12 +167,12 @@ fuzz: $(VENV)/.test ## Compare with kubeadm on fresh seeds for SECONDS; failures
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.fuzz $(SECONDS)
 
-mutants: $(VENV)/.test ## Leave out rows of tables one at a time: a test must miss each (ARGS='rules --jobs 2' and so on)
+mutants: $(VENV)/.test ## Remove rows of tables one at a time, and expect a test to fail (for example ARGS='rules --jobs 2')
 	$(BIN)/kubewright binaries fetch kubeadm
 	$(BIN)/python -m tests.mutation $(ARGS)
 
-# Three files: what a user runs (the archive of `make bundle` has exactly this), what builds the package, what the tests need besides.
-# --no-strip-extras: pip before 23.1 does not connect `name[extra]`, as others require it, with a pinned `name`.
+# Three files: what users run (exactly this is in the archive of `make bundle`), what builds the package, and what the tests need in addition.
+# --no-strip-extras: pip before 23.1 does not match `name[extra]`, as other packages require it, with a pinned `name`.
 LOCK = uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-strip-extras --no-emit-index-url --no-header --no-annotate \
   --exclude-newer "$$(date -u -d '7 days ago' +%F)"
 
@@ -194,10 +194,10 @@ $(VENV)/bin/python:
 	"$(PYTHON)" -m venv $(VENV)
 
 $(VENV)/.core: requirements.lock requirements-build.lock pyproject.toml | $(VENV)/bin/python
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV) # one whose making was killed
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || "$(PYTHON)" -m venv --clear $(VENV) # its creation was killed
 	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes --only-binary :all: -r requirements.lock -r requirements-build.lock
 	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(BIN)/python -m compileall -q src  # an environment may forbid Python to write byte code later
+	$(BIN)/python -m compileall -q src  # the environment may not allow Python to write byte code later
 	@touch $@
 
 $(VENV)/.test: requirements-test.lock $(VENV)/.core

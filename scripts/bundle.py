@@ -1,15 +1,16 @@
 """Make the archive that runs on a bare machine: dist/kubewright-VERSION-linux-ARCH.tar.gz (docs/decisions/0016-one-archive.md).
 
-It is run by the Python that goes into it, on Debian or what descends from it: `make bundle`. The tree:
+Run by the Python that goes into the archive, on Debian or one of its derivatives: `make bundle`. The tree:
 
     bin/kubewright           scripts/launcher.c; the same file again as libexec/python3
     libexec/kubewright       the C library's loader
     libexec/python3.X        the interpreter
-    lib/*.so.*               the shared libraries that the interpreter, its modules and the packages need, the C library among them
-    lib/python3.X            the standard library; all that requirements.lock names in its directory for packages, and kubewright
+    lib/*.so.*               the shared libraries that the interpreter, its modules and the packages need, including the C library
+    lib/python3.X            the standard library; in its directory for packages everything from requirements.lock, and kubewright
     share/licenses, share/CONTENTS
 
-The same sources, Python and Debian packages give the same bytes: sorted, no times but that of the last commit, no names of this machine.
+The same sources, Python and Debian packages give the same bytes: entries are sorted, the only time is that of the last commit, and no names
+of this machine are included.
 """
 
 from __future__ import annotations
@@ -74,12 +75,12 @@ def version() -> str:
 
 
 def fail(what: str, remedy: str) -> NoReturn:
-    """End with an error that names the remedy."""
+    """Exit with an error that includes a hint."""
     sys.exit(f"error: {what}\nhint: {remedy}")
 
 
 def run(*argv: str | Path) -> str:
-    """Run a program, and return what it printed."""
+    """Run a program, and return its output."""
     try:
         return subprocess.run([str(word) for word in argv], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     except FileNotFoundError:
@@ -97,26 +98,26 @@ def copy_python(tree: Path) -> None:
 
 
 def packages(tree: Path) -> Path:
-    """Return the directory that this interpreter looks for packages in: distributions of Linux have names of their own for it."""
+    """Return the directory in which this interpreter looks for packages; Linux distributions use different names for it."""
     script = f"import site; print(*site.getsitepackages([{str(tree)!r}]), sep='\\n')"
-    known = run(Path(sys.executable).resolve(), "-I", "-c", script).splitlines()  # not in a virtual environment, where names are others
+    known = run(Path(sys.executable).resolve(), "-I", "-c", script).splitlines()  # not that of a virtual environment, which has other names
     return next(Path(path) for path in known if Path(path).parent == tree / "lib" / NAME)
 
 
 def install_packages(tree: Path) -> None:
-    """Install what the lock names, and kubewright's wheel."""
+    """Install the packages of the lock file, and kubewright's wheel."""
     place = packages(tree)
     wheels = ROOT / "build" / "bundle" / "wheels"
     pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
     into = ("--target", place, "--no-deps", "--no-compile", "--only-binary", ":all:")
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels)
     run(*pip, "install", *into, "--require-hashes", "-r", ROOT / "requirements.lock")
-    shutil.rmtree(place / "bin")  # their first line names this machine's Python
+    shutil.rmtree(place / "bin")  # their first line contains the path of this machine's Python
     run(*pip, "install", *into, "--no-index", *wheels.glob("*.whl"))
     shutil.rmtree(place / "bin")
     for path in place.glob("*.dist-info/direct_url.json"):
         path.unlink()
-    for path in place.glob("*.dist-info/RECORD"):  # it lists what is not there now
+    for path in place.glob("*.dist-info/RECORD"):  # it lists files that are now gone
         path.unlink()
 
 
@@ -129,7 +130,7 @@ def elf_files(tree: Path) -> Iterator[Path]:
 
 
 def copy_libraries(tree: Path) -> list[Path]:
-    """Copy what the programs and libraries of the tree need of this machine; returns from where."""
+    """Copy the libraries of this machine that programs and libraries of the tree need; returns where they came from."""
     needed: dict[str, Path] = {}
     for path in elf_files(tree):
         answer = run("ldd", path)
@@ -148,7 +149,7 @@ def copy_libraries(tree: Path) -> list[Path]:
 
 
 def compile_launcher(tree: Path) -> None:
-    """Compile what starts Python, and put it into its two places."""
+    """Compile the launcher of Python, and install it in its two places."""
     launcher = tree / "bin" / "kubewright"
     launcher.parent.mkdir()
     flags = ("-Os", "-s", "-static", "-Wall", "-Wextra", "-Werror", "-Wl,--build-id=none", f'-DPYTHON="{NAME}"')
@@ -159,13 +160,13 @@ def compile_launcher(tree: Path) -> None:
 
 
 def compile_modules(tree: Path) -> None:
-    """Write byte code that Python takes without a look at the source: times are not kept, and nothing can be written later."""
+    """Write byte code that Python uses without checking the source: times are not preserved, and nothing can be written later."""
     options = ("-q", "-q", "--invalidation-mode", "unchecked-hash", "-s", tree)
     run("env", "PYTHONHASHSEED=0", Path(sys.executable).resolve(), "-m", "compileall", *options, tree / "lib" / NAME)
 
 
 def describe(tree: Path, libraries: Iterable[Path]) -> None:
-    """Write what is in the archive, with its licences; those of the packages from PyPI are in their .dist-info."""
+    """Write the list of the archive's contents, with their licences; those of packages from PyPI are in their .dist-info."""
     licenses = tree / "share" / "licenses"
     (licenses / "kubewright").mkdir(parents=True)
     shutil.copyfile(ROOT / "LICENSE", licenses / "kubewright" / "LICENSE")
@@ -186,7 +187,7 @@ def describe(tree: Path, libraries: Iterable[Path]) -> None:
 
 
 def debian_packages(paths: Iterable[Path]) -> set[str]:
-    """Return the packages that files are of. /lib may be a link to /usr/lib, and packages know their files by either name."""
+    """Return the packages to which files belong. /lib may be a link to /usr/lib, and packages list their files under either name."""
     names = {path: {str(path), str(path.resolve()), f"/usr{path}", str(path.resolve()).removeprefix("/usr")} for path in paths}
     asked = ["dpkg-query", "-S", *sorted({name for known in names.values() for name in known})]
     try:
@@ -201,7 +202,7 @@ def debian_packages(paths: Iterable[Path]) -> set[str]:
 
 
 def license_of(found: Distribution) -> str:
-    """Return what a package says of its licence; its text is in its .dist-info."""
+    """Return the licence that a package declares; its text is in its .dist-info."""
     given = found.metadata.json
     classifiers = [text.rpartition(":: ")[2] for text in given.get("classifier", ()) if text.startswith("License ::")]
     return str(given.get("license_expression") or "; ".join(classifiers) or str(given.get("license", "")).partition("\n")[0])

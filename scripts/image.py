@@ -2,8 +2,8 @@
 
     python -m scripts.image [REFERENCE]
 
-One layer: the archive's tree below /opt/kubewright, a link to it on the PATH, users, /tmp. There is no shell in it, and nothing but what the archive has.
-It runs as an ordinary user. The same archive gives the same bytes.
+One layer: the archive's tree below /opt/kubewright, a link to it on the PATH, users, /tmp. It contains no shell and no other programs. It runs
+as an ordinary user. The same archive gives the same bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARCHIVE: Final = re.compile(r"kubewright-(?P<version>.+)-linux-(?P<architecture
 
 
 def main(arguments: list[str]) -> None:
-    """Make the image of each archive below dist, and print what it is called."""
+    """Make the image of each archive below dist, and print its name."""
     found = [(path, match) for path in sorted((ROOT / "dist").glob("*.tar.gz")) if (match := _ARCHIVE.fullmatch(path.name))]
     if not found:
         sys.exit("error: there is no archive below dist\nhint: make bundle")

@@ -1,12 +1,12 @@
-/* What the archive of `make bundle` is started by: it finds the directory that it was unpacked into, and runs the Python in it.
+/* The launcher of the archive of `make bundle`: finds the directory into which it was unpacked, and runs the Python in it.
 
-   Statically linked, because nothing on the machine may be needed. It is there twice, as one file with two names:
+   It is statically linked, so that it needs nothing on the machine. The file has two names:
 
-     bin/kubewright    runs kubewright, which is told the name that it was called by
-     libexec/python3   is what Python takes for itself (sys.executable): kubewright starts its daemon with it
+     bin/kubewright    runs kubewright, and passes on the name by which it was called
+     libexec/python3   is Python's sys.executable, with which kubewright starts its daemon
 
-   Python is started by the C library's own loader: the kernel would look for one at the place that is written in the program. The loader's
-   copy is called libexec/kubewright, so that this is what ps shows. */
+   Python is started through the archive's own copy of the C library's loader, because the kernel would use the loader at the path that is written in
+   the program. The copy is called libexec/kubewright, so that ps shows this name. */
 
 #include <errno.h>
 #include <limits.h>
@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
   static char self[PATH_MAX];
   const char *called = (const char *)getauxval(AT_EXECFN);
   ssize_t length = readlink("/proc/self/exe", self, sizeof self - 1);
-  /* without /proc the name is known that the kernel was given */
+  /* without /proc, use the path that was passed to the kernel */
   if (length < 0 && (called == NULL || realpath(called, self) == NULL)) return fail("cannot find", called == NULL ? "myself" : called);
   cut(self);
   int python = strcmp(cut(self), "libexec") == 0;
@@ -62,8 +62,8 @@ int main(int argc, char **argv) {
   *next++ = "--argv0";
   *next++ = below(self, "libexec/python3");
   *next++ = below(self, "libexec/" PYTHON);
-  *next++ = "-I"; /* nothing of the user's own Python: variables, directories */
-  *next++ = "-Xutf8"; /* the machine may have no locales, or other ones than this C library knows */
+  *next++ = "-I"; /* ignore the user's own Python: variables, directories */
+  *next++ = "-Xutf8"; /* the machine may have no locales, or locales that this C library does not know */
   if (!python) {
     *next++ = "-c";
     *next++ = (char *)RUN;

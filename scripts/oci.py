@@ -1,6 +1,7 @@
 """OCI image archives, written without a container engine (image-spec v1.1: image-layout.md). Equal content gives equal bytes.
 
-Used by scripts/image.py and by the testbed; docs/decisions/0022-images-without-an-engine.md says why it is our own.
+Used by scripts/image.py and by the testbed; docs/decisions/0022-images-without-an-engine.md explains why this is our
+own code.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ CONFIG: Final = "application/vnd.oci.image.config.v1+json"
 
 
 def write(target: Path, *, reference: str, layer: bytes, config: Mapping[str, Any], compresslevel: int = 1) -> None:
-    """Write an image of one layer, a tar archive, below the name that containerd and podman know it by.
+    """Write an image of one layer, a tar archive, under the name by which containerd and podman know it.
 
-    `config` is the image's configuration; what it says of layers is filled in.
+    `config` is the image's configuration; its information about layers is filled in.
     """
     packed = gzip.compress(layer, compresslevel=compresslevel, mtime=0)
     whole = encode({**config, "rootfs": {"type": "layers", "diff_ids": [digest(layer)]}})
@@ -39,7 +40,7 @@ def write(target: Path, *, reference: str, layer: bytes, config: Mapping[str, An
 
 
 def add(tar: tarfile.TarFile, name: str, content: bytes, *, mode: int = 0o644) -> None:
-    """Add a file that belongs to root and has no time."""
+    """Add a file that belongs to root and has the time 0."""
     entry = tarfile.TarInfo(name)
     entry.size, entry.mode = len(content), mode
     tar.addfile(entry, io.BytesIO(content))

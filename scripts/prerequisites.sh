@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What `make` needs before there is a virtual environment: Python >= 3.11 with venv. With `runc` among further arguments also what building
-# runc takes, the one component that is written in C in part; with `bundle` what the archive's launcher takes; with `shells` those whose completion
-# is tried.
-# As root with apt at hand a missing package is installed; otherwise the command to run is named. Never sudo.
+# What `make` needs before there is a virtual environment: Python >= 3.11 with venv. Further arguments add what these need: `runc` the build of
+# runc, the only component with parts in C; `bundle` the archive's launcher; `shells` the tests of shell completion.
+# As root with apt, missing packages are installed; otherwise the command that installs them is named. Never uses sudo.
 set -euo pipefail
 python=${1-}
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Record a real `kubewright up` in a pseudo-terminal and draw two pictures of it: docs/images/up-live.svg and docs/images/up.svg.
 
-Run it with the project's virtual environment: `.venv/bin/python scripts/record_up.py`. It needs the component binaries, and leaves no
-cluster behind. Only the path of the state directory is changed in what the command printed.
+Run it with the project's virtual environment: `.venv/bin/python scripts/record_up.py`. It needs the component
+binaries, and leaves no cluster running. In the recorded output, only the path of the state directory is replaced.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http:/
 
 
 class Screen:
-    """As much of a terminal as the live display needs: text, line ends, colours, moving up, erasing."""
+    """The terminal features that the live display needs: text, line breaks, colours, moving up, erasing."""
 
     def __init__(self) -> None:
         self.lines: list[list[tuple[str, str]]] = [[]]
@@ -61,7 +61,7 @@ class Screen:
         self.style = ""
 
     def feed(self, text: str) -> None:
-        """Take what a program wrote."""
+        """Process the output of a program."""
         position = 0
         while position < len(text):
             found = _SEQUENCE.match(text, position)
@@ -94,14 +94,14 @@ class Screen:
             self.column += 1
 
     def text(self) -> str:
-        """Return what is on the screen, as text with colours."""
+        """Return the contents of the screen, as text with colours."""
         runs = [[(style, "".join(one for one, _ in run)) for style, run in groupby(line, itemgetter(1))] for line in self.lines]
         lines = ["".join(f"{style}{text}\x1b[0m" if style else text for style, text in line) for line in runs]
         return "\n".join(lines).rstrip("\n ")
 
 
 def record(argv: list[str], environment: dict[str, str]) -> list[str]:
-    """Run a command in a pseudo-terminal and return what it wrote, write by write. Raises SystemExit if it fails."""
+    """Run a command in a pseudo-terminal and return its output, one string per write. Raises SystemExit if it fails."""
     leader, follower = pty.openpty()
     fcntl.ioctl(leader, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     with subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=follower, env=environment, start_new_session=True) as process:
@@ -127,7 +127,7 @@ def draw(text: str, name: str) -> None:
 
 
 def busiest(frames: list[str]) -> str:
-    """Choose the frame that shows most: of those in which something is ready and something is not, the one with most lines and words."""
+    """Choose the frame that shows most: among those in which something is ready and something is not, the one with most lines and words."""
 
     def shown(frame: str) -> tuple[bool, int, int]:
         return "Running" in frame and "Ready" in frame, len(frame.splitlines()), frame.count("Ready")

@@ -1,4 +1,4 @@
-"""Print how large the package is: modules, lines, and the longest ones. Generated modules are left out."""
+"""Print the size of the package: modules, lines, and the longest modules. Generated modules are left out."""
 
 from __future__ import annotations
 

@@ -2,11 +2,11 @@
 
 packages              install what the host needs (root, apt)
 build                 make what is made once: base tree, kit, images
-ensure                both, where machines can be made; elsewhere it says why not and does nothing
+ensure                both, if machines can be made on this host; otherwise says why not and does nothing
 up NAME...            boot machines and keep them until the command is interrupted; prints how to enter them
-enter BED/NAME [CMD]  run a shell, or a command, in a machine of a bed that is up; without a bed in one of `up`
+enter BED/NAME [CMD]  run a shell or a command in a running machine; without BED, in a machine of `up`
 copy FROM:PATH... TO: copy files from machines to the directory /root of another, with their modes (TO:DIRECTORY for another directory)
-sweep                 remove what killed beds left
+sweep                 remove the leftovers of killed beds
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from testbed.sharing import COMMAND, LAUNCHER, SHARED
 _BED = "hand"
 _HOW = """
 Each machine has kubewright, kubeadm, kubectl, containerd and the kubelet, and /root/kubeadm.yaml for `kubewright init --config kubeadm.yaml`.
-Ctrl-C here ends and removes them.
+Press Ctrl-C to stop and remove them.
 """
 _CGROUP_V1 = "This host has cgroup v1: add `--ignore-preflight-errors SystemVerification` to `kubewright join`.\n"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command. Returns 1 when it failed, 2 for a wrong call."""
+    """Run one command. Returns 1 if it failed, 2 if its arguments are wrong."""
     command = _COMMANDS.get(arguments[0] if arguments else "")
     if command is None:
         sys.stderr.write(__doc__ or "")
@@ -84,7 +84,7 @@ def _up(names: list[str]) -> int:
 
 
 def _furnish(machine: Machine) -> None:
-    """Give a machine the command `kubewright`, and a kubeadm.yaml for it."""
+    """Give a machine the command `kubewright` and a kubeadm.yaml for it."""
     machine.run("sh", "-c", f"cat > {COMMAND} && chmod 755 {COMMAND}", data=LAUNCHER)
     machine.run("sh", "-c", "cat > /root/kubeadm.yaml", data=KUBEADM.format(address=machine.address))
 
@@ -97,7 +97,7 @@ def _enter(arguments: list[str]) -> int:
 
 
 def _machine(place: str) -> Machine:
-    """Find a machine that is up by its place, `BED/NAME` or `NAME`. Raises BedError if there is none."""
+    """Find a running machine by its place, `BED/NAME` or `NAME`. Raises BedError if there is none."""
     bed, _, name = place.rpartition("/")
     bed = bed or _BED
     machine = Machine(name, bed=bed, places=MachinePlaces(beds() / bed / name), lower=(), namespace="", address="")
@@ -107,7 +107,7 @@ def _machine(place: str) -> Machine:
 
 
 def _copy(arguments: list[str]) -> int:
-    """Copy with tar inside the machines: a link of a machine must not lead to a file of the host."""
+    """Copy with tar inside the machines, because a symbolic link of a machine must not lead to a file of the host."""
     split = [argument.partition(":") for argument in arguments]
     if len(split) < 2 or not all(colon for _, colon, _ in split):
         raise BedError("copy needs files and a machine: copy one:/etc/kubernetes/admin.conf two:")

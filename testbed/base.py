@@ -1,4 +1,4 @@
-"""The Debian tree that every machine stands on, made once by debootstrap."""
+"""The Debian tree on which every machine is based, made once by debootstrap."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PACKAGES = (
 
 
 def ensure_base() -> Path:
-    """Return the tree, making it if it is not there: about a minute. Raises BedError where debootstrap cannot."""
+    """Return the tree, creating it if necessary, which takes about a minute. Raises BedError if debootstrap fails."""
     key = hashlib.sha256(" ".join((SUITE, *PACKAGES)).encode()).hexdigest()[:12]
     place = cache() / f"base-{key}"
     if not place.exists():
@@ -34,7 +34,7 @@ def ensure_base() -> Path:
 
 
 def mirror() -> str:
-    """Return the address that the host's own apt takes Debian from: it is never written down. Raises BedError if it has none."""
+    """Return the address from which the host's own apt gets Debian; it is never written down. Raises BedError if there is none."""
     for path in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
         fields = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
         uris = [words[1] for words in fields if words and words[0] == "URIs:"]
@@ -50,7 +50,7 @@ def mirror() -> str:
 
 
 def _clean(tree: Path) -> None:
-    """Take out what would make each machine the same, or busy."""
+    """Remove files that would make all machines identical, or keep them busy."""
     shutil.rmtree(tree / "var" / "cache" / "apt", ignore_errors=True)
     shutil.rmtree(tree / "var" / "lib" / "apt" / "lists", ignore_errors=True)
     (tree / "etc" / "machine-id").write_text("", encoding="ascii")

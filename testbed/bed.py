@@ -1,6 +1,7 @@
-"""A bed: several machines on one network, made in seconds and taken down whole.
+"""A bed: several machines on one network, created in seconds and removed together.
 
-Everything that a bed makes on the host carries its name or number, so that what a killed one left can be found and removed: `sweep`.
+Everything that a bed creates on the host carries its name or number, so that the leftovers of a killed one can be
+found and removed: `sweep`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SYSCTLS = locks() / "sysctls.json"
 
 @dataclass(frozen=True)
 class Parts:
-    """What every machine of every bed is made of."""
+    """The parts of which every machine of every bed is made."""
 
     base: Path
     kit: Path
@@ -41,7 +42,7 @@ class Parts:
 
 
 def ensure_parts() -> Parts:
-    """Make what is made once: some minutes the first time, nothing later. One process makes it, others wait for that."""
+    """Make what is made once; this takes some minutes the first time. One process makes it while others wait."""
     cache().mkdir(parents=True, exist_ok=True)
     with _locked(cache() / "parts.lock"):
         base, kit = ensure_base(), ensure_kit()
@@ -49,9 +50,10 @@ def ensure_parts() -> Parts:
 
 
 class Bed:
-    """Machines by name, in the order in which they were named.
+    """Machines by name, in the given order.
 
-    Where another process has a bed of this name up, `.2` is put to the name, or the next number: test runs do not disturb each other.
+    If another process has a bed of this name, `.2` or the next number is appended to the name, so that test runs do
+    not disturb each other.
     """
 
     def __init__(self, *names: str, bed: str, parts: Parts | None = None, shared: Mapping[str, Path] = MappingProxyType({})) -> None:
@@ -74,7 +76,7 @@ class Bed:
         return self.machines[name]
 
     def up(self) -> None:
-        """Boot all machines and wait for them. What cannot be finished is taken down again."""
+        """Boot all machines and wait for them. If this fails, everything is taken down again."""
         parts = self._parts or ensure_parts()
         self.name, self._lock = _claimed(self.name)
         try:
@@ -96,7 +98,7 @@ class Bed:
             raise
 
     def renew(self, name: str) -> Machine:
-        """Put a machine that was never used in the place of one: same name and address, nothing on its disk or in its network. Boots it."""
+        """Replace a machine by a new one with the same name and address, and with nothing on its disk or in its network. Boots it."""
         if self.network is None:
             raise BedError(f"bed {self.name} is not up")
         index = self._names.index(name) + 1
@@ -125,7 +127,7 @@ class Bed:
         return beds() / self.name
 
     def _make_network(self) -> Network:
-        """Take a number that no bed has, one bed at a time."""
+        """Take a number that no other bed has; one bed does so at a time."""
         with _locked(locks() / "networks"):
             network = _free_network()
             (self._place / "network").write_text(str(network.number), encoding="ascii")
@@ -141,7 +143,7 @@ class Bed:
         known = [f"{network.address(number)} {other}" for number, other in enumerate(self._names, start=1)]
         lines = ["127.0.0.1 localhost", "::1 localhost", *known, f"{network.address(1)} {ENDPOINT}"]
         (etc / "hosts").write_text("\n".join(lines) + "\n", encoding="ascii")
-        # nobody answers there; the kubelet wants the file, and CoreDNS a server in it
+        # nothing answers there; the kubelet needs the file, and CoreDNS needs a server in it
         (etc / "resolv.conf").write_text(f"nameserver {network.gateway}\n", encoding="ascii")
         (etc / "hostname").write_text(f"{name}\n", encoding="ascii")
         machine_id = hashlib.sha256(f"{self.name} {name} {os.getpid()}".encode()).hexdigest()[:32]
@@ -159,7 +161,7 @@ class Bed:
 
 
 def sweep() -> list[str]:
-    """Remove what beds left whose makers were killed; returns their names. Beds that are in use stay."""
+    """Remove what beds whose processes were killed left; returns their names. Beds that are in use stay."""
     swept = []
     for place in sorted(beds().glob("*/")):
         lock = _lock(place.name)
@@ -173,7 +175,7 @@ def sweep() -> list[str]:
 
 
 def _restore() -> None:
-    """Give the host its own settings back once no bed is left. A bed makes its place before it has the settings written down."""
+    """Restore the host's own settings when no bed is left. A bed creates its directory before it saves the settings."""
     if _SYSCTLS.exists():
         with _locked(_SYSCTLS.with_suffix(".lock")):
             if not any(beds().glob("*/")):
@@ -182,13 +184,13 @@ def _restore() -> None:
 
 @contextmanager
 def bed(*names: str, name: str = "tests") -> Iterator[Bed]:
-    """Give out a bed with machines of these names, and take it down."""
+    """Provide a bed with machines of these names, and remove it at the end."""
     with Bed(*names, bed=name) as made:
         yield made
 
 
 def _claimed(wanted: str) -> tuple[str, int]:
-    """Take the first bed of this name that nobody has; returns its name and what holds it."""
+    """Take the first free bed of this name; returns its name and its lock."""
     for name in (wanted, *(f"{wanted}.{number}" for number in range(2, 100))):
         lock = _lock(name)
         if lock is not None:
@@ -197,7 +199,10 @@ def _claimed(wanted: str) -> tuple[str, int]:
 
 
 def _lock(name: str) -> int | None:
-    """Take a bed for this process, on the whole host; None while another has it. Removes nothing: whoever waits has the same file."""
+    """Lock a bed for this process, on the whole host; returns None while another process has it.
+
+    The file is never removed, because a waiting process has it open.
+    """
     locks().mkdir(mode=0o700, exist_ok=True)
     descriptor = os.open(locks() / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -210,14 +215,14 @@ def _lock(name: str) -> int | None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file, waiting for it."""
+    """Hold a lock on a file, waiting for it if necessary."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _sweep(name: str) -> None:
-    """End the machines of a bed and remove its mounts, network, cgroups and disks, in this order."""
+    """Stop the machines of a bed and remove its mounts, network, cgroups and disks, in this order."""
     place = beds() / name
     found = list(cgroups.named(name))
     for one in found:
@@ -237,6 +242,6 @@ def _machines(place: Path) -> Sequence[Path]:
 
 
 def _free_network() -> Network:
-    """Find a number of which nothing is left: a bed that goes down removes its bridge before its namespaces."""
+    """Find a number of which nothing is left: a bed that is taken down removes its bridge before its namespaces."""
     taken = bridges() | {name.partition("-")[0] for name in namespaces()}
     return next(network for network in (Network(number) for number in range(256)) if network.bridge not in taken)

@@ -1,6 +1,7 @@
-"""A machine's cgroups: a directory of its own in every hierarchy of the host, which its cgroup namespace then shows as `/`.
+"""A machine's cgroups: a directory in every hierarchy of the host, which the machine's cgroup namespace shows as `/`.
 
-So each kubelet has its own /kubepods and needs no --cgroup-root. Works with version 1, version 2, and both mounted side by side.
+Each kubelet therefore has its own /kubepods and needs no --cgroup-root. Works with version 1, version 2, and both
+mounted at the same time.
 """
 
 from __future__ import annotations
@@ -23,35 +24,38 @@ def hierarchies() -> list[Path]:
 
 
 class Cgroups:
-    """The cgroups of one machine, named `<bed>_<machine>`: neither a bed nor a machine has an underscore in its name."""
+    """The cgroups of one machine, named `<bed>_<machine>`; names of beds and machines contain no underscore."""
 
     def __init__(self, name: str) -> None:
         self.directories = [mount / PARENT / name for mount in hierarchies()]
 
     def make(self) -> None:
-        """Make them; those that are there stay."""
+        """Create the cgroups; existing ones stay."""
         for directory in self.directories:
             _make(directory)
 
     def within(self, argv: Sequence[str]) -> list[str]:
-        """Return the arguments that run a program in these cgroups: it and what it starts are in them from the beginning.
+        """Return the arguments that start a program in these cgroups, so that it and its children are in them from the beginning.
 
-        A small shell goes in first: between fork and exec Python may run nothing while there are threads.
+        A small shell enters them first: between fork and exec, Python must not run any code while there are threads.
         """
         return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in self.directories), "--", *argv]
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """The same for a program that enters the machine: where systemd-nspawn made a place for what runs in it, it goes there."""
+        """Return the arguments with which a program enters the machine.
+
+        It goes into the cgroup that systemd-nspawn made for the payload, if there is one.
+        """
         payloads = (path / "payload" for path in self.directories)
         places = [payload if payload.is_dir() else payload.parent for payload in payloads]
         return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in places), "--", *argv]
 
     def processes(self) -> set[int]:
-        """Return who is in them or below."""
+        """Return the processes in the cgroups and below."""
         return {pid for directory in self.directories for pid in _processes(directory)}
 
     def kill(self, *, within: float = 120) -> None:
-        """End everything in them at once, and wait for the last one."""
+        """Kill everything in them at once, and wait until the last process has ended."""
         end = time.monotonic() + within
         while (left := self.processes()) and time.monotonic() < end:
             for pid in left:
@@ -60,7 +64,7 @@ class Cgroups:
             time.sleep(0.02)
 
     def remove(self) -> None:
-        """Remove the directories, the innermost first. Must be empty of processes."""
+        """Remove the directories, innermost first. They must contain no processes."""
         for directory in self.directories:
             for path in [*(Path(found) for found, _, _ in os.walk(directory, topdown=False)), directory.parent]:
                 with suppress(OSError):
@@ -68,13 +72,13 @@ class Cgroups:
 
 
 def named(bed: str) -> Iterator[Cgroups]:
-    """Find the machines of a bed by their cgroups, also of one that was killed."""
+    """Find the machines of a bed by their cgroups, including those of a killed bed."""
     names = {path.name for mount in hierarchies() for path in (mount / PARENT).glob(f"{bed}_*") if path.is_dir()}
     yield from (Cgroups(name) for name in sorted(names))
 
 
 def _make(directory: Path) -> None:
-    """Make a directory and the one above, which the end of another bed may remove between the two."""
+    """Create a directory and its parent, which another bed that is being removed may delete in between."""
     while not directory.exists():
         directory.parent.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
@@ -84,7 +88,7 @@ def _make(directory: Path) -> None:
 
 
 def _inherit(path: Path) -> None:
-    """Version 1: a cpuset without processors takes no process."""
+    """Version 1: a cpuset without processors accepts no process."""
     for name in ("cpuset.cpus", "cpuset.mems"):
         if (path / name).exists() and not (path / name).read_text(encoding="ascii").strip() and (path / "tasks").exists():
             (path / name).write_text((path.parent / name).read_text(encoding="ascii"), encoding="ascii")

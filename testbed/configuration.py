@@ -1,4 +1,4 @@
-"""The kubeadm.yaml of machines: what a kubelet and kube-proxy need in a container of systemd-nspawn."""
+"""The kubeadm.yaml of machines: the settings that a kubelet and kube-proxy need in a container of systemd-nspawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the host has to give to machines: packages, kernel modules and limits. The kubelet sets some sysctls for the whole host."""
+"""What machines need from the host: packages, kernel modules and limits. The kubelet changes some sysctls of the whole host."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def prepare() -> None:
 
 
 def missing_packages() -> list[str]:
-    """Return those that are not installed."""
+    """Return the packages that are not installed."""
     asked = ["dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\\n", *PACKAGES]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.splitlines()
     return [name for name in PACKAGES if f"{name} installed" not in said]
 
 
 def remember(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
-    """Write down what kubelets change for the whole host, unless it is written down already: then they have changed it."""
+    """Save the settings that kubelets change for the whole host, unless they are saved already: then kubelets have already changed them."""
     if not record.exists():
         found = {name: (proc / name).read_text(encoding="ascii").strip() for name in KUBELET_SYSCTLS}
         part = record.with_suffix(".part")
@@ -44,7 +44,7 @@ def remember(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
 
 
 def restore(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
-    """Set back what was written down, and forget it; does nothing where nothing was."""
+    """Restore the saved settings, and delete the file; does nothing if none were saved."""
     if not record.exists():
         return
     for name, value in json.loads(record.read_text(encoding="ascii")).items():
@@ -54,14 +54,14 @@ def restore(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
 
 
 def unfit() -> str:
-    """Say what this host lacks that cannot be installed: beginning with `no`, empty where machines can be made."""
+    """Say what this host lacks that cannot be installed: begins with `no`, empty if machines can be made."""
     if os.geteuid() != 0:
         return "no root: machines cannot be made"
     return "" if shutil.which("apt-get") else "no apt: machines are made of Debian's packages"
 
 
 def install_packages() -> None:
-    """Install what the testbed needs and this host lacks, by apt. Raises BedError on a host that is not fit."""
+    """Install with apt what the testbed needs and this host lacks. Raises BedError on an unsuitable host."""
     if reason := unfit():
         raise BedError(reason)
     missing = missing_packages()

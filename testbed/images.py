@@ -1,6 +1,6 @@
 """The container images of a cluster, made from the component binaries: one layer each, as OCI archives.
 
-They are named as `kubeadm config images list` prints them, so that nothing has to be pulled.
+They have the names that `kubeadm config images list` prints, so that nothing has to be pulled.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NOT_TOOLS: Final = ("usr/lib/python3", "usr/lib/systemd", "usr/bin/python3", "u
 
 @dataclass(frozen=True)
 class Image:
-    """One image: its reference, what is in it, and how it is run."""
+    """One image: its reference, its contents, and how it is run."""
 
     reference: str
     files: Mapping[str, Path | bytes]
@@ -92,7 +92,7 @@ def images(base: Path, *, etcd: str, coredns: str, pause: str) -> list[Image]:
 
 
 def of_release(base: Path) -> list[Image]:
-    """Return the images of a cluster of our version, with the tags that belong to it."""
+    """Return the images of a cluster of our version, with the tags of that version."""
     release = versions.release_for(versions.OWN)
     return images(base, etcd=release.etcd_tag, coredns=release.coredns_tag, pause=release.pause_tag)
 
@@ -112,9 +112,9 @@ def archive(image: Image, target: Path) -> None:
 
 
 def _pause() -> Path:
-    """Return the program that holds a pod's namespaces: it reaps children and ends on SIGTERM.
+    """Return the program that holds a pod's namespaces: it reaps children and exits on SIGTERM.
 
-    With `-v` it ends at once: kubeadm's check before upgrades runs it so, as a Job.
+    With `-v` it exits at once: kubeadm's check before upgrades runs it in this way, as a Job.
     """
     place = cache() / f"pause-{hashlib.sha256(_PAUSE.encode()).hexdigest()[:12]}"
     if not place.exists():

@@ -1,4 +1,7 @@
-"""What every machine has besides Debian: programs, the container runtime and its network, units. One directory, laid over the base tree."""
+"""What every machine has in addition to Debian: programs, the container runtime and its network, units.
+
+One directory, overlaid on the base tree.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("containerd", "containerd-shim-runc-v2", "ctr", "runc"), _BIN),
     **dict.fromkeys(("bridge", "loopback", "host-local", "portmap"), _CNI),
     **dict.fromkeys(("kubelet", "kubectl", "kubeadm"), "usr/bin"),
-    "wireguard-go": _BIN,  # `wg` is Debian's; the kernel may have no WireGuard
+    "wireguard-go": _BIN,  # `wg` comes from Debian; the kernel may lack WireGuard
 }
 """Programs of a machine, and the directory that each is put into."""
 
@@ -48,7 +51,8 @@ version = 3
   bin_dirs = ['/opt/cni/bin']
   conf_dir = '/etc/cni/net.d'
 """
-# The kubelet's unit and drop-in as the Debian packages of Kubernetes have them (kubernetes/release: cmd/krel/templates/latest).
+# The kubelet's unit and drop-in as in the Debian packages of Kubernetes (kubernetes/release:
+# cmd/krel/templates/latest).
 _UNITS: Final[Mapping[str, str]] = {
     "containerd.service": """\
 [Unit]
@@ -129,7 +133,7 @@ ENABLED = ("containerd.service", "cgroups-writable.service", "kubelet.service")
 
 
 def programs(names: Sequence[str]) -> dict[str, Path]:
-    """Return where programs are on the host, fetching those that are missing. Raises BinariesError."""
+    """Return the paths of programs on the host, fetching missing ones. Raises BinariesError."""
     sources = binaries.sources_from(os.environ)
     return {
         name: Path(binary.path) for name, binary in binaries.ensure(names, version=KUBERNETES, sources=sources, reporter=fetching()).items()
@@ -137,7 +141,7 @@ def programs(names: Sequence[str]) -> dict[str, Path]:
 
 
 def ensure_kit() -> Path:
-    """Return the directory, making it if it is not there."""
+    """Return the directory, creating it if necessary."""
     wanted = programs(tuple(PLACES))
     key = _key(wanted)
     place = cache() / f"kit-{key}"
@@ -152,7 +156,7 @@ def ensure_kit() -> Path:
 
 
 def cni(*, pods: str) -> str:
-    """Return the network configuration of a machine whose pods have this range."""
+    """Return the network configuration of a machine whose pods have addresses in this range."""
     bridge = {
         "type": "bridge",
         "bridge": "cni0",

@@ -26,7 +26,7 @@ _NAMESPACES = ("-m", "-u", "-i", "-n", "-p", "-C")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command in a machine ended."""
+    """The result of a command in a machine."""
 
     code: int
     out: str
@@ -34,9 +34,9 @@ class Ended:
 
 
 class Machine:
-    """A machine that is made of two read-only trees and a disk. `lower` are the trees, the upper one first.
+    """A machine made of two read-only trees and a disk. `lower` are the trees, the upper one first.
 
-    `shared` are places in it where it sees directories of the host, and cannot write.
+    `shared` are paths at which it sees directories of the host, read-only.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Machine:
         self._leader = 0
 
     def boot(self) -> None:
-        """Mount the disk and start systemd; `ready` waits for it."""
+        """Mount the disk and start systemd; `ready` waits until it is up."""
         self._mount()
         self.cgroups.make()
         with self.places.console.open("ab") as console:
@@ -75,7 +75,7 @@ class Machine:
         while time.monotonic() < end:
             if self._container is None or self._container.poll() is not None:
                 break
-            # the socket is there before what is behind it: systemd knows more
+            # the socket exists before containerd serves on it, so ask systemd
             socket = Path(f"/proc/{self.leader}/root/run/containerd/containerd.sock")
             if self.leader and socket.exists() and self.run("systemctl", "start", "containerd", check=False, within=within).code == 0:
                 return
@@ -85,14 +85,14 @@ class Machine:
 
     @property
     def leader(self) -> int:
-        """The machine's PID 1 as the host counts; 0 while there is none."""
+        """The machine's PID 1 in the host's numbering; 0 if there is none."""
         if not self._leader:
             self._leader = next((pid for pid in self.cgroups.processes() if _is_leader(pid)), 0)
         return self._leader
 
     @property
     def root(self) -> Path:
-        """Its file system, as it sees it itself."""
+        """The machine's file system, as the machine sees it."""
         return Path(f"/proc/{self.leader}/root")
 
     def argv(self, *command: str, env: Mapping[str, str] | None = None) -> list[str]:
@@ -123,11 +123,11 @@ class Machine:
         return found
 
     def stop(self) -> None:
-        """End the machine, without ceremony: nobody needs its last words."""
+        """Kill the machine; it needs no orderly shutdown."""
         self.cut_power()
 
     def cut_power(self) -> None:
-        """Kill everything in it at once, as a power cut does. `boot` starts it again from the same disk."""
+        """Kill everything in the machine at once, like a power failure. `boot` starts it again from the same disk."""
         if self._container is not None:
             self._container.kill()
         self.cgroups.kill()
@@ -137,7 +137,7 @@ class Machine:
         unmount(self.places.root)
 
     def remove(self) -> None:
-        """Stop it and remove its disk and cgroups."""
+        """Stop the machine and remove its disk and cgroups."""
         self.cut_power()
         self.cgroups.remove()
         run("rm", "-rf", "--one-file-system", str(self.places.root_directory))
@@ -165,13 +165,13 @@ _NSPAWN = {"PATH": _PATH, "SYSTEMD_SECCOMP": "0", "SYSTEMD_NSPAWN_API_VFS_WRITAB
 
 
 def unmount(root: Path) -> None:
-    """Unmount a machine's file system, however often something was mounted there."""
+    """Unmount a machine's file system, as often as something was mounted there."""
     while os.path.ismount(root):
         quietly(["umount", "-R", "-l", str(root)])
 
 
 def _is_leader(pid: int) -> bool:
-    """Say if a process is PID 1 of a process namespace of its own."""
+    """Whether a process is PID 1 of its own process namespace."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:

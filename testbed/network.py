@@ -1,6 +1,7 @@
-"""The machines' network: a network namespace each, joined by a bridge; static routes to the pods of the others.
+"""The machines' network: one network namespace per machine, connected by a bridge, with static routes to the pods of the others.
 
-Nothing leaves the host: no address is translated, and the namespaces have no default route to the outside but the bridge, which forwards nothing.
+Nothing leaves the host: no address is translated, and the only way out of the namespaces is the bridge, which
+forwards nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ PREFIX = "kwtb"
 
 @dataclass(frozen=True)
 class Network:
-    """The network of a bed. `number` tells beds apart: 0 to 255.
+    """The network of a bed. `number` distinguishes beds: 0 to 255.
 
-    It must not lie inside the service subnet 10.96.0.0/12: kube-proxy drops what no Service owns.
+    It must not lie inside the service subnet 10.96.0.0/12, because kube-proxy drops packets to addresses there that
+    no Service owns.
     """
 
     number: int
@@ -32,11 +34,11 @@ class Network:
         return f"172.31.{self.number}.1"
 
     def address(self, index: int) -> str:
-        """The address of the machine with that index, counted from 1."""
+        """The address of the machine with this index, counted from 1."""
         return f"172.31.{self.number}.{10 + index}"
 
     def pods(self, index: int) -> str:
-        """The range of the pods of that machine."""
+        """The range of the machine's pods."""
         return f"10.244.{index}.0/24"
 
     def namespace(self, index: int) -> str:
@@ -49,7 +51,7 @@ class Network:
         run("ip", "link", "set", self.bridge, "up")
 
     def attach(self, index: int, *, machines: int) -> None:
-        """Make the namespace of one machine out of so many."""
+        """Create the namespace of one of `count` machines."""
         name, outside, inside = self.namespace(index), f"{self.bridge}v{index}", "eth0"
         run("ip", "netns", "add", name)
         run("ip", "link", "add", outside, "type", "veth", "peer", "name", inside, "netns", name)
@@ -65,12 +67,13 @@ class Network:
         run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.ip_forward=1")
 
     def detach(self, index: int) -> None:
-        """Remove the namespace of one machine with all that is in it."""
+        """Remove the namespace of one machine with everything in it."""
         quietly(["ip", "link", "delete", f"{self.bridge}v{index}"], ["ip", "netns", "delete", self.namespace(index)])
 
     def remove(self) -> None:
-        """Remove the bridge and every namespace; what is not there is no error."""
-        # the links first: a namespace that something still holds would keep its end, and with it the other one
+        """Remove the bridge and every namespace; missing ones are no error."""
+        # the links first: a namespace that something still holds would keep its end of the link, and with it the
+        # other end
         ours = [name for name in _links() if name.startswith(f"{self.bridge}v")]
         names = [name for name in namespaces() if name.startswith(f"{self.bridge}-")]
         quietly(*(["ip", "link", "delete", name] for name in [*ours, self.bridge]), *(["ip", "netns", "delete", name] for name in names))

@@ -1,7 +1,8 @@
 """Another patch level of Kubernetes without a second build: the version string in the programs is replaced by one of the same length.
 
-Go keeps the length of a string beside it, so that a string of the same length can take its place. The programs of both levels behave alike;
-only what they report differs, which is what an upgrade between patch levels has to prove.
+Go stores the length of a string next to its pointer, so a string of the same length can replace it. The programs of
+both levels behave in the same way; only the version that they report differs, and this is what upgrades between patch
+levels are tested with.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def program(source: Path, old: str, new: str) -> Path:
 
 
 def images(found: Sequence[Image], old: str, new: str) -> list[Image]:
-    """Return the images with the tag `old` as those of another patch level: the new tag, and programs that report it."""
+    """Return the images with the tag `old` as images of another patch level: with the new tag, and with programs that report it."""
     return [_renumbered(image, old, new) for image in found if image.reference.endswith(f":{old}")]
 
 
@@ -53,7 +54,7 @@ def _renumbered(image: Image, old: str, new: str) -> Image:
 
 
 def give(machine: Machine, found: Sequence[Image]) -> None:
-    """Put images into the container runtime of a machine that is up."""
+    """Load images into the container runtime of a running machine."""
     path = machine.root / "opt" / "image.tar"
     for image in found:
         archive(image, path)

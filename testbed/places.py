@@ -1,9 +1,9 @@
-"""Where things of the testbed lie: what is kept in the cache, and what belongs to one bed.
+"""Where the testbed stores things: what is kept in the cache, and what belongs to one bed.
 
-- `cache/base-<key>`: the Debian tree, never written to after it was made; `kit-<key>`: what every machine has on top of it (programs, units,
-  configuration); `store-<key>`: the container runtime's directory with all images unpacked.
+- `cache/base-<key>`: the Debian tree, never written to after it was made; `kit-<key>`: what every machine has in addition to it (programs,
+  units, configuration); `store-<key>`: the container runtime's directory with all images unpacked.
 - `state/<bed>/<machine>`: upper and work of the overlay, root (its mount point), containerd.
-- `/run/kubewright-testbed/<bed>.lock`: held while a bed is up; for the whole host, as cgroups and networks are.
+- `/run/kubewright-testbed/<bed>.lock`: locked while a bed is up; for the whole host, as cgroups and networks are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def beds() -> Path:
 
 
 def locks() -> Path:
-    """Return the directory of what processes of this host hold against each other."""
+    """Return the directory of the locks between processes of this host."""
     return Path("/run/kubewright-testbed")
 
 
@@ -47,7 +47,7 @@ class MachinePlaces:
 
     @property
     def root(self) -> Path:
-        """Where its file system is mounted."""
+        """The mount point of its file system."""
         return self.root_directory / "root"
 
     @property
@@ -57,5 +57,5 @@ class MachinePlaces:
 
     @property
     def console(self) -> Path:
-        """What systemd and the units said on the console."""
+        """What systemd and the units wrote to the console."""
         return self.root_directory / "console.log"

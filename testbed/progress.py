@@ -1,4 +1,7 @@
-"""What the testbed is doing while somebody waits: a line when a long step begins, another one with its time when it is done. On stderr."""
+"""What the testbed is doing while somebody waits: a line when a long step begins, another one with its duration when it is done.
+
+On stderr.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +15,13 @@ from kubewright.cli.printers.reporters import PlainLines
 
 
 def fetching() -> PlainLines:
-    """Return what shows programs that are downloaded or built."""
+    """Return the reporter of programs that are downloaded or built."""
     return PlainLines()
 
 
 @contextmanager
 def step(what: str, *, takes: str) -> Iterator[None]:
-    """Say that a step has begun and about how long it takes, then how long it took."""
+    """Report that a step has begun and about how long it takes, then how long it took."""
     sys.stderr.write(f"{what} ({takes}) ...\n")
     sys.stderr.flush()
     began = time.monotonic()

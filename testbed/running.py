@@ -1,4 +1,4 @@
-"""Running programs on the host for the testbed: argument lists, never a shell, and an error that shows what the program said."""
+"""Running programs on the host for the testbed: argument lists, never a shell, and errors that show the program's output."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 
 class BedError(Exception):
-    """Something on the host stands in the way. The text names it, and what to do."""
+    """The host does not allow something. The text names the problem, and what to do."""
 
 
 def run(*argv: str, cwd: str | None = None, env: Mapping[str, str] | None = None, within: float = 900, data: bytes | None = None) -> str:
-    """Run a program and return what it printed. Raises BedError when it fails, with the end of its output."""
+    """Run a program and return its output. Raises BedError with the end of the output if it fails."""
     try:
         ended = subprocess.run(argv, cwd=cwd, env=env, input=data, capture_output=True, timeout=within, check=False)
     except FileNotFoundError as error:
@@ -25,6 +25,6 @@ def run(*argv: str, cwd: str | None = None, env: Mapping[str, str] | None = None
 
 
 def quietly(*argvs: Sequence[str]) -> None:
-    """Run programs that clean up: what is gone already is no error."""
+    """Run programs that clean up: what is already gone is no error."""
     for argv in argvs:
         subprocess.run(argv, capture_output=True, timeout=300, check=False)

@@ -1,6 +1,7 @@
-"""What machines see of the host to run kubewright: our virtual environment and our sources, read only.
+"""What machines see of the host to run kubewright: our virtual environment and our sources, read-only.
 
-Their places do not depend on the host's: a clone may lie below /tmp or /root, which machines have of their own.
+Their paths in machines do not depend on those of the host: a clone may lie below /tmp or /root, and machines have
+their own.
 """
 
 from __future__ import annotations

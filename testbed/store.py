@@ -1,6 +1,8 @@
-"""The container runtime's directory with all images unpacked, made once; every machine gets a copy by hard links, its databases copied.
+"""The container runtime's directory with all images unpacked, made once.
 
-Made by a containerd on the host itself, with a directory and a socket of its own.
+Every machine gets a copy with hard links, except for the databases.
+
+It is made by a containerd on the host itself, with its own directory and socket.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ _CONFIG = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.images', 'io.c
 
 
 def ensure_store(images: list[Image], *, key: str) -> Path:
-    """Return the directory, making it if it is not there. `key` stands for whatever the images are made of."""
+    """Return the directory, creating it if necessary. `key` identifies what the images are made of."""
     digest = hashlib.sha256("\0".join((key, *map(repr, images))).encode()).hexdigest()[:12]
     place = cache() / f"store-{digest}"
     if not place.exists():
@@ -49,7 +51,7 @@ def _fill(directory: Path, images: list[Image]) -> None:
 
 
 def copy_store(store: Path, target: Path) -> None:
-    """Give a machine its own: files by hard link, because nobody writes to them; databases as copies."""
+    """Give a machine its own copy: files as hard links, because nobody writes to them; databases as copies."""
     shutil.rmtree(target, ignore_errors=True)
     run("cp", "-al", str(store), str(target))
     for path in target.rglob("*.db"):
@@ -60,7 +62,7 @@ def copy_store(store: Path, target: Path) -> None:
 
 @contextmanager
 def _containerd(directory: Path, scratch: Path) -> Iterator[str]:
-    """Run a containerd without its Kubernetes part over a directory, and give out its socket."""
+    """Run a containerd without its Kubernetes plugin on a directory, and provide its socket."""
     config, socket, log = scratch / "config.toml", scratch / "containerd.sock", scratch / "log"
     config.write_text(_CONFIG, encoding="ascii")
     argv = [

@@ -1,4 +1,4 @@
-"""What a private key looks like in a text: nothing that its public key has as well."""
+"""Parts of private keys that tests search for in output: nothing that the public key also contains."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ SHORTEST: Final = 24
 
 
 def forms(pem: str) -> tuple[str, str]:
-    """Return a part of a line of a private key's PEM, and what kubeconfigs make of that part: base64 of base64.
+    """Return part of a line of a private key's PEM, and the same part as kubeconfigs contain it (base64 of base64).
 
-    The file of an EC key holds its public key (RFC 5915), that of an RSA key its modulus (RFC 8017): certificates have both. What is returned
-    encodes bytes of the EC key's scalar or of the RSA key's first prime and nothing else.
+    The file of an EC key also contains its public key (RFC 5915), and that of an RSA key its modulus (RFC 8017);
+    certificates contain both. The returned part encodes only bytes of the EC key's scalar or of the RSA key's first
+    prime.
     """
     secret = _secret_number(pem)
     header, *body = pem.splitlines()
     text = "".join(body[:-1])
     begin = base64.b64decode(text).index(secret)
     width = len(body[0])
-    first, end = -(-begin * 4 // 3), (begin + len(secret)) * 4 // 3  # the characters that no other byte has a part in
+    first, end = -(-begin * 4 // 3), (begin + len(secret)) * 4 // 3  # the characters to which no other byte contributes
     place, line = max(
         ((max(first, start), text[max(first, start) : min(end, start + width)]) for start in range(0, len(text), width)),
         key=lambda found: len(found[1]),
     )
-    at = len(header) + 1 + place + place // width  # in the file, whose lines end
+    at = len(header) + 1 + place + place // width  # in the file, with its line breaks
     return line, _encoded_twice(pem, at, at + len(line))
 
 
@@ -42,5 +43,5 @@ def _secret_number(pem: str) -> bytes:
 
 
 def _encoded_twice(pem: str, begin: int, end: int) -> str:
-    """Return the part of the base64 of a PEM that stands for nothing but its characters from `begin` to `end`."""
+    """Return the part of a PEM's base64 that encodes only its characters from `begin` to `end`."""
     return base64.b64encode(pem.encode()).decode()[-(-begin * 4 // 3) : end * 4 // 3]

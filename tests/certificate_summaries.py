@@ -1,6 +1,6 @@
-"""What certificates and keys look like from outside, as plain maps without anything that differs from run to run: for comparing and showing.
+"""Certificates and keys as plain dictionaries without values that differ from run to run, for comparing and printing.
 
-The shape is that of the reference data (kubeadm v1.36.2, `certificates.json`).
+The structure is that of the reference data (kubeadm v1.36.2, `certificates.json`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def of_certificate(certificate: Certificate, *, authorities: Mapping[str, Certif
 
 
 def of_key(text: bytes, *, source: str) -> dict[str, object]:
-    """Summarise a private key file: its PEM label, kind and size. Raises CertificateError."""
+    """Summarise a private key file: PEM label, kind and size. Raises CertificateError."""
     label = next((block.label for block in pem.blocks(text, source=source) if block.private), "")
     return {"pem_type": label, "key": of_private_key(keys.load(text, source=source))}
 
@@ -57,7 +57,7 @@ def of_private_key(key: PrivateKey) -> dict[str, object]:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A certificate request as the X.509 library reads it, which shares nothing with our own reader."""
+    """A certificate request as the X.509 library reads it, independently of our own reader."""
 
     subject: tuple[tuple[str, str], ...]
     names: AlternativeNames
@@ -68,13 +68,13 @@ class Request:
 
     @property
     def common_name(self) -> str:
-        """The only common name of the subject."""
+        """The subject's only common name."""
         (found,) = (value for name, value in self.subject if name == "commonName")
         return found
 
     @property
     def organizations(self) -> tuple[str, ...]:
-        """The organisations of the subject."""
+        """The subject's organisations."""
         return tuple(value for name, value in self.subject if name == "organizationName")
 
 

@@ -1,14 +1,13 @@
-"""For all tests: our own plugin, also where kubewright is only on the path; what the modules beside this one add; interrupts that work.
+"""Set-up for all tests: our own plugin, the plugins of the neighbouring modules, and working interrupts.
 
-There is no event loop that nobody closes.
+No event loop is left open. The looptime plugin asks the policy for the current loop around synchronous tests too, and
+Python 3.11 creates one if none was ever set; its ResourceWarning then fails whatever test is running. After None has
+been set once, the policy creates no loop.
 
-The looptime plugin asks the policy for the current loop around synchronous tests too, and Python 3.11 makes one when none was ever set;
-its ResourceWarning then fails whatever test is running. Having set None once, the policy says that there is none.
+Examples that hypothesis generates have no deadline: on a busy machine any of them may take long.
 
-Made-up examples have no deadline of their own: on a busy machine any of them may take long.
-
-A shell starts what it puts into the background with SIGINT ignored, nohup what it runs with SIGHUP, and children inherit that: tests that stop a
-command need them back.
+A shell starts background jobs with SIGINT ignored, nohup starts its command with SIGHUP ignored, and children inherit
+that: tests that interrupt a command need both signals restored.
 """
 
 import asyncio
@@ -45,16 +44,16 @@ pytest_plugins = [
 
 @pytest.fixture(autouse=True)
 def no_secret_is_known():
-    """What one test has read is no secret in the next."""
+    """Forget the secrets that a test has read, so that the next test does not mask them."""
     masking.forget()
 
 
 @pytest.fixture(autouse=True)
 def no_log_is_set_up():
-    """A command with -v sets the log up for its process: the next test is another one."""
+    """Reset logging after each test: a command with -v configures it for the whole process."""
     logger = logging.getLogger("kubewright")
     kept = (list(logger.handlers), logger.level, logger.propagate)
-    logger.handlers[:] = []  # nor is it set up by what a fixture of the whole run has started
+    logger.handlers[:] = []  # and before it, because a fixture of the whole session may have configured it
     yield
     logger.handlers[:], logger.propagate = kept[0], kept[2]
     logger.setLevel(kept[1])

@@ -1,6 +1,7 @@
-"""`python -m tests.fuzz SECONDS`: run the differential tests and those of malformed input again and again, each round with a fresh seed.
+"""`python -m tests.fuzz SECONDS`: run the differential tests and the tests of malformed input repeatedly, each round with a new seed.
 
-What a round finds is written to build/fuzz/SEED.txt, which begins with the command that repeats it. Exits 1 if any round found something.
+The findings of a round are written to build/fuzz/SEED.txt, which begins with the command that repeats it. Exits 1 if
+any round found something.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ EXAMPLES: Final = 60
 
 
 def main(seconds: float) -> int:
-    """Run rounds until the time is over. The last round is finished."""
+    """Run rounds until the time is up. The last round is completed."""
     until = time.monotonic() + seconds
     rounds, found = 0, []
     while time.monotonic() < until:
@@ -40,13 +41,13 @@ def main(seconds: float) -> int:
 
 
 def one(seed: int) -> Path | None:
-    """Run one round. Returns the report of what it found."""
+    """Run one round. Returns a report of its findings."""
     argv = ["pytest", "-q", *TESTS]
     environment = {"KUBEWRIGHT_DIFFERENTIAL_SEED": str(seed), "KUBEWRIGHT_DIFFERENTIAL_EXAMPLES": str(EXAMPLES)}
     done = subprocess.run(
         [sys.executable, "-m", *argv],
         cwd=ROOT,
-        env={**os.environ, **environment, "CI": "1"},  # what is skipped for want of something is a failure
+        env={**os.environ, **environment, "CI": "1"},  # a test that is skipped because something is missing is a failure
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -1,4 +1,4 @@
-"""The examples of the guide: blocks of Python in a page, each with the output that the page promises."""
+"""The Python examples of a guide, each with the output that the page promises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDS_CLUSTER = "<!-- From here on the examples need"
 
 @dataclass(frozen=True)
 class Example:
-    """One block: its code, what it prints, and whether it needs a cluster."""
+    """One example: its code, its output, and whether it needs a cluster."""
 
     code: str
     output: str
@@ -34,9 +34,9 @@ def examples(page: str) -> Iterator[Example]:
 
 
 def run(example: Example, names: dict[str, object]) -> str:
-    """Run an example with the names that those before it left, and return what it printed."""
+    """Run an example with the variables that the previous ones left, and return its output."""
     out = io.StringIO()
-    padding = "\n" * int(example.place.partition(":")[2])  # so that a traceback has the page's line numbers
+    padding = "\n" * int(example.place.partition(":")[2])  # so that a traceback shows the page's line numbers
     with contextlib.redirect_stdout(out):
         exec(compile(padding + example.code, example.place.partition(":")[0], "exec"), names)
     return out.getvalue()

@@ -1,6 +1,7 @@
-"""Clients that hold the connections of a server, as a process of their own: `hostile(address, port)` runs 1,100 of them.
+"""Clients that occupy a server's connections, in a separate process: `hostile(address, port)` runs 1,100 of them.
 
-Each connects, keeps its connection for as long as it can, and connects again a second after it was closed. They run on loopback only, and for a bounded time.
+Each client connects, keeps its connection for as long as it can, and reconnects a second after the connection was
+closed. They run on loopback only, and for a limited time.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ KINDS: Final[Mapping[str, tuple[bool, Callable[[Streams], Awaitable[None]]]]] = 
 
 @contextlib.contextmanager
 def few_files() -> Iterator[None]:
-    """Give the processes that are started meanwhile the soft limit of open files that service managers give."""
+    """Give processes started inside the block the soft limit for open files that service managers set."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     try:
@@ -78,7 +79,7 @@ def few_files() -> Iterator[None]:
 
 
 def health(address: str, port: int, *, secure: bool, path: str = "/healthz") -> tuple[int, bytes]:
-    """Ask a daemon for its health over a connection of its own."""
+    """Request the health of a daemon over a new connection."""
     connection = (
         http.client.HTTPSConnection(address, port, timeout=60, context=_trusting())
         if secure
@@ -99,7 +100,7 @@ def _trusting() -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def hostile(address: str, port: int, *, secure: bool) -> Iterator[None]:
-    """Run them; each has tried to connect when this begins."""
+    """Run the clients; each of them has tried to connect when the block begins."""
     argv = [sys.executable, str(Path(__file__).resolve()), address, str(port), "tls" if secure else ""]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -1,7 +1,8 @@
-"""Addresses of the loopback network for tests: free, and spoken for, so that two test runs do not take the same one.
+"""Loopback addresses for tests, free and reserved, so that two test runs do not use the same one.
 
-Between the choice of an address and the moment when something listens there, another run may choose it as well. A claim is what local clusters
-hold against each other too (kubewright.local.cluster.allocation); here it lasts as long as the process, because a test may stop a server and start it again.
+Another run could choose an address between our choice and the moment at which something listens there. Local clusters
+reserve addresses with the same locks (kubewright.local.cluster.allocation); here a reservation lasts as long as the
+process, because a test may stop a server and start it again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _CLAIMS: Final = AddressClaims()
 
 
 def free_address(ports: Collection[int]) -> str:
-    """Return an address where all the ports are free, another one at each call."""
+    """Return an address on which all the ports are free, a different one for each call."""
     for address in _ADDRESSES:
         if is_free(address, ports) and _CLAIMS.take(address) and is_free(address, ports):
             return address
@@ -28,7 +29,7 @@ def free_address(ports: Collection[int]) -> str:
 
 
 def is_free(address: str, ports: Collection[int]) -> bool:
-    """Tell whether all the ports can be had."""
+    """Return whether all the ports are free."""
     with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
         for port in ports:
             stack.enter_context(socket.create_server((address, port)))
@@ -37,7 +38,7 @@ def is_free(address: str, ports: Collection[int]) -> bool:
 
 
 def _addresses() -> Iterator[str]:
-    """Give out all of a part of the network in which no local cluster begins to look."""
+    """Yield all addresses of a part of the network where local clusters do not start their search."""
     for third in range(200, 250):
         yield from (f"127.0.{third}.{last}" for last in range(11, 250))
 

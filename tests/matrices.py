@@ -1,6 +1,6 @@
 """Matrices of test outcomes, printed as tables at the end of the run.
 
-A test that asks for the fixture `matrix` records cells; a cell that raises is shown as FAILED:
+A test that requests the fixture `matrix` records cells; a cell that raises is shown as FAILED:
 
     def test_a_worker_joins(matrix, ...):
         with matrix("interop").cell("first by kubeadm", "worker by kubewright"):
@@ -8,11 +8,10 @@ A test that asks for the fixture `matrix` records cells; a cell that raises is s
 
         with matrix("faults").cell("port taken", "init") as cell:
             ...
-            cell.says("exit 4 in 0.6 s")                  # the cell says this in place of ok
+            cell.says("exit 4 in 0.6 s")                  # the cell says this instead of ok
 
-A cell that is recorded several times counts: `ok ×8`, or `FAILED 1 of 8`. Rows and columns stand in the order in which they first appear.
-Cells travel in the `user_properties` of test reports, so that tests may run in several processes (pytest-xdist).
-"""
+A cell that is recorded several times shows counts: `ok ×8`, or `FAILED 1 of 8`. Rows and columns are in the order of their first appearance.
+Cells are passed on in the `user_properties` of test reports, so that tests may run in several processes (pytest-xdist)."""
 
 from __future__ import annotations
 
@@ -30,25 +29,25 @@ _PROPERTY: Final = "matrix"
 
 @dataclass
 class Cell:
-    """One outcome, while its test runs."""
+    """One outcome, while its test is running."""
 
     outcome: str = OK
 
     def says(self, outcome: str) -> None:
-        """Show this in place of `ok`."""
+        """Show this instead of `ok`."""
         self.outcome = outcome
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """One matrix as a test sees it. `properties` are those of the test."""
+    """One matrix, as seen by a test. `properties` are those of the test."""
 
     name: str
     properties: list[tuple[str, object]]
 
     @contextmanager
     def cell(self, row: str, column: str) -> Iterator[Cell]:
-        """Record what happens in the block."""
+        """Record the outcome of the block."""
         cell = Cell()
         try:
             yield cell
@@ -59,13 +58,13 @@ class Matrix:
             self.record(row, column, cell.outcome)
 
     def record(self, row: str, column: str, outcome: str = OK) -> None:
-        """Record an outcome that is known."""
+        """Record a known outcome."""
         self.properties.append((_PROPERTY, [self.name, row, column, outcome]))
 
 
 @pytest.fixture
 def matrix(request: pytest.FixtureRequest):
-    """Give a test the matrices by their names: `matrix("interop")`."""
+    """Give a test access to the matrices by name: `matrix("interop")`."""
     properties = request.node.user_properties
     return lambda name: Matrix(name, properties)
 
@@ -83,7 +82,7 @@ Recorded = dict[tuple[str, str], list[str]]
 
 def _collect(terminalreporter: pytest.TerminalReporter) -> dict[str, Recorded]:
     reports = [report for found in terminalreporter.stats.values() for report in found if isinstance(report, pytest.TestReport)]
-    # a report holds what was recorded up to its end: the last one of a test holds all
+    # each report of a test contains what was recorded so far; the last one contains everything
     last = {report.nodeid: report.user_properties for report in reports if report.when != "setup"}
     matrices: dict[str, Recorded] = {}
     for properties in last.values():
@@ -93,7 +92,7 @@ def _collect(terminalreporter: pytest.TerminalReporter) -> dict[str, Recorded]:
 
 
 def table(cells: Recorded) -> list[str]:
-    """Render a matrix: a line for each row, aligned columns, `-` where nothing was recorded."""
+    """Render a matrix: a line for each row, aligned columns, `-` for cells that were not recorded."""
     rows, columns = list(dict.fromkeys(row for row, _ in cells)), list(dict.fromkeys(column for _, column in cells))
     lines = [["", *columns]]
     lines += [[row, *(_told(cells.get((row, column), ())) for column in columns)] for row in rows]

@@ -1,8 +1,8 @@
-"""`python -m tests.mutation [TABLE ...] [--sample N] [--seed S] [--jobs N]`: no row without a test that needs it.
+"""`python -m tests.mutation [TABLE ...] [--sample N] [--seed S] [--jobs N]`: check that a test needs each row of a table.
 
-Drops the rows of tables one at a time, from the syntax tree of their module while it is imported, and runs the tests that claim to cover
-them: one must fail. Prints the rows that nobody missed, and exits 1 if there are any. Nothing is written: each try is a forked process that
-shares the imports of third-party packages.
+Removes the rows of tables one at a time, from the syntax tree of their module while it is imported, and runs the
+tests that claim to cover them; one of them must fail. Prints the rows that no test missed, and exits 1 if there are
+any. Nothing is written: each try is a forked process that shares the imports of third-party packages.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PACKAGE: Final = ROOT / "src" / "kubewright"
 
 @dataclass(frozen=True)
 class Table:
-    """Rows to drop: `kinds` are the calls that make a row; `words` are also the words of texts that list flags by name."""
+    """Rows to remove: `kinds` are the calls that create a row; `words` also removes words from texts that list flags by name."""
 
     modules: tuple[str, ...]
     kinds: frozenset[str]
@@ -113,7 +113,7 @@ KNOWN: Final = {
 
 @dataclass(frozen=True)
 class Mutant:
-    """A row that is left out: the `number`-th of those of a module."""
+    """A removed row: the `number`-th row of a module."""
 
     table: str
     module: str
@@ -122,12 +122,12 @@ class Mutant:
 
     @property
     def text(self) -> str:
-        """The label without its line."""
+        """The label without its line number."""
         return re.sub(r":\d+: ", ": ", self.label)
 
 
 class Rows(ast.NodeVisitor):
-    """Finds the rows of a module in the order of the source, and how to drop each."""
+    """Finds the rows of a module in source order, and how to remove each."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -178,7 +178,7 @@ class Rows(ast.NodeVisitor):
             del node.keys[index], node.values[index]
             return
         value = getattr(node, field)
-        if word and "\n" in value and " " in word:  # a line of several words
+        if word and "\n" in value and " " in word:  # a line with several words
             lines = value.strip().splitlines()
             setattr(node, field, "\n".join(lines[:index] + lines[index + 1 :]))
         elif word:
@@ -208,7 +208,7 @@ def _holds_flags(node: ast.Assign | ast.keyword) -> bool:
 
 
 def _lists_flags(value: ast.expr) -> bool:
-    """Whether an assigned text is a list of flags by name: at least two words of small letters and dashes, or several such texts added."""
+    """Whether an assigned text is a list of flags by name: at least two words of lower-case letters and dashes, or a sum of such texts."""
     texts = [node.value for node in ast.walk(value) if isinstance(node, ast.Constant)]
     allowed = isinstance(value, ast.Constant | ast.BinOp)
     words = [word for text in texts if isinstance(text, str) for word in text.split()]
@@ -248,7 +248,7 @@ class _Dropping(importlib.machinery.SourceFileLoader):
 
 
 class _Finder:
-    """Puts that loader in the place of the ordinary one."""
+    """Installs that loader in place of the normal one."""
 
     def __init__(self, mutant: Mutant) -> None:
         self._mutant = mutant
@@ -269,13 +269,13 @@ def is_missed(table: str, mutant: Mutant | None) -> bool:
         sys.meta_path.insert(0, _Finder(mutant))  # type: ignore[arg-type]
     os.chdir(ROOT)
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):
-        # plain: where kubewright is installed, pytest would load its modules itself, to rewrite their assertions
+        # plain, because if kubewright is installed, pytest would load its modules itself to rewrite their assertions
         argv = ["-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "--assert=plain"]
         return any(pytest.main([*argv, test]) != 0 for test in TABLES[table].tests)
 
 
 def preload() -> None:
-    """Import what all tries share: third-party packages, nothing of ours."""
+    """Import what all tries share: third-party packages, and no module of ours."""
     import cryptography.x509
     import hypothesis.strategies
     import jsonpatch
@@ -288,26 +288,26 @@ def preload() -> None:
 
 
 def forked(table: str, mutant: Mutant | None) -> int:
-    """Start a process that tries a mutant, or without one the tests as they are. It exits 0 if the row was missed, 3 if not."""
+    """Start a process that tries a mutant, or runs the unchanged tests if there is none. It exits 0 if a test missed the row, 3 if not."""
     pid = os.fork()
     if pid:
         return pid
     try:
         code = 0 if is_missed(table, mutant) else 3
-    except BaseException:  # the child must not go on as its parent
+    except BaseException:  # the child must not continue as its parent
         traceback.print_exc()
         code = 70
     os._exit(code)
 
 
 def pass_as_they_are(tables: Sequence[str]) -> bool:
-    """Tell whether the tests pass with all rows: else nothing can be told without one."""
+    """Return whether the tests pass with all rows; otherwise mutants prove nothing."""
     codes = [os.waitstatus_to_exitcode(os.waitpid(forked(name, None), 0)[1]) for name in tables]
     return codes == [3] * len(tables)
 
 
 def survivors(chosen: Sequence[Mutant], *, jobs: int, out: io.TextIOBase) -> list[Mutant]:
-    """Try all, so many at a time. Returns those that no test missed."""
+    """Try all mutants, `jobs` at a time. Returns those that no test missed."""
     waiting, running, found = list(chosen), dict[int, Mutant](), []
     while waiting or running:
         while waiting and len(running) < jobs:

@@ -1,4 +1,4 @@
-"""Runs of the phases of `init` for tests: against a cluster that is given, over whatever host is given, on a machine that nobody checks."""
+"""Runs of the phases of `init` for tests: with a given cluster, on a given host, without checks of the machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubewright.workflow import runner
 
 @dataclass(frozen=True, kw_only=True)
 class KnownCluster(InitContext):
-    """Sees a cluster that `observe` gives in plans, or talks to `kube` alone."""
+    """Uses the cluster from `observe` in plans, and otherwise only `kube`."""
 
     observe: object = None
     kube: object = None
@@ -35,7 +35,7 @@ class KnownCluster(InitContext):
 
 
 def observed(observe):
-    """`init` whose plans see the cluster that `observe` gives."""
+    """`init` whose plans use the cluster from `observe`."""
 
     def context(request, configuration, bound):
         made = init.context(request, configuration, bound)
@@ -47,7 +47,7 @@ def observed(observe):
 
 
 def run_phases(prepared, request, machine, *, kube, reporter, host=None, waiter=None, kubelet_makes=()):
-    """Run the phases that were asked for as they are: every change is returned, also where nothing differs. `preflight` only names images."""
+    """Run the requested phases as they are: every change is returned, even if nothing differs. `preflight` only names images."""
     row = observed(lambda _: None)
     for warning in prepared.warnings:
         reporter.emit(Warned(text=warning))
@@ -59,14 +59,14 @@ def run_phases(prepared, request, machine, *, kube, reporter, host=None, waiter=
 
 
 class NoCluster:
-    """A cluster that nobody may ask."""
+    """A cluster that must not be asked."""
 
     def __getattr__(self, _: str) -> object:
         raise AssertionError("a cluster was asked")
 
 
 class Below(OverlayHost):
-    """A host whose directories of kubeadm lie over another one; what is written beside them, as by a dry run, is really written."""
+    """A host on which kubeadm's directories are replaced by those of an overlay; other writes, as those of a dry run, are real."""
 
     def ensure(self, desired, /):
         path = getattr(desired, "path", None)
@@ -75,7 +75,7 @@ class Below(OverlayHost):
 
 
 def stand_in_machine(machine, *, client):
-    """A machine that reaches whatever `client` gives for an access."""
+    """A machine that uses the clients that `client` returns."""
 
     class StandIn(type(machine)):
         def client(self, access, *, timeout=0.0, proxied=True):

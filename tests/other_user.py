@@ -1,7 +1,7 @@
 """What a test needs to run kubewright as an ordinary user: an interpreter and a library that this user can read.
 
-As root the test becomes such a user. A clone may lie where only its owner may go (below /root, or in any directory of mode 0700): then what is
-needed of it is copied.
+If the tests run as root, the test becomes such a user. If only its owner can read the clone (because it is below
+/root, or in a directory of mode 0700), the necessary files are copied.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ LOADED = "kubewright.cli.main, kubewright.local.daemon.control_server, kubewrigh
 
 @pytest.fixture
 def readable() -> Iterator[Path]:
-    """Give out a directory that anyone may read; those of pytest are for their owner only."""
+    """Provide a directory that everyone can read; those of pytest are for their owner only."""
     with tempfile.TemporaryDirectory(prefix="kw-user-") as place:
         Path(place).chmod(0o755)
         yield Path(place)
 
 
 def uid() -> int:
-    """Return the user that the test becomes: nobody, if we are root; otherwise who we are."""
+    """Return the user that the test becomes: nobody if we are root, otherwise the current user."""
     return NOBODY if os.geteuid() == 0 else os.geteuid()
 
 
 def becoming(uid: int) -> dict[str, Any]:
-    """Return what makes a child of root's run as another user; nothing where we are that user."""
+    """Return the arguments that start a child as another user; empty if we already are that user."""
     return {} if uid == os.geteuid() else {"user": uid, "group": uid, "extra_groups": []}
 
 
@@ -62,7 +62,7 @@ def python(uid: int) -> str:
 
 
 def library(uid: int, place: Path) -> str:
-    """Return the value of PYTHONPATH with which the user finds kubewright: our sources, or a copy that is made at a place anyone may read."""
+    """Return the value of PYTHONPATH with which the user finds kubewright: our sources, or a copy that everyone can read."""
     source = str(Path(kubewright.__file__).parents[1])
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": source}
     argv = [python(uid), "-c", f"import {LOADED}"]
@@ -82,7 +82,7 @@ def _copied(library: Path) -> Path:
 
 
 def _needed(requirements: Iterable[str], known: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Return the names of the distributions that are required, and of those that these require."""
+    """Return the names of the required distributions, including indirect requirements."""
     for requirement in requirements:
         other = re.split(r"[^A-Za-z0-9_.-]", requirement)[0]
         if "extra ==" in requirement or other in known:

@@ -1,4 +1,7 @@
-"""How long the tests of each tier take, and what came of a part of the suite: printed at the end, the latter also written for the end of `make`."""
+"""The durations of tests, printed at the end of a run by tier.
+
+The result of the part is printed as well, and written to a file for `make`.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the sums of the durations of set-up, test and tear-down, by the folder below `tests`, and of the longest files."""
+    """Print the sums of the durations of set-up, test and tear-down by folder below `tests`, and those of the slowest files."""
     tiers, files = _sums(terminalreporter)
     if sum(tiers.values()) < 60:
         return
@@ -32,7 +35,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Write what came of a part."""
+    """Write the result of a part."""
     reporter, part = config.pluginmanager.get_plugin("terminalreporter"), config.getoption("part", None)
     if not part or reporter is None or hasattr(config, "workerinput"):
         return
@@ -42,7 +45,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def closing(reporter: pytest.TerminalReporter, part: str, seconds: float) -> Iterator[str]:
-    """Yield the lines that sum up a run: the counts, what failed, and for each tier how long its tests took all together."""
+    """Yield the lines that summarise a run: counts, failures, and the total time of the tests of each tier."""
     counts = ", ".join(text for text, _ in reporter.build_summary_stats_line()[0])
     yield f"{part} part: {counts} in {seconds / 60:.1f} minutes"
     for outcome in ("failed", "error"):
@@ -52,7 +55,7 @@ def closing(reporter: pytest.TerminalReporter, part: str, seconds: float) -> Ite
 
 
 def _sums(reporter: pytest.TerminalReporter) -> tuple[Counter[str], Counter[str]]:
-    """Return the seconds of tiers and of files: what one process would need for them."""
+    """Return the seconds of tiers and of files, as if one process had run them."""
     tiers: Counter[str] = Counter()
     files: Counter[str] = Counter()
     for report in (one for found in reporter.stats.values() for one in found if isinstance(one, pytest.TestReport)):

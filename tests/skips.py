@@ -1,4 +1,4 @@
-"""Skips in CI: there the set-up provides what tests need, so that a skip is a failure unless its reason stands here."""
+"""Skips in CI: the set-up there provides everything that tests need, so a skip is a failure unless its reason is in this list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALLOWED: Final = {
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport():
-    """Let a test fail in CI that is skipped for a reason that is not on the list."""
+    """Make a test fail in CI if it is skipped for a reason that is not in the list."""
     report = yield
     if report.skipped and os.environ.get("CI") and isinstance(report.longrepr, tuple):
         reason = report.longrepr[2].removeprefix("Skipped: ")

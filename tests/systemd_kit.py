@@ -12,7 +12,7 @@ _BLANKS = " \t\n\r"
 
 
 def directives(text: str) -> list[tuple[str, str, str]]:
-    """Return section, name and value of each assignment. Raises ValueError for a line that is none."""
+    """Return section, name and value of each assignment. Raises ValueError for an invalid line."""
     found, section, kept = [], "", ""
     for line in re.split("[\n\r\0]", text):
         if line.lstrip(_BLANKS)[:1] in {"#", ";"}:
@@ -43,12 +43,12 @@ def names(text: str) -> list[tuple[str, str]]:
 
 
 def values(text: str, name: str) -> list[str]:
-    """Return the values of a setting, in their order."""
+    """Return the values of a setting, in order."""
     return [value for _, one, value in directives(text) if one == name]
 
 
 def commands(value: str) -> list[list[str]]:
-    """Return the commands of ExecStart= and the like, each as the words that the program is given."""
+    """Return the commands of ExecStart= and similar settings, each as the words that the program receives."""
     found: list[list[str]] = [[]]
     rest = value.lstrip(_BLANKS)
     while rest:
@@ -58,12 +58,12 @@ def commands(value: str) -> list[list[str]]:
             continue
         word, rest = _first_word(rest)
         plain = _without_specifiers(word)
-        found[-1].append(_without_variables(plain) if found[-1] else plain)  # the program itself is no place for variables
+        found[-1].append(_without_variables(plain) if found[-1] else plain)  # variables are not expanded in the program itself
     return found
 
 
 def assignment(value: str) -> tuple[str, str]:
-    """Return name and value of the one variable that Environment= sets."""
+    """Return the name and value of the only variable that Environment= sets."""
     word, rest = _first_word(value)
     if rest:
         raise ValueError(f"more than one variable: {rest!r}")
@@ -72,7 +72,7 @@ def assignment(value: str) -> tuple[str, str]:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of a variable that stands alone in a command: it is taken to pieces like a command, and specifiers mean nothing."""
+    """Return the words of a variable that is the whole word of a command: it is split like a command, and specifiers are not expanded."""
     found, rest = [], text.lstrip(_BLANKS)
     while rest:
         word, rest = _first_word(rest)

@@ -1,9 +1,11 @@
-"""What a page tells its reader to type, typed in order, and what the page shows of the output.
+"""The commands that a page tells its reader to type, run in order, and the output that the page shows.
 
-The comment before a block of commands says in which terminal they are typed: `<!-- typed: here -->`. In a block with prompts (`$ `, `# `, `one# `)
-the other lines are output; `…` stands for any text, on a line of its own for any lines. `<!-- file: one kubeadm.yaml -->` has the reader save the
-block; `<!-- not typed: WHY -->` says why nobody types one, or which test does. A command that ends in `# prints nothing` prints nothing. One that
-ends in `# waits` goes on when the page does, after it has printed what is shown; it has ended well by the time its terminal is used again.
+The comment before a block of commands names the terminal in which they are typed: `<!-- typed: here -->`. In a block
+with prompts (`$ `, `# `, `one# `) the other lines are output; `…` matches any text, or any lines if it is on a line
+of its own. `<!-- file: one kubeadm.yaml -->` makes the reader save the block; `<!-- not typed: WHY -->` says why a
+block is not typed, or which test does it. A command that ends in `# prints nothing` must print nothing. After one
+that ends in `# waits`, the page continues as soon as it has printed what is shown; it must have ended successfully by
+the time its terminal is used again.
 """
 
 from __future__ import annotations
@@ -50,14 +52,17 @@ _CHANGING: Final = (
 
 
 def environment(**more: str) -> dict[str, str]:
-    """Return the environment of a reader's terminal: this one, without what an outer `make`, its parameters and pytest put there."""
+    """Return the environment of a reader's terminal.
+
+    It is the current one without the variables of an outer `make`, its parameters and pytest.
+    """
     parameters = _PARAMETER.findall((ROOT / "Makefile").read_text())
     return {name: value for name, value in os.environ.items() if name not in parameters and not name.startswith(_OF_MAKE)} | more
 
 
 @dataclass(frozen=True)
 class Step:
-    """One command, or one file to save, with the terminal and the lines of output that the page shows."""
+    """One command, or one file to save, with its terminal and the lines of output that the page shows."""
 
     place: str
     terminal: str
@@ -92,7 +97,7 @@ def blocks(page: Path) -> Iterator[Block]:
 
 
 def steps(page: Path) -> Iterator[Step]:
-    """Read what a page has its reader do, in order."""
+    """Read the steps of a page's reader, in order."""
     for block in blocks(page):
         if block.how == "file":
             terminal, _, name = block.where.partition(" ")
@@ -119,7 +124,7 @@ def _commands(block: Block) -> Iterator[Step]:
 
 
 class Terminal:
-    """A shell in which commands are typed one after the other, so that what one exports the next one has."""
+    """A shell in which commands are typed one after the other, so that exported variables stay set."""
 
     def __init__(self, argv: Sequence[str], *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         self._shell = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=cwd, env=env)
@@ -127,26 +132,26 @@ class Terminal:
         self._said = b""
 
     def type(self, command: str) -> tuple[int, str]:
-        """Type a command and wait for its end; returns its exit code and what it printed."""
+        """Type a command and wait until it ends; returns its exit code and its output."""
         self.begin(command)
         return self.end()
 
     def begin(self, command: str) -> None:
-        """Type a command. No command reads what is typed after it."""
+        """Type a command. Commands cannot read what is typed after them."""
         assert self._shell.stdin is not None
         self._number += 1
         self._shell.stdin.write(f"{{ {command}\n}} < /dev/null; printf '%s%s\\n' '{self._mark}' $?\n".encode())
         self._shell.stdin.flush()
 
     def end(self) -> tuple[int, str]:
-        """Wait for the end of the command that was typed last; returns its exit code and all that it printed."""
+        """Wait until the last typed command ends; returns its exit code and its whole output."""
         said = self.until(lambda _: False)
         self._said = b""
         said, _, code = said.rpartition(self._mark)
         return int(code), said
 
     def until(self, enough: Callable[[str], bool]) -> str:
-        """Wait until what the command has printed is enough, or until it has ended; returns what it printed."""
+        """Wait until the output of the command is sufficient, or until it has ended; returns its output."""
         assert self._shell.stdout is not None
         end, mark = time.monotonic() + HANG, re.compile(re.escape(self._mark) + r"\d+\n")
         with selectors.DefaultSelector() as selector:
@@ -175,7 +180,7 @@ class Terminal:
 
 @dataclass
 class Reader:
-    """Somebody who does what a page says, and uses the token, pin, key and request that they were given, not those that the page shows."""
+    """A reader who follows a page, and uses the token, pin, key and request that the commands printed instead of those on the page."""
 
     terminals: Mapping[str, Terminal]
     given: dict[re.Pattern[str], str] = field(default_factory=dict)
@@ -185,7 +190,7 @@ class Reader:
     """By terminal, the command there that has not ended."""
 
     def follow(self, found: Iterator[Step], *, besides: Mapping[str, str] | None = None) -> None:
-        """Do all steps. `besides` are words that a terminal's host needs after those of a command that begins so."""
+        """Perform all steps. `besides` are words that a terminal's host needs appended to commands with these first words."""
         for step in found:
             terminal = self.terminals[step.terminal]
             self._ended(step.terminal)
@@ -203,7 +208,7 @@ class Reader:
             self._ended(name)
 
     def _type(self, step: Step, command: str) -> tuple[str, Sequence[str]]:
-        """Type a command; returns what it printed, by now if it waits, and what the page shows of that."""
+        """Type a command; returns its output (so far, if the command waits) and what the page shows of it."""
         terminal = self.terminals[step.terminal]
         if _WAITS.search(command):
             shown = (*step.shown, "…")
@@ -216,7 +221,7 @@ class Reader:
         return said, step.shown
 
     def _ended(self, name: str) -> None:
-        """Wait for the command of a terminal that was left while it waited."""
+        """Wait for the command of a terminal in which a waiting command was left running."""
         if step := self.waiting.pop(name, None):
             code, said = self.terminals[name].end()
             assert code == 0, f"{step.place}: {step.command}\n{said}"
@@ -231,7 +236,7 @@ class Reader:
 
 
 def matches(said: str, shown: Sequence[str]) -> bool:
-    """Whether output is what a page shows of it: nothing shown says nothing about it."""
+    """Whether output matches what the page shows of it; if the page shows nothing, any output matches."""
     if not shown:
         return True
     wanted = "".join(r"(?s:.*?)" if line.strip() == "…" else _line(line) + r"\n" for line in shown)

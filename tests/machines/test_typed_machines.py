@@ -44,7 +44,7 @@ def booted(making: str) -> Iterator[dict[str, Terminal]]:
     process = subprocess.Popen(shlex.split(making), cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None
-        told = "".join(iter(process.stdout.readline, "Ctrl-C here ends and removes them.\n"))
+        told = "".join(iter(process.stdout.readline, "Press Ctrl-C to stop and remove them.\n"))
         named = dict(re.findall(r"^(\w+) .* MACHINE=(\S+)$", told, re.MULTILINE))
         assert list(named) == names, told
         with ExitStack() as stack:
