@@ -95,6 +95,11 @@ class Layout:
         return (*secrets, self.kubelet_service, self.patches, self.checkpoints, self.machine_record)
 
     @property
+    def units(self) -> PurePosixPath:
+        """The directory of the administrator's units of systemd."""
+        return self.etc / "systemd" / "system"
+
+    @property
     def cni(self) -> PurePosixPath:
         """Where container runtimes look for the configuration of pod networks."""
         return self.etc / "cni" / "net.d"

@@ -120,10 +120,10 @@ def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layo
     return Change(target=f"{kind.value} {path}", action=Action.NONE if found is None else Action.DELETE)
 
 
-def decide_no_units(there: Sequence[PurePosixPath], service: str) -> Change:
+def decide_no_units(there: Sequence[PurePosixPath], service: str, *, directories: Sequence[PurePosixPath] = (UNITS,)) -> Change:
     """Compare the unit files of a service with none. Raises HostError for a place where systemd does not keep those of administrators."""
     for path in there:
-        require_below(path, [UNITS])
+        require_below(path, directories)
     return Change(target=f"units of {service}", action=Action.DELETE if there else Action.NONE, reason=", ".join(map(str, there)))
 
 

@@ -171,17 +171,18 @@ class StoreHost(ABC):
 
     def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
         there = [path for path in units if self.state(path) is not None]
-        change = decisions.decide_no_units(there, service)
+        directories = (UNITS, self.layout.units)
+        change = decisions.decide_no_units(there, service, directories=directories)
         if not change:
             return change
-        whole = [path for path in there if path.parent == UNITS]
+        whole = [path for path in there if path.parent in directories]
         drop_ins = [path for path in there if path not in whole]
         if self._services is not None and whole:  # systemd does not disable a unit that an earlier run has removed
             self._services.disable(service)
         for path in (*drop_ins, *whole):  # a run that is broken off leaves the unit, which the next one can disable
-            self._store.remove(path, below=[UNITS])
-            if path.parent != UNITS and not self.entries(path.parent):
-                self._store.remove(path.parent, below=[UNITS])
+            self._store.remove(path, below=directories)
+            if path.parent not in directories and not self.entries(path.parent):
+                self._store.remove(path.parent, below=directories)
         if self._services is not None:
             self._services.reload()
         return change

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -34,7 +35,7 @@ class Machine:
 
     `layout` is where it has what a configuration leaves open. `environment` holds the variables of whoever runs the operation. `sync` makes sure,
     in the end, that what was written survives a power cut; it raises HostError. `look` is called while requests to the cluster fail: it raises
-    where trying again is pointless.
+    where trying again is pointless. `program` is how kubewright is called on this machine, for what calls it later.
     """
 
     at: Callable[[Layout], Host]
@@ -44,6 +45,7 @@ class Machine:
     environment: Mapping[str, str] = field(default_factory=dict)
     sync: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
+    program: Sequence[str] = (sys.executable, "-m", "kubewright")
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
         """Make a client of a cluster; unless it is the machine's own, through the proxies of the environment, as kubeadm's. Opens nothing."""

@@ -26,7 +26,7 @@ from kubewright.base.change import Action
 from kubewright.base.errors import CheckFailed, Forbidden, HostError, Unreachable
 from kubewright.base.records import replace
 from kubewright.cli.handlers import agent as agent_command
-from kubewright.cli.handlers import agent_service
+from kubewright.cli.handlers import agent_service, machine
 from kubewright.cli.main import main
 from kubewright.cli.parsing import parser
 from kubewright.host.desired import File, Service
@@ -144,7 +144,7 @@ def test_the_unit_calls_the_program_that_was_called(monkeypatch, tmp_path: Path,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(program.parent))
     monkeypatch.setattr(sys, "argv", [called.replace("PLACE", str(tmp_path)), "agent", "install"])
-    assert agent_service.program_words() == [word.replace("PLACE", str(tmp_path)) for word in words]
+    assert machine.program_words() == [word.replace("PLACE", str(tmp_path)) for word in words]
 
 
 def record(view: NodeView = VIEW, **changes: Any) -> dict[str, Any]:

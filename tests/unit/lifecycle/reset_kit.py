@@ -55,6 +55,7 @@ class Services:
         self.running = True
         self.stopped = 0
         self.refuses = ""
+        self.disabled = []
 
     def state(self, name, /):
         return ServiceState(running=self.running)
@@ -68,7 +69,13 @@ class Services:
     def refuse(self, name, /):
         raise AssertionError(name)
 
-    start = restart = enable = disable = refuse
+    start = restart = enable = refuse
+
+    def disable(self, name, /):
+        self.disabled.append(name)
+
+    def reload(self):
+        """Read units again: there are none."""
 
 
 class Runtime:

@@ -26,9 +26,11 @@ class Box:
     """A machine with three manifests; the last one is new with the operation."""
 
     def __init__(self, root: Path) -> None:
-        layout = Layout(kubernetes=PurePosixPath(root / "kubernetes"), state=PurePosixPath(root / "state"))
+        layout = Layout.below(PurePosixPath(root))
         self.host = RealHost(layout=layout, files=Files())
         self.runs = 0
+        self.made = 0
+        self.renews = False
         self.proved: list[str] = []
         self.prepared: list[str] = []
         self.fails: dict[str, BaseException] = {}
@@ -41,7 +43,20 @@ class Box:
     def prepare(self, *, goal: str = "v2", operation: str = "upgrade"):
         self.runs += 1
         files = [File(path=self.path(name), content=f"{goal} {name}".encode()) for name in NAMES]
-        return checkpoint.prepare(self.host, operation=operation, goal=goal, files=files, at=START + timedelta(seconds=self.runs))
+        at = START + timedelta(seconds=self.runs)
+        return checkpoint.prepare(
+            self.host, operation=operation, goal=goal, files=files, at=at, renewed=self.renew if self.renews else dict
+        )
+
+    def renew(self) -> dict[str, list[File]]:
+        """Make another key and certificate of the API server."""
+        self.made += 1
+        paths = (self.host.layout.key("apiserver"), self.host.layout.certificate("apiserver"))
+        return {"apiserver": [File(path=path, content=f"{path.suffix} {self.made}".encode(), mode=0o600) for path in paths]}
+
+    def pair(self) -> list[str]:
+        paths = (self.host.layout.key("apiserver"), self.host.layout.certificate("apiserver"))
+        return [(self.host.read(path) or b"").decode() for path in paths]
 
     def steps(self) -> list[Replacement]:
         return [
@@ -278,3 +293,44 @@ def test_what_a_step_does_besides_its_files_is_undone_before_they_go_back(box):
     with pytest.raises(HostError, match="back in its earlier state"):
         list(carry_out(box.host, found, [step], reporter=RecordingReporter(), topic="etcd"))
     assert done == [f"{what}, with old etcd" for what in ("before", "prove", "undo", "prove old")]
+
+
+def begun(box: Box):
+    """Begin an operation that renews a certificate, and return what is kept of it."""
+    box.renews = True
+    for file in box.renew()["apiserver"]:
+        box.host.ensure(file)
+    return checkpoint.mark(box.host, box.prepare(), State.IN_PROGRESS)
+
+
+@pytest.mark.parametrize("replaced", range(3))
+def test_a_pair_of_which_one_file_was_replaced_is_completed(box, replaced):
+    found = begun(box)
+    for swap in found.pairs["apiserver"][:replaced]:
+        checkpoint.put_new(box.host, found, swap.target)
+    changes = list(checkpoint.complete_pairs(box.host, found))
+    side = 2 if replaced else 1
+    assert (len([one for one in changes if one]), box.pair()) == (replaced == 1, [f".key {side}", f".crt {side}"])
+    assert list(checkpoint.complete_pairs(box.host, found)) == []
+
+
+def test_a_renewed_pair_is_made_once_stays_and_leaves_no_key_behind(box):
+    found = begun(box)
+    assert (box.prepare(), box.made) == (found, 2)
+    checkpoint.put_pair(box.host, found, "apiserver")
+    box.fails["etcd"] = ComponentFailed("etcd ended")
+    with pytest.raises(HostError, match="back in its earlier state"):
+        box.carry_out(found)
+    assert (box.contents(), box.pair()) == (OLD, [".key 2", ".crt 2"])
+    kept = [path.read_text() for path in Path(found.directory).rglob("*") if path.is_file()]
+    assert [text for text in kept if text.startswith((".key", ".crt"))] == []
+    assert [one.state for one in checkpoint.every(box.host)] == [State.ROLLED_BACK]
+
+
+def test_a_certificate_that_somebody_else_has_renewed_since_stays(box):
+    found = begun(box)
+    for file in box.renew()["apiserver"]:
+        box.host.ensure(file)
+    assert (checkpoint.put_pair(box.host, found, "apiserver"), box.pair()) == ([], [".key 3", ".crt 3"])
+    box.carry_out(found)
+    assert (box.contents(), box.pair()) == (NEW, [".key 3", ".crt 3"])

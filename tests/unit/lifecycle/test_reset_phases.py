@@ -152,8 +152,10 @@ def test_only_force_resets_a_machine_on_which_an_upgrade_was_interrupted(box):
     checkpoint.mark(host, found, checkpoint.State.IN_PROGRESS)
     with pytest.raises(HostError, match=r"interrupted: upgrade to v1\.36\.4"):
         box.reset()
+    unit = box.root / "etc/systemd/system/kubewright-recover.service"
+    box.write(str(unit.relative_to(box.root)), "completes it at boot")
     box.reset(text="force: true\n").require_complete()
-    assert not (box.root / "state").exists()
+    assert ((box.root / "state").exists(), unit.exists(), box.services.disabled) == (False, False, ["kubewright-recover"])
 
 
 def test_another_kubewright_excludes_reset(box):

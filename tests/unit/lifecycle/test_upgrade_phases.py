@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,35 @@ def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
         box.upgrade(version="v1.36.1")
     box.upgrade()
     assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, NEW, NEW], [State.DONE])
+
+
+def test_a_unit_completes_what_a_killed_upgrade_left_before_the_kubelet_starts(box, monkeypatch):
+    unit = Path(box.layout.units, "kubewright-recover.service")
+    key, certificate = Path(box.layout.key("apiserver")), Path(box.layout.certificate("apiserver"))
+    before = (key.read_bytes(), certificate.read_bytes())
+    killed(box, monkeypatch)
+    lines = unit.read_text().splitlines()
+    assert ("Before=kubelet.service" in lines, [line for line in lines if line.startswith("ExecStart=")]) == (
+        True,
+        [f"ExecStart={sys.executable} -m kubewright recover"],
+    )
+    after = (key.read_bytes(), certificate.read_bytes())
+    certificate.write_bytes(before[1])  # as if the power had failed between the two
+    assert box.recover() == [f"file {certificate}"]
+    assert ((key.read_bytes(), certificate.read_bytes()), unit.exists()) == (after, True)
+    box.upgrade()
+    assert (after[0] == key.read_bytes(), unit.exists()) == (True, False)
+
+
+def test_a_unit_that_has_nothing_to_complete_removes_itself(box, monkeypatch):
+    unit = Path(box.layout.units, "kubewright-recover.service")
+    killed(box, monkeypatch)
+    kept = unit.read_bytes()
+    box.rollback()
+    assert not unit.exists()
+    unit.write_bytes(kept)
+    assert box.recover() == ["units of kubewright-recover"]
+    assert not unit.exists()
 
 
 def test_the_record_of_the_machine_follows_and_init_does_not_go_back(box):

@@ -22,6 +22,7 @@ from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import NODE
+from kubewright.lifecycle import recovery
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.upgrade import operation, rollback, status
@@ -160,6 +161,14 @@ class Kubelet(Services):
 
     box = None
 
+    def state(self, name, /):
+        return super().state(name) if name == "kubelet" else None
+
+    def told(self, name=""):
+        """Units that come and go beside the kubelet are of no interest to it."""
+
+    stop = enable = disable = reload = told
+
     def last_lines(self, name, /, *, count):
         return []
 
@@ -258,6 +267,11 @@ class ControlPlane(Box):
         machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
         row = replace(rollback.ROLLBACK, context=context)
         return run(row, RollbackOptions(yes=ask is None, ask=ask), machine, reporter=self.reporter, mode=mode)
+
+    def recover(self):
+        """Do what the unit does at boot, and return the targets of what changed."""
+        changes = run(recovery.RECOVER, None, stand_in_machine(self.whole(), client=None), reporter=self.reporter).changes
+        return [change.target for change in changes if change]
 
     def status(self):
         """Look at the cluster from this machine."""

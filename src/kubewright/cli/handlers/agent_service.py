@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from kubewright.agent import installation, status_file
 from kubewright.agent.configuration.flags import FLAGS, OURS, reason_ignored
@@ -33,7 +31,7 @@ def install(parsed: Parsed) -> int:
     require_kubeconfig(options_of(parsed, read, host_name=host.facts.detected.host_name), host)
     for note in read.notes:
         sys.stderr.write(f"{note}\n")
-    changes = installation.install(host, [*program_words(), "agent", "run", *given_words(parsed)])
+    changes = installation.install(host, [*machine.program_words(), "agent", "run", *given_words(parsed)])
     _write(changes, form=parsed.text("output"))
     return 0
 
@@ -86,14 +84,6 @@ def _node_uid(host: Host, kubeconfig: PurePosixPath, name: str) -> str:
 def _client(host: Host, kubeconfig: PurePosixPath) -> Iterator[KubeAPI]:
     with closing(cluster_access.client(load_access(kubeconfig, read=host.read))) as api:
         yield api
-
-
-def program_words() -> list[str]:
-    """Return what we were called as, so that systemd calls the same: a script or an archive, or a module of this interpreter."""
-    found = shutil.which(sys.argv[0])  # the archive's program is called by the word that was typed
-    if found is None or Path(found).name == "__main__.py":
-        return [sys.executable, "-m", "kubewright"]
-    return [os.path.abspath(found)]  # noqa: PTH100 (links stay)
 
 
 def _text(name: str, value: object) -> str:

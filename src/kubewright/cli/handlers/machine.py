@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.machine import Detected, Layout
@@ -23,3 +27,11 @@ def host(layout: Layout = _KUBEADMS, *, files: Files | None = None) -> Host:
 def detected() -> Detected:
     """Return what this machine tells about itself."""
     return host().facts.detected
+
+
+def program_words() -> list[str]:
+    """Return what we were called as, so that systemd calls the same: a script or an archive, or a module of this interpreter."""
+    found = shutil.which(sys.argv[0])  # the archive's program is called by the word that was typed
+    if found is None or Path(found).name == "__main__.py":
+        return [sys.executable, "-m", "kubewright"]
+    return [os.path.abspath(found)]  # noqa: PTH100 (links stay)

@@ -58,6 +58,7 @@ def this_machine(*, batches: bool = False) -> Machine:
         layout=Layout(),
         environment=os.environ,
         sync=files.sync if files is not None else nothing,
+        program=machine.program_words(),
     )
 
 

@@ -124,6 +124,19 @@ def status(parsed: Parsed) -> int:
     return 0
 
 
+def recover(parsed: Parsed) -> int:
+    """Complete what a killed operation left half replaced, and say what that was."""
+    from kubewright.lifecycle.recovery import RECOVER
+
+    changes = [change for change in engine.run(RECOVER, None, operations.this_machine(), reporter=KubeadmText()).changes if change]
+    form = parsed.text("output")
+    if form == "text":
+        sys.stdout.write("".join(f"{change.action.value} {change.target}\n" for change in changes))
+    else:
+        write_result([change.as_map() for change in changes], form=form)
+    return 0
+
+
 def text(found: UpgradePlan) -> str:
     """Return the plan in the form of kubeadm's text."""
     states = [("API GROUP", "CURRENT VERSION", "PREFERRED VERSION", "MANUAL UPGRADE REQUIRED")]

@@ -86,6 +86,7 @@ HEADS = (
     Head("version", "Print the version"),
     Head("completion", "Print the completion script of a shell"),
     Head("help", "Explain a command"),
+    Head("recover", "Complete files of which a power cut left one half", _MACHINE, hidden=True),
     Head("alpha", "Experimental commands; there are none now", hidden=True),
 )
 _SUMMARIES = {head.word: head.summary for head in HEADS}

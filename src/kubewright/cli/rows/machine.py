@@ -329,6 +329,16 @@ _UPGRADE_ROWS = (
     ),
 )
 
+_RECOVER_ROW = Command(
+    "recover",
+    summary("recover"),
+    handler="kubewright.cli.handlers.upgrade:recover",
+    flags=(ALL_FORMATS,),
+    hidden=True,
+    description="While an operation such as an upgrade replaces files, a unit runs this at boot, before the kubelet: certificates and keys of which only one"
+    " was replaced are completed. It reaches no network and restarts nothing.",
+)
+
 _CHECKS_OF_INIT = (
     "apiserver-advertise-address apiserver-bind-port cert-dir config cri-socket ignore-preflight-errors image-repository kubernetes-version"
     " node-name pod-network-cidr service-cidr"
@@ -360,4 +370,4 @@ _PREFLIGHT_ROWS = (
     ),
 )
 
-ROWS = (_INIT_ROW, _JOIN_ROW, _RESET_ROW, *_UPGRADE_ROWS, *_PREFLIGHT_ROWS)
+ROWS = (_INIT_ROW, _JOIN_ROW, _RESET_ROW, *_UPGRADE_ROWS, _RECOVER_ROW, *_PREFLIGHT_ROWS)

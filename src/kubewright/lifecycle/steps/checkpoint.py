@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -60,6 +60,7 @@ class Swap:
     """A file that is replaced: the digests of its contents, and its modes. `before` is `ABSENT` where there was no file.
 
     `parks`: the operation takes the file away before it writes the new content, so that nothing runs from it meanwhile.
+    `pair` names a certificate that is renewed with the operation, such as `apiserver`, whose files are replaced together; '' for other files.
     """
 
     target: PurePosixPath
@@ -68,6 +69,7 @@ class Swap:
     old_mode: int
     new_mode: int
     parks: bool = False
+    pair: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +84,17 @@ class Checkpoint:
 
     @property
     def changed(self) -> tuple[Swap, ...]:
-        """The files that have another content afterwards."""
-        return tuple(one for one in self.swaps if one.before != one.after)
+        """The files that have another content afterwards, and get the earlier one back where the operation fails."""
+        return tuple(one for one in self.swaps if one.before != one.after and not one.pair)
+
+    @property
+    def pairs(self) -> dict[str, list[Swap]]:
+        """The files of each renewed certificate, in the order in which they are replaced. They stay where the operation fails."""
+        found: dict[str, list[Swap]] = {}
+        for one in self.swaps:
+            if one.pair:
+                found.setdefault(one.pair, []).append(one)
+        return found
 
     def swap(self, target: PurePosixPath) -> Swap:
         """Return the row of a file. Raises KeyError."""
@@ -100,25 +111,38 @@ def digest(content: bytes | None) -> str:
     return ABSENT if content is None else hashlib.sha256(content).hexdigest()
 
 
+Pairs = Mapping[str, Sequence[File]]
+"""The files of each renewed certificate, by its name: the key first, as it is replaced first."""
+
+
 def prepare(
-    host: Host, *, operation: str, goal: str, files: Sequence[File], at: datetime, parks: Collection[PurePosixPath] = ()
+    host: Host,
+    *,
+    operation: str,
+    goal: str,
+    files: Sequence[File],
+    at: datetime,
+    parks: Collection[PurePosixPath] = (),
+    renewed: Callable[[], Pairs] = dict,
 ) -> Checkpoint:
     """Return the checkpoint of an operation that replaces these files: that of an interrupted run with the same goal, or a new one.
 
-    `parks` are the files that the operation takes away before it replaces them. Raises HostError while another operation is in progress, and for a checkpoint that cannot be read.
+    `parks` are the files that the operation takes away before it replaces them. `renewed` makes the certificates that are renewed with it; an
+    interrupted run has made its own. Raises HostError while another operation is in progress, and for a checkpoint that cannot be read.
     """
     wanted = {file.path: digest(file.content) for file in files}
     present = every(host)
     begun = unfinished(present)
     if begun is not None:
-        if begun.operation == operation and {swap.target: swap.after for swap in begun.swaps} == wanted:
+        if begun.operation == operation and {swap.target: swap.after for swap in begun.swaps if not swap.pair} == wanted:
             return begun
         raise _in_progress(begun)
     for found in present:
         if found.state is State.PREPARED:  # it has changed nothing, and the machine may be another one by now
             discard(host, found)
     _discard_incomplete(host)
-    return _made(host, operation, goal, files, at, parks)
+    rows = [("", file) for file in files] + [(name, file) for name, pair in renewed().items() for file in pair]
+    return _made(host, operation, goal, rows, at, parks)
 
 
 def require_none_in_progress(host: Host) -> None:
@@ -145,19 +169,21 @@ _REMEDIES: Final = {
 """What finishes an operation, by its name."""
 
 
-def _made(host: Host, operation: str, goal: str, files: Sequence[File], at: datetime, parks: Collection[PurePosixPath]) -> Checkpoint:
+def _made(
+    host: Host, operation: str, goal: str, rows: Sequence[tuple[str, File]], at: datetime, parks: Collection[PurePosixPath]
+) -> Checkpoint:
     directory = parent(host) / f"{at:%Y-%m-%d-%H-%M-%S}-{at.microsecond:06d}-{operation}"
     host.ensure(Directory(path=parent(host), mode=_PRIVATE, enforce=True))
     host.ensure(Directory(path=directory, mode=_PRIVATE, enforce=True))
     swaps = []
-    for number, file in enumerate(files):
+    for number, (pair, file) in enumerate(rows):
         content, state = host.read(file.path), host.state(file.path)
         if content is not None:
             host.ensure(_private(directory / "old" / str(number), content))
         host.ensure(_private(directory / "new" / str(number), file.content))
         mode = file.mode if state is None else state.mode
         digests = {"before": digest(content), "after": digest(file.content)}
-        swaps.append(Swap(target=file.path, **digests, old_mode=mode, new_mode=file.mode, parks=file.path in parks))
+        swaps.append(Swap(target=file.path, **digests, old_mode=mode, new_mode=file.mode, parks=file.path in parks, pair=pair))
     found = Checkpoint(directory=directory, operation=operation, goal=goal, swaps=tuple(swaps))
     host.ensure(_private(directory / _PLAN, _encoded(found)))
     return mark(host, found, State.PREPARED)
@@ -174,10 +200,14 @@ def mark(host: Host, found: Checkpoint, state: State) -> Checkpoint:
 
 
 def finish(host: Host, found: Checkpoint, state: State) -> Checkpoint:
-    """Write down the end of an operation, and remove older checkpoints than the last few."""
+    """Write down the end of an operation, and remove older checkpoints than the last few, and the keys of those that stay."""
     done = mark(host, found, state)
-    for old in [one for one in every(host) if one.state not in OPEN][:-KEPT]:
+    ended = [one for one in every(host) if one.state not in OPEN]
+    for old in ended[:-KEPT]:
         discard(host, old)
+    for one in ended[-KEPT:]:
+        for path in [path for pair in one.pairs.values() for swap in pair for path in _contents(one, swap)]:
+            host.remove(path)
     return done
 
 
@@ -203,7 +233,7 @@ def form(host: Host, swap: Swap) -> Form:
 
 def require_known(host: Host, found: Checkpoint) -> None:
     """Refuse to go on where somebody else has written one of the files. Raises HostError, naming them."""
-    foreign = [str(swap.target) for swap in found.swaps if form(host, swap) is Form.NEITHER]
+    foreign = [str(swap.target) for swap in found.swaps if not swap.pair and form(host, swap) is Form.NEITHER]
     if foreign:
         raise HostError(
             f"somebody has changed files since {found.operation} to {found.goal} began",
@@ -220,7 +250,23 @@ def park(host: Host, found: Checkpoint) -> list[Change]:
 def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
     """Give a file its new content. Raises KeyError for one that is not in the checkpoint."""
     swap = found.swap(target)
-    return host.ensure(File(path=target, content=content(host, found, swap, side="new"), mode=swap.new_mode))
+    show = Show.MADE if swap.pair else Show.DIFF
+    return host.ensure(File(path=target, content=content(host, found, swap, side="new"), mode=swap.new_mode, show=show))
+
+
+def put_pair(host: Host, found: Checkpoint, name: str) -> list[Change]:
+    """Replace the files of a renewed certificate, unless somebody else has written one of them since: what they wrote stays."""
+    swaps = found.pairs[name]
+    if any(form(host, swap) is Form.NEITHER for swap in swaps):
+        return []
+    return [put_new(host, found, swap.target) for swap in swaps]
+
+
+def complete_pairs(host: Host, found: Checkpoint) -> Iterator[Change]:
+    """Bring certificates of which a run that was killed has replaced one file to their new side: a key without its certificate serves nobody."""
+    for name, swaps in found.pairs.items():
+        if len({form(host, swap) for swap in swaps}) > 1:
+            yield from put_pair(host, found, name)
 
 
 def put_old(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
@@ -233,11 +279,17 @@ def put_old(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
 
 def content(host: Host, found: Checkpoint, swap: Swap, *, side: str) -> bytes:
     """Read one side of a swap, `old` or `new`. Raises HostError where it is not what was kept."""
-    path = found.directory / side / str(found.swaps.index(swap))
+    path = _contents(found, swap)[side == "new"]
     kept = host.read(path)
     if kept is None or digest(kept) != (swap.before if side == "old" else swap.after):
         raise _damaged(found.directory, f"{path} is not what was kept for {swap.target}")
     return kept
+
+
+def _contents(found: Checkpoint, swap: Swap) -> tuple[PurePosixPath, PurePosixPath]:
+    """Return where the old and the new content of a file are kept."""
+    number = str(found.swaps.index(swap))
+    return found.directory / "old" / number, found.directory / "new" / number
 
 
 def every(host: Host) -> list[Checkpoint]:
@@ -256,7 +308,7 @@ def _encoded(found: Checkpoint) -> bytes:
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
-_SWAP: Final = {"target": str, "before": str, "after": str, "old_mode": int, "new_mode": int, "parks": bool}
+_SWAP: Final = {"target": str, "before": str, "after": str, "old_mode": int, "new_mode": int, "parks": bool, "pair": str}
 
 
 def _read(host: Host, directory: PurePosixPath) -> Checkpoint:

@@ -21,7 +21,7 @@ from kubewright.host.desired import Service
 from kubewright.host.failures import BUG, expected
 from kubewright.host.seam import Host
 from kubewright.lifecycle.background_task import BackgroundTask
-from kubewright.lifecycle.steps import kubelet_service
+from kubewright.lifecycle.steps import boot_recovery, kubelet_service
 from kubewright.lifecycle.steps.inventory import SERVICE, Inventory
 
 if TYPE_CHECKING:
@@ -200,6 +200,13 @@ def remove_units(ctx: Cleanup) -> Iterator[Change]:
         yield ctx.host.remove_units(SERVICE, units=units)
 
 
+def remove_recovery(ctx: Cleanup) -> Iterator[Change]:
+    """Remove the unit that completes an interrupted operation at boot: nothing is left to complete."""
+    if ctx.host.state(boot_recovery.unit_path(ctx.host)) is not None:
+        ctx.tell(f"Deleting the unit {boot_recovery.SERVICE}", f"Would delete the unit {boot_recovery.SERVICE}")
+        yield boot_recovery.remove(ctx.host)
+
+
 def restore_service(ctx: Cleanup) -> Iterator[Change]:
     """Enable or disable the kubelet's service as it was before a join changed that, where its unit is not ours."""
     earlier = kubelet_service.to_restore(ctx.host)
@@ -243,6 +250,7 @@ STEPS: Final[tuple[Step, ...]] = (
     remove_cni,
     remove_accounts,
     remove_units,
+    remove_recovery,
     restore_service,
     remove_tunnel,
 )

@@ -15,7 +15,7 @@ from kubewright.base.records import dataclass
 from kubewright.host.desired import Directory, File
 from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.lifecycle import machine_record
-from kubewright.lifecycle.steps import checkpoint, running, static_pods
+from kubewright.lifecycle.steps import boot_recovery, checkpoint, running, static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
@@ -104,30 +104,47 @@ def _version(manifest: bytes) -> str:
 
 def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
     files = [File(path=ctx.host.layout.manifest(one.name), content=one.new, mode=static_pods.MANIFEST_MODE) for one in found]
-    kept = checkpoint.prepare(ctx.host, operation=OPERATION, goal=ctx.cluster.kubernetes_version, files=files, at=ctx.clock.now())
+    kept = checkpoint.prepare(
+        ctx.host,
+        operation=OPERATION,
+        goal=ctx.cluster.kubernetes_version,
+        files=files,
+        at=ctx.clock.now(),
+        renewed=lambda: _certificates(ctx, found),
+    )
     pods = _pods(ctx, kept)
     if ETCD in pods:
         gate.require_quorum(ctx)
     _say_equal(ctx, [one.name for one in found if one.name not in pods])
-    renews_etcd = ETCD not in pods and any(one.name == ETCD for one in found)
-    steps = _steps(ctx, kept, pods, renews_etcd=renews_etcd)
-    yield from carry_out(ctx.host, kept, steps, reporter=ctx.reporter, topic=TOPIC, settle=partial(_settle, ctx, list(pods.values())))
+    with boot_recovery.enabled(ctx.host, ctx.bound.machine.program, needed=bool(kept.pairs), reporter=ctx.reporter):
+        settle = partial(_settle, ctx, list(pods.values()))
+        yield from carry_out(ctx.host, kept, _steps(ctx, kept, pods), reporter=ctx.reporter, topic=TOPIC, settle=settle)
     _back_up(ctx, kept, list(pods))
+
+
+def _certificates(ctx: UpgradeContext, found: Sequence[Manifest]) -> checkpoint.Pairs:
+    """Renew the certificates of components that change. With the API server go those of an etcd that does not restart (kubeadm restarts it)."""
+    changed = [one.name for one in found if one.differs]
+    others = [one.name for one in found if one.name == ETCD and not one.differs and API_SERVER in changed]
+    return leaves.made(ctx, changed, same_keys=others)
 
 
 def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]:
     """Put back what an upgrade has replaced, in reverse order. Raises what a proof raises; the same call goes on then."""
+    for _ in checkpoint.complete_pairs(ctx.host, kept):
+        pass
     pods = _pods(ctx, kept)
     changes = take_back(ctx.host, kept, _steps(ctx, kept, pods))
+    boot_recovery.remove_unneeded(ctx.host)
     version = pods[API_SERVER].old if API_SERVER in pods else ""
     if version:
         machine_record.follow(ctx.host, version=f"v{version}")
     return changes
 
 
-def _steps(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Mapping[str, _Pod], *, renews_etcd: bool = False) -> list[Replacement]:
+def _steps(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Mapping[str, _Pod]) -> list[Replacement]:
     groups = [[pods[name] for name in group if name in pods] for group in _GROUPS]
-    return [_step(ctx, kept, group, renews_etcd=renews_etcd) for group in groups if group]
+    return [_step(ctx, kept, group, renews_etcd=ETCD not in pods) for group in groups if group]
 
 
 def _pods(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> dict[str, _Pod]:
@@ -154,9 +171,9 @@ def _pod(ctx: UpgradeContext, kept: checkpoint.Checkpoint, name: str) -> _Pod:
 
 
 def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod], *, renews_etcd: bool) -> Replacement:
-    """Return the step of pods that are replaced at the same time. `renews_etcd`: with the API server etcd's certificates are renewed.
+    """Return the step of pods that are replaced at the same time. `renews_etcd`: with the API server go etcd's certificates, which has no step.
 
-    So does kubeadm, which restarts etcd for them; it reads them again at each handshake.
+    It reads them again at each handshake.
     """
 
     def before() -> Iterator[Step]:
@@ -164,8 +181,8 @@ def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod]
             pod.proof.note()
             ctx.say(TOPIC, f'Preparing for "{pod.name}" upgrade')
             if pod.name == API_SERVER and renews_etcd:
-                yield from leaves.renewed(ctx, ETCD, restarts=False)
-            yield from leaves.renewed(ctx, pod.name)
+                yield from leaves.placed(ctx, kept, ETCD)
+            yield from leaves.placed(ctx, kept, pod.name)
             ctx.say(TOPIC, f'Replacing "{ctx.host.layout.manifest(pod.name)}"; the earlier manifest is kept in "{kept.directory}"')
 
     def prove() -> Iterator[Step]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Action, Change
 from kubewright.base.events import Warned
-from kubewright.lifecycle.steps import renewal
+from kubewright.host.desired import File
+from kubewright.host.overlay import OverlayHost
+from kubewright.lifecycle.steps import checkpoint, renewal
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.renewal import CertificateLocations, RenewalResult
 from kubewright.pki.renewal import Terms
 
 if TYPE_CHECKING:
+    from kubewright.host.seam import Host
+    from kubewright.lifecycle.steps.checkpoint import Checkpoint
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
 TOPIC: Final = "upgrade/staticpods"
@@ -26,39 +30,62 @@ OF_COMPONENT: Final[Mapping[str, Sequence[str]]] = {
 _ADMINISTRATORS: Final = ("admin.conf", "super-admin.conf")
 
 
-def renewed(ctx: UpgradeContext, component: str, *, restarts: bool = True) -> Iterator[Change]:
-    """Renew the certificates of a component. One that is missing is told, and the component finds out whether it needs it.
+def made(ctx: UpgradeContext, components: Iterable[str], *, same_keys: Iterable[str] = ()) -> dict[str, list[File]]:
+    """Renew the certificates of components without writing them, and return the files of each, the key first.
 
-    A component that does not restart keeps its keys: it may read a certificate and its key at any moment.
+    Those of `same_keys` keep their keys: they do not restart, and may read a certificate and its key at any moment.
     """
-    return _renewed(ctx, OF_COMPONENT[component], same_keys=not restarts)
+    draft = OverlayHost(ctx.host)
+    groups = ((components, False), (same_keys, True))
+    names = [
+        name for group, same in groups for name in _renewed(ctx, draft, [row for one in group for row in OF_COMPONENT[one]], same=same)
+    ]
+    return {name: _files(ctx, draft, name) for name in names}
+
+
+def _files(ctx: UpgradeContext, draft: Host, name: str) -> list[File]:
+    """Return what a renewal has written into a draft of the machine."""
+    base, layout = renewal.named(name).base, ctx.layout
+    paths = (layout.key(base), layout.certificate(base)) if base else (layout.kubernetes / name,)
+    found = [(path, draft.read(path), draft.state(path)) for path in paths]
+    return [
+        File(path=path, content=content, mode=state.mode)
+        for path, content, state in found
+        if content is not None and state is not None and content != ctx.host.read(path)
+    ]
+
+
+def placed(ctx: UpgradeContext, kept: Checkpoint, component: str) -> Iterator[Change]:
+    """Put the renewed certificates of a component into their places."""
+    for name in OF_COMPONENT[component]:
+        if name in kept.pairs and any(checkpoint.put_pair(ctx.host, kept, name)):
+            yield _told(ctx, name)
 
 
 def renewed_administrators(ctx: UpgradeContext) -> Iterator[Change]:
     """Renew what administrators of this machine use; a machine may be without super-admin.conf."""
-    return _renewed(ctx, [name for name in _ADMINISTRATORS if ctx.kubeconfigs.read(name) is not None])
+    names = [name for name in _ADMINISTRATORS if ctx.kubeconfigs.read(name) is not None]
+    yield from (_told(ctx, name) for name in _renewed(ctx, ctx.host, names))
 
 
-def _renewed(ctx: UpgradeContext, names: Sequence[str], *, same_keys: bool = False) -> Iterator[Change]:
+def _told(ctx: UpgradeContext, name: str) -> Change:
+    ctx.say(TOPIC, f"Renewing {name} certificate")
+    return Change(target=f"certificate {name}", action=Action.UPDATE, reason="renewed with its component")
+
+
+def _renewed(ctx: UpgradeContext, host: Host, names: Sequence[str], *, same: bool = False) -> Iterator[str]:
+    """Renew certificates on a host, and yield the names of those that were; the others are told."""
     if not ctx.renews:
         return
     had = {row.name for row in renewal.renewables(ctx.cluster)}
     rows = [renewal.named(name) for name in names if name in had]
-    places = CertificateLocations(certificates=ctx.certificates, kubeconfigs=ctx.kubeconfigs, host=ctx.host)
-    for outcome in renewal.renew(
-        places,
-        rows,
-        terms=Terms.of(ctx.cluster),
-        clock=ctx.clock,
-        random=ctx.random,
-        started=ctx.bound.started,
-        same_keys=same_keys,
-    ):
+    places = CertificateLocations.of(host, certificates=ctx.layout.pki, kubeconfigs=ctx.layout.kubernetes)
+    terms = Terms.of(ctx.cluster)
+    for outcome in renewal.renew(places, rows, terms=terms, clock=ctx.clock, random=ctx.random, started=ctx.bound.started, same_keys=same):
         name = outcome.row.name
         match outcome.result:
             case RenewalResult.RENEWED:
-                ctx.say(TOPIC, f"Renewing {name} certificate")
-                yield Change(target=f"certificate {name}", action=Action.UPDATE, reason="renewed with its component")
+                yield name
             case RenewalResult.EXTERNAL:
                 ctx.say(TOPIC, f"External CA detected, {name} certificate can't be renewed")
             case RenewalResult.MISSING:

@@ -1,0 +1,34 @@
+"""`recover` as a row: what a killed operation has left half replaced is completed. The unit of `steps/boot_recovery` runs it before the kubelet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.change import Change
+from kubewright.lifecycle.operation import Bound, Operation, Prepared
+from kubewright.lifecycle.steps import boot_recovery, checkpoint
+from kubewright.workflow.phases import Phase, Phases
+
+if TYPE_CHECKING:
+    from kubewright.lifecycle.machine import Machine
+
+
+def complete(bound: Bound) -> Iterator[Change]:
+    """Complete renewed certificates of the operation that is in progress; without one, remove the unit that asks for it at boot."""
+    begun = checkpoint.unfinished(checkpoint.every(bound.host))
+    if begun is not None:
+        yield from checkpoint.complete_pairs(bound.host, begun)
+    yield from boot_recovery.remove_unneeded(bound.host)
+
+
+def _prepare(_: None, machine: Machine) -> Prepared[None]:
+    return Prepared(configuration=None, host=machine.at(machine.layout))
+
+
+RECOVER: Final[Operation[None, None, Bound]] = Operation(
+    name="recover",
+    phases=Phases(Phase("complete", "Complete files that belong together", run=complete)),
+    configure=_prepare,
+    context=lambda _, __, bound: bound,
+)

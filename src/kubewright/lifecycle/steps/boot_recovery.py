@@ -1,0 +1,77 @@
+"""A unit that runs before the kubelet at the next boot, while an operation is replacing files that belong together.
+
+A component that finds a certificate without its key does not start. After a power cut between the two, the unit completes the pair, so that the
+machine comes up by itself. It asks nobody and restarts nothing: the operation itself goes on only when somebody runs it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError
+from kubewright.base.events import Reporter, Warned
+from kubewright.host.desired import File, Service
+from kubewright.host.seam import Host
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.manifests import units
+
+SERVICE: Final = "kubewright-recover"
+COMMAND: Final = "recover"
+"""The command that the unit runs."""
+_UNIT: Final = """\
+# Installed by kubewright while files of this machine are being replaced, and removed afterwards.
+[Unit]
+Description=kubewright: complete files that were being replaced when the machine lost power
+Before=kubelet.service
+
+[Service]
+Type=oneshot
+ExecStart={program} {arguments}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def unit_path(host: Host) -> PurePosixPath:
+    """Return where the unit lies."""
+    return host.layout.units / f"{SERVICE}.service"
+
+
+@contextmanager
+def enabled(host: Host, program: Sequence[str], *, needed: bool, reporter: Reporter) -> Iterator[None]:
+    """Have the unit while an operation is at work, and longer if that leaves a checkpoint in progress. `program` is how kubewright is called.
+
+    A machine whose service manager does not take it is told what that means. Nothing is done unless it is `needed`.
+    """
+    if not needed:
+        yield
+        return
+    try:
+        _install(host, program)
+    except HostError as error:
+        reporter.emit(Warned(text=f"if this machine loses power now, run the same command again after it has booted: {error}"))
+    try:
+        yield
+    finally:
+        remove_unneeded(host)
+
+
+def _install(host: Host, program: Sequence[str]) -> None:
+    text = _UNIT.format(program=units.program(PurePosixPath(program[0])), arguments=units.arguments(*program[1:], COMMAND))
+    unit = File(path=unit_path(host), content=text.encode(), mode=0o644)
+    host.ensure(Service(name=SERVICE, running=False, enabled=True, units=(unit,)))
+
+
+def remove(host: Host) -> Change:
+    """Remove the unit."""
+    return host.remove_units(SERVICE, units=(unit_path(host),))
+
+
+def remove_unneeded(host: Host) -> list[Change]:
+    """Remove the unit unless an operation is in progress on this machine."""
+    return [] if checkpoint.unfinished(checkpoint.every(host)) is not None else [remove(host)]
