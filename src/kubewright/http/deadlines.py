@@ -3,8 +3,6 @@
 A socket's own time-out bounds one wait, not a request: a server that sends a byte now and then restarts each wait, and
 neither `http.client` nor urllib3 has a total time-out. So the sockets made here check the deadlines before each
 operation, whichever library uses them.
-
-The resolver cannot be told how long to wait: the options in /etc/resolv.conf bound it.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kubewright.base.deadlines import left
+from kubewright.http.resolver import Addresses, look_up
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
@@ -65,33 +64,15 @@ class BoundedSocket(Bounded, socket.socket):
     """A socket that keeps deadlines. TLS over it needs a context of `http.tls`."""
 
 
-def require_name(host: str) -> None:
-    """Require a host to be a name, or an address in the form that Go's dialer accepts.
-
-    The C library also accepts `127.1`, and `010.0.0.1`, which it reads as 8.0.0.1. For Go these are names that do not
-    exist. Raises socket.gaierror.
-    """
-    try:
-        socket.inet_aton(host)
-    except OSError:
-        return
-    try:
-        socket.inet_pton(socket.AF_INET, host)
-    except OSError as error:
-        why = "an IPv4 address has four decimal numbers without leading zeros"
-        raise socket.gaierror(socket.EAI_NONAME, why) from error
-
-
 def connected(host: str, port: int, *, silence: float | None, options: Sequence[tuple[Any, ...]] = ()) -> BoundedSocket:
     """Open a connection to the first address of a name that accepts one.
 
-    `silence` is the time-out for each, and remains the socket's.
+    `silence` is the time-out for looking up the name and for each address, and remains the socket's.
 
     Raises OSError: that of the last address, or socket.gaierror.
     """
-    require_name(host)
     failed: OSError | None = None
-    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM):
+    for family, kind, protocol, _, address in _addresses(host, port, left(silence)):
         sock = BoundedSocket(family, kind, protocol)
         try:
             for option in options:
@@ -107,3 +88,10 @@ def connected(host: str, port: int, *, silence: float | None, options: Sequence[
         else:
             return sock
     raise failed or OSError(f"{host} has no address")
+
+
+def _addresses(host: str, port: int, within: float | None) -> Addresses:
+    try:
+        return look_up(host, port).result(within)
+    except TimeoutError as error:
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer from the DNS servers in time") from error

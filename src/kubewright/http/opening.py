@@ -13,7 +13,7 @@ import socket
 import ssl
 from typing import Final, cast
 
-from kubewright.http.deadlines import require_name
+from kubewright.http.resolver import look_up
 
 # A watch may be silent for minutes, so the kernel probes whether the peer is still there (seconds, seconds, count).
 _PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
@@ -73,10 +73,9 @@ class _Bare(asyncio.Protocol):
 
 async def _connected(host: str, port: int) -> socket.socket:
     """Open a connection to the first address of a name that accepts one. Raises OSError: that of the last address."""
-    require_name(host)
     loop = asyncio.get_running_loop()
     failed: OSError | None = None
-    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    for family, kind, protocol, _, address in await asyncio.wrap_future(look_up(host, port)):
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)

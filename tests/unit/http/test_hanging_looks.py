@@ -1,14 +1,15 @@
-"""A look that hangs ends with the wait that it is part of, whatever it waits for: a server, an etcd, a program, a container runtime."""
+"""A look that hangs ends with the wait that it is part of, whatever it waits for: a server, its name, an etcd, a program, a container runtime."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 from busy import HANGS
@@ -41,11 +42,12 @@ TOKEN: Final = parse("abcdef.0123456789abcdef")
 
 
 class Hanging(NamedTuple):
-    """What hangs: a server of which a byte comes now and then, and a socket that nobody accepts calls of."""
+    """What hangs: a server of which a byte comes now and then, a name that is never found, and a socket that nobody accepts calls of."""
 
     url: str
     ca_pem: bytes
     path: Path
+    named: str = "https://hanging.test:6443"
 
 
 @pytest.fixture
@@ -53,10 +55,19 @@ def hanging(server_tls, ca_pem: bytes, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(wait, "LOOK_AT_LEAST", WITHIN)
     monkeypatch.setattr(discovery, "LOOK_AT_LEAST", WITHIN)
     path = tmp_path / "runtime.sock"
+    ended, look_up = threading.Event(), socket.getaddrinfo
+
+    def slow(host: str, *arguments: Any, **more: Any) -> Any:
+        if host == "hanging.test" and not more.get("flags"):
+            ended.wait()
+        return look_up(host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
     with DrippingServer("head", context=server_tls) as server, socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
         yield Hanging(server.url, ca_pem, path)
+    ended.set()
 
 
 def waiter() -> PollingWaiter:
@@ -81,6 +92,10 @@ def client(access: Access) -> KubeClient:
 def raw(hanging: Hanging) -> object:
     with contextlib.closing(client(Access(server=hanging.url, ca_pem=hanging.ca_pem))) as api:
         return api.raw("GET", "/readyz")
+
+
+def name(hanging: Hanging) -> object:
+    return raw(hanging._replace(url=hanging.named))
 
 
 def question(hanging: Hanging) -> Question:
@@ -128,6 +143,7 @@ def program(_: Hanging) -> object:
 
 ROWS: dict[str, tuple[Callable[[Hanging], object], type[KubewrightError]]] = {
     "a look at a server": (lambda hanging: polled(lambda: raw(hanging)), WaitTimeout),
+    "a look at a server whose name is never found": (lambda hanging: polled(lambda: name(hanging)), WaitTimeout),
     "a look at a runtime": (lambda hanging: polled(lambda: runtime(hanging)), WaitTimeout),
     "a look by a program": (lambda hanging: polled(lambda: program(hanging)), WaitTimeout),
     "a wait in an attempt": (
@@ -144,6 +160,7 @@ ROWS: dict[str, tuple[Callable[[Hanging], object], type[KubewrightError]]] = {
         WaitTimeout,
     ),
     "discovery by token, asynchronously": (token_discovery_async, WaitTimeout),
+    "a name, asynchronously": (lambda hanging: token_discovery_async(hanging._replace(url=hanging.named)), WaitTimeout),
 }
 
 

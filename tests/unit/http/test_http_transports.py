@@ -179,9 +179,10 @@ def test_nobody_listening_is_told_as_such(call: Call, make_server: MakeServer, t
     assert server.url in str(caught.value)
 
 
-def test_an_unknown_name_is_told_as_such(call: Call, trusting: ssl.SSLContext) -> None:
+@pytest.mark.parametrize("host", ["name.invalid", "two..dots", f"{'long' * 16}.test"])
+def test_an_unknown_name_is_told_as_such(call: Call, trusting: ssl.SSLContext, host: str) -> None:
     with pytest.raises(NoAnswer) as caught:
-        call("https://name.invalid:6443", trusting)
+        call(f"https://{host}:6443", trusting)
     assert caught.value.reason is Reason.DNS
 
 
