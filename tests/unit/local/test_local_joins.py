@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
@@ -9,30 +10,41 @@ from typing import Any, cast
 
 import pytest
 
+from kubewright.base import wait
 from kubewright.base.change import Action, Change
-from kubewright.base.clock import FakeClock
-from kubewright.base.errors import Conflict, HostError, Interrupted
-from kubewright.base.events import Changed, Line, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, Warned
+from kubewright.base.clock import FakeClock, SystemClock
+from kubewright.base.deadlines import Deadline, holding
+from kubewright.base.errors import Conflict, HostError, Interrupted, KubewrightError
+from kubewright.base.events import Changed, Line, PhaseFinished, PhaseSkipped, PhaseStarted, RecordingReporter, SilentReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
+from kubewright.base.wait import PollingWaiter
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.kube.core import Call, Object
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.join import phases
+from kubewright.lifecycle.machine import LONG
 from kubewright.local.cluster import configuration, control_planes
-from kubewright.local.cluster.context import JoinCredentials
+from kubewright.local.cluster.context import JoinCredentials, UpRun
 from kubewright.local.cluster.control_planes import CancellableClock, NamedReporter, adapted, join_configuration
 from kubewright.local.cluster.daemon_client import Daemon
 from kubewright.local.cluster.join_phases import JOIN_PHASES, require_known_member
 from kubewright.local.cluster.machine import machine_host
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import LocalMachineRecord
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
 FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12", ports={**FIRST.ports, "api_server": 7443})
 INVITATION = JoinCredentials(
     server="https://127.0.0.11:6443", token="abcdef.0123456789abcdef", pins=("sha256:ab",), certificate_key="00" * 32
 )
+ADMIN = """
+kind: Config
+clusters: [{{name: one, cluster: {{server: "{server}", insecure-skip-tls-verify: true}}}}]
+users: [{{name: admin, user: {{token: abc}}}}]
+contexts: [{{name: one, context: {{cluster: one, user: admin}}}}]
+current-context: one
+"""
 CONFIG = """
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration
@@ -141,6 +153,35 @@ def test_a_clock_that_ends_lets_nobody_sleep_on() -> None:
     with pytest.raises(Interrupted):
         clock.sleep(2.0)
     assert inner.monotonic() == 2.0
+
+
+def test_a_join_ends_with_the_time_of_the_run_that_it_is_part_of(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait, "LOOK_AT_LEAST", 0.1)
+    clock, reporter = SystemClock(), SilentReporter()
+    run = UpRun(
+        paths=where,
+        cluster=ClusterRecord(name="one", id="1", machines=(FIRST, SECOND)),
+        programs={},
+        daemon=cast("Any", SimpleNamespace(require_alive=lambda: None, retried=lambda: False)),
+        clock=clock,
+        random=SeededRandom(1),
+        reporter=reporter,
+        waiter=PollingWaiter(clock=clock, reporter=reporter),
+        within=0.2,
+        start=clock.monotonic(),
+    )
+    joins = control_planes.MachineJoins(run)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        server = f"https://127.0.0.1:{silent.getsockname()[1]}"
+        admin = Path(run.host.layout.kubeconfig("admin"))
+        admin.parent.mkdir(parents=True)
+        admin.write_text(ADMIN.format(server=server))
+        with holding(Deadline(0.2)), pytest.raises(KubewrightError) as caught:
+            joins.start(replace(INVITATION, server=server, pins=(f"sha256:{'ab' * 32}",)), _loaded(where, FIRST))
+            joins.finish()
+        joins.cancel()
+    assert caught.value.what.startswith(f"no usable answer from {server} to GET ")
+    assert clock.monotonic() - run.start < LONG
 
 
 def test_events_say_which_machine_they_are_about_and_changes_are_told_once() -> None:

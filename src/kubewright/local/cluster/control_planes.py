@@ -19,6 +19,7 @@ from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discover
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
+from kubewright.base.deadlines import carried
 from kubewright.base.errors import Conflict, Interrupted, NotFound, Unreachable
 from kubewright.base.events import Changed, Event, Line, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, SilentReporter
 from kubewright.base.records import dataclass, replace
@@ -77,7 +78,7 @@ class MachineJoins:
 
     def start(self, credentials: JoinCredentials | None, configured: Configuration) -> None:
         self._joins = [
-            self._threads.submit(self._join, machine, configured, credentials if machine.name in self.newcomers else None)
+            self._threads.submit(carried(self._join), machine, configured, credentials if machine.name in self.newcomers else None)
             for machine in self._run.cluster.further
         ]
 
