@@ -106,17 +106,9 @@ def test_lists_come_page_by_page(admin: KubeClient, name: str, monkeypatch: pyte
         body = config_map(f"{name}-{number}")
         body["metadata"]["labels"] = {"run": name}
         admin.create(body)
-    monkeypatch.setitem(core.list_page.__kwdefaults__, "limit", 3)
+    monkeypatch.setattr(core, "PAGE", 3)
     found = admin.list(resources.CONFIG_MAP, "default", label_selector=f"run={name}")
     assert [item["metadata"]["name"] for item in found] == [f"{name}-{number}" for number in range(7)]
-
-
-def test_a_server_side_dry_run_changes_nothing(apiserver, admin: KubeClient, name: str) -> None:
-    pretending = KubeClient(apiserver.access(), dry_run=True)
-    assert pretending.create(config_map(name))["metadata"]["uid"]
-    with pytest.raises(errors.NotFound):
-        admin.get(resources.CONFIG_MAP, name, "default")
-    pretending.close()
 
 
 def test_impersonation_reaches_the_server(apiserver) -> None:

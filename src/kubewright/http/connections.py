@@ -182,7 +182,7 @@ class Whole:
 
 
 class Streamed:
-    """An answer whose body is still arriving. Implements `exchanges.OpenStream`."""
+    """An answer whose body is still arriving. Implements `messages.AsyncStream`."""
 
     def __init__(
         self,

@@ -1,10 +1,11 @@
-"""The interface of both transports: answers, limits, time-outs, and the protocols that clients are written against."""
+"""The interface of both transports: requests, answers, limits, time-outs, and the classes that clients are written against."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from kubewright.base.records import dataclass, field
 
@@ -22,6 +23,16 @@ Headers = Mapping[str, str | tuple[str, ...]]
 def header_pairs(headers: Headers) -> list[tuple[str, str]]:
     """Return one pair for each header line."""
     return [(name, value) for name, values in headers.items() for value in ((values,) if isinstance(values, str) else values)]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. `target` is a path with its query, already encoded."""
+
+    method: str
+    target: str
+    headers: Headers = field(default_factory=dict, kw_only=True)
+    body: bytes | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,11 +89,26 @@ class AsyncStream(Protocol):
         ...
 
 
-class Transport(Protocol):
-    """Sends requests to one server.
+ResponseT = TypeVar("ResponseT")
+StreamT = TypeVar("StreamT")
+
+
+class Sender(ABC, Generic[ResponseT, StreamT]):
+    """Sends requests to one server. `ResponseT` is a Response, or what is awaited for it.
 
     Never follows a redirect, never retries, has no credentials but its client certificate.
     """
+
+    @abstractmethod
+    def exchange(self, request: Request, /, *, timeout: float | None = REQUEST_TIMEOUT) -> ResponseT:
+        """Send one request and read the whole answer within `timeout` seconds.
+
+        Raises NoAnswer where there is no usable one; every status code is an answer.
+        """
+
+    @abstractmethod
+    def open(self, request: Request, /, *, timeout: float | None = REQUEST_TIMEOUT, stall: float | None = None) -> StreamT:
+        """Send one request; `timeout` bounds the wait for the status line, `stall` the wait between two pieces of the body."""
 
     def request(
         self,
@@ -93,12 +119,9 @@ class Transport(Protocol):
         headers: Headers | None = None,
         body: bytes | None = None,
         timeout: float | None = REQUEST_TIMEOUT,
-    ) -> Response:
-        """Send one request and read the whole answer within `timeout` seconds. `target` is a path with its query, already encoded.
-
-        Raises NoAnswer where there is no usable one; every status code is an answer.
-        """
-        ...
+    ) -> ResponseT:
+        """Do what `exchange` does."""
+        return self.exchange(Request(method, target, headers=headers or {}, body=body), timeout=timeout)
 
     def stream(
         self,
@@ -110,49 +133,26 @@ class Transport(Protocol):
         body: bytes | None = None,
         timeout: float | None = REQUEST_TIMEOUT,
         stall: float | None = None,
-    ) -> AbstractContextManager[Stream]:
-        """Send one request; `timeout` bounds the wait for the status line, `stall` the wait between two pieces of the body."""
-        ...
+    ) -> StreamT:
+        """Do what `open` does."""
+        return self.open(Request(method, target, headers=headers or {}, body=body), timeout=timeout, stall=stall)
 
+
+class Transport(Sender[Response, AbstractContextManager[Stream]]):
+    """The synchronous form; thread-safe."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close every connection. Idempotent."""
-        ...
 
 
-class AsyncTransport(Protocol):
-    """The asynchronous form of `Transport`."""
+class AsyncTransport(Sender[Coroutine[Any, Any, Response], AbstractAsyncContextManager[AsyncStream]]):
+    """The asynchronous form; belongs to one event loop."""
 
-    async def request(
-        self,
-        method: str,
-        target: str,
-        /,
-        *,
-        headers: Headers | None = None,
-        body: bytes | None = None,
-        timeout: float | None = REQUEST_TIMEOUT,
-    ) -> Response:
-        """Send one request and read the whole answer within `timeout` seconds."""
-        ...
-
-    def stream(
-        self,
-        method: str,
-        target: str,
-        /,
-        *,
-        headers: Headers | None = None,
-        body: bytes | None = None,
-        timeout: float | None = REQUEST_TIMEOUT,
-        stall: float | None = None,
-    ) -> AbstractAsyncContextManager[AsyncStream]:
-        """Send one request; `timeout` bounds the wait for the status line, `stall` the wait between two pieces of the body."""
-        ...
-
+    @abstractmethod
     async def drain(self) -> None:
         """Let requests in flight finish, then close every connection; streams are cut."""
-        ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Close every connection at once. Idempotent."""
-        ...

@@ -10,7 +10,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Final
 from urllib.parse import urljoin, urlsplit
 
@@ -22,10 +22,10 @@ from urllib3.util import Timeout
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.messages import shown_url
-from kubewright.http import failures, tracing
+from kubewright.http import failures, messages, tracing
 from kubewright.http.deadlines import connected
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Response, header_pairs
+from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT, Headers, Limits, Request, Response, header_pairs
 from kubewright.http.proxies import Proxies, Proxy, origin
 from kubewright.http.tls import host_context
 
@@ -36,8 +36,8 @@ STALL: Final = 30.0
 _REDIRECT_CODES: Final = frozenset({301, 302, 303, 307, 308})
 
 
-class Transport:
-    """A pool of connections to one server; thread-safe. Implements `messages.Transport`.
+class Transport(messages.Transport):
+    """A pool of connections to one server; thread-safe.
 
     `base` is `https://host:port`, perhaps with a path that goes before every target; `server_name` is what the certificate must be made
     for, where it is not the host. Opens nothing before the first request.
@@ -58,34 +58,15 @@ class Transport:
         self._clock = clock or SystemClock()
         self._manager = _manager(context, proxy, connections=self._limits.connections, server_name=server_name)
 
-    def request(
-        self,
-        method: str,
-        target: str,
-        /,
-        *,
-        headers: Headers | None = None,
-        body: bytes | None = None,
-        timeout: float | None = REQUEST_TIMEOUT,
-    ) -> Response:
+    def exchange(self, request: Request, /, *, timeout: float | None = REQUEST_TIMEOUT) -> Response:
         deadline = Deadline(timeout, clock=self._clock)
-        with self._stream(method, target, headers, body, deadline, timeout) as answer:
+        with self._opened(request, deadline, timeout) as answer:
             answer.bound(self._limits.body, deadline)
             return Response(status=answer.status, headers=answer.headers, body=answer.read())
 
     @contextmanager
-    def stream(
-        self,
-        method: str,
-        target: str,
-        /,
-        *,
-        headers: Headers | None = None,
-        body: bytes | None = None,
-        timeout: float | None = REQUEST_TIMEOUT,
-        stall: float | None = None,
-    ) -> Iterator[Streamed]:
-        with self._stream(method, target, headers, body, Deadline(timeout, clock=self._clock), timeout) as answer:
+    def open(self, request: Request, /, *, timeout: float | None = REQUEST_TIMEOUT, stall: float | None = None) -> Iterator[Streamed]:
+        with self._opened(request, Deadline(timeout, clock=self._clock), timeout) as answer:
             answer.allow_silence(stall)
             yield answer
 
@@ -93,17 +74,11 @@ class Transport:
         self._manager.clear()
 
     @contextmanager
-    def _stream(
-        self, method: str, target: str, headers: Headers | None, body: bytes | None, deadline: Deadline, timeout: float | None
-    ) -> Iterator[Streamed]:
-        url = f"{self._server}{self._prefix}{target}"
-        timeouts = Timeout(connect=self._limits.connect, read=timeout)
-        trace = tracing.begin(method, url, clock=self._clock)
-        answer = _open(self._manager, method, url, headers=headers, body=body, timeouts=timeouts, deadline=deadline, trace=trace)
-        try:
+    def _opened(self, request: Request, deadline: Deadline, timeout: float | None) -> Iterator[Streamed]:
+        complete = Request(request.method, f"{self._server}{self._prefix}{request.target}", headers=request.headers, body=request.body)
+        trace = tracing.begin(complete.method, complete.target, clock=self._clock)
+        with closing(_open(self._manager, complete, Timeout(connect=self._limits.connect, read=timeout), deadline, trace)) as answer:
             yield answer
-        finally:
-            answer.close()
 
 
 class Streamed:
@@ -220,7 +195,7 @@ class Downloads:
                 self._managers[proxy] = _manager(self._context, proxy, connections=1)
             trace = tracing.begin("GET", current, query=False)
             manager = self._managers[proxy]
-            answer = _open(manager, "GET", current, headers=headers, body=None, timeouts=self._timeouts, deadline=head, trace=trace)
+            answer = _open(manager, Request("GET", current, headers=headers), self._timeouts, head, trace)
             place = answer.headers.get("location")
             if answer.status not in _REDIRECT_CODES or place is None:
                 return answer
@@ -285,25 +260,16 @@ def _proxy_context(proxy: Proxy) -> ssl.SSLContext | None:
     return host_context() if proxy.url.startswith("https:") else None
 
 
-def _open(
-    manager: urllib3.PoolManager,
-    method: str,
-    url: str,
-    *,
-    headers: Headers | None,
-    body: bytes | None,
-    timeouts: Timeout,
-    deadline: Deadline,
-    trace: tracing.Trace,
-) -> Streamed:
-    """Send a request and read the head of its answer, by the deadline."""
-    shown = urllib3.HTTPHeaderDict({"user-agent": "kubewright", "accept-encoding": "identity"})
-    for name, value in header_pairs(headers or {}):
-        shown.add(name, value)
+def _open(manager: urllib3.PoolManager, request: Request, timeouts: Timeout, deadline: Deadline, trace: tracing.Trace) -> Streamed:
+    """Send a request, whose target is a URL, and read the head of its answer, by the deadline."""
+    method, url = request.method, request.target
+    headers = urllib3.HTTPHeaderDict({"user-agent": "kubewright", "accept-encoding": "identity"})
+    for name, value in header_pairs(request.headers):
+        headers.add(name, value)
     try:
         with holding(deadline):
             answer = manager.urlopen(
-                method, url, headers=shown, body=body, timeout=timeouts, redirect=False, retries=False, preload_content=False
+                method, url, headers=headers, body=request.body, timeout=timeouts, redirect=False, retries=False, preload_content=False
             )
     except (urllib3.exceptions.HTTPError, OSError) as error:
         failure = _failure(error, method, url)

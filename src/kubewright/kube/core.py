@@ -15,7 +15,7 @@ import msgspec
 from kubewright.base.errors import UsageError
 from kubewright.base.masking import remember_token
 from kubewright.base.records import dataclass, field
-from kubewright.http.messages import Headers
+from kubewright.http.messages import Headers, Request
 from kubewright.kube import resources
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import Resource
@@ -53,24 +53,11 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Writing:
-    """How a client writes: its field manager, and whether writes are dry runs."""
-
-    field_manager: str = FIELD_MANAGER
-    dry_run: bool = False
-
-    def parameters(self) -> dict[str, str]:
-        shown = {"fieldManager": self.field_manager} if self.field_manager else {}
-        return {**shown, "dryRun": "All"} if self.dry_run else shown
-
-
-@dataclass(frozen=True, kw_only=True)
 class Call:
     """One call to the API, as a value: what the seam carries, and what wrappers of it read.
 
     `verb` is RBAC's (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`). `body` is plain JSON: an object, a
-    patch, or the options of a deletion. `query` holds selectors and the like; the field manager and dry runs are the
-    sender's concern.
+    patch, or the options of a deletion. `query` holds selectors and the like; the field manager is the sender's concern.
     """
 
     verb: str
@@ -93,27 +80,16 @@ class Call:
         return "read" if self.verb == "get" else self.verb
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """An encoded call. `target` is the path with its query."""
-
-    method: str
-    target: str
-    headers: Headers = field(default_factory=dict)
-    body: bytes | None = None
-
-
-def request(call: Call, writing: Writing) -> Request:
+def request(call: Call, field_manager: str) -> Request:
     """Encode a call. Raises UsageError for names that would escape from their place in the path."""
     method = _METHODS[call.verb]
     collection = call.verb in _OF_COLLECTIONS or (call.verb == "create" and not call.subresource)
     target = call.resource.path("" if collection else call.name, namespace=call.namespace, subresource=call.subresource)
     if call.body is None:
-        return Request(method=method, target=target + _query(**call.query))
-    options = call.body if call.verb != "delete" or not writing.dry_run else {**call.body, "dryRun": ["All"]}
-    query = {} if call.verb == "delete" else writing.parameters()
+        return Request(method, target + _query(**call.query))
+    query = {} if call.verb == "delete" else _given(fieldManager=field_manager)
     kind = _PATCHES[call.patch_type] if call.verb == "patch" else JSON
-    return Request(method=method, target=target + _query(**query, **call.query), headers={"content-type": kind}, body=encode(options))
+    return Request(method, target + _query(**query, **call.query), headers={"content-type": kind}, body=encode(call.body))
 
 
 def encode(value: object) -> bytes:
@@ -173,7 +149,6 @@ def list_page(
     label_selector: str = "",
     field_selector: str = "",
     resource_version: str = "",
-    limit: int = PAGE,
     token: str = "",
 ) -> Call:
     """Read one page of a collection. `token` is the continue token of the page before."""
@@ -181,10 +156,30 @@ def list_page(
         labelSelector=label_selector,
         fieldSelector=field_selector,
         resourceVersion="" if token else resource_version,
-        limit=str(limit) if limit else "",
+        # From its cache the server returns everything at once, whatever the limit is.
+        limit=str(PAGE) if resource_version != "0" else "",
         **{"continue": token},
     )
     return Call(verb="list", resource=resource, namespace=namespace, query=query)
+
+
+class Listing:
+    """A collection that is read page by page: send `call` and add its page, until it is complete."""
+
+    def __init__(self, resource: Resource, namespace: str | None = None, **selection: str) -> None:
+        self._next_page = functools.partial(list_page, resource, namespace, **selection)
+        self.call = self._next_page()
+        self.complete = False
+        self.items: list[Object] = []
+        self.version = ""
+        """The resource version to watch from."""
+
+    def add(self, page: Object) -> None:
+        """Add the objects of a page."""
+        self.items += page["items"]
+        token = metadata(page).get("continue") or ""
+        self.version = metadata(page).get("resourceVersion") or ""
+        self.call, self.complete = self._next_page(token=token), not token
 
 
 def watch(
@@ -265,7 +260,7 @@ def raw(method: str, path: str, *, body: bytes | None = None, headers: Headers |
     """Any request; `path` is absolute and encoded, with its query: `/readyz?verbose`."""
     if not path.startswith("/"):
         raise UsageError(f"{path!r} is not an absolute path", remedy="write it like /readyz")
-    return Request(method=method, target=path, headers=headers or {}, body=body)
+    return Request(method, path, headers=headers or {}, body=body)
 
 
 def _named(

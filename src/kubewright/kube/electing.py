@@ -21,7 +21,7 @@ from kubewright.base.clock import Clock, rfc3339_micro
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, KubewrightError, NotFound
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
-from kubewright.http.messages import Headers, Response
+from kubewright.http.messages import Request, Response
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Call, Object
@@ -197,18 +197,10 @@ class FencedKube(AsyncKubeAPI):
     def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
         return self._inner.stream(call)
 
-    async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Headers | None = None,
-        timeout: float | None = None,
-    ) -> Response:
-        if method != "GET":
+    async def exchange(self, request: Request, /) -> Response:
+        if request.method != "GET":
             self._require()
-        return await self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+        return await self._inner.exchange(request)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from kubewright.http.messages import Headers, Response
+from kubewright.http.messages import Request, Response
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Call, Object
@@ -26,17 +26,9 @@ class LimitedKube(AsyncKubeAPI):
     def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
         return self._inner.stream(call)
 
-    async def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Headers | None = None,
-        timeout: float | None = None,
-    ) -> Response:
+    async def exchange(self, request: Request, /) -> Response:
         await self._wait()
-        return await self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+        return await self._inner.exchange(request)
 
     async def close(self) -> None:
         await self._inner.close()

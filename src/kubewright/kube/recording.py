@@ -14,7 +14,7 @@ from typing import Any, Final
 from kubewright.base.errors import AlreadyExists, Conflict, Invalid, NotFound
 from kubewright.base.events import Line, Reporter
 from kubewright.base.records import dataclass
-from kubewright.http.messages import Headers, Response
+from kubewright.http.messages import Request, Response
 from kubewright.kube import core, objects, resources
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object, PatchType
@@ -72,18 +72,10 @@ class RecordingKube(KubeAPI):
         with self._lock:
             return self._verbs[call.verb](call)
 
-    def raw(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: bytes | None = None,
-        headers: Headers | None = None,
-        timeout: float | None = None,
-    ) -> Response:
+    def exchange(self, request: Request, /) -> Response:
         """Pass reads on to the real cluster; without one, and for everything else, the answer is an empty 200."""
-        if self._base is not None and method == "GET":
-            return self._base.raw(method, path, headers=headers, timeout=timeout)
+        if self._base is not None and request.method == "GET":
+            return self._base.exchange(request)
         return Response(status=200, headers={}, body=b"ok")
 
     def _get(self, call: Call) -> Object:

@@ -12,7 +12,7 @@ from typing import Final
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Forbidden, NotFound, ServerError, TooManyRequests, Unauthorized, Unreachable
 from kubewright.base.wait import Backoff, retry
-from kubewright.http.messages import Headers, Response
+from kubewright.http.messages import Request, Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
 
@@ -41,10 +41,8 @@ class RetryingKube(KubeAPI):
             lambda: self._inner.send(call), clock=self._clock, on=passing, within=self._within, backoff=_PAUSES, failed=self._failed
         )
 
-    def raw(
-        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
-    ) -> Response:
-        return self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+    def exchange(self, request: Request, /) -> Response:
+        return self._inner.exchange(request)
 
     def _failed(self, _: Exception, attempt: int) -> None:
         if self._look is not None and attempt >= _DOUBTFUL:

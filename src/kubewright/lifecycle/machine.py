@@ -53,7 +53,7 @@ class Machine:
         from kubewright.kube.client import KubeClient
 
         proxies = Proxies.from_environment(self.environment) if proxied else None
-        return KubeClient(access, clock=self.clock, timeout=timeout, proxies=proxies)
+        return KubeClient(access, timeout=timeout, proxies=proxies)
 
     def waiter(self, reporter: Reporter) -> Waiter:
         """Make what waits for things on this machine."""

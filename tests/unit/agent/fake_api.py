@@ -12,7 +12,7 @@ from typing import Any
 
 from kubewright.base.errors import AlreadyExists, Conflict, Gone, KubewrightError, NotFound, ServerError
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.http.messages import Response
+from kubewright.http.messages import Request, Response
 from kubewright.kube import core, resources
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
@@ -205,8 +205,8 @@ class FakeClient(AsyncKubeAPI):
             self.api.watchers.remove(row)
             self._queues.remove(queue)
 
-    async def raw(self, method: str, path: str, **_: Any) -> Any:
-        await self._enter(method, path, "")
+    async def exchange(self, request: Request, /) -> Any:
+        await self._enter(request.method, request.target, "")
         date = START + timedelta(seconds=asyncio.get_running_loop().time() + self.api.ahead)
         return Response(status=200, headers={"date": format_datetime(date, usegmt=True)}, body=b"{}")
 

@@ -12,6 +12,7 @@ from controllers_kit import NOW, condition, csr, request
 
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import Forbidden, NotFound
+from kubewright.http.messages import Request
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Call
@@ -105,8 +106,8 @@ class AuthorizedKube(AsyncKubeAPI):
         async for event in self._inner.stream(call):
             yield event
 
-    async def raw(self, method: str, path: str, **_: object) -> None:
-        raise Forbidden(path, code=403)
+    async def exchange(self, request: Request, /) -> None:
+        raise Forbidden(request.target, code=403)
 
 
 def _objects() -> list[dict]:

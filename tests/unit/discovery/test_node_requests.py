@@ -138,8 +138,8 @@ class Cluster(KubeAPI):
         self.refuses = {}
         self.calls = []
 
-    def raw(self, method, path, **_: object):
-        raise AssertionError(path)
+    def exchange(self, request, /):
+        raise AssertionError(request.target)
 
     def send(self, call, /):
         self.calls.append(f"{call.verb} {call.resource.plural}")

@@ -74,10 +74,10 @@ class HubCluster(RecordingKube):
             raise Killed
         return found
 
-    def raw(self, method, path, **_: object):
-        if (method, path) == ("GET", "/readyz"):
+    def exchange(self, request):
+        if (request.method, request.target) == ("GET", "/readyz"):
             return Response(status=self.ready, headers={}, body=b"")
-        assert (method, path) == ("GET", "/version")
+        assert (request.method, request.target) == ("GET", "/version")
         return Response(status=200, headers={}, body=self.version)
 
     def answered(self, call):

@@ -14,6 +14,7 @@ from test_hub_stores import SecretsPlace, SQLitePlace
 from kubewright.base.records import replace
 from kubewright.enrollment.state.secret_rows import CHUNK
 from kubewright.enrollment.state.store import HubStore, Overtaken, Retention
+from kubewright.http.messages import Request, Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
 from kubewright.kube.resources import SECRET
@@ -173,7 +174,7 @@ class Seam(KubeAPI):
     def close(self) -> None:
         self._api.close()
 
-    def raw(self, *_: object, **__: object) -> Any:
+    def exchange(self, request: Request, /) -> Response:
         raise NotImplementedError
 
 

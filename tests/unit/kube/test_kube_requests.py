@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from kubewright.base.errors import DocumentError, UsageError
 from kubewright.kube import core, resources
-from kubewright.kube.core import Writing
 from kubewright.kube.credentials import Access, BearerToken, Impersonation
 
-WRITING = Writing()
+WRITER = "kubeadm"
 
 CALLS = [
     (core.get(resources.NODE, "n1"), "GET", "/api/v1/nodes/n1"),
     (core.get(resources.LEASE, "n1", "kube-node-lease"), "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"),
     (core.list_page(resources.POD, field_selector="spec.nodeName=n1"), "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1&limit=500"),
     (
-        core.list_page(resources.POD, "ns", token="t/=", resource_version="0"),
+        core.list_page(resources.POD, "ns", token="t/=", resource_version="7"),
         "GET",
         "/api/v1/namespaces/ns/pods?limit=500&continue=t%2F%3D",
     ),
@@ -64,7 +63,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("call", "method", "target"), CALLS, ids=lambda value: getattr(value, "about", None))
 def test_a_call_has_its_path_and_query(call: core.Call, method: str, target: str) -> None:
-    request = core.request(call, WRITING)
+    request = core.request(call, WRITER)
     assert (request.method, request.target) == (method, target)
 
 
@@ -73,10 +72,10 @@ def test_any_other_request_is_sent_as_it_is_written() -> None:
     assert (request.method, request.target) == ("GET", "/readyz?verbose")
 
 
-def test_who_writes_and_whether_the_server_pretends_is_said_on_writes_alone() -> None:
-    writing, node = Writing(field_manager="agent", dry_run=True), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
-    assert core.request(core.update(node), writing).target == "/api/v1/nodes/n1?fieldManager=agent&dryRun=All"
-    assert core.request(core.get(resources.NODE, "n1"), writing).target == "/api/v1/nodes/n1"
+def test_only_writes_name_their_field_manager() -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    assert core.request(core.update(node), "agent").target == "/api/v1/nodes/n1?fieldManager=agent"
+    assert core.request(core.get(resources.NODE, "n1"), "agent").target == "/api/v1/nodes/n1"
 
 
 @pytest.mark.parametrize(
@@ -89,18 +88,17 @@ def test_who_writes_and_whether_the_server_pretends_is_said_on_writes_alone() ->
     ],
 )
 def test_a_patch_says_of_which_type_it_is(type: str, content: str) -> None:
-    assert core.request(core.patch(resources.NODE, "n1", {}, type=type), WRITING).headers["content-type"] == content
+    assert core.request(core.patch(resources.NODE, "n1", {}, type=type), WRITER).headers["content-type"] == content
 
 
 def test_a_deletion_may_have_conditions() -> None:
     call = core.delete(resources.POD, "p", "ns", propagation="Background", grace_seconds=0, uid="u", resource_version="9")
-    assert json.loads(core.request(call, Writing(dry_run=True)).body or b"") == {
+    assert json.loads(core.request(call, WRITER).body or b"") == {
         "kind": "DeleteOptions",
         "apiVersion": "v1",
         "propagationPolicy": "Background",
         "gracePeriodSeconds": 0,
         "preconditions": {"uid": "u", "resourceVersion": "9"},
-        "dryRun": ["All"],
     }
 
 

@@ -96,13 +96,13 @@ class Answers(KubeAPI):
     def send(self, call, /):
         return self.box.kube.send(call)
 
-    def raw(self, method, path, *, body=None, headers=None, timeout=None):
+    def exchange(self, request, /):
         name = PORTS.get(int(self.server.rpartition(":")[2]), "kube-apiserver")
         if self.box.runtime.fails(name):
             raise Unreachable(f"{name} does not answer")
         tag = self.box.tag(name)
         text = {"/version": json.dumps({"gitVersion": tag}), "/metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1\n'}
-        return Response(status=200, headers={}, body=text.get(path, "ok").encode())
+        return Response(status=200, headers={}, body=text.get(request.target, "ok").encode())
 
 
 @record(frozen=True, kw_only=True)

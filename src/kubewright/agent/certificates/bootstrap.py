@@ -21,7 +21,7 @@ from kubewright.discovery import token as discovery
 from kubewright.discovery.csr import RequestedCertificate, Seen
 from kubewright.discovery.node_requests import Binding
 from kubewright.discovery.token import Question
-from kubewright.http.messages import Headers, Response
+from kubewright.http.messages import Request, Response
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
@@ -309,7 +309,5 @@ class _SharedClient(AsyncKubeAPI):
     def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
         return self.owned.stream(call)
 
-    async def raw(
-        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
-    ) -> Response:
-        return await self.owned.raw(method, path, body=body, headers=headers, timeout=timeout)
+    async def exchange(self, request: Request, /) -> Response:
+        return await self.owned.exchange(request)

@@ -7,7 +7,7 @@ from typing import Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import StatusError
-from kubewright.http.messages import Headers, Response
+from kubewright.http.messages import Request, Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
 
@@ -43,10 +43,8 @@ class _Announcing(KubeAPI):
             self._tell()
         return self._inner.send(call)
 
-    def raw(
-        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
-    ) -> Response:
-        return self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+    def exchange(self, request: Request, /) -> Response:
+        return self._inner.exchange(request)
 
 
 class Noticing(KubeAPI):
@@ -65,9 +63,7 @@ class Noticing(KubeAPI):
         self._answered()
         return found
 
-    def raw(
-        self, method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None, timeout: float | None = None
-    ) -> Response:
-        found = self._inner.raw(method, path, body=body, headers=headers, timeout=timeout)
+    def exchange(self, request: Request, /) -> Response:
+        found = self._inner.exchange(request)
         self._answered()
         return found

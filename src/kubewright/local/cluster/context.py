@@ -113,7 +113,7 @@ class LocalMachine(Machine):
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
         """Make a client; nothing of a local cluster is behind a proxy."""
-        return KubeClient(access, clock=self.clock, timeout=timeout)
+        return KubeClient(access, timeout=timeout)
 
     def waiter(self, reporter: Reporter) -> Waiter:
         return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
