@@ -169,6 +169,7 @@ class Operation(Generic[Request, Configuration, Context]):
     - `preflight` gives what the phase of that name does in each mode, as functions or by their names.
     - `abandon` is called where a run ends before its end, with what it was bound to: nothing secret stays.
     - `failures` are errors that the phases have kept for the end, of which `incomplete` is the sum.
+    - `report` gives the result of a run that `-o json` prints, None: the list of its changes.
     - `dry_run` is None for one that only tells what it would do. `kubelet_makes` gives the files that plans take for a kubelet's, and may
       be named as well.
     """
@@ -186,6 +187,7 @@ class Operation(Generic[Request, Configuration, Context]):
     abandon: Callable[[Bound], None] = nothing
     failures: Callable[[Context], Sequence[KubewrightError]] = none_of
     incomplete: str = "not everything could be done"
+    report: Callable[[Context], Mapping[str, Any]] | None = None
     kubelet_makes: Callable[[Layout], tuple[File, ...]] | str = none_of
 
 

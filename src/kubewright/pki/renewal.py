@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
+from kubewright.base.change import Change
 from kubewright.base.durations import SECOND
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
@@ -46,8 +47,8 @@ class Terms:
 
 def renew_pair(
     store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources, same_key: bool = False
-) -> None:
-    """Renew `base`.crt and `base`.key. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
+) -> tuple[Change, ...]:
+    """Renew `base`.crt and `base`.key, and return what was written. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
 
     With `same_key` the key stays if it belongs to the certificate: a server that reads both files again never finds two that do not match.
     """
@@ -58,9 +59,8 @@ def renew_pair(
     found = certificates.first(text, source=name)
     present = _present_key(store, base, found) if same_key else None
     key, made = _issue(found, name, authority, terms, sources, key=present)
-    if present is None:
-        store.write(f"{base}.key", key.pem(), mode=KEY_MODE)
-    store.write(name, made, mode=CERTIFICATE_MODE)
+    written = () if present is not None else (store.write(f"{base}.key", key.pem(), mode=KEY_MODE),)
+    return (*written, store.write(name, made, mode=CERTIFICATE_MODE))
 
 
 def _present_key(store: CertificateStore, base: str, found: Certificate) -> PrivateKey | None:
@@ -72,7 +72,7 @@ def _present_key(store: CertificateStore, base: str, found: Certificate) -> Priv
     return None
 
 
-def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources) -> None:
+def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources) -> Change:
     """Renew the client certificate inside a kubeconfig, and put the whole CA file into it; its other entries stay.
 
     kubeadm embeds only the first certificate of ca.crt, which cuts the trust of the component in the middle of a change of CA.
@@ -83,7 +83,7 @@ def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthor
         raise CertificateError(f"{file} is missing", remedy=f"create it with `init phase kubeconfig`, or restore {file} from a copy")
     key, made = _issue(client_certificate(text, source=file), file, authority, terms, sources)
     renewed = _with_credentials(yaml.load(text, source=file), ca_pem=authority.pem, certificate_pem=made, key=key)
-    files.write(file, yaml.dump(renewed).encode(), mode=KUBECONFIG_MODE)
+    return files.write(file, yaml.dump(renewed).encode(), mode=KUBECONFIG_MODE)
 
 
 def client_certificate(text: bytes, *, source: str) -> Certificate:

@@ -14,6 +14,8 @@ from kubewright.cli.rows.model import LEVEL, MODULES, PAIRS
 from kubewright.enrollment.node.leaving import NodeLeaveOptions
 from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.enrollment.node.rotating import NodeRotateOptions
+from kubewright.lifecycle.certs.renew import RenewOptions
+from kubewright.lifecycle.certs.signing_requests import RequestOptions
 from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
 from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
@@ -26,6 +28,8 @@ RECORDS = {
     "upgrade node": (UpgradeNode,),
     "upgrade plan": (UpgradePlan,),
     "upgrade diff": (UpgradeDiff,),
+    "certs renew": (RenewOptions,),
+    "certs generate-csr": (RequestOptions,),
     "node join": (NodeJoinOptions,),
     "node leave": (NodeLeaveOptions,),
     "node rotate-vpn-key": (NodeRotateOptions,),
@@ -38,6 +42,8 @@ HANDLED = {
     "upgrade node": "config drain kubeconfig kubelet output plan",
     "upgrade plan": "allow-missing-template-keys config kubeconfig output show-managed-fields",
     "upgrade diff": "config kubeconfig output",
+    "certs renew": "cert-dir config output plan",
+    "certs generate-csr": "cert-dir config output plan",
     "node join": "apiserver-ca-cert-file output plan",
     "node leave": "drain-timeout output plan",
     "node rotate-vpn-key": "output plan",
@@ -47,7 +53,7 @@ HANDLED = {
 
 @pytest.mark.parametrize("path", RECORDS)
 def test_each_flag_sets_one_field_or_is_read_by_the_handler(path):
-    rows = [row for row in commands.TABLE.every() if row.path == path or row.path.startswith(f"{path} phase")]
+    rows = [row for row in commands.TABLE.every() if row.path == path or row.path.startswith(f"{path} ")]
     flags = {flag.name: flag for row in rows for flag in row.flags}
     settable = [one.name for record in RECORDS[path] for one in fields(record)]
     assert sorted(name for name, flag in flags.items() if flag.sets not in settable) == HANDLED[path].split()

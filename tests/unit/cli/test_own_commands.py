@@ -111,7 +111,7 @@ OWN = {
 }
 MORE = {
     "output": 102,
-    "plan": 76,
+    "plan": 89,
     "adopt": 2,
     "drain": 2,
     "kubelet": 2,

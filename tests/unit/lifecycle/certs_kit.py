@@ -9,7 +9,6 @@ from pathlib import Path, PurePosixPath
 from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
-from kubewright.base.events import SilentReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.cli.main import main
 from kubewright.host.facts import Facts, MachineInfo
@@ -71,9 +70,8 @@ class ControlPlane:
             configuration.GivenConfiguration(documents=documents),
             detected=DETECTED,
             random=SeededRandom(1),
-            reporter=SilentReporter(),
             layout=self.layout,
-        )
+        ).configuration
 
     def fill(self, text=CONFIG):
         """Make everything."""

@@ -31,7 +31,7 @@ AUTHORITIES = ["ca", "etcd-ca", "front-proxy-ca"]
 @pytest.fixture
 def plane(tmp_path, capsys, monkeypatch):
     plane = ControlPlane(tmp_path / "machine", capsys)
-    monkeypatch.setattr(cli_machine, "host", lambda: plane.host)
+    monkeypatch.setattr(cli_machine, "host", lambda *_, **__: plane.host)
     monkeypatch.setenv("HOME", str(tmp_path))
     return plane
 

@@ -16,7 +16,6 @@ from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.cli.handlers import certs
 from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.rows import commands
 from kubewright.host.locks import Lock
@@ -30,8 +29,7 @@ PERIOD = "certificateValidityPeriod: 240h\n"
 @pytest.fixture
 def plane(tmp_path, capsys, monkeypatch):
     plane = ControlPlane(tmp_path / "machine", capsys)
-    monkeypatch.setattr(cli_machine, "host", lambda: plane.host)
-    monkeypatch.setattr(certs.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(cli_machine, "host", lambda *_, **__: plane.host)
     monkeypatch.setenv("HOME", str(tmp_path))
     return plane
 
@@ -46,7 +44,7 @@ def test_the_commands_are_the_rows_of_the_table():
 
 COMMANDS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 MINE = [row for row in COMMANDS if row["command"].split()[1:2] and row["command"].split()[1] in {"certs", "kubeconfig", "token"}]
-OURS = {"output", "fail-within", "token-file", "print-bootstrap-kubeconfig"}
+OURS = {"output", "plan", "fail-within", "token-file", "print-bootstrap-kubeconfig"}
 
 
 @pytest.mark.parametrize("row", MINE, ids=lambda row: row["command"])
@@ -157,6 +155,39 @@ def test_an_authority_that_is_missing_is_an_error(plane):
     assert plane.snapshot() == before
 
 
+def test_a_plan_of_a_renewal_names_the_files_and_writes_none(plane):
+    before = plane.fill().snapshot()
+    (plane.kubernetes / "super-admin.conf").unlink()
+    plan = plane.run("certs", "renew", "all", "--config", plane.config, "--plan", "-o", "json")
+    assert (plan.code, plan.err) == (0, "")
+    found = {change["target"].removeprefix(f"file {plane.kubernetes}/"): change["action"] for change in plan.json}
+    assert found == dict.fromkeys(sorted(found), "update")
+    assert len(found) == 7 * 2 + 3
+    assert {"admin.conf", "pki/apiserver.crt", "pki/apiserver.key"} < set(found)
+    one = plane.run("certs", "renew", "admin.conf", "--config", plane.config, "--plan")
+    assert (one.code, one.out.splitlines()[-1]) == (0, "plan: 1 to update")
+    assert f"update file {plane.kubernetes}/admin.conf" in one.out
+    assert {**plane.snapshot(), "super-admin.conf": before["super-admin.conf"]} == before
+
+
+def test_a_plan_refuses_what_a_renewal_refuses(plane):
+    plane.fill()
+    (plane.pki / "front-proxy-ca.crt").unlink()
+    runs = [plane.run("certs", "renew", "all", "--config", plane.config, *more) for more in ((), ("--plan",))]
+    assert [(run.code, run.out) for run in runs] == [(1, "")] * 2
+    assert "front-proxy-ca.crt is missing" in runs[0].err
+    assert runs[0].err == runs[1].err
+
+
+def test_progress_of_a_renewal_is_told_beside_a_structured_result(plane):
+    plane.fill()
+    run = plane.run("certs", "renew", "apiserver", "--config", plane.config, "-o", "json")
+    assert run.json == {"certificates": [{"name": "apiserver", "result": "renewed"}]}
+    events = [json.loads(line) for line in run.err.splitlines()]
+    changed = [event["target"].rpartition("/")[2] for event in events if event["event"] == "Changed"]
+    assert changed == ["apiserver.key", "apiserver.crt"]
+
+
 def test_two_at_once_are_refused(plane):
     before = plane.fill().snapshot()
     plane.run("certs", "renew", "apiserver-etcd-client", "--config", plane.config)
@@ -224,6 +255,21 @@ def test_a_kubeconfig_that_waits_for_its_certificate(plane, tmp_path):
     key = keys.load(base64.b64decode(document["users"][0]["user"]["client-key-data"]), source="admin.conf")
     assert request.public_key == key.public_der()
     assert (request.common_name, request.organizations) == ("kubernetes-admin", ("kubeadm:cluster-admins",))
+
+
+def test_a_plan_of_requests_names_the_files_and_writes_none(plane, tmp_path):
+    place = tmp_path / "out"
+    argv = ("certs", "generate-csr", "--config", plane.config, "--cert-dir", place / "pki", "--kubeconfig-dir", place)
+    plan = plane.run(*argv, "--plan", "-o", "json")
+    assert (plan.code, plan.err, place.exists()) == (0, "", False)
+    files = [change["target"] for change in plan.json if change["target"].startswith("file ")]
+    assert len(files) == 2 * (len(LEAVES) + len(CONFS))
+    made = plane.run(*argv, "-o", "json")
+    assert made.json == {"certificates": list(LEAVES), "kubeconfigs": list(CONFS)}
+    assert sorted(files) == sorted(f"file {path}" for path in place.rglob("*") if path.is_file())
+    again = plane.run(*argv, "--plan")
+    assert (again.code, again.out) == (1, "")
+    assert f"{CONFS[0]}.csr" in again.err
 
 
 def test_no_key_and_no_request_is_overwritten(plane, tmp_path):

@@ -1,8 +1,7 @@
-"""The `certs` commands (check-expiration, renew, generate-csr), and `kubeconfig user`."""
+"""`certs check-expiration` and `kubeconfig user`, and what `certs renew` and `certs generate-csr` ask for."""
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from contextlib import ExitStack, closing
@@ -12,11 +11,10 @@ from typing import Final
 
 from kubewright.apis.kubeadm.types import DEFAULT_CERTIFICATE_VALIDITY, ClusterConfiguration
 from kubewright.apis.machine import Addresses
-from kubewright.base import events, yaml
+from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import CheckFailed, UsageError
-from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import cluster_access, machine
 from kubewright.cli.parsing import inputs
@@ -25,25 +23,19 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers import output
 from kubewright.cli.printers.failure import write_error
 from kubewright.cli.printers.output import printer, write_result
+from kubewright.cli.printers.reporters import KubeadmText, PlainLines
 from kubewright.host.certificates import HostCertificateStore
-from kubewright.host.desired import Directory
-from kubewright.host.locks import Lock
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle.certs import configuration as given_configuration
-from kubewright.lifecycle.certs import expiration, signing_requests, user_kubeconfig
+from kubewright.lifecycle.certs import expiration, user_kubeconfig
 from kubewright.lifecycle.certs.expiration import Expiration, Expiry
+from kubewright.lifecycle.certs.renew import RenewOptions
+from kubewright.lifecycle.certs.signing_requests import RequestOptions
 from kubewright.lifecycle.certs.user_kubeconfig import KubeconfigUser
-from kubewright.lifecycle.machine import LOCK, lock_directory
-from kubewright.lifecycle.steps import renewal
 from kubewright.lifecycle.steps.renewal import CertificateLocations
-from kubewright.pki.renewal import Terms
 
 _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
-_RESTART: Final = (
-    "Done renewing certificates. Restart kube-apiserver, kube-controller-manager, kube-scheduler and etcd:"
-    " they keep using the old certificates until then."
-)
 
 
 def check_expiration(parsed: Parsed) -> int:
@@ -100,46 +92,16 @@ def _cells(row: Expiry, found: Expiration, *, authority: list[str]) -> list[str]
     return [row.name, row.expires.strftime("%b %d, %Y %H:%M UTC"), residual, *authority, f"{'yes' if row.external else 'no':8}"]
 
 
-def renew(parsed: Parsed) -> int:
-    """Renew one certificate, or all of them."""
-    name, form = parsed.command.words[-1], parsed.text("output")
-    host = machine.host()
-    cluster = configuration(parsed, host, topic="renew")
-    places = CertificateLocations.of(host, certificates=PurePosixPath(cluster.certificates_dir))
-    chosen = renewal.renewables(cluster) if name == "all" else [renewal.named(name)]
-    outcomes = []
-    with locked(host, doing=f"certs renew {name}"):
-        for outcome in renewal.renew(places, chosen, terms=Terms.of(cluster), clock=SystemClock(), random=SystemRandom()):
-            outcomes.append(outcome.as_map())
-            if form == "text":
-                sys.stdout.write(f"{outcome.text}\n")
-    if form != "text":
-        write_result({"certificates": outcomes}, form=form)
-    elif name == "all":
-        sys.stdout.write(f"\n{_RESTART}\n")
-    return 0
+def renew_request(parsed: Parsed, *, only: tuple[str, ...]) -> RenewOptions:
+    """Turn the flags of `certs renew NAME` into a request; `all` names no certificate."""
+    name = parsed.command.words[-1]
+    return inputs.record(parsed, RenewOptions, given=asked(parsed), only=only if name == "all" else (name,))
 
 
-def generate_csr(parsed: Parsed) -> int:
-    """Make keys and requests for every certificate of this machine."""
-    host, form = machine.host(), parsed.text("output")
-    whole = given_configuration.whole_configuration(
-        asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter(form), layout=host.layout
-    )
-    endpoint = whole.init.local_api_endpoint
-    directory = PurePosixPath(whole.cluster.certificates_dir)
-    kubeconfigs = inputs.absolute(parsed.text("kubeconfig-dir") or ".") if "kubeconfig-dir" in parsed.given else str(host.layout.kubernetes)
-    places = CertificateLocations.of(host, certificates=directory, kubeconfigs=PurePosixPath(kubeconfigs))
-    with locked(host, doing="certs generate-csr"):
-        made = signing_requests.generate(
-            whole, Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port), places=places
-        )
-    if form != "text":
-        write_result({"certificates": list(made.certificates), "kubeconfigs": list(made.kubeconfigs)}, form=form)
-        return 0
-    for where, names in ((directory, made.certificates), (kubeconfigs, made.kubeconfigs)):
-        sys.stdout.write(f"generating keys and CSRs in {where}\n" + "".join(f"  {name}\n" for name in names))
-    return 0
+def signing_request(parsed: Parsed, *, only: tuple[str, ...]) -> RequestOptions:
+    """Turn the flags of `certs generate-csr` into a request; an empty directory is the working directory, as in kubeadm."""
+    directory = inputs.absolute(parsed.text("kubeconfig-dir") or ".") if "kubeconfig-dir" in parsed.given else ""
+    return inputs.record(parsed, RequestOptions, given=asked(parsed), kubeconfig_dir=directory, only=only)
 
 
 def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfiguration:
@@ -152,7 +114,7 @@ def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfigura
             client = cluster_access.of_file(kubeconfig)
             return None if client is None else opened.enter_context(closing(client))
 
-        said = TextReporter(parsed.text("output"))
+        said = KubeadmText() if parsed.text("output") == "text" else PlainLines()
         return given_configuration.cluster_configuration(asked(parsed), connect=connect, reporter=said, topic=topic, layout=host.layout)
 
 
@@ -164,33 +126,13 @@ def asked(parsed: Parsed) -> given_configuration.GivenConfiguration:
     return given_configuration.GivenConfiguration(documents=read_documents(file) if file else None, cert_dir=inputs.absolute(directory))
 
 
-class TextReporter:
-    """Prints what is reported: lines on stdout where the result is text, warnings on stderr."""
-
-    def __init__(self, form: str) -> None:
-        self._lines = form == "text"
-
-    def emit(self, event: events.Event, /) -> None:
-        if isinstance(event, events.Warned):
-            sys.stderr.write(mask(f"warning: {event.text}\n"))
-        elif isinstance(event, events.Line) and self._lines:
-            sys.stdout.write(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n")
-
-
-def locked(host: Host, *, doing: str) -> Lock:
-    """Return the lock of this machine, which `init` takes as well, to hold while something is written."""
-    directory = lock_directory(host, os.environ)
-    host.ensure(Directory(path=directory, mode=0o700))
-    return Lock(directory / LOCK, doing=doing)
-
-
 def user(parsed: Parsed) -> int:
     """Print a kubeconfig for a user, followed by an empty line as kubeadm's."""
     person = _person(parsed)
     host = machine.host()
-    whole = given_configuration.whole_configuration(
-        asked(parsed), detected=host.facts.detected, random=SystemRandom(), reporter=TextReporter("yaml"), layout=host.layout
-    )
+    loaded = given_configuration.whole_configuration(asked(parsed), detected=host.facts.detected, random=SystemRandom(), layout=host.layout)
+    inputs.warn(loaded.warnings)
+    whole = loaded.configuration
     endpoint = whole.init.local_api_endpoint
     document = user_kubeconfig.kubeconfig(
         person,

@@ -1,4 +1,4 @@
-"""One handler for everything that is done to a machine: `init`, `join`, `reset`, and each of their phases.
+"""One handler for everything that is done to a machine: `init`, `join`, `certs renew`, `agent install` and so on, and each of their phases.
 
 Which operation a command is stands in its row (`Workflow`).
 """
@@ -45,7 +45,7 @@ def run(parsed: Parsed) -> int:
     request = imported(row.request)(parsed, only=only)
     form, mode = parsed.text("output"), Mode.PLAN if is_on(parsed, "plan") else Mode.APPLY
     result = engine.run(operation, request, this_machine(batches=row.batches), reporter=_reporter(row, form, mode), mode=mode)
-    return _tell(result, form=form, mode=mode)
+    return _tell(operation, result, form=form, mode=mode)
 
 
 def this_machine(*, batches: bool = False) -> Machine:
@@ -67,13 +67,14 @@ def exists(path: str) -> bool:
     return Path(path).exists()
 
 
-def _tell(result: Result[Any], *, form: str, mode: Mode) -> int:
+def _tell(operation: Operation[Any, Any, Any], result: Result[Any], *, form: str, mode: Mode) -> int:
     """Print what was done, or would be; then fail if something could not be done."""
     if mode is Mode.PLAN:
         write_plan(result.plan, form=form)
         return 0
     if form != "text":
-        write_result(Plan(changes=result.changes).as_list(), form=form)
+        changes = Plan(changes=result.changes).as_list()
+        write_result(changes if operation.report is None else operation.report(result.context), form=form)
     sys.stdout.flush()
     result.require_complete()
     return 0
@@ -83,4 +84,6 @@ def _reporter(row: Workflow, form: str, mode: Mode) -> Reporter:
     """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
     if mode is Mode.PLAN:
         return logged(PlainLines())
-    return logged(MachineText(silent=row.silent) if form == "text" else JsonLines())
+    if form != "text":
+        return logged(JsonLines())
+    return logged(imported(row.text)() if row.text else MachineText(silent=row.silent))

@@ -99,7 +99,7 @@ class KubeadmText:
                 self._out.write(as_called(f"[{event.topic}] {event.text}\n" if event.topic else f"{event.text}\n"))
                 self._out.flush()
             elif isinstance(event, events.Warned):
-                self._err.write(as_called(f"warning: {indented(event.text)}\n"))
+                self._err.write(mask(as_called(f"warning: {indented(event.text)}\n")))
             elif isinstance(event, events.Checked):
                 self._err.write(as_called(f"\t[WARNING {event.check}]: {event.text}\n"))
 

@@ -14,15 +14,19 @@ from kubewright.cli.rows.model import (
     DURATION,
     KUBEADM,
     LIST,
+    PATH,
     PRINTED,
     Argument,
     Command,
     Flag,
+    Workflow,
 )
 
 _OWN_CERT_DIR = Flag("cert-dir", "directory of the certificates; if not given, the one in the configuration", default="", metavar="dir")
 _CERT_DIR = Flag("cert-dir", _OWN_CERT_DIR.summary, default=CERT_DIR.default, metavar="dir")
-_ADMIN = Flag("kubeconfig", "kubeconfig to read the cluster's configuration with", default="/etc/kubernetes/admin.conf", metavar="file")
+_ADMIN = Flag(
+    "kubeconfig", "kubeconfig to read the cluster's configuration with", default="/etc/kubernetes/admin.conf", metavar="file", form=PATH
+)
 
 
 def renewals() -> list[Command]:
@@ -32,9 +36,19 @@ def renewals() -> list[Command]:
     return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in renewal.everything())]
 
 
+_LINES = "kubewright.cli.printers.reporters:KubeadmText"
+_RENEWING = Workflow(
+    operation="kubewright.lifecycle.certs.renew:RENEW",
+    request="kubewright.cli.handlers.certs:renew_request",
+    text=_LINES,
+)
+
+
 def _renewal(name: str, text: str) -> Command:
-    flags = (_CERT_DIR, CONFIG, _ADMIN, ALL_FORMATS)
-    return Command(f"certs renew {name}", text, handler="kubewright.cli.handlers.certs:renew", flags=flags, exit_scheme=KUBEADM)
+    plan = Flag("plan", "show which files would change; write nothing", kind=BOOL, default=False)
+    return Command(
+        f"certs renew {name}", text, flags=(_CERT_DIR, CONFIG, _ADMIN, plan, ALL_FORMATS), exit_scheme=KUBEADM, workflow=_RENEWING
+    )
 
 
 _CERTS = (
@@ -64,14 +78,19 @@ _CERTS = (
     Command(
         "certs generate-csr",
         "Generate keys and certificate requests for an external CA",
-        handler="kubewright.cli.handlers.certs:generate_csr",
         flags=(
             _OWN_CERT_DIR,
             CONFIG,
             Flag("kubeconfig-dir", "directory of the kubeconfig files", default="/etc/kubernetes", metavar="dir"),
+            Flag("plan", "show which files would be written; write nothing", kind=BOOL, default=False),
             ALL_FORMATS,
         ),
         exit_scheme=KUBEADM,
+        workflow=Workflow(
+            operation="kubewright.lifecycle.certs.signing_requests:GENERATE_CSR",
+            request="kubewright.cli.handlers.certs:signing_request",
+            text=_LINES,
+        ),
     ),
     Command("certs renew", "Renew certificates", exit_scheme=KUBEADM, makes=f"{__name__}:renewals"),
 )

@@ -196,7 +196,7 @@ def imported(name: str) -> Any:
 def _phase_commands(row: Command) -> list[Command]:
     """Return `… phase` and a command for each phase of the tree that a command runs; a group of phases has neither handler nor flags."""
     workflow = row.workflow
-    if workflow is None:
+    if workflow is None or not workflow.phases:
         return []
     found = [Command(f"{row.path} phase", f"Run one phase of {row.words[-1]}", exit_scheme=row.exit_scheme)]
     for node in imported(workflow.phases).commands:

@@ -117,17 +117,17 @@ class Argument:
 class Workflow:
     """A tree of phases that a command runs, and how its phases become commands. What is named is `module:name`, imported when it is needed.
 
-    `phases` is the tree: names, summaries, and the names of flags and arguments stand there; `flags` and `arguments` say what these are. `ours`
+    `phases` is the tree, '' if its phases are no commands: names, summaries, and the names of flags and arguments stand there; `flags` and `arguments` say what these are. `ours`
     names flags that every phase has besides. `handler` is that of the phases. `operation` is the row of the engine, and `request` the function
     that turns flags into what the operation is asked for. `silent` are reasons of skipped phases that are not told, None: all. `batches`: what is
-    written is synchronised once, at the end.
+    written is synchronised once, at the end. `text` is the reporter for people, if it is not that of `init`.
     """
 
     def __init__(
         self,
-        phases: str,
+        phases: str = "",
         *,
-        flags: Mapping[str, Flag],
+        flags: Mapping[str, Flag] | None = None,
         handler: str = OPERATION,
         ours: str = "",
         arguments: Mapping[str, Argument] | None = None,
@@ -135,9 +135,10 @@ class Workflow:
         request: str = "",
         silent: frozenset[str] | None = frozenset(),
         batches: bool = False,
+        text: str = "",
     ) -> None:
         self.phases = phases
-        self.flags = flags
+        self.flags = flags or {}
         self.handler = handler
         self.ours = ours
         self.arguments = arguments or {}
@@ -145,6 +146,7 @@ class Workflow:
         self.request = request
         self.silent = silent
         self.batches = batches
+        self.text = text
 
 
 class Command:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kubewright.apis.kubeadm.loading import load_cluster, load_init
+from kubewright.apis.kubeadm.loading import Loaded, LoadedCluster, load_cluster, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
-from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration
+from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Line, Reporter, Warned
@@ -40,23 +40,39 @@ class GivenConfiguration:
 def cluster_configuration(
     asked: GivenConfiguration, *, connect: Connect, reporter: Reporter, topic: str, layout: Layout
 ) -> ClusterConfiguration:
-    """Return the configuration that counts. Where it is the cluster's, that is reported with the topic of the caller, and an empty line after it.
+    """Return the configuration that counts: that of the file, or else of the cluster. Warnings about the file are reported.
 
-    Raises what `load_init` raises for a file. A cluster that cannot be read is told, and the defaults are taken.
+    Raises as `of_file` does.
     """
-    if asked.documents is not None:
-        return _loaded(asked.documents, asked, reporter, layout)
+    if asked.documents is None:
+        return of_cluster(asked, connect=connect, reporter=reporter, topic=topic, layout=layout)
+    loaded = of_file(asked, layout=layout)
+    for warning in loaded.warnings:
+        reporter.emit(Warned(text=warning))
+    return loaded.cluster
+
+
+def of_file(asked: GivenConfiguration, *, layout: Layout) -> LoadedCluster:
+    """Load the configuration of the file. Raises what `load_cluster` raises."""
+    return _loaded(asked.documents or (), asked, layout)
+
+
+def of_cluster(asked: GivenConfiguration, *, connect: Connect, reporter: Reporter, topic: str, layout: Layout) -> ClusterConfiguration:
+    """Return the configuration that the cluster keeps. This is reported with the topic of the caller, followed by an empty line.
+
+    A cluster that cannot be read is reported as well, and the defaults are used.
+    """
     api = connect()
     if api is None:
-        return _loaded([], asked, reporter, layout)
+        return _loaded((), asked, layout).cluster
     reporter.emit(Line(topic=topic, text=f'Reading the configuration from the ConfigMap "{NAME}" in namespace "{NAMESPACE}"...'))
     reporter.emit(Line(topic=topic, text="Use 'kubewright init phase upload-config kubeadm --config FILE' to upload it again."))
     try:
-        return _loaded([stored(api)], asked, reporter, layout)
+        return _loaded([stored(api)], asked, layout).cluster
     except KubewrightError as error:
         reporter.emit(Line(topic=topic, text="Error reading the configuration from the cluster. Falling back to the defaults"))
         reporter.emit(Warned(text=str(error)))
-        return _loaded([], asked, reporter, layout)
+        return _loaded((), asked, layout).cluster
     finally:
         reporter.emit(Line(topic="", text=""))
 
@@ -71,21 +87,16 @@ def stored(api: KubeAPI) -> Document:
     return Document(value={**value, "kubernetesVersion": KUBERNETES}, source=found.source)
 
 
-def _loaded(documents: Sequence[Document], asked: GivenConfiguration, reporter: Reporter, layout: Layout) -> ClusterConfiguration:
-    loaded = load_cluster(documents, cert_dir=asked.cert_dir, from_file=asked.documents is not None, layout=layout)
-    for warning in loaded.warnings if asked.documents is not None else ():
-        reporter.emit(Warned(text=warning))
-    return loaded.cluster
+def _loaded(documents: Sequence[Document], asked: GivenConfiguration, layout: Layout) -> LoadedCluster:
+    return load_cluster(documents, cert_dir=asked.cert_dir, from_file=asked.documents is not None, layout=layout)
 
 
-def whole_configuration(
-    asked: GivenConfiguration, *, detected: Detected, random: Random, reporter: Reporter, layout: Layout
-) -> Configuration:
+def whole_configuration(asked: GivenConfiguration, *, detected: Detected, random: Random, layout: Layout) -> Loaded:
     """Return everything about this machine, for certificates that are made from nothing: of a file, or the defaults.
 
     Raises what `load_init` raises.
     """
-    loaded = load_init(
+    return load_init(
         asked.documents or (),
         overrides=InitOverrides(cert_dir=asked.cert_dir or None),
         detected=detected,
@@ -95,6 +106,3 @@ def whole_configuration(
         from_file=asked.documents is not None,
         layout=layout,
     )
-    for warning in loaded.warnings:
-        reporter.emit(Warned(text=warning))
-    return loaded.configuration

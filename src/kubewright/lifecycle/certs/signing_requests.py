@@ -1,55 +1,129 @@
-"""Keys and certificate signing requests for an authority that is kept elsewhere (kubeadm v1.36: phases/certs)."""
+"""`certs generate-csr` as an operation: keys and certificate signing requests for a CA that is kept elsewhere (kubeadm v1.36: phases/certs)."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeconfig import kubeconfig_document
 from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
+from kubewright.base.change import Change
 from kubewright.base.errors import CertificateError
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
+from kubewright.lifecycle.certs import configuration
+from kubewright.lifecycle.certs.configuration import GivenConfiguration
+from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps.renewal import CertificateLocations
 from kubewright.pki import csr, specs, table
-from kubewright.pki.keys import KeyPool, PrivateKey
+from kubewright.pki.keys import PrivateKey
 from kubewright.pki.specs import CertificateSpec, KubeconfigSpec
 from kubewright.pki.store import KEY_MODE, KUBECONFIG_MODE
+from kubewright.workflow.phases import Phase, Phases
 
-MODE = KEY_MODE
+if TYPE_CHECKING:
+    from kubewright.lifecycle.machine import Machine
+
+MODE: Final = KEY_MODE
 """Of requests: as of keys, though they hold none (kubeadm v1.36)."""
+CERTIFICATES: Final = "certificates"
+KUBECONFIGS: Final = "kubeconfigs"
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratedRequests:
-    """What was written: base names below the certificate directory, file names below the Kubernetes directory."""
+class RequestOptions:
+    """One call of `certs generate-csr`. `kubeconfig_dir` is '' for the Kubernetes directory."""
 
-    certificates: Sequence[str]
-    kubeconfigs: Sequence[str]
+    given: GivenConfiguration = GivenConfiguration()
+    kubeconfig_dir: str = ""
+    only: tuple[str, ...] = ()
 
 
-def generate(configuration: Configuration, addresses: Addresses, *, places: CertificateLocations) -> GeneratedRequests:
-    """Make a key and a request for every leaf, and for every kubeconfig one with a key and no certificate, and its request.
+@dataclass(frozen=True, kw_only=True)
+class RequestContext:
+    """One run. `made` names what each phase has written: base names of certificates, file names of kubeconfigs."""
 
-    Those of etcd are made with an external etcd as well, as kubeadm does.
-    Raises CertificateError, naming all of them and before anything is written, where any of the files exists.
-    """
-    leaves = [_leaf(row, configuration, addresses) for row in table.CERTIFICATES if isinstance(row, table.Leaf)]
-    clients = specs.kubeconfigs_for(configuration, addresses)
-    _require_free(places, leaves, clients)
-    with KeyPool() as keys:
-        for wanted in (*leaves, *(one.certificate for one in clients)):
-            keys.reserve(wanted.algorithm)
-        for spec in leaves:
-            key = keys.take(spec.algorithm)
-            places.certificates.write(spec.key_file, key.pem(), mode=KEY_MODE)
-            places.certificates.write(f"{spec.base}.csr", _request(spec, key), mode=MODE)
-        for one in clients:
-            key = keys.take(one.certificate.algorithm)
-            places.kubeconfigs.write(one.file, yaml.dump(_kubeconfig(one, key)).encode(), mode=KUBECONFIG_MODE)
-            places.kubeconfigs.write(f"{one.file}.csr", _request(one.certificate, key), mode=MODE)
-    return GeneratedRequests(certificates=[spec.base for spec in leaves], kubeconfigs=[one.file for one in clients])
+    bound: Bound
+    options: RequestOptions
+    whole: Configuration
+    made: dict[str, list[str]] = field(default_factory=lambda: {CERTIFICATES: [], KUBECONFIGS: []})
+
+    @property
+    def addresses(self) -> Addresses:
+        """The addresses of this machine."""
+        endpoint = self.whole.init.local_api_endpoint
+        return Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+
+    @property
+    def certificates_dir(self) -> PurePosixPath:
+        """The directory of keys and requests."""
+        return PurePosixPath(self.whole.cluster.certificates_dir)
+
+    @property
+    def kubeconfigs_dir(self) -> PurePosixPath:
+        """The directory of kubeconfigs and their requests."""
+        return PurePosixPath(self.options.kubeconfig_dir or self.bound.host.layout.kubernetes)
+
+    @functools.cached_property
+    def places(self) -> CertificateLocations:
+        """Where files are written."""
+        return CertificateLocations.of(self.bound.host, certificates=self.certificates_dir, kubeconfigs=self.kubeconfigs_dir)
+
+    @functools.cached_property
+    def leaves(self) -> Sequence[CertificateSpec]:
+        """The certificates. Those of etcd are requested with an external etcd as well, as kubeadm does."""
+        return [_leaf(row, self.whole, self.addresses) for row in table.CERTIFICATES if isinstance(row, table.Leaf)]
+
+    @functools.cached_property
+    def clients(self) -> Sequence[KubeconfigSpec]:
+        """The kubeconfigs."""
+        return specs.kubeconfigs_for(self.whole, self.addresses)
+
+
+def prepare(request: RequestOptions, machine: Machine) -> Prepared[Configuration]:
+    """Load the configuration. Raises what `load_init` raises."""
+    here = machine.at(machine.layout)
+    loaded = configuration.whole_configuration(request.given, detected=here.facts.detected, random=machine.random, layout=here.layout)
+    return Prepared(configuration=loaded.configuration, host=here, warnings=loaded.warnings, only=request.only)
+
+
+def opening(ctx: RequestContext) -> None:
+    """Begin to generate the keys. Raises CertificateError that names all files that exist, before anything is written."""
+    leaves = ctx.leaves if CERTIFICATES in ctx.bound.phases else ()
+    clients = ctx.clients if KUBECONFIGS in ctx.bound.phases else ()
+    _require_free(ctx.places, leaves, clients)
+    for wanted in (*leaves, *(one.certificate for one in clients)):
+        ctx.bound.keys.reserve(wanted.algorithm)
+
+
+def certificates(ctx: RequestContext) -> Iterator[Change]:
+    """Write a key and a request for every leaf certificate."""
+    files = ctx.places.certificates
+    for spec in ctx.leaves:
+        key = ctx.bound.keys.take(spec.algorithm)
+        yield files.write(spec.key_file, key.pem(), mode=KEY_MODE)
+        yield files.write(f"{spec.base}.csr", _request(spec, key), mode=MODE)
+        ctx.made[CERTIFICATES].append(spec.base)
+    _tell(ctx, CERTIFICATES, ctx.certificates_dir)
+
+
+def kubeconfigs(ctx: RequestContext) -> Iterator[Change]:
+    """Write every kubeconfig, with a key and without a certificate, and its request."""
+    files = ctx.places.kubeconfigs
+    for one in ctx.clients:
+        key = ctx.bound.keys.take(one.certificate.algorithm)
+        yield files.write(one.file, yaml.dump(_kubeconfig(one, key)).encode(), mode=KUBECONFIG_MODE)
+        yield files.write(f"{one.file}.csr", _request(one.certificate, key), mode=MODE)
+        ctx.made[KUBECONFIGS].append(one.file)
+    _tell(ctx, KUBECONFIGS, ctx.kubeconfigs_dir)
+
+
+def _tell(ctx: RequestContext, what: str, where: PurePosixPath) -> None:
+    ctx.bound.tell("\n".join([f"generating keys and CSRs in {where}", *(f"  {name}" for name in ctx.made[what])]))
 
 
 def _leaf(row: table.Leaf, configuration: Configuration, addresses: Addresses) -> CertificateSpec:
@@ -78,3 +152,18 @@ def _kubeconfig(spec: KubeconfigSpec, key: PrivateKey) -> dict[str, object]:
     user = spec.certificate.common_name
     document = kubeconfig_document(server=spec.server, cluster_name=spec.cluster_name, user=user, credentials=None)
     return {**document, "users": [{"name": user, "user": {"client-key-data": base64.b64encode(key.pem()).decode()}}]}
+
+
+PHASES: Final[Phases[RequestContext]] = Phases(
+    Phase(CERTIFICATES, "Generate keys and requests for certificates", run=certificates),
+    Phase(KUBECONFIGS, "Generate kubeconfigs with keys, and their requests", run=kubeconfigs),
+)
+
+GENERATE_CSR: Final = Operation(
+    name="certs generate-csr",
+    phases=PHASES,
+    configure=prepare,
+    context=lambda request, whole, bound: RequestContext(bound=bound, options=request, whole=whole),
+    opening=opening,
+    report=lambda ctx: dict(ctx.made),
+)

@@ -6,13 +6,11 @@ Authorities, the service account keys and kubelet.conf are never renewed. With a
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from kubewright.base.clock import Clock
-from kubewright.base.randomness import Random
+from kubewright.base.change import Change
 from kubewright.base.records import dataclass
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
@@ -20,7 +18,7 @@ from kubewright.pki import renewal, store, table
 from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import KeyPool
 from kubewright.pki.renewal import Terms
-from kubewright.pki.store import CertificateStore
+from kubewright.pki.store import CertificateStore, LoadedAuthority
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.types import ClusterConfiguration
@@ -112,10 +110,11 @@ class RenewalResult(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """One row and what became of it."""
+    """One row, what became of it, and what was written."""
 
     row: Renewable
     result: RenewalResult
+    changes: tuple[Change, ...] = ()
 
     @property
     def text(self) -> str:
@@ -132,43 +131,32 @@ class Renewal:
         return {"name": self.row.name, "result": self.result.value}
 
 
-def renew(
-    places: CertificateLocations,
-    rows: Sequence[Renewable],
-    *,
-    terms: Terms,
-    clock: Clock,
-    random: Random,
-    started: datetime | None = None,
-    same_keys: bool = False,
-) -> Iterator[Renewal]:
-    """Renew the rows in their order, whatever time is left; keys are made ahead in threads. Nothing happens until the result is walked.
+def reserve(places: CertificateLocations, rows: Iterable[Renewable], *, terms: Terms, keys: KeyPool) -> None:
+    """Have the keys of the rows generated in threads, before each of them is renewed.
 
-    With `same_keys` those of pairs stay, where they can.
-
-    Raises CertificateError at the first file that cannot be read, or whose authority is missing; rows before it are renewed by then.
+    Raises CertificateError for a row whose CA is missing.
     """
-    with KeyPool() as keys:
-        sources = IssuingSources(clock, random, keys, started or clock.now())
-        for row in rows:
-            if not same_keys and places.read(row) is not None and not _external(places, row):
-                keys.reserve(terms.algorithm)
-        for row in rows:
-            yield Renewal(row=row, result=_renew(places, row, terms, sources, same_key=same_keys))
+    for row in rows:
+        if places.read(row) is not None and _authority(places, row).key is not None:
+            keys.reserve(terms.algorithm)
 
 
-def _external(places: CertificateLocations, row: Renewable) -> bool:
-    return store.require_authority(places.certificates, row.authority.base, wanted=row.name).key is None
+def renew(places: CertificateLocations, row: Renewable, *, terms: Terms, sources: IssuingSources, same_key: bool = False) -> Renewal:
+    """Renew a row, whatever time is left. With `same_key` the key of a pair stays, where it can.
 
-
-def _renew(places: CertificateLocations, row: Renewable, terms: Terms, sources: IssuingSources, *, same_key: bool) -> RenewalResult:
+    Raises CertificateError for a file that cannot be read, or whose CA is missing.
+    """
     if places.read(row) is None:
-        return RenewalResult.MISSING
-    authority = store.require_authority(places.certificates, row.authority.base, wanted=row.name)
+        return Renewal(row=row, result=RenewalResult.MISSING)
+    authority = _authority(places, row)
     if authority.key is None:
-        return RenewalResult.EXTERNAL
+        return Renewal(row=row, result=RenewalResult.EXTERNAL)
     if row.base:
-        renewal.renew_pair(places.certificates, row.base, authority, terms=terms, sources=sources, same_key=same_key)
+        written = renewal.renew_pair(places.certificates, row.base, authority, terms=terms, sources=sources, same_key=same_key)
     else:
-        renewal.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, sources=sources)
-    return RenewalResult.RENEWED
+        written = (renewal.renew_kubeconfig(places.kubeconfigs, row.file, authority, terms=terms, sources=sources),)
+    return Renewal(row=row, result=RenewalResult.RENEWED, changes=written)
+
+
+def _authority(places: CertificateLocations, row: Renewable) -> LoadedAuthority:
+    return store.require_authority(places.certificates, row.authority.base, wanted=row.name)

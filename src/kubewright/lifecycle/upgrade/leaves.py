@@ -81,7 +81,10 @@ def _renewed(ctx: UpgradeContext, host: Host, names: Sequence[str], *, same: boo
     rows = [renewal.named(name) for name in names if name in had]
     places = CertificateLocations.of(host, certificates=ctx.layout.pki, kubeconfigs=ctx.layout.kubernetes)
     terms = Terms.of(ctx.cluster)
-    for outcome in renewal.renew(places, rows, terms=terms, clock=ctx.clock, random=ctx.random, started=ctx.bound.started, same_keys=same):
+    if not same:
+        renewal.reserve(places, rows, terms=terms, keys=ctx.bound.keys)
+    for row in rows:
+        outcome = renewal.renew(places, row, terms=terms, sources=ctx.issuing, same_key=same)
         name = outcome.row.name
         match outcome.result:
             case RenewalResult.RENEWED:
