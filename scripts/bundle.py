@@ -42,7 +42,7 @@ LEFT_OUT = (
     *("curses", "dist-packages", "site-packages", "config-*", "sitecustomize.py", "EXTERNALLY-MANAGED", "distutils"),
     *("readline.*", "nis.*", "_curses*", "_dbm.*", "_gdbm.*", "_tkinter.*", "ossaudiodev.*", "_test*", "_ctypes_test*", "_xx*", "xx*"),
 )
-"""Of the standard library: tests, tools for developers, and what would bring libraries that no command can use."""
+"""Parts of the standard library that are left out: tests, developer tools, and modules that need libraries no command uses."""
 
 
 def main() -> None:

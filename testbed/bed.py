@@ -27,9 +27,9 @@ from testbed.running import BedError, run
 from testbed.store import copy_store, ensure_store
 
 ENDPOINT = "cluster.test"
-"""A name that all machines know for the control plane's endpoint: that of the first machine."""
+"""The name of the control plane's endpoint, which all machines resolve to the first machine."""
 _SYSCTLS = locks() / "sysctls.json"
-"""What this host had set before the first kubelet: on a file system that, like the settings, is made anew at boot."""
+"""The host's settings before the first kubelet, on a file system that is cleared at boot, as the settings are."""
 
 
 @dataclass(frozen=True)

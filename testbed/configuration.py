@@ -28,7 +28,7 @@ kind: KubeProxyConfiguration
 mode: nftables
 conntrack: {{maxPerCore: 0}}
 """
-"""A first control plane; `address` is the machine's own."""
+"""A first control plane; `address` is the machine's own address."""
 
 
 def has_cgroup_v1() -> bool:

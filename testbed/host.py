@@ -14,7 +14,7 @@ from testbed.running import BedError, quietly, run
 PACKAGES = ("systemd-container", "debootstrap", "iproute2", "gcc", "libc6-dev", "libseccomp-dev", "pkg-config")
 _MODULES = ("overlay", "br_netfilter", "nf_conntrack")
 _INSTANCES = 8192
-"""inotify instances: systemd, containerd and the kubelet of every machine take theirs from the host's one count."""
+"""inotify instances: systemd, containerd and the kubelet of every machine share the host's limit."""
 KUBELET_SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory")
 
 

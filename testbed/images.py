@@ -51,7 +51,7 @@ _TOOLS: Final = (
     "usr/sbin",
     "usr/share/iptables",
 )
-"""kube-proxy drives the packet filter with the host's own tools (nft, iptables, ipset, conntrack, kmod): parts of the base tree."""
+"""kube-proxy configures the packet filter with the host's own tools (nft, iptables, ipset, conntrack, kmod): parts of the base tree."""
 _NOT_TOOLS: Final = ("usr/lib/python3", "usr/lib/systemd", "usr/bin/python3", "usr/lib/udev", "usr/lib/apt", "usr/lib/git")
 
 

@@ -25,7 +25,7 @@ PLACES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("kubelet", "kubectl", "kubeadm"), "usr/bin"),
     "wireguard-go": _BIN,  # `wg` comes from Debian; the kernel may lack WireGuard
 }
-"""Programs of a machine, and the directory that each is put into."""
+"""Programs of a machine, and the directory into which each is put."""
 
 _CONTAINERD = """\
 version = 3

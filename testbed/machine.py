@@ -21,7 +21,7 @@ from testbed.running import BedError, quietly, run
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NAMESPACES = ("-m", "-u", "-i", "-n", "-p", "-C")
-"""Of PID 1. Not `ip netns exec`: it mounts a new /sys, and the cgroup mounts are hidden."""
+"""Enters the namespaces of PID 1. `ip netns exec` would mount a new /sys, which hides the cgroup mounts."""
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ _SOURCE: Final = "/opt/kubewright/source"
 SOURCE: Final = Path(__file__).parents[1] / "src"
 """Our sources on the host."""
 SHARED: Final[Mapping[str, Path]] = {_PYTHON: Path(sys.prefix), _SOURCE: SOURCE}
-"""Places in a machine, and the directories of the host that it sees there."""
+"""Paths in a machine, and the directories of the host that are mounted there."""
 PYTHON: Final = f"{_PYTHON}/bin/python"
-"""Our interpreter, as a machine calls it."""
+"""Our interpreter, as called in a machine."""
 COMMAND: Final = "/usr/local/bin/kubewright"
-"""Where a machine that is used by hand has the command."""
+"""Where a machine for manual use has the command."""
 ENVIRONMENT: Final[Mapping[str, str]] = {"PYTHONPATH": _SOURCE, "PYTHONDONTWRITEBYTECODE": "1"}
-"""With which an interpreter finds kubewright, and writes nothing beside our sources."""
+"""With these arguments an interpreter finds kubewright and writes nothing to our sources."""
 LAUNCHER: Final = f"""\
 #!{PYTHON}
 import os, sys
@@ -35,4 +35,4 @@ from kubewright.cli.main import run
 
 run()
 """
-"""What lies there: a script of the interpreter, as installers make one, so that the program knows by which name systemd can call it."""
+"""A script of the interpreter, like those that installers make, so that the program knows the name by which systemd can call it."""

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 SHORTEST: Final = 24
-"""Characters of a form: 18 bytes, which no two texts have in common by chance."""
+"""Characters in a form: 18 bytes, which no two texts have in common by chance."""
 
 
 def forms(pem: str) -> tuple[str, str]:

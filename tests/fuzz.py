@@ -23,7 +23,7 @@ TESTS: Final = (
     "tests/compat/test_malformed_input.py",
 )
 EXAMPLES: Final = 60
-"""Of each test in a round: enough to be worth the start, few enough to end soon after the time is over."""
+"""Examples of each test per round: enough to be worth the start-up, few enough to end soon after the time is up."""
 
 
 def main(seconds: float) -> int:

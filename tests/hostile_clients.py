@@ -24,7 +24,7 @@ COUNT: Final = 1100
 LASTS: Final = 300.0
 """Seconds after which the process ends by itself."""
 PAUSE: Final = 1.0
-"""Seconds until a client connects again."""
+"""Seconds until a client reconnects."""
 BYTE: Final = 0.5
 """Seconds between two bytes."""
 _TRIES: Final = 3.0
@@ -64,7 +64,7 @@ KINDS: Final[Mapping[str, tuple[bool, Callable[[Streams], Awaitable[None]]]]] = 
     "slow head": (True, _slow_head),
     "idle": (True, _idle),
 }
-"""What a client does, and whether it sets TLS up before where the server has TLS."""
+"""What a client does, and whether it completes the TLS handshake first if the server uses TLS."""
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ class Table:
     modules: tuple[str, ...]
     kinds: frozenset[str]
     tests: tuple[str, ...]
-    """In this order, each only where those before it missed nothing: the quick and likely ones first."""
+    """In this order, each only if those before it missed nothing: first the quick ones that are most likely to miss the row."""
     words: bool = False
     names: bool = False
     """Also names of rows, such as CONFIG, in `flags=(...)`."""
@@ -108,7 +108,7 @@ KNOWN: Final = {
     "cli/rows/machine.py: Flag certificate-key": _COMMON,
     "cli/rows/machine.py: Flag cert-dir": _COMMON,
 }
-"""Rows that may go without a test, with the reason."""
+"""Rows that need no test, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Rows(ast.NodeVisitor):
     def __init__(self, table: Table) -> None:
         self._table = table
         self.found: list[tuple[str, ast.AST, str, int, str]] = []
-        """Label, the node that holds the row, its field, the index, and the word to take out of a text."""
+        """Label, the node that contains the row, its field, the index, and the word to remove from a text."""
 
     def generic_visit(self, node: ast.AST) -> None:
         for field, kind in (("elts", ast.Tuple | ast.List), ("args", ast.Call)):

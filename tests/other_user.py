@@ -27,7 +27,7 @@ NOBODY = 65534
 SYSTEM_PYTHON = "/usr/bin/python3"
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 LOADED = "kubewright.cli.main, kubewright.local.daemon.control_server, kubewright.local.cluster.up_operation"
-"""With these everything is loaded that a command or a daemon needs."""
+"""These imports load everything that a command or a daemon needs."""
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 CLOSING: Final = "build/{part}.txt"
-"""Below the root directory: what `make test` and `make test-all` show last, after what other commands have said."""
+"""Below the root directory: what `make test` and `make test-all` show last, after the output of other commands."""
 _BEGAN: Final = pytest.StashKey[float]()
 
 

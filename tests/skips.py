@@ -12,7 +12,7 @@ ALLOWED: Final = {
     "the file system here takes no labels": "SELinux labels: neither every kernel nor every file system has them",
     "the tiny program is for x86-64": "a program in machine code; CI may run on arm64",
 }
-"""Reasons, each with why it may be."""
+"""Allowed reasons, each with an explanation."""
 
 
 @pytest.hookimpl(wrapper=True)

@@ -22,7 +22,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
 HANG: Final = 900.0
-"""Seconds after which a command hangs."""
+"""Seconds after which a command counts as hanging."""
 _FENCE: Final = re.compile(
     r"^(?:<!-- (?P<how>typed|file|not typed): (?P<where>[^>]*?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )

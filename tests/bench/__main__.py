@@ -1,6 +1,6 @@
 """`python -m tests.bench [NAME ...] [--rounds N] [--out DIRECTORY]`: measure, print a table, write docs/performance.
 
-Without names everything is measured that takes minutes; what takes longer is asked for by name.
+Without names, all benchmarks that take only minutes run; longer ones run only if they are named.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """One benchmark: what measures it, and how many rounds make a result."""
+    """One benchmark: the function that measures it, and how many rounds make a result."""
 
     run: Callable[[Setup, int], Result]
     rounds: int
@@ -68,7 +68,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the benchmarks that were asked for. Returns 1 if one could not be measured; a target that is not kept is a finding, not a failure."""
+    """Run the requested benchmarks. Returns 1 if one could not be measured; a missed target is a finding, not a failure."""
     asked = _parse(arguments)
     measured, status = [], 0
     for name in asked.names or [name for name, one in BENCHMARKS.items() if one.by_default]:
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure kubewright beside its peers.")
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description="Measure kubewright and compare it with its peers.")
     parser.add_argument(
         "names",
         nargs="*",
@@ -117,13 +117,13 @@ def _measure(name: str, rounds: int) -> Result:
 
 
 def _clean(setup: Setup) -> None:
-    """End the clusters that a failed round left."""
+    """Remove the clusters that a failed round left."""
     for record in setup.work.glob("*/*/cluster.json"):
         setup.run("down", "--state-dir", str(record.parents[1]), "--name", record.parent.name)
 
 
 def _write(out: Path) -> None:
-    """Make the document and the pictures anew from all results that there are."""
+    """Write the document and the pictures from all existing results."""
     directory = out / "performance"
     directory.mkdir(parents=True, exist_ok=True)
     found = results.load(directory, list(BENCHMARKS))

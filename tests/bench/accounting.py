@@ -1,4 +1,4 @@
-"""What processes have used, from /proc. Reads procfs itself: the figures are not to depend on the code that they judge."""
+"""What processes have used, from /proc. Reads procfs itself, because the figures must not depend on the code that they judge."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
-    """One process: its parent, seconds of CPU (user and system) since its start, the most memory that it ever had, and what it has now."""
+    """One process: its parent, CPU seconds (user and system) since its start, its peak memory, and its current memory."""
 
     pid: int
     parent: int
     name: str
     cpu_seconds: float
     started: float
-    """Seconds on the clock that `time.clock_gettime(CLOCK_BOOTTIME)` reads; 10 ms is as fine as it gets."""
+    """Seconds on the clock that `time.clock_gettime(CLOCK_BOOTTIME)` reads, with a resolution of 10 ms."""
     peak_bytes: int
     resident_bytes: int
 
@@ -31,7 +31,7 @@ def used_by(pid: int) -> Used:
     """Read one process. Raises OSError if there is none."""
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     name, _, rest = stat.partition("(")[2].rpartition(")")
-    fields = rest.split()  # from the third field of proc(5) on
+    fields = rest.split()  # starting at the third field of proc(5)
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     peak, resident = (next((line.split()[1] for line in status if line.startswith(name)), "0") for name in ("VmHWM:", "VmRSS:"))
     return Used(
@@ -53,7 +53,7 @@ def children_of(pid: int) -> list[Used]:
             continue
         try:
             one = used_by(int(entry.name))
-        except OSError:  # it ended while we looked
+        except OSError:  # it ended in the meantime
             continue
         if one.parent == pid:
             found.append(one)

@@ -1,7 +1,8 @@
-"""A cluster as its administrator sees it from outside: what both sides of a comparison are measured with.
+"""A cluster as its administrator sees it from outside, with which both sides of a comparison are measured.
 
-Only the standard library's HTTP client on one kept connection, so that looking costs the cluster as little as it can: a connection per
-look would be a TLS handshake per look. `kubewright` gives the reading of the kubeconfig, nothing else.
+Uses the standard library's HTTP client on one kept-alive connection, so that observing costs the cluster as little as
+possible: new connections would need a TLS handshake for each request. From `kubewright` it only uses the kubeconfig
+reader.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from kubewright.host.files import Files
 from kubewright.kube.kubeconfigs import load_access
 
 EVERY: Final = 0.02
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 PATIENCE: Final = 120.0
-"""Seconds after which a round is given up."""
+"""Seconds after which a round fails."""
 
 _TROUBLE: Final = (OSError, http.client.HTTPException)
 
 
 class Admin:
-    """The administrator of one cluster, or whoever `headers` make of him. Not for several threads at a time."""
+    """The administrator of one cluster, or the user that `headers` impersonate. Not for several threads at a time."""
 
     def __init__(self, kubeconfig: Path, *, headers: Sequence[tuple[str, str]] = ()) -> None:
         self._headers = headers
@@ -41,7 +42,7 @@ class Admin:
         self._connection = self._connect()
 
     def status(self, path: str) -> int:
-        """Return the status code of a GET; 0 if nobody answers."""
+        """Return the status code of a GET; 0 if there is no answer."""
         try:
             return self._send("GET", path)[0]
         except _TROUBLE:
@@ -49,19 +50,19 @@ class Admin:
             return 0
 
     def get(self, path: str) -> dict[str, Any]:
-        """Return an object. Raises BenchmarkFailed for any other answer than 200."""
+        """Return an object. Raises BenchmarkFailed for any answer other than 200."""
         return self._require("GET", path, None)
 
     def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an object. Raises BenchmarkFailed if the server does not."""
+        """Create an object. Raises BenchmarkFailed if the server refuses it."""
         return self._require("POST", path, body)
 
     def delete(self, path: str) -> dict[str, Any]:
-        """Delete an object, or all of a collection. Raises BenchmarkFailed if the server does not."""
+        """Delete an object, or a whole collection. Raises BenchmarkFailed if the server refuses."""
         return self._require("DELETE", path, None)
 
     def watch(self, path: str) -> Watch:
-        """Open a watch, on a connection of its own."""
+        """Open a watch, on its own connection."""
         return Watch(self._connect(), path)
 
     def close(self) -> None:
@@ -92,7 +93,7 @@ class Admin:
 
 
 class Watch:
-    """The events of a watch as they are sent, a line each, for as long as the server sends any or until it is closed, from any thread."""
+    """The events of a watch as they are sent, one line each, until the server ends it or `close` is called, from any thread."""
 
     def __init__(self, connection: http.client.HTTPSConnection, path: str) -> None:
         self._connection = connection
@@ -112,14 +113,17 @@ class Watch:
                     raise
 
     def close(self) -> None:
-        """End it: whoever reads gets no more."""
+        """End the watch: readers get no further events."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 
 
 def wait_for(what: str, look: Callable[[], bool], *, hopeless: Callable[[], str] = lambda: "") -> float:
-    """Look every 20 ms and return the monotonic time at which it was there. Raises BenchmarkFailed after two minutes, or when `hopeless` says why."""
+    """Check every 20 ms and return the monotonic time at which the condition held.
+
+    Raises BenchmarkFailed after two minutes, or when `hopeless` returns a reason.
+    """
     end = time.monotonic() + PATIENCE
     while not look():
         if reason := hopeless():
@@ -131,19 +135,19 @@ def wait_for(what: str, look: Callable[[], bool], *, hopeless: Callable[[], str]
 
 
 def api_ready(kubeconfig: Path, *, hopeless: Callable[[], str] = lambda: "") -> tuple[Admin, float]:
-    """Wait for the kubeconfig, then for the first 200 of /readyz; return the administrator and when that was."""
+    """Wait for the kubeconfig, then for the first 200 of /readyz; return the administrator and the time of that answer."""
     wait_for("the kubeconfig", kubeconfig.exists, hopeless=hopeless)
     admin = Admin(kubeconfig)
     return admin, wait_for("the API server", lambda: admin.status("/readyz") == 200, hopeless=hopeless)
 
 
 def service_account_ready(admin: Admin) -> float:
-    """Wait for the default service account; return when it was there."""
+    """Wait for the default service account; return the time at which it existed."""
     return wait_for("the default service account", lambda: admin.status("/api/v1/namespaces/default/serviceaccounts/default") == 200)
 
 
 def nodes_ready(admin: Admin, count: int) -> tuple[float, dict[str, tuple[float, float]]]:
-    """Watch until so many nodes are Ready. Returns when that was, and for each node when it was first seen, and first seen Ready."""
+    """Watch until this many nodes are Ready. Returns the time, and for each node when it was first seen, and first seen Ready."""
     seen: dict[str, float] = {}
     ready: dict[str, tuple[float, float]] = {}
     for line in admin.watch("/api/v1/nodes?watch=1"):
@@ -161,6 +165,6 @@ def nodes_ready(admin: Admin, count: int) -> tuple[float, dict[str, tuple[float,
 
 
 def is_ready(node: Mapping[str, Any]) -> bool:
-    """Whether a Node says that it is ready."""
+    """Whether a Node reports that it is ready."""
     conditions = node.get("status", {}).get("conditions", [])
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

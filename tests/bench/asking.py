@@ -1,4 +1,4 @@
-"""Objects with which somebody asks a cluster for something: made all at once or evenly, and a watch that knows when each got how far."""
+"""Request objects, such as CSRs: created all at once or evenly, and a watch that records when each reached which stage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONNECTIONS: Final = 4
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """One kind of such objects: where they are, who makes them (headers of impersonation), and what shows in a status that one got so far."""
+    """One kind of request objects: their path, their creator (headers of impersonation), and how a status shows that a stage was reached."""
 
     path: str
     headers: Sequence[tuple[str, str]]
@@ -27,7 +27,7 @@ class Asking:
 
 
 def create_all(kubeconfig: Path, asking: Asking, wanted: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Create objects as fast as a few connections can, and return when each was begun."""
+    """Create objects as fast as a few connections can, and return the start time of each."""
     began: dict[str, float] = {}
 
     def some(number: int) -> None:
@@ -43,7 +43,7 @@ def create_all(kubeconfig: Path, asking: Asking, wanted: Sequence[Mapping[str, A
 
 
 def create_evenly(kubeconfig: Path, asking: Asking, wanted: Sequence[Mapping[str, Any]], *, rate: float) -> dict[str, float]:
-    """Create so many objects a second, and return when each was begun."""
+    """Create this many objects per second, and return the start time of each."""
     client = Admin(kubeconfig, headers=asking.headers)
     began: dict[str, float] = {}
     start = time.monotonic()
@@ -63,15 +63,15 @@ def delete_all(kubeconfig: Path, asking: Asking) -> None:
 
 
 def in_99_of_100(began: Mapping[str, float], ended: Mapping[str, float]) -> float:
-    """Return within how many seconds 99 of 100 that were begun have ended."""
+    """Return the number of seconds within which 99 % of the started requests have ended."""
     took = sorted(ended[name] - moment for name, moment in began.items())
     return took[round(len(took) * 0.99) - 1]
 
 
 class Watched:
-    """When objects were seen to have got to each stage, by a watch in a thread. Only those whose names begin with `prefix` count.
+    """The times at which objects reached each stage, observed by a watch in a thread. Only names that begin with `prefix` count.
 
-    A context: a watch that nobody needs any more would go on to cost the API server.
+    A context manager, because a watch that is left open would continue to cost the API server.
     """
 
     def __init__(self, kubeconfig: Path, asking: Asking, *, prefix: str) -> None:
@@ -96,7 +96,10 @@ class Watched:
         self._client.close()
 
     def wait(self, stage: str, count: int) -> float:
-        """Wait until so many have got there, and return when the last of them had. Raises BenchmarkFailed after two minutes."""
+        """Wait until this many objects have reached the stage, and return the time of the last one.
+
+        Raises BenchmarkFailed after two minutes.
+        """
         seen = self.seen[stage]
         with self._news:
             if not self._news.wait_for(lambda: len(seen) >= count, PATIENCE):
@@ -110,7 +113,7 @@ class Watched:
         while not self._closed:
             for line in self._watch:
                 self._note(json.loads(line)["object"])
-            if not self._closed:  # the server ends the watch of one who is slow
+            if not self._closed:  # the server ends the watches of slow readers
                 self._watch = self._opened()
 
     def _note(self, found: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A local cluster of which only etcd and the API server are left: what works for them is measured apart."""
+"""A local cluster of which only etcd and the API server still run, for measuring other programs that work for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PEER: Final = "kube-controller-manager"
 
 
 def start(setup: Setup) -> tuple[Path, list[str]]:
-    """Make a cluster and take its controllers away; returns its directory, and the command line that kube-controller-manager had."""
+    """Create a cluster and stop its controllers; returns its directory, and the command line of its kube-controller-manager."""
     state = setup.work / "state"
     directory = kubernetes_directory(state / "default")
     setup.run("up", "--state-dir", str(state), "--nodes", "0", "--controllers", "kubewright")
@@ -30,5 +30,5 @@ def start(setup: Setup) -> tuple[Path, list[str]]:
 
 
 def stop(setup: Setup) -> None:
-    """Remove it."""
+    """Remove the cluster."""
     setup.run("down", "--state-dir", str(setup.work / "state"))

@@ -1,8 +1,9 @@
 """The peer of `up`: a script that starts the same binaries with the same flags in the best order, and does nothing else.
 
-Its certificates, keys and kubeconfigs are on disk before its clock starts; it joins no nodes, applies no objects, supervises nothing.
-What it starts is read from the manifests of a cluster that `up` made. `python -m tests.bench.by_hand DIRECTORY`, with the state directory
-of a running cluster, copies what it needs, stops that cluster, starts the components by hand, prints how long that took, and ends them.
+Its certificates, keys and kubeconfigs exist before its clock starts; it joins no nodes, applies no objects and
+supervises nothing. The commands come from the manifests of a cluster that `up` made. `python -m tests.bench.by_hand
+DIRECTORY`, with the state directory of a running cluster, copies what it needs, stops that cluster, starts the
+components, prints how long that took, and stops them.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ API_SERVER: Final = "kube-apiserver"
 OTHERS: Final = ("kube-controller-manager", "kube-scheduler")
 
 _LOOK: Final = 0.005
-"""Seconds between two looks at etcd's port."""
+"""Seconds between two checks of etcd's port."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """One component: what to execute, and the values of its flags."""
+    """One component: its command, and the values of its flags."""
 
     name: str
     argv: tuple[str, ...]
 
     def flag(self, name: str) -> str:
-        """Return a flag's value. Raises BenchmarkFailed if it is not there."""
+        """Return a flag's value. Raises BenchmarkFailed if the flag is missing."""
         for word in self.argv:
             if word.startswith(f"--{name}="):
                 return word.partition("=")[2]
@@ -51,7 +52,7 @@ class Command:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """Everything on disk that the components need."""
+    """All files that the components need."""
 
     directory: Path
     kubeconfig: Path
@@ -59,9 +60,10 @@ class Prepared:
 
 
 def prepare(machine: Path, directory: Path, *, programs: Mapping[str, Path]) -> Prepared:
-    """Copy the PKI and the kubeconfigs of a machine below another directory, and take the commands from its manifests.
+    """Copy the PKI and the kubeconfigs of a machine to another directory, and take the commands from its manifests.
 
-    `machine` is a machine's state directory while its cluster runs: `down` removes the manifests. The paths in the flags follow the copy.
+    `machine` is a machine's state directory while its cluster runs: `down` removes the manifests. The paths in the
+    flags are changed to the copy.
     """
     shutil.copytree(machine / "kubernetes", directory / "kubernetes")
     commands = {}
@@ -77,7 +79,7 @@ def prepare(machine: Path, directory: Path, *, programs: Mapping[str, Path]) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Times:
-    """Seconds from the first start: until etcd's port was open, until /readyz answered 200, until the default service account was there."""
+    """Seconds until etcd's port was open, until /readyz answered 200, and until the default service account existed."""
 
     etcd: float
     api_ready: float
@@ -85,14 +87,14 @@ class Times:
 
 
 class ByHand:
-    """The components, started one after the other. A context manager: nothing is left of them after it."""
+    """The components, started one after the other. A context manager that leaves nothing running."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> Times:
-        """Start everything on an empty etcd: etcd; kube-apiserver when etcd's port is open; the others once the API server is ready."""
+        """Start everything with an empty etcd: etcd; kube-apiserver when etcd's port is open; the others once the API server is ready."""
         data = Path(self._prepared.commands[ETCD].flag("data-dir"))
         shutil.rmtree(data, ignore_errors=True)
         data.mkdir(mode=0o700)
@@ -108,7 +110,7 @@ class ByHand:
         return Times(etcd=etcd - began, api_ready=ready - began, service_account=account - began)
 
     def stop(self) -> None:
-        """Kill everything and wait until it is gone."""
+        """Kill everything and wait until it has ended."""
         for process in self._processes.values():
             process.send_signal(signal.SIGKILL)
         for process in self._processes.values():
@@ -149,7 +151,7 @@ class ByHand:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the script once for a running cluster's state directory."""
+    """Run the script once for the state directory of a running cluster."""
     root = Path(arguments[0])
     with tempfile.TemporaryDirectory(prefix="kubewright-by-hand-") as directory:
         setup = make(Path(directory))

@@ -1,4 +1,7 @@
-"""Cheap commands beside real kubeadm's: `--help`, `version`, `token generate`. Whole processes, from fork to exit, in alternating pairs."""
+"""Cheap commands compared with real kubeadm's: `--help`, `version`, `token generate`.
+
+Whole processes, from fork to exit, in alternating pairs.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,14 @@ TARGET: Final = 1.0
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many pairs of each command."""
+    """Measure this many pairs of each command."""
     if "kubeadm" not in setup.programs:
         raise BenchmarkFailed("kubeadm not found: run `kubewright binaries fetch kubeadm` first")
     ours = str(script(setup))
     theirs = str(setup.programs["kubeadm"])
-    environment = {**setup.environment, "PYTHONDONTWRITEBYTECODE": ""}  # an installation has its bytecode
+    environment = {**setup.environment, "PYTHONDONTWRITEBYTECODE": ""}  # an installation has byte code as well
     rows: list[dict[str, Any]] = []
-    for number in range(-1, rounds):  # one round to warm up
+    for number in range(-1, rounds):  # the first round warms up
         row = {}
         for key, words in COMMANDS.items():
             pair = [(f"{key}Kubewright", ours), (f"{key}Kubeadm", theirs)]
@@ -42,7 +45,7 @@ def run(setup: Setup, rounds: int) -> Result:
     for key, words in COMMANDS.items():
         text = " ".join(words)
         figures += [
-            ratios(f"`{text}`, beside kubeadm", rows, f"{key}Kubewright", f"{key}Kubeadm", target=TARGET),
+            ratios(f"`{text}`, relative to kubeadm", rows, f"{key}Kubewright", f"{key}Kubeadm", target=TARGET),
             figure(f"`kubewright {text}`", rows, f"{key}Kubewright"),
             figure(f"`kubeadm {text}`", rows, f"{key}Kubeadm"),
         ]
@@ -62,7 +65,7 @@ def _time(argv: Sequence[str], environment: Mapping[str, str]) -> float:
 
 
 def _throwaway(directory: Path) -> Path:
-    """Install kubewright's console script from the sources where it is not installed, as `pip install -e` does."""
+    """Install kubewright's console script from the sources if it is not installed, as `pip install -e` does."""
     venv.create(directory, with_pip=False)
     site = next((directory / "lib").glob("python3*")) / "site-packages"
     paths = [str(Path(kubewright.__file__).parents[1]), *(path for path in sys.path if path.endswith("site-packages"))]

@@ -1,4 +1,4 @@
-"""The build of a control plane's binaries from their Go modules: an empty build cache, the modules themselves already downloaded."""
+"""The build of a control plane's binaries from their Go modules: with an empty build cache, and modules that are already downloaded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TARGET: Final = 360.0
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Build so many times, with nothing kept in between."""
+    """Build this many times, each time from an empty cache."""
     rows = []
     for number in range(rounds):
         work = setup.work / "cold-build"

@@ -1,8 +1,9 @@
-"""Certificate requests of joining nodes: our controllers beside kube-controller-manager, whose limits are lifted, on one API server.
+"""Certificate requests of joining nodes: our controllers compared with kube-controller-manager without its rate limits.
 
-Both run in turn as processes of their own beside a local cluster of which only etcd and the API server are left. kube-controller-manager has the
-flags of the cluster's own manifest, with its controllers' own identities, and only the two controllers that are compared. A round is a pair for each
-kind of authority, and for requests that come evenly; which comes first alternates.
+Both run in turn as separate processes, with a local cluster of which only etcd and the API server still run.
+kube-controller-manager has the flags of the cluster's own manifest, with its controllers' own identities, and only
+the two controllers that are compared. A round is a pair for each kind of CA, and for requests that come evenly; which
+comes first alternates.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.bench.running import BenchmarkFailed, Running
 from tests.bench.setup import ADMIN, Setup
 
 BURST: Final = 800
-"""Requests that wait when a process begins: the first of them are not counted."""
+"""Requests that are pending when a process starts; the first of them are not counted."""
 WARM: Final = 100
 EVENLY: Final = 500
 RATE: Final = 50.0
@@ -45,7 +46,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One of the two: what starts it, all but for the authority."""
+    """One of the two: how to start it, apart from the CA."""
 
     name: str
     argv: tuple[str, ...]
@@ -53,7 +54,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Arena:
-    """The API server that both work for, and the authorities that sign."""
+    """The API server for which both work, and the CAs that sign."""
 
     setup: Setup
     kubeconfig: Path
@@ -68,7 +69,7 @@ class Arena:
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many rounds, and then what an idle process costs."""
+    """Measure this many rounds, and then the cost of an idle process."""
     arena = _arena(setup)
     rows = []
     for number in range(rounds):
@@ -93,24 +94,28 @@ def _figures(rows: Sequence[Row], idle: Row) -> tuple[Any, ...]:
         ours, theirs = f"ours {authority}", f"theirs {authority}"
         parts += [
             ratios(
-                f"approve and sign, {name}: time a request, beside {PEER}", rows, f"{ours} seconds", f"{theirs} seconds", target=seconds
+                f"approve and sign, {name}: time per request, relative to {PEER}",
+                rows,
+                f"{ours} seconds",
+                f"{theirs} seconds",
+                target=seconds,
             ),
-            figure(f"approve and sign, {name}: time a request", rows, f"{ours} seconds"),
-            figure(f"approve and sign, {name}: time a request of {PEER}", rows, f"{theirs} seconds"),
-            ratios(f"approve and sign, {name}: CPU a request, beside {PEER}", rows, f"{ours} cpu", f"{theirs} cpu", target=cpu),
-            figure(f"approve and sign, {name}: CPU a request", rows, f"{ours} cpu"),
-            figure(f"approve and sign, {name}: CPU a request of {PEER}", rows, f"{theirs} cpu"),
+            figure(f"approve and sign, {name}: time per request", rows, f"{ours} seconds"),
+            figure(f"approve and sign, {name}: time per request of {PEER}", rows, f"{theirs} seconds"),
+            ratios(f"approve and sign, {name}: CPU per request, relative to {PEER}", rows, f"{ours} cpu", f"{theirs} cpu", target=cpu),
+            figure(f"approve and sign, {name}: CPU per request", rows, f"{ours} cpu"),
+            figure(f"approve and sign, {name}: CPU per request of {PEER}", rows, f"{theirs} cpu"),
         ]
     return (
         *parts,
-        figure(f"created to issued, {RATE:.0f} a second: 99 of 100 within", rows, "ours evenly p99", target=0.2),
-        figure(f"created to issued, {RATE:.0f} a second: 99 of 100 within, {PEER}", rows, "theirs evenly p99"),
+        figure(f"created to issued, {RATE:.0f} per second: 99 % within", rows, "ours evenly p99", target=0.2),
+        figure(f"created to issued, {RATE:.0f} per second: 99 % within, {PEER}", rows, "theirs evenly p99"),
         figure("start to the first approval", rows, "ours p256 first", target=0.6),
         figure(f"start to the first approval of {PEER}", rows, "theirs p256 first"),
-        figure(f"idle beside {OLD} old requests: CPU a minute", [idle], "ours idle minute", target=0.3),
-        figure(f"idle beside {OLD} old requests: CPU a minute, {PEER}", [idle], "theirs idle minute"),
-        figure(f"idle beside {OLD} old requests: most memory", [idle], "ours idle peakMiB", unit=MEBIBYTES, target=90.0, statistic=MOST),
-        figure(f"idle beside {OLD} old requests: most memory, {PEER}", [idle], "theirs idle peakMiB", unit=MEBIBYTES, statistic=MOST),
+        figure(f"idle with {OLD} old requests: CPU per minute", [idle], "ours idle minute", target=0.3),
+        figure(f"idle with {OLD} old requests: CPU per minute, {PEER}", [idle], "theirs idle minute"),
+        figure(f"idle with {OLD} old requests: most memory", [idle], "ours idle peakMiB", unit=MEBIBYTES, target=90.0, statistic=MOST),
+        figure(f"idle with {OLD} old requests: most memory, {PEER}", [idle], "theirs idle peakMiB", unit=MEBIBYTES, statistic=MOST),
     )
 
 
@@ -127,7 +132,7 @@ def _keyed(side: Side, what: str, found: Row) -> Row:
 
 
 def _burst(arena: Arena, side: Side, authority: str, prefix: str) -> Row:
-    """Have requests wait, start the process, and see how long and how much it works from the hundredth to the last."""
+    """Create requests, start the process, and measure its time and CPU from the hundredth certificate to the last."""
     asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, BURST))
     with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched, _started(arena, side, authority) as process:
         first = watched.wait(APPROVED, 1) - process.began
@@ -141,7 +146,7 @@ def _burst(arena: Arena, side: Side, authority: str, prefix: str) -> Row:
 
 
 def _evenly(arena: Arena, side: Side, prefix: str) -> Row:
-    """Have requests come one after the other while the process runs, and see how long each takes."""
+    """Create requests evenly while the process runs, and measure how long each takes."""
     with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched, _started(arena, side, "rsa"):
         asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(f"{prefix}-warm", WARM))
         watched.wait(ISSUED, WARM)
@@ -152,7 +157,7 @@ def _evenly(arena: Arena, side: Side, prefix: str) -> Row:
 
 
 def _idle(arena: Arena, side: Side) -> Row:
-    """Start the process beside old requests, elected as leader, and see what it costs to do nothing."""
+    """Start the process with old requests in the cluster, elected as leader, and measure the cost of being idle."""
     prefix = f"old-{side.name}"
     with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched, _started(arena, arena.sides[0], "p256"):
         asking.create_all(arena.kubeconfig, ASKING, csr_requests.bodies(prefix, OLD))
@@ -169,7 +174,7 @@ def _idle(arena: Arena, side: Side) -> Row:
 
 @contextlib.contextmanager
 def _started(arena: Arena, side: Side, authority: str, *, elected: str = "false") -> Iterator[Running]:
-    """Have one of the two run. It must not have ended by itself."""
+    """Run one of the two. It must not end by itself."""
     process = arena.start(side, authority, f"--leader-elect={elected}")
     try:
         yield process
@@ -180,7 +185,7 @@ def _started(arena: Arena, side: Side, authority: str, *, elected: str = "false"
 
 
 def _arena(setup: Setup) -> Arena:
-    """Make a cluster, take its controllers away, and keep what is needed to start them."""
+    """Create a cluster, stop its controllers, and keep what is needed to start them."""
     directory, peer = bare_cluster.start(setup)
     replaced = ("--controllers=", "--cluster-signing-", "--leader-elect", "--kube-api-", "--secure-port=")
     theirs = [word for word in peer[1:] if not word.startswith(replaced)]
@@ -203,7 +208,7 @@ def _arena(setup: Setup) -> Arena:
 
 
 def _authority(directory: Path) -> tuple[Path, Path]:
-    """Make an authority with a P-256 key."""
+    """Create a CA with a P-256 key."""
     key, name, now = (
         ec.generate_private_key(ec.SECP256R1()),
         x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "p256")]),

@@ -1,4 +1,4 @@
-"""Requests for certificates as joining kubelets make them."""
+"""Certificate requests like those of joining kubelets."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ ASKING: Final = Asking(
     ),
     stages={APPROVED: lambda status: bool(status.get("conditions")), ISSUED: lambda status: bool(status.get("certificate"))},
 )
-"""Who asks: the maker of a request may do so by kubeadm's own binding, which the approver has to find out."""
+"""The requester: kubeadm's own binding gives it permission, which the approver has to find out."""
 
 
 def bodies(prefix: str, count: int) -> list[dict[str, Any]]:
-    """Return requests of nodes `PREFIX-0` and so on, each with a key of its own: none is known from another."""
+    """Return requests of nodes `PREFIX-0` and so on, each with a new key, so that no request is a duplicate."""
     return [_body(f"{prefix}-{number}") for number in range(count)]
 
 

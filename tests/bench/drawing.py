@@ -1,4 +1,4 @@
-"""The two pictures of docs/performance.md: how far each figure is from its target, and the course of one `up`."""
+"""The two pictures of docs/performance.md: how far each figure is from its target, and the timeline of one `up`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.bench.svg import FAINT, INK, Picture
 from tests.bench.timeline import COMPONENT, NODE, PHASE
 
 _ROW: Final = 26
-_LABELS: Final = 480
-_WIDTH: Final = 1120
+_LABELS: Final = 560
+_WIDTH: Final = 1200
 _RIGHT: Final = 80
 _TOP: Final = 40
 
@@ -24,9 +24,9 @@ _HEADINGS: Final = {PHASE: "phases of up", COMPONENT: "processes, from start to 
 
 
 def targets(figures: Sequence[Figure]) -> str:
-    """Draw each figure that has a target as a part of it: a bar for its value, a dot for each round."""
+    """Draw each figure that has a target relative to it: a bar for its value, a dot for each round."""
     rows = [one for one in figures if one.target]
-    picture = Picture(_WIDTH, _TOP + _ROW * len(rows) + 30, title="Measured figures as parts of their targets")
+    picture = Picture(_WIDTH, _TOP + _ROW * len(rows) + 30, title="Measured figures relative to their targets")
     most = max([1.25, *(max(one.samples) / (one.target or 1) for one in rows)])
     scale = (_WIDTH - _LABELS - _RIGHT) / most
     bottom = _TOP + _ROW * len(rows)
@@ -52,7 +52,7 @@ def _target_row(picture: Picture, one: Figure, *, y: float, scale: float) -> Non
 
 
 def course(timeline: Mapping[str, Any]) -> str:
-    """Draw the timeline of one `up`: phases, processes, nodes, and the moments that count."""
+    """Draw the timeline of one `up`: phases, processes, nodes, and milestones."""
     bars: list[Mapping[str, Any]] = timeline["bars"]
     rows = len(bars) + len(_HEADINGS)
     bottom = _TOP + 18 * rows + 8

@@ -1,8 +1,8 @@
-"""Commands that read or write files beside real kubeadm's: `config validate`, `config migrate`, and two of `init phase`.
+"""Commands that read or write files, compared with real kubeadm's: `config validate`, `config migrate`, and two of `init phase`.
 
-Whole processes in alternating pairs, as for the cheap commands. The phases write below /etc/kubernetes, so both programs run in one mount
-namespace in which that directory is empty before each run: `python -m tests.bench.files OURS THEIRS CONFIG ROUNDS` is that inner part.
-It prints one map per round.
+Whole processes in alternating pairs, as for the cheap commands. The phases write to /etc/kubernetes, so both programs
+run in one mount namespace in which that directory is empty before each run: `python -m tests.bench.files OURS THEIRS
+CONFIG ROUNDS` is that inner part. It prints one map per round.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ apiServer:
   - name: audit-log-maxage
     value: "7"
 """
-"""The version is given: a label would be looked up on the network. Keys are RSA-2048, kubeadm's default."""
+"""The version is given, because a label would be looked up on the network. Keys are RSA-2048, kubeadm's default."""
 
 _KUBERNETES: Final = Path("/etc/kubernetes")
 _PRIVATE: Final = """\
@@ -64,11 +64,11 @@ done
 shift
 exec "$@"
 """
-"""An /etc with everything in it but kubernetes. An ordinary user may not make a directory in the machine's own to mount something there."""
+"""An /etc with everything in it but kubernetes. Ordinary users cannot create a directory in the real one to mount something there."""
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many pairs of each command."""
+    """Measure this many pairs of each command."""
     if "kubeadm" not in setup.programs:
         raise BenchmarkFailed("kubeadm not found: run `kubewright binaries fetch kubeadm` first")
     config = setup.work / "kubeadm.yaml"
@@ -96,7 +96,7 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
     for key, words in COMMANDS.items():
         text = " ".join(word for word in words if not word.startswith("--"))
         figures += [
-            ratios(f"`{text}`, beside kubeadm", rows, f"{key}Kubewright", f"{key}Kubeadm", target=TARGETS[key]),
+            ratios(f"`{text}`, relative to kubeadm", rows, f"{key}Kubewright", f"{key}Kubeadm", target=TARGETS[key]),
             figure(f"`kubewright {text}`", rows, f"{key}Kubewright"),
             figure(f"`kubeadm {text}`", rows, f"{key}Kubeadm"),
         ]
@@ -104,7 +104,7 @@ def _result(rows: Sequence[dict[str, Any]]) -> Result:
 
 
 def measure(ours: str, theirs: str, config: str, rounds: int) -> list[dict[str, float]]:
-    """Time all commands; each one finds nothing written yet. A first round warms up and does not count."""
+    """Time all commands; each starts with an empty directory. The first round warms up and does not count."""
     found = []
     for number in range(-1, rounds):
         row = {}

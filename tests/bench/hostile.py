@@ -1,7 +1,8 @@
-"""Good requests beside hostile clients: what the health ports of the hub, the controllers and the agent take while 1,100 clients hold connections to them.
+"""Good requests alongside hostile clients, to the health ports of the hub, the controllers and the agent.
 
-Good requests come from this process, one after the other, each over a connection of its own; hostile clients are a process of their own
-(`tests/hostile_clients.py`). The same requests without them are measured first, on the same daemon.
+1,100 hostile clients hold connections to these ports; they are a separate process (`tests/hostile_clients.py`). Good
+requests come from this process, one after the other, each over a new connection. The same requests are first measured
+without hostile clients, on the same daemon.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ REQUESTS: Final = 200
 EVERY: Final = 0.02
 """Seconds between the end of a request and the next one."""
 GROWS: Final = 0.5
-"""Seconds by which 99 of 100 requests may take longer."""
+"""Seconds by which 99 % of the requests may take longer."""
 SETTLE: Final = 2.0
-"""Seconds until a daemon has done what it does at its start."""
+"""Seconds until a daemon has finished its start-up work."""
 ADDRESS: Final = "127.0.0.1"
 _MIB: Final = 1024 * 1024
 
 Row = dict[str, Any]
 Arguments = Callable[[Path, Path, int], Sequence[str]]
-"""What follows `kubewright`, by a directory of its own, the cluster's directory, and the port for its health."""
+"""The arguments of `kubewright`, given a directory, the cluster's directory, and the port for its health."""
 
 
 def _hub(own: Path, _: Path, port: int) -> Sequence[str]:
@@ -56,11 +57,11 @@ def _agent(own: Path, cluster: Path, port: int) -> Sequence[str]:
 
 
 DAEMONS: Final[Mapping[str, tuple[Arguments, bool]]] = {"hub": (_hub, True), "controllers": (_controllers, True), "agent": (_agent, False)}
-"""How each is started, and whether its health port has TLS."""
+"""How each is started, and whether its health port uses TLS."""
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many rounds of all daemons."""
+    """Measure this many rounds of all daemons."""
     cluster, _ = bare_cluster.start(setup)
     rows = []
     for number in range(rounds):
@@ -70,7 +71,10 @@ def run(setup: Setup, rounds: int) -> Result:
             own.mkdir()
             row |= {f"{name} {key}": value for key, value in _measured(setup, own, cluster, arguments, secure=secure).items()}
         rows.append(row)
-        told = (f"{name}: p99 {row[f'{name} alone'] * 1000:.0f} ms, {row[f'{name} beside'] * 1000:.0f} ms beside them" for name in DAEMONS)
+        told = (
+            f"{name}: p99 {row[f'{name} alone'] * 1000:.0f} ms, {row[f'{name} beside'] * 1000:.0f} ms with hostile clients"
+            for name in DAEMONS
+        )
         setup.say(f"hostile {number + 1}/{rounds}: {', '.join(told)}")
     bare_cluster.stop(setup)
     return result("hostile", _figures(rows), rows)
@@ -81,10 +85,15 @@ def _figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
         one
         for name in DAEMONS
         for one in (
-            figure(f"{name}: 99 of 100 good requests take longer by", rows, f"{name} grows", target=GROWS),
-            ratios(f"{name}: 99 of 100 good requests, beside the same alone", rows, f"{name} beside", f"{name} alone"),
-            ratios(f"{name}: half of the good requests, beside the same alone", rows, f"{name} beside median", f"{name} alone median"),
-            figure(f"{name}: 99 of 100 good requests within", rows, f"{name} beside"),
+            figure(f"{name}: 99 % of good requests: delay of at most", rows, f"{name} grows", target=GROWS),
+            ratios(f"{name}: 99 % of good requests, relative to those without hostile clients", rows, f"{name} beside", f"{name} alone"),
+            ratios(
+                f"{name}: median good request, relative to those without hostile clients",
+                rows,
+                f"{name} beside median",
+                f"{name} alone median",
+            ),
+            figure(f"{name}: 99 % of good requests within", rows, f"{name} beside"),
             figure(f"{name}: most memory", rows, f"{name} peakMiB", unit=MEBIBYTES, statistic=MOST),
         )
     )
@@ -111,7 +120,7 @@ def _measured(setup: Setup, own: Path, cluster: Path, arguments: Arguments, *, s
 
 @contextmanager
 def _started(setup: Setup, own: Path, words: Sequence[str]) -> Iterator[Running]:
-    """Run a daemon with the soft limit of open files that service managers give. It must not have ended by itself."""
+    """Run a daemon with the soft limit for open files that service managers set. It must not end by itself."""
     with hostile_clients.few_files():
         process = Running(setup.argv(*words), env=setup.environment, log=own / "log")
     try:
@@ -123,7 +132,7 @@ def _started(setup: Setup, own: Path, words: Sequence[str]) -> Iterator[Running]
 
 
 def _seconds(port: int, *, secure: bool) -> list[float]:
-    """Send good requests one after the other. Raises BenchmarkFailed where one has no answer."""
+    """Send good requests one after the other. Raises BenchmarkFailed if one gets no answer."""
     taken = []
     for _ in range(REQUESTS):
         time.sleep(EVERY)

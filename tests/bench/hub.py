@@ -1,7 +1,7 @@
-"""Joins through a hub: so many simulated nodes at once and one after the other, what one costs the hub, and what it costs to remember those of old.
+"""Joins through a hub: many simulated nodes at once and one after the other, the cost of a join, and the cost of remembering old joins.
 
-The hub is a process of its own beside a local cluster of which only etcd and the API server are left. Nodes are requests, made in the name of a token:
-what a node does before and after has no part in it.
+The hub is a separate process, with a local cluster of which only etcd and the API server still run. Nodes are
+simulated by requests that are made with a token; what a node does before and after is not included.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kubewright.pki.keys import Algorithm
 from kubewright.pki.oaep import RecipientKey
 
 JOINS: Final = {"p256": 500, "rsa": 100}
-"""Requests at once, by the kind of keys that answers have."""
+"""Requests at once, by the kind of keys that answers contain."""
 WARM: Final = 20
 EVENLY: Final = 200
 A_SECOND: Final = 20.0
@@ -42,7 +42,7 @@ OLD: Final = (100, 10_000)
 IDLE: Final = 30.0
 SETTLE: Final = 5.0
 PASS: Final = 10.0
-"""Seconds between two passes of oneinfra's hub, each of which opens every request that there is."""
+"""Seconds between two passes of oneinfra's hub, each of which opens every existing request."""
 KINDS: Final = {"p256": Algorithm.ECDSA_P256.value, "rsa": Algorithm.RSA_2048.value}
 _MIB: Final = 1024 * 1024
 _MOMENT: Final = "2026-01-02T03:04:05Z"
@@ -72,7 +72,7 @@ class Arena:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The administrator's headers."""
         return self.directory / ADMIN
 
     @property
@@ -91,14 +91,14 @@ class Arena:
         return self.state.with_name("state.key")
 
     def add(self, algorithm: str) -> None:
-        """Add the cluster, or have its nodes get keys of another kind."""
+        """Add the cluster, or change the kind of keys of its nodes."""
         ca = self.directory / "pki" / "ca"
         files = (f"--kubeconfig={self.kubeconfig}", f"--client-ca-cert-file={ca}.crt", f"--client-ca-key-file={ca}.key")
         self.setup.run("hub", "cluster", "add", "a", *files, f"--key-algorithm={algorithm}", f"--config={self.config}")
 
     @contextmanager
     def hub(self) -> Iterator[Running]:
-        """Run the hub; it has answered a few requests when this begins."""
+        """Run the hub; it has answered a few requests when the block begins."""
         argv = self.setup.argv("hub", "run", f"--config={self.config}")
         process = Running(argv, env=self.setup.environment, log=self.setup.work / "hub.log")
         try:
@@ -109,12 +109,12 @@ class Arena:
             process.kill()
 
     def recipient(self) -> RecipientKey:
-        """Return the key to which nodes encrypt theirs, once the hub has published it."""
+        """Return the key with which nodes encrypt theirs, once the hub has published it."""
         return published(self.kubeconfig)
 
 
 def published(kubeconfig: Path, *, pin: str = "") -> RecipientKey:
-    """Return the join key of a cluster, once its hub has published it: the one with this fingerprint, where an earlier hub may have left another."""
+    """Return the join key of a cluster with this fingerprint, once its hub has published it; an earlier hub may have left another one."""
     path = "/api/v1/namespaces/oneinfra-system/configmaps/oneinfra-join"
 
     def read() -> RecipientKey:
@@ -126,14 +126,14 @@ def published(kubeconfig: Path, *, pin: str = "") -> RecipientKey:
 
 
 def request(name: str, recipient: RecipientKey, *, tunnel_key: str = "") -> dict[str, Any]:
-    """Return the request of one node, with a key of its own."""
+    """Return the request of one node, with a new key."""
     random = SystemRandom()
     wanted = JoinRequest(endpoint="https://10.0.0.1:6443", tunnel_key=tunnel_key, key=fields.new_key(random))
     return requests.write(name, wanted, recipient=recipient, runtime_endpoint=_SOCKET, image_endpoint=_SOCKET, random=random)
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many rounds, then what an idle hub costs that has let in few, and many."""
+    """Measure this many rounds, then the cost of an idle hub that has admitted few nodes, and many."""
     arena = _arena(setup)
     rows = []
     for number in range(rounds):
@@ -157,18 +157,18 @@ def run(setup: Setup, rounds: int) -> Result:
 def _figures(rows: Sequence[Row], idle: Row) -> tuple[Figure, ...]:
     few, many = OLD
     return (
-        figure(f"{JOINS['p256']} joins at once: how many a second", rows, "p256 rate", unit=RATE),
-        figure(f"{JOINS['p256']} joins at once: 99 of 100 within", rows, "p256 p99"),
-        figure(f"joins, {A_SECOND:.0f} a second: 99 of 100 within", rows, "evenly p99"),
-        figure("CPU of the hub a join", rows, "p256 cpu", target=0.005),
-        figure("CPU of the hub a join, RSA-2048 keys", rows, "rsa cpu"),
+        figure(f"{JOINS['p256']} joins at once: per second", rows, "p256 rate", unit=RATE),
+        figure(f"{JOINS['p256']} joins at once: 99 % within", rows, "p256 p99"),
+        figure(f"joins, {A_SECOND:.0f} per second: 99 % within", rows, "evenly p99"),
+        figure("CPU of the hub per join", rows, "p256 cpu", target=0.005),
+        figure("CPU of the hub per join, RSA-2048 keys", rows, "rsa cpu"),
         figure("two RSA-2048 keys: CPU to make them", rows, "key seconds"),
-        figure(f"{JOINS['rsa']} joins at once, RSA-2048 keys: how many a second", rows, "rsa rate", unit=RATE),
+        figure(f"{JOINS['rsa']} joins at once, RSA-2048 keys: per second", rows, "rsa rate", unit=RATE),
         figure("most memory", rows, "p256 peakMiB", unit=MEBIBYTES, statistic=MOST),
-        figure(f"idle, {few:,} have joined: CPU a minute", [idle], f"idle {few} minute"),
-        figure(f"idle, {many:,} have joined: CPU a minute", [idle], f"idle {many} minute"),
+        figure(f"idle, {few:,} have joined: CPU per minute", [idle], f"idle {few} minute"),
+        figure(f"idle, {many:,} have joined: CPU per minute", [idle], f"idle {many} minute"),
         figure(f"idle, {many:,} have joined: memory", [idle], f"idle {many} residentMiB", unit=MEBIBYTES),
-        figure(f"idle beside {many:,} old requests, by the old rules (computed): CPU a minute", [idle], "old rules minute"),
+        figure(f"idle with {many:,} old requests, by the old rules (computed): CPU per minute", [idle], "old rules minute"),
     )
 
 
@@ -182,14 +182,14 @@ def _keyed(what: str, found: Row) -> Row:
 
 
 def _bodies(arena: Arena, prefix: str, count: int) -> list[dict[str, Any]]:
-    """Return requests of nodes `PREFIX-0` and so on, each with a key of its own."""
+    """Return requests of nodes `PREFIX-0` and so on, each with a new key."""
     recipient = arena.recipient()
     return [request(f"{prefix}-{number}", recipient) for number in range(count)]
 
 
 @contextmanager
 def _warm(arena: Arena, prefix: str) -> Iterator[tuple[Running, Watched]]:
-    """Run a hub that has answered a few requests, and watch those that begin with `prefix`."""
+    """Run a hub that has answered a few requests, and watch the requests that begin with `prefix`."""
     with arena.hub() as process:
         early = _bodies(arena, f"{prefix}-warm", WARM)
         with Watched(arena.kubeconfig, ASKING, prefix=prefix) as watched:
@@ -200,13 +200,13 @@ def _warm(arena: Arena, prefix: str) -> Iterator[tuple[Running, Watched]]:
 
 
 def _burst(arena: Arena, prefix: str, count: int) -> Row:
-    """Have many nodes ask at once."""
+    """Let many nodes request to join at once."""
     with _warm(arena, prefix) as (process, watched):
         wanted = _bodies(arena, prefix, count)
         before = accounting.used_by(process.pid).cpu_seconds
         began = asking.create_all(arena.kubeconfig, ASKING, wanted)
         end = watched.wait(ISSUED, WARM + count)
-        time.sleep(1.0)  # for what the hub does after the last answer: it hears of it as well
+        time.sleep(1.0)  # for the hub's work after the last answer: it receives the event about that as well
         used = accounting.used_by(process.pid)
     return {
         "rate": count / (end - min(began.values())),
@@ -217,7 +217,7 @@ def _burst(arena: Arena, prefix: str, count: int) -> Row:
 
 
 def _evenly(arena: Arena, prefix: str) -> Row:
-    """Have nodes ask one after the other."""
+    """Let nodes request to join one after the other."""
     with _warm(arena, prefix) as (_, watched):
         began = asking.create_evenly(arena.kubeconfig, ASKING, _bodies(arena, prefix, EVENLY), rate=A_SECOND)
         watched.wait(ISSUED, WARM + EVENLY)
@@ -225,7 +225,7 @@ def _evenly(arena: Arena, prefix: str) -> Row:
 
 
 def _key_seconds(count: int = 10) -> float:
-    """Return what two keys cost, which an answer has with RSA."""
+    """Return the cost of the two keys that an answer contains with RSA."""
     before = time.process_time()
     for _ in range(count):
         keys.generate(Algorithm.RSA_2048)
@@ -233,7 +233,7 @@ def _key_seconds(count: int = 10) -> float:
 
 
 def _idle(arena: Arena, count: int) -> Row:
-    """See what it costs to do nothing after so many joins."""
+    """Measure the cost of being idle after this many joins."""
     _remember(arena, count)
     with arena.hub() as process:
         arena.recipient()
@@ -246,7 +246,7 @@ def _idle(arena: Arena, count: int) -> Row:
 
 
 def _remember(arena: Arena, count: int) -> None:
-    """Have the state say that so many have joined, as their joins would have left it."""
+    """Change the state as if this many nodes had joined."""
     key = sealing.parse_key(arena.key.read_text(encoding="ascii").split()[0])
     with closing(SQLiteStore(arena.state, key=key, random=SystemRandom())) as store:
         [found] = store.clusters()
@@ -268,9 +268,9 @@ def _remember(arena: Arena, count: int) -> None:
 
 
 def _old_rules(arena: Arena) -> float:
-    """Compute what oneinfra's rules cost a minute beside the most old requests: in each pass each of them is read, and its key is decrypted.
+    """Compute what oneinfra's rules cost per minute with the most old requests: each pass reads each of them and decrypts its key.
 
-    Only these two are counted, as they cost here; they stand for a hub that has nothing to do.
+    Only these two costs are counted, as measured here; they stand for a hub that has nothing to do.
     """
     with _warm(arena, "computed"), closing(Admin(arena.kubeconfig)) as admin:
         text = json.dumps(admin.get(f"{ASKING.path}/computed-warm-0"))

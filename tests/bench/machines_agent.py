@@ -1,4 +1,4 @@
-"""The node agent beside the real kubelet, on two machines without pods: start to Ready by turns, then both idle at the same time."""
+"""The node agent compared with the real kubelet, on two machines without pods: start to Ready in turns, then both idle at the same time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TARGET_MEMORY: Final = 1.0
 TARGET_PROCESSOR: Final = 0.5
 TARGET_START: Final = 1.0
 IDLE: Final = 600.0
-"""Seconds for which both are watched doing nothing."""
+"""Seconds for which both are observed while idle."""
 SETTLED: Final = 30.0
 """Seconds after the last start until they count as idle."""
 KUBELET: Final = "kubelet"
@@ -32,9 +32,12 @@ _FORM: Final = (KUBELET, AGENT)
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many starts of each, and one idle period. Each has the certificate of an earlier start, as after a boot of its machine."""
+    """Measure this many starts of each, and one idle period.
+
+    Each has the certificate of an earlier start, as after a boot of its machine.
+    """
     with field() as ground, ground.fresh("one", "two", "three") as bed:
-        init(KUBEADM, bed["one"], "--skip-phases=addon").wait()  # no pods but the control plane's
+        init(KUBEADM, bed["one"], "--skip-phases=addon").wait()  # no pods except the control plane's
         for name in ("two", "three"):
             join(KUBEADM, bed[name], via=bed["one"]).wait()
         flags = {name: _flags(bed[name]) for name in ("two", "three")}
@@ -56,26 +59,28 @@ def run(setup: Setup, rounds: int) -> Result:
 def _figures(starts: list[Row], idle: Row) -> tuple[Figure, ...]:
     minutes = f"{IDLE / 60:.0f} min"
     return (
-        ratios("agent: start to Node Ready, beside the kubelet", starts, "agentReady", "kubeletReady", target=TARGET_START),
+        ratios("agent: start to Node Ready, relative to the kubelet", starts, "agentReady", "kubeletReady", target=TARGET_START),
         figure("agent: start to Node Ready", starts, "agentReady"),
         figure("kubelet: start to Node Ready", starts, "kubeletReady"),
-        ratios(f"agent: processor time idle for {minutes}, beside the kubelet", [idle], "agentCpu", "kubeletCpu", target=TARGET_PROCESSOR),
+        ratios(
+            f"agent: processor time idle for {minutes}, relative to the kubelet", [idle], "agentCpu", "kubeletCpu", target=TARGET_PROCESSOR
+        ),
         figure(f"agent: processor time idle for {minutes}", [idle], "agentCpu"),
         figure(f"kubelet: processor time idle for {minutes}", [idle], "kubeletCpu"),
-        ratios("agent: memory (RSS), beside the kubelet", [idle], "agentMemory", "kubeletMemory", target=TARGET_MEMORY),
+        ratios("agent: memory (RSS), relative to the kubelet", [idle], "agentMemory", "kubeletMemory", target=TARGET_MEMORY),
         figure("agent: memory (RSS)", [idle], "agentMemory", unit=MEBIBYTES, statistic=MOST),
         figure("kubelet: memory (RSS)", [idle], "kubeletMemory", unit=MEBIBYTES, statistic=MOST),
     )
 
 
 def _flags(machine: Machine) -> list[str]:
-    """Return what the machine's kubelet was started with."""
+    """Return the command line of the machine's kubelet."""
     line = machine.run("sh", "-c", "tr '\\0' '\\n' < /proc/$(systemctl show -P MainPID kubelet)/cmdline").out
     return line.split("\n")[1:-1]
 
 
 def _start(bed: Bed, form: str, name: str, flags: list[str]) -> float:
-    """Start one of them where neither runs and no Node is; returns the seconds from the command until the Node is Ready."""
+    """Start one of them while neither runs and there is no Node; returns the seconds from the command until the Node is Ready."""
     machine, look = bed[name], Looker(bed["one"], bed["one"])
     machine.run("systemctl", "stop", KUBELET, f"{UNIT}.service", check=False)
     look.delete(f"/api/v1/nodes/{name}")

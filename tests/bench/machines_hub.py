@@ -1,6 +1,7 @@
-"""Joins through a hub that gives a VPN, on two machines: a control plane, and the hub with its interface of WireGuard's.
+"""Joins through a hub with a VPN, on two machines: a control plane, and the hub with its WireGuard interface.
 
-Nodes are requests with a key of their own for the VPN, sent from the host in the name of a token; nobody calls the hub's interface.
+Nodes are simulated by requests with their own VPN keys, sent from the host with a token; no node connects to the
+hub's interface.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class Arena:
         return self.hub.run(PYTHON, "-m", KUBEWRIGHT, "hub", *words, f"--config={_CONFIG}", env=ENVIRONMENT).out
 
     def used(self) -> tuple[float, float]:
-        """Return the seconds of CPU of the hub, and of the programs that it has run."""
+        """Return the CPU seconds of the hub, and of the programs that it has run."""
         pid = self.hub.run("systemctl", "show", "--property=MainPID", "--value", _UNIT).out.strip()
         user, system, users, systems = map(int, self.hub.run("python3", "-c", _USED, pid).out.split())
         return (user + system) / 100, (users + systems) / 100
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many rounds. Each begins with a cluster that has let in nobody, and whose VPN has no peer."""
+    """Measure this many rounds. Each begins with a cluster that has admitted no node, and whose VPN has no peer."""
     rows = []
     with field() as ground, ground.fresh("one", "hub") as bed:
         arena = _arena(setup, bed)
@@ -77,13 +78,13 @@ def run(setup: Setup, rounds: int) -> Result:
 
 def _figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
     return (
-        figure(f"{JOINS} joins with a VPN at once: how many a second", rows, "rate", unit=RATE),
-        figure(f"{JOINS} joins with a VPN at once: 99 of 100 within", rows, "p99"),
-        figure(f"joins with a VPN, {A_SECOND:.0f} a second: 99 of 100 within", rows, "evenly"),
-        figure("CPU of the hub a join with a VPN, at once", rows, "cpu"),
+        figure(f"{JOINS} joins with a VPN at once: per second", rows, "rate", unit=RATE),
+        figure(f"{JOINS} joins with a VPN at once: 99 % within", rows, "p99"),
+        figure(f"joins with a VPN, {A_SECOND:.0f} per second: 99 % within", rows, "evenly"),
+        figure("CPU of the hub per join with a VPN, at once", rows, "cpu"),
         figure("CPU of the programs that it runs for it", rows, "programs"),
-        figure(f"CPU of the hub a join with a VPN, {A_SECOND:.0f} a second", rows, "one cpu"),
-        figure(f"CPU of the programs that it runs for it, {A_SECOND:.0f} a second", rows, "one programs"),
+        figure(f"CPU of the hub per join with a VPN, {A_SECOND:.0f} per second", rows, "one cpu"),
+        figure(f"CPU of the programs that it runs for it, {A_SECOND:.0f} per second", rows, "one programs"),
     )
 
 
@@ -105,7 +106,7 @@ def _arena(setup: Setup, bed: Bed) -> Arena:
 
 @contextmanager
 def _serving(arena: Arena, prefix: str) -> Iterator[None]:
-    """Have a hub serve the cluster that has let in nobody yet, but for a few that are not counted."""
+    """Let a hub serve the cluster that has admitted no node yet, except for a few that are not counted."""
     files = ("--kubeconfig=/root/admin.conf", "--client-ca-cert-file=/root/ca.crt", "--client-ca-key-file=/root/ca.key")
     vpn = ("--vpn-cidr=10.64.0.0/16,fd00:64::/64", f"--vpn-endpoint={arena.hub.address}:51820")
     arena.run("cluster", "add", "a", *files, *vpn, "--key-algorithm=ECDSA-P256", f"--server=https://{arena.one.address}:6443")
@@ -127,7 +128,7 @@ def _serving(arena: Arena, prefix: str) -> Iterator[None]:
 
 
 def _require_peers(arena: Arena, count: int) -> None:
-    """Require that all who were let in are peers of the interface: else something else was measured."""
+    """Require that all admitted nodes are peers of the interface; otherwise something else was measured."""
     [added] = json.loads(arena.run("cluster", "list", "-o", "json"))
     found = len(arena.hub.run("wg", "show", added["vpnInterface"], "peers").out.split())
     if found != count:
@@ -141,20 +142,20 @@ def _bodies(arena: Arena, prefix: str, count: int) -> list[Row]:
 
 
 def _burst(arena: Arena, prefix: str) -> Row:
-    """Have many nodes ask at once."""
+    """Let many nodes request to join at once."""
     wanted = _bodies(arena, prefix, JOINS)
     with Watched(arena.kubeconfig, ASKING, prefix=f"{prefix}-") as watched:
         before = arena.used()
         began = asking.create_all(arena.kubeconfig, ASKING, wanted)
         end = watched.wait(ISSUED, JOINS)
-        time.sleep(1.0)  # for what the hub does after the last answer
+        time.sleep(1.0)  # for the hub's work after the last answer
         own, programs = (now - then for now, then in zip(arena.used(), before, strict=True))
     p99 = asking.in_99_of_100(began, watched.seen[ISSUED])
     return {"rate": JOINS / (end - min(began.values())), "p99": p99, "cpu": own / JOINS, "programs": programs / JOINS}
 
 
 def _evenly(arena: Arena, prefix: str) -> Row:
-    """Have nodes ask one after the other."""
+    """Let nodes request to join one after the other."""
     wanted = _bodies(arena, prefix, EVENLY)
     with Watched(arena.kubeconfig, ASKING, prefix=f"{prefix}-") as watched:
         before = arena.used()

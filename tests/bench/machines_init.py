@@ -1,4 +1,4 @@
-"""`init` on a fresh machine until its add-ons are available, with the milestones on the way, and `reset` of that control plane."""
+"""`init` on a fresh machine until its add-ons are available, with milestones, and `reset` of that control plane."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ADD_ONS: Final = ("kube-proxy available", "CoreDNS available")
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many pairs."""
+    """Measure this many pairs."""
     with field() as ground:
         rows = pairs(setup, "machines-init", rounds, lambda tool: _measure(ground, tool), tell="Wall")
     courses = {tool: [row.pop(f"{tool}Course") for row in rows] for tool in TOOLS}
@@ -71,20 +71,22 @@ def _measure(ground: Field, tool: str) -> dict[str, Any]:
 def _figures(rows: list[dict[str, Any]]) -> tuple[Figure, ...]:
     ours, theirs = KUBEWRIGHT, KUBEADM
     return (
-        ratios("`init`, beside kubeadm", rows, f"{ours}Wall", f"{theirs}Wall", target=TARGET_WALL),
+        ratios("`init`, relative to kubeadm", rows, f"{ours}Wall", f"{theirs}Wall", target=TARGET_WALL),
         figure("`kubewright init`", rows, f"{ours}Wall"),
         figure("`kubeadm init`", rows, f"{theirs}Wall"),
-        ratios("`init` until the add-ons are available, beside kubeadm", rows, f"{ours}AddOns", f"{theirs}AddOns", target=TARGET_ADD_ONS),
+        ratios(
+            "`init` until the add-ons are available, relative to kubeadm", rows, f"{ours}AddOns", f"{theirs}AddOns", target=TARGET_ADD_ONS
+        ),
         figure("`kubewright init` until the add-ons are available", rows, f"{ours}AddOns"),
         figure("`kubeadm init` until the add-ons are available", rows, f"{theirs}AddOns"),
-        ratios("`init` until all pods of the add-ons are ready, beside kubeadm", rows, f"{ours}AllPods", f"{theirs}AllPods"),
+        ratios("`init` until all pods of the add-ons are ready, relative to kubeadm", rows, f"{ours}AllPods", f"{theirs}AllPods"),
         figure("`kubewright init` until all pods of the add-ons are ready", rows, f"{ours}AllPods"),
         figure("`kubeadm init` until all pods of the add-ons are ready", rows, f"{theirs}AllPods"),
         figure("`kubewright init`: peak memory", rows, f"{ours}Peak", unit=MEBIBYTES, target=TARGET_MEMORY, statistic=MOST),
         figure("`kubeadm init`: peak memory", rows, f"{theirs}Peak", unit=MEBIBYTES, statistic=MOST),
         figure("`kubewright init`: CPU time", rows, f"{ours}Cpu"),
         figure("`kubeadm init`: CPU time", rows, f"{theirs}Cpu"),
-        ratios("`reset` of a control plane, beside kubeadm", rows, f"{ours}Reset", f"{theirs}Reset", target=TARGET_RESET),
+        ratios("`reset` of a control plane, relative to kubeadm", rows, f"{ours}Reset", f"{theirs}Reset", target=TARGET_RESET),
         figure("`kubewright reset` of a control plane", rows, f"{ours}Reset"),
         figure("`kubeadm reset` of a control plane", rows, f"{theirs}Reset"),
     )

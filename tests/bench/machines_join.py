@@ -1,6 +1,6 @@
 """`join` on whole machines: a worker into a settled cluster, a worker right after `init`, a further control plane, and a cluster of five.
 
-Where the cluster only has to be there, kubeadm made it, for both tools; a machine that joins has never been used.
+If the cluster itself is not measured, kubeadm made it, for both tools; a machine that joins was never used before.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEALTHY: Final[dict[str, Probe]] = {
 
 
 def worker(setup: Setup, rounds: int) -> Result:
-    """Measure a worker's join into a settled cluster until its Node is Ready, and its reset."""
+    """Measure a worker's join to a settled cluster until its Node is Ready, and its reset."""
     with field() as ground, Settled(ground) as there:
         rows = pairs(setup, "machines-join", rounds, lambda tool: _worker(there.bed, tool), tell="Ready", failed=there.close)
     figures = (
@@ -58,7 +58,7 @@ def _worker(bed: Bed, tool: str) -> Row:
 
 
 def first(setup: Setup, rounds: int) -> Result:
-    """Measure `init` and a worker's join started right after it, until both Nodes are Ready."""
+    """Measure `init` and a worker's join that starts right after it, until both Nodes are Ready."""
     with field() as ground:
         rows = pairs(setup, "machines-first-join", rounds, lambda tool: _first(ground, tool), tell="Both")
     return result("machines-first-join", _compared("`init` and a worker's `join`, to both Ready", rows, "Both", target=TARGET_FIRST), rows)
@@ -92,13 +92,16 @@ def _control_plane(bed: Bed, tool: str) -> Row:
     watch.start()
     used = join(tool, two, via=one, control_plane=True).wait()
     healthy = max(used.ended, *watch.wait().values())
-    reset(KUBEADM, two).wait()  # takes the member out of etcd again; it is not what is measured here
+    reset(KUBEADM, two).wait()  # removes the member from etcd again; this is not measured
     _forget(one, "two")
     return {"Wall": used.seconds, "Healthy": healthy - used.began, "Peak": used.peak}
 
 
 def cluster(setup: Setup, rounds: int) -> Result:
-    """Measure three control planes and two workers from nothing to all Ready: kubeadm node after node, kubewright all at once after init."""
+    """Measure three control planes and two workers from nothing until all are Ready.
+
+    kubeadm joins one node after the other, kubewright all at once after init.
+    """
     with field() as ground:
         rows = pairs(setup, "machines-cluster", rounds, lambda tool: _cluster(ground, tool), tell="All")
     figures = _compared("three control planes and two workers from nothing, to all Ready", rows, "All", target=TARGET_CLUSTER)
@@ -124,7 +127,7 @@ def _join(bed: Bed, tool: str, name: str) -> Any:
 
 
 class Settled:
-    """A cluster of one machine, made by kubeadm, whose add-ons are there, and a second machine; made at first use and again after `close`."""
+    """A cluster of one machine, made by kubeadm, with available add-ons, and a second machine; made at first use and again after `close`."""
 
     def __init__(self, ground: Field, *flags: str) -> None:
         self._ground, self._flags = ground, flags
@@ -156,7 +159,7 @@ class Settled:
 
 
 def _forget(server: Machine, node: str) -> None:
-    """Remove the Node of a machine that is gone, so that the next one of its name is a new one."""
+    """Delete the Node of a machine that no longer exists, so that the next one of its name gets a new Node."""
     look = Looker(server, server)
     look.delete(f"/api/v1/nodes/{node}")
     look.close()
@@ -164,7 +167,7 @@ def _forget(server: Machine, node: str) -> None:
 
 def _compared(what: str, rows: list[Row], key: str, *, target: float | None = None) -> tuple[Figure, ...]:
     return (
-        ratios(f"{what}, beside kubeadm", rows, f"{KUBEWRIGHT}{key}", f"{KUBEADM}{key}", target=target),
+        ratios(f"{what}, relative to kubeadm", rows, f"{KUBEWRIGHT}{key}", f"{KUBEADM}{key}", target=target),
         figure(f"{what}: kubewright", rows, f"{KUBEWRIGHT}{key}"),
         figure(f"{what}: kubeadm", rows, f"{KUBEADM}{key}"),
     )

@@ -1,4 +1,4 @@
-"""Fresh machines for measurements, and commands in them whose time, CPU and memory are taken where they run."""
+"""Fresh machines for measurements, and commands in them whose time, CPU and memory are measured on the machine."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ ended = time.monotonic()
 found = dict(code=os.waitstatus_to_exitcode(status), began=began, ended=ended, cpu=used.ru_utime + used.ru_stime, peak=used.ru_maxrss / 1024)
 os.write(answer, json.dumps(found).encode())
 """
-"""Runs in the machine: what entering it costs is then not in the figures. The peak, in MiB, includes programs that the command ran."""
+"""Runs in the machine, so that the cost of entering it is not measured. The peak, in MiB, includes programs that the command ran."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
-    """A command that has ended well: monotonic times, CPU seconds, MiB at its peak."""
+    """A command that succeeded: monotonic times, CPU seconds, peak memory in MiB."""
 
     began: float
     ended: float
@@ -90,12 +90,12 @@ class Used:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration."""
         return self.ended - self.began
 
 
 class Command(threading.Thread):
-    """A command in a machine, run and measured beside whatever else happens; `wait` gives what it used."""
+    """A command that runs in a machine and is measured there; `wait` returns what it used."""
 
     def __init__(self, machine: Machine, *words: str) -> None:
         super().__init__(daemon=True, name=f"{words[0]}-{machine.name}")
@@ -121,7 +121,7 @@ class Command(threading.Thread):
         self._said = (done.stdout + done.stderr).decode(errors="replace")
 
     def wait(self, within: float = 300) -> Used:
-        """Return what it used. Raises BenchmarkFailed, with its last lines, unless it ended well."""
+        """Return what it used. Raises BenchmarkFailed, with its last lines, if it failed."""
         self.join(within)
         if self._found.get("code") != 0:
             last = "\n".join(self._said.splitlines()[-15:])
@@ -130,10 +130,10 @@ class Command(threading.Thread):
 
 
 def pairs(setup: Setup, name: str, rounds: int, half: Half, *, tell: str, failed: Callable[[], None] = lambda: None) -> list[Row]:
-    """Measure so many pairs; which tool comes first alternates, and `tell` is the key that the person who waits is told.
+    """Measure this many pairs; which tool comes first alternates, and `tell` is the key that is shown as progress.
 
-    A pair of which a half fails is measured again, after `failed` has cleaned up, and the round says how often. Raises BenchmarkFailed for the
-    fourth failure.
+    If one half of a pair fails, the pair is measured again after `failed` has cleaned up, and the round records how
+    often. Raises BenchmarkFailed for the fourth failure.
     """
     rows: list[Row] = []
     failures, repeated = 0, 0
@@ -157,14 +157,14 @@ def pairs(setup: Setup, name: str, rounds: int, half: Half, *, tell: str, failed
 
 
 class Field:
-    """Where machines stand: `fresh` gives some that have never been used, and takes them down."""
+    """Where machines are booted: `fresh` provides machines that were never used, and removes them."""
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
     @contextlib.contextmanager
     def fresh(self, *names: str, bed: str = "bench") -> Iterator[Bed]:
-        """Boot machines of these names; the first one answers for the control plane's endpoint."""
+        """Boot machines with these names; the first one is the control plane's endpoint."""
         with Bed(*names, bed=bed, parts=self._parts, shared=SHARED) as made:
             for name in names:
                 configure(made[name])
@@ -176,7 +176,7 @@ def field() -> Iterator[Field]:
     """Prepare this host for machines. Raises BenchmarkFailed without root."""
     if os.geteuid() != 0:
         raise BenchmarkFailed("whole machines need root")
-    for directory in SHARED.values():  # machines cannot write byte code beside what they only see
+    for directory in SHARED.values():  # machines cannot write byte code next to sources that are read-only for them
         compileall.compile_dir(directory, quiet=2, workers=os.cpu_count() or 1)
     sweep()
     yield Field(_parts())
@@ -190,13 +190,13 @@ def _parts() -> Parts:
 
 
 def configure(machine: Machine) -> None:
-    """Write the configuration that both tools take."""
+    """Write the configuration that both tools use."""
     text = _INIT.format(address=machine.address, endpoint=ENDPOINT, token=TOKEN, certificate_key=CERTIFICATE_KEY)
     (machine.root / CONFIG.lstrip("/")).write_text(text, encoding="ascii")
 
 
 def program(tool: str) -> tuple[str, ...]:
-    """Return how a tool is called in a machine."""
+    """Return the command of a tool in a machine."""
     return (KUBEADM,) if tool == KUBEADM else (PYTHON, "-m", KUBEWRIGHT)
 
 
@@ -206,7 +206,7 @@ def init(tool: str, machine: Machine, *flags: str) -> Command:
 
 
 def join(tool: str, machine: Machine, *, via: Machine, control_plane: bool = False) -> Command:
-    """Start `join` by token and pin; control planes take the certificates from the cluster."""
+    """Start `join` by token and pin; control planes get the certificates from the cluster."""
     authority = (via.root / "etc/kubernetes/pki/ca.crt").read_bytes()
     trust = [word for pin in pins.of_bundle(authority) for word in ("--discovery-token-ca-cert-hash", str(pin))]
     also = ("--control-plane", "--certificate-key", CERTIFICATE_KEY) if control_plane else ()
@@ -214,7 +214,7 @@ def join(tool: str, machine: Machine, *, via: Machine, control_plane: bool = Fal
 
 
 def reset(tool: str, machine: Machine) -> Command:
-    """Start `reset`, without a question."""
+    """Start `reset` without confirmation."""
     return Command(machine, *program(tool), "reset", "--force")
 
 

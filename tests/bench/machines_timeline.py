@@ -1,4 +1,4 @@
-"""The picture of where the seconds of `init` go: both tools on one scale, each milestone at the median of all rounds."""
+"""The picture of where the time of `init` goes: both tools on one scale, each milestone at the median of all rounds."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ ROWS: Final[tuple[tuple[str, str, str], ...]] = (
     ("CoreDNS, process to available", "coredns", "CoreDNS available"),
     ("CoreDNS, to all its pods", "CoreDNS available", "all CoreDNS pods"),
 )
-"""What is drawn: a label, and the milestones between which it lies. A program's own name is the start of its process, "" that of the command."""
+"""The rows: a label, and the milestones between which its bar lies. A program's name is the start of its process, "" that of the command.
+"""
 
 Course = Mapping[str, Any]
 
 
 def medians(courses: Sequence[Course]) -> dict[str, float]:
-    """Return each milestone's median; the start of a process is the latest start of its name, so that a restart counts."""
+    """Return each milestone's median; the start of a process is the latest start under its name, so that restarts count."""
     gathered: dict[str, list[float]] = {}
     for course in courses:
         moments = {"": 0.0, "command": course["command"], **course["started"], **course["seen"]}

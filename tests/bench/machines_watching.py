@@ -1,7 +1,8 @@
-"""Milestones of a machine and its cluster, seen from outside: one thread per machine that looks every 50 ms.
+"""Milestones of a machine and its cluster, observed from outside: one thread per machine that checks every 50 ms.
 
-The thread enters the machine's network, so that it sees what listens on loopback there too, and asks on one kept connection; it runs no
-program. When a process was started is read from /proc afterwards, which costs the measured run nothing.
+The thread enters the machine's network, so that it also sees what listens on loopback there, and uses one kept-alive
+connection; it runs no program. The start times of processes are read from /proc afterwards, which does not affect the
+measured run.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from kubewright.kube.kubeconfigs import load_access
 
 EVERY: Final = 0.05
 PATIENCE: Final = 180.0
-"""Seconds after which a run is given up."""
+"""Seconds after which a run fails."""
 
 _NETWORK: Final = 0x40000000
-"""CLONE_NEWNET, for setns(2), which Python has from 3.12 on."""
+"""CLONE_NEWNET, for setns(2), which Python has since 3.12."""
 _TROUBLE: Final = (OSError, http.client.HTTPException, ValueError)
 
 
 class Looker:
-    """What probes ask with, from inside one machine. `server` gives the machine whose administrator's kubeconfig is used."""
+    """The connections of probes, from inside one machine. `server` is the machine whose administrator's kubeconfig is used."""
 
     def __init__(self, machine: Machine, server: Machine) -> None:
         self.machine = machine
@@ -44,13 +45,13 @@ class Looker:
         self._connection: http.client.HTTPSConnection | None = None
 
     def port(self, port: int, host: str = "127.0.0.1") -> bool:
-        """Whether something listens there."""
+        """Whether something listens on the port."""
         with socket.socket() as probe:
             probe.settimeout(1)
             return probe.connect_ex((host, port)) == 0
 
     def answers(self, url: str) -> bool:
-        """Whether an address answers 200, whoever asks; certificates are not looked at."""
+        """Whether an address answers 200 to anonymous requests; certificates are not verified."""
         scheme, _, rest = url.partition("://")
         place, _, path = rest.partition("/")
         connection = (
@@ -67,7 +68,7 @@ class Looker:
             connection.close()
 
     def serves(self) -> bool:
-        """Whether the machine's own API server answers at all: TLS is up, whatever it says."""
+        """Whether the machine's own API server answers at all: TLS is up, whatever the status."""
         connection = http.client.HTTPSConnection(self.machine.address, 6443, context=_unverified(), timeout=5)
         try:
             connection.request("GET", "/livez")
@@ -78,7 +79,7 @@ class Looker:
             connection.close()
 
     def api(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Return status and body of a GET as the administrator; status 0 while nobody answers."""
+        """Return status and body of a GET as the administrator; status 0 if there is no answer."""
         try:
             connection = self._connect()
             connection.request("GET", path)
@@ -90,7 +91,7 @@ class Looker:
             return 0, {}
 
     def delete(self, path: str) -> None:
-        """Delete an object; one that is gone is no error. Raises OSError if nobody answers."""
+        """Delete an object; a missing one is no error. Raises OSError if there is no answer."""
         connection = self._connect()
         connection.request("DELETE", path)
         connection.getresponse().read()
@@ -112,7 +113,10 @@ Probe = Callable[[Looker], bool]
 
 
 class Watch(threading.Thread):
-    """Notes when each milestone was first seen. Probes are tried in order; what is `after` others is tried only once they were seen."""
+    """Records when each milestone was first seen.
+
+    Probes are tried in order; a probe with `after` is tried only once those milestones were seen.
+    """
 
     def __init__(
         self, machine: Machine, probes: Mapping[str, Probe], *, server: Machine | None = None, after: Mapping[str, str] | None = None
@@ -126,7 +130,7 @@ class Watch(threading.Thread):
         self.seen: dict[str, float] = {}
 
     def run(self) -> None:
-        """Look until everything was seen."""
+        """Check until everything was seen."""
         try:
             enter_network(self._looker.machine)
             while len(self.seen) < len(self._probes) and not self._given_up.is_set():
@@ -147,7 +151,7 @@ class Watch(threading.Thread):
         return self.seen
 
     def stop(self) -> None:
-        """Look no longer."""
+        """Stop checking."""
         self._given_up.set()
         if self.is_alive():
             self.join(10)
@@ -171,7 +175,10 @@ def enter_network(machine: Machine) -> None:
 
 
 def administrator(machine: Machine) -> Access:
-    """Read the credentials of the administrator whom every API server obeys from its first moment. Raises OSError while there are none."""
+    """Read the credentials of the administrator whom every API server authorizes from the beginning.
+
+    Raises OSError if there are none yet.
+    """
     path = machine.root / "etc/kubernetes/super-admin.conf"
     if not path.exists():
         path = path.with_name("admin.conf")
@@ -181,7 +188,7 @@ def administrator(machine: Machine) -> Access:
 
 
 def nodes_ready(*names: str) -> Probe:
-    """All these Nodes say that they are ready."""
+    """Whether all these Nodes report that they are ready."""
 
     def probe(look: Looker) -> bool:
         _, found = look.api("/api/v1/nodes")
@@ -191,12 +198,12 @@ def nodes_ready(*names: str) -> Probe:
 
 
 def exists(path: str) -> Probe:
-    """The API server has this, or answers 200 here."""
+    """Whether the API server has this object, or answers 200 at this path."""
     return lambda look: look.api(path)[0] == 200
 
 
 def available(kind: str, name: str) -> Probe:
-    """All pods of a workload of kube-system are available."""
+    """Whether all pods of a workload in kube-system are available."""
 
     def probe(look: Looker) -> bool:
         _, found = look.api(f"/apis/apps/v1/namespaces/kube-system/{kind}/{name}")
@@ -208,7 +215,7 @@ def available(kind: str, name: str) -> Probe:
 
 
 def condition_available(name: str) -> Probe:
-    """A Deployment of kube-system calls itself Available: as many pods are as its strategy asks for."""
+    """Whether a Deployment in kube-system reports that it is Available, with as many pods as its strategy requires."""
 
     def probe(look: Looker) -> bool:
         _, found = look.api(f"/apis/apps/v1/namespaces/kube-system/deployments/{name}")

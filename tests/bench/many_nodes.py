@@ -1,7 +1,8 @@
-"""A cluster of a hundred nodes: our part of its CPU, our memory, and how long the nodes take beside a bare loop.
+"""A cluster of a hundred nodes: our share of its CPU, our memory, and how long the nodes take compared with a bare loop.
 
-One run is recorded first, with the API server's audit on. Then each round is a pair: `up` for a new cluster, without audit, and the bare
-loop against a new cluster, whose CA has signed certificates for the recorded nodes before the clock starts.
+One run is recorded first, with the API server's audit log. Then each round is a pair: `up` for a new cluster, without
+audit, and the bare loop on a new cluster, whose CA has signed certificates for the recorded nodes before the clock
+starts.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ TARGET_MEMORY: Final = 150.0
 TARGET_LOOP: Final = 2.0
 
 SETTLE: Final = 2.0
-"""Seconds after which the memory is looked at, and the bare loop starts."""
+"""Seconds after which the memory is measured, and the bare loop starts."""
 _MIB: Final = 1024 * 1024
 _RECORDED: Final = "recorded"
 
@@ -42,7 +43,7 @@ Row = dict[str, Any]
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many pairs."""
+    """Measure this many pairs."""
     joins = _record(setup)
     setup.say(f"nodes: recorded {sum(join.count for join in joins)} requests of {len(joins)} nodes")
     rows = []
@@ -59,7 +60,7 @@ def run(setup: Setup, rounds: int) -> Result:
     figures = (
         figure(f"our part of all CPU time, `up --nodes {NODES}`", rows, "share", unit=RATIO, target=TARGET_SHARE),
         figure("our memory: daemon and command at their peaks", rows, "memoryMiB", unit=MEBIBYTES, target=TARGET_MEMORY, statistic=MOST),
-        ratios(f"API ready to {NODES} nodes Ready, beside the bare loop", rows, "nodesAfter", "loop", target=TARGET_LOOP),
+        ratios(f"API ready to {NODES} nodes Ready, relative to the bare loop", rows, "nodesAfter", "loop", target=TARGET_LOOP),
         figure(f"API ready to {NODES} nodes Ready", rows, "nodesAfter"),
         figure("the bare loop", rows, "loop"),
         figure("our CPU time: the command", rows, "commandCpu"),
@@ -102,7 +103,7 @@ def _up(setup: Setup) -> Row:
 
 
 def _record(setup: Setup) -> list[Join]:
-    """Record nodes that join a cluster which is up, so that none has to try again; keep the nodes' keys and certificates."""
+    """Record nodes that join a running cluster, so that none has to retry; keep the nodes' keys and certificates."""
     state = setup.work / _RECORDED
     state.mkdir()
     root = state / _RECORDED
@@ -162,7 +163,7 @@ def _target(setup: Setup, client: Admin, pki: Path, joins: list[Join]) -> Target
 
 
 def _new_token(client: Admin) -> str:
-    """Make a bootstrap token for nodes: the recorded one was removed when all had joined."""
+    """Create a bootstrap token for nodes: the recorded one was removed when all had joined."""
     token = generate(SystemRandom())
     usages = {"usage-bootstrap-authentication": "true", "usage-bootstrap-signing": "true"}
     groups = "system:bootstrappers:kubeadm:default-node-token"
@@ -178,7 +179,7 @@ def _new_token(client: Admin) -> str:
 
 
 def _signed_again(pem: bytes, authority_pem: bytes, authority_key: bytes) -> bytes:
-    """Return the key of a client and its certificate as another authority would have signed it."""
+    """Return a client's key and its certificate as if another CA had signed it."""
     key, old = serialization.load_pem_private_key(pem, None), x509.load_pem_x509_certificate(pem)
     authority, signer = x509.load_pem_x509_certificate(authority_pem), serialization.load_pem_private_key(authority_key, None)
     assert isinstance(signer, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey)

@@ -1,4 +1,4 @@
-"""What a benchmark measures and finds: figures with their samples and targets, and the JSON that keeps them."""
+"""The results of benchmarks: figures with their samples and targets, and their JSON form."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST: Final = "max"
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One quantity, measured once per round. `target` is the most that it may be; without one the figure only informs.
+    """One quantity, measured once per round. `target` is the maximum; a figure without one is informational.
 
-    A figure that is a ratio holds the ratios pair by pair, never the ratio of two medians: what slows the machine down for a while slows
-    both halves of a pair.
+    A ratio contains the ratios of the pairs, never the ratio of two medians: whatever slows the machine down for a
+    while slows both halves of a pair.
     """
 
     name: str
@@ -32,25 +32,25 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """The one number that stands for the samples."""
+        """The number that represents the samples."""
         return max(self.samples) if self.statistic == MOST else statistics.median(self.samples)
 
     @property
     def share(self) -> float | None:
-        """The value as a part of the target."""
+        """The value relative to the target."""
         return None if self.target is None else self.value / self.target
 
     @property
     def met(self) -> bool:
-        """Whether the target is kept; a figure without one always is."""
+        """Whether the target is met; true for figures without one."""
         return self.target is None or self.value <= self.target
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one benchmark found. `raw` has one map per round, with everything that was measured in it; `extra` is for pictures.
+    """The result of one benchmark. `raw` has one map per round, with everything that was measured; `extra` is for pictures.
 
-    `commit` is what was measured: a commit, with a word more where the sources were not exactly that.
+    `commit` identifies what was measured: a commit, with a note if the sources differed from it.
     """
 
     benchmark: str
@@ -62,13 +62,13 @@ class Result:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def as_map(self) -> dict[str, Any]:
-        """Return the JSON form; the values of the figures are in it for readers, and computed anew when it is read."""
+        """Return the JSON form; it contains the values of the figures for readers, and reading computes them again."""
         figures = [{**asdict(figure), "value": figure.value, "met": figure.met} for figure in self.figures]
         return {**asdict(self), "figures": figures, "rounds": len(self.raw)}
 
     @classmethod
     def from_map(cls, found: Mapping[str, Any]) -> Self:
-        """Read what `as_map` made. Raises KeyError or TypeError for anything else."""
+        """Read the output of `as_map`. Raises KeyError or TypeError for anything else."""
         wanted = ("name", "unit", "target", "statistic")
         figures = tuple(Figure(samples=tuple(row["samples"]), **{name: row[name] for name in wanted}) for row in found["figures"])
         names = ("benchmark", "taken", "commit", "machine", "raw", "extra")
@@ -78,7 +78,7 @@ class Result:
 def figure(
     name: str, rows: Sequence[Mapping[str, Any]], key: str, *, unit: str = SECONDS, target: float | None = None, statistic: str = MEDIAN
 ) -> Figure:
-    """Gather one key of all rounds."""
+    """Collect one key of all rounds."""
     return Figure(name=name, unit=unit, samples=tuple(round(row[key], 4) for row in rows), target=target, statistic=statistic)
 
 

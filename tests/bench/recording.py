@@ -1,7 +1,7 @@
 """The requests that nodes send while they join, taken from the API server's audit log.
 
-A real `up` is recorded, with an audit policy that keeps the bodies of what nodes, bootstrap tokens and anonymous callers send. The log
-tells identities, not connections; those follow from how the nodes talk (see `replay`).
+A real `up` is recorded, with an audit policy that keeps the request bodies of nodes, bootstrap tokens and anonymous
+clients. The log shows identities, not connections; those are known from how nodes communicate (see `replay`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ POLICY: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One request. A watch is opened and not read to its end."""
+    """One request. A watch is opened but not read to its end."""
 
     method: str
     target: str
@@ -45,7 +45,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Join:
-    """What one node sent: without credentials, with the bootstrap token, with its own certificate."""
+    """The requests of one node: without credentials, with the bootstrap token, with its own certificate."""
 
     node: str
     anonymous: tuple[Request, ...]
@@ -54,12 +54,12 @@ class Join:
 
     @property
     def count(self) -> int:
-        """How many requests these are."""
+        """The number of requests."""
         return len(self.anonymous) + len(self.token) + len(self.own)
 
 
 def write_configuration(directory: Path) -> tuple[Path, Path]:
-    """Write a kubeadm configuration that turns the audit on; return it and the path of the log."""
+    """Write a kubeadm configuration that enables the audit log; return it and the path of the log."""
     policy, log, configuration = directory / "policy.yaml", directory / "audit.log", directory / "audited.yaml"
     policy.write_text(yaml.dump(POLICY), encoding="utf-8")
     arguments = {"audit-policy-file": policy, "audit-log-path": log}
@@ -73,11 +73,12 @@ def write_configuration(directory: Path) -> tuple[Path, Path]:
 
 
 def joins(log: Iterable[str], nodes: Iterable[str]) -> list[Join]:
-    """Read the log and give each of these nodes what it sent, in order.
+    """Read the log and return what each of these nodes sent, in order.
 
-    What was sent anonymously or with the token says not for which node: it is dealt out in order, so that every node has its part. Left
-    out are requests that were refused for want of rights (tried again later, so the loop would send them twice), and those about single
-    pods, whose names exist in the recorded cluster only.
+    Requests that were sent anonymously or with the token do not show which node they belong to: they are distributed
+    in order, so that every node gets its share. Two kinds are left out: requests that were refused because
+    permissions were missing (they were retried, so the loop would send them twice), and those about single pods,
+    whose names exist only in the recorded cluster.
     """
     answered = sorted(_answered(log), key=lambda event: event["requestReceivedTimestamp"])
     wanted = [event for event in answered if event["responseStatus"]["code"] != _FORBIDDEN and not _names_a_pod(event)]
@@ -97,7 +98,7 @@ def joins(log: Iterable[str], nodes: Iterable[str]) -> list[Join]:
 
 
 def _answered(log: Iterable[str]) -> list[dict[str, Any]]:
-    """Return one event per request: its last stage, which for a watch that is still open is the start of the answer."""
+    """Return one event per request: its last stage, which for an open watch is the start of the response."""
     last: dict[str, dict[str, Any]] = {}
     for line in log:
         event = json.loads(line)

@@ -1,11 +1,12 @@
-"""The bare loop: sends recorded requests with the identities and connections that they had, and does nothing else.
+"""The bare loop: sends recorded requests with their original identities and connections, and does nothing else.
 
-Threads with the standard library's HTTP client; 16 nodes at a time, as the fleet lets them join. Per node: its look at cluster-info on a
-connection that the nodes of a thread share; a connection with the token, which ends with the watch on it; a connection with the node's
-certificate; and one more for the watch of its pods. The last two stay open to the end. The loop waits for answers, never for what the
-controllers make of them. TLS contexts are made before its clock starts.
+Threads with the standard library's HTTP client; 16 nodes at a time, as in the fleet. Per node: its request for
+cluster-info on a connection that the nodes of a thread share; a connection with the token, which ends with its watch;
+a connection with the node's certificate; and another one for the watch of its pods. The last two stay open to the
+end. The loop waits for responses, but not for the work of controllers. TLS contexts are made before its clock starts.
 
-What only the server can know is taken from its answers: the name of a certificate request, the uid of a Node, resource versions.
+Values that only the server can know are taken from its responses: the name of a certificate request, the uid of a
+Node, resource versions.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PATIENCE: Final = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The cluster to send to, and who the senders are."""
+    """The cluster that receives the requests, and the identities of the senders."""
 
     host: str
     port: int
@@ -42,17 +43,17 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Replayed:
-    """What a replay took, and how the requests were answered: status code to count."""
+    """How long a replay took, and how many requests got which status code."""
 
     seconds: float
     answers: Mapping[int, int]
     refused: Sequence[str] = ()
-    """What the server did not do, beside looks for something that is not there yet."""
+    """What the server refused, apart from requests for objects that did not exist yet."""
 
 
 @dataclass
 class _Known:
-    """What the server said to one node so far: the metadata of its last answer, and of the last one of each kind."""
+    """What the server has answered to one node so far: the metadata of its last response, and of the last one of each kind."""
 
     last: Mapping[str, str] = field(default_factory=dict)
     of_kind: dict[str, Mapping[str, str]] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class _Lane:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def send(self, request: Request, known: _Known) -> int:
-        """Send a request and read its answer, of a watch only the head; return the status."""
+        """Send a request and read its response (of a watch only the head); return the status."""
         headers = {**self._headers, **({"Content-Type": request.content_type} if request.body is not None else {})}
         self._connection.request(request.method, _target(request.target, known), _body(request.body, known), headers)
         answer = self._connection.getresponse()
@@ -80,7 +81,7 @@ class _Lane:
 
 @dataclass
 class _Sender:
-    """Sends for all nodes; counts answers. One object for all threads."""
+    """Sends requests for all nodes and counts responses. One object for all threads."""
 
     target: Target
     open: contextlib.ExitStack
@@ -90,7 +91,7 @@ class _Sender:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, join: Join) -> None:
-        """Send everything of one node, in order."""
+        """Send all requests of one node, in order."""
         known = _Known()
         for request in join.anonymous:
             self._count(request, self._shared().send(request, known))
@@ -123,7 +124,7 @@ class _Sender:
 
 
 def replay(joins: Sequence[Join], target: Target, *, clock: Callable[[], float] = time.monotonic) -> Replayed:
-    """Send everything, and return how long that took."""
+    """Send everything, and return how long it took."""
     with contextlib.ExitStack() as stack:
         sender = _Sender(target=target, open=stack)
         began = clock()
@@ -145,7 +146,7 @@ def _body(body: Mapping[str, Any] | None, known: _Known) -> bytes | None:
     answered = known.of_kind.get(body.get("kind", ""), {})
     metadata |= {name: answered[name] for name in ("resourceVersion", "uid") if name in metadata and name in answered}
     if "ownerReferences" in metadata:
-        node = known.of_kind.get("Node", {})  # none if the server refused it, which is told in the end
+        node = known.of_kind.get("Node", {})  # missing if the server refused it, which the counts show
         metadata["ownerReferences"] = [{**owner, "uid": node.get("uid", "")} for owner in metadata["ownerReferences"]]
     return json.dumps({**body, "metadata": metadata} if metadata else body).encode()
 

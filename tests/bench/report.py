@@ -11,7 +11,7 @@ from tests.bench.model import MEBIBYTES, RATE, RATIO, SECONDS, Figure, Result
 BEGIN: Final = "<!-- figures: made by `make bench`, not by hand -->"
 END: Final = "<!-- end of figures -->"
 
-_HEADER: Final = ("what", "target", "measured", "least and most", "rounds", "kept")
+_HEADER: Final = ("figure", "target", "measured", "range", "rounds", "met")
 
 
 def number(one: Figure, value: float) -> str:
@@ -30,10 +30,10 @@ def number(one: Figure, value: float) -> str:
 def row(one: Figure) -> tuple[str, ...]:
     """Return the cells of one figure."""
     target = "" if one.target is None else f"≤ {number(one, one.target)}"
-    kept = "" if one.target is None else "yes" if one.met else "**no**"
+    met = "" if one.target is None else "yes" if one.met else "**no**"
     spread = f"{number(one, min(one.samples))} to {number(one, max(one.samples))}"
-    value = number(one, one.value) + (" (most)" if one.statistic == "max" else "")
-    return (one.name, target, value, spread, str(len(one.samples)), kept)
+    value = number(one, one.value) + (" (maximum)" if one.statistic == "max" else "")
+    return (one.name, target, value, spread, str(len(one.samples)), met)
 
 
 def text(results: Iterable[Result]) -> str:
@@ -45,7 +45,7 @@ def text(results: Iterable[Result]) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return one table per benchmark, with what was measured, when and where."""
+    """Return one table per benchmark, with the commit, date and machine of the measurement."""
     parts = []
     for found in results:
         machine = found.machine
@@ -60,7 +60,7 @@ def markdown(results: Sequence[Result]) -> str:
 
 
 def fill(document: Path, results: Sequence[Result]) -> None:
-    """Replace what is between the marks of the document. Raises ValueError if it has no marks."""
+    """Replace the text between the marks of the document. Raises ValueError if it has no marks."""
     before, begin, rest = document.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

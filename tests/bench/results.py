@@ -1,4 +1,4 @@
-"""Results on disk: one JSON file per benchmark, from which tables, documents and pictures are made."""
+"""Results on disk: one JSON file per benchmark, from which tables, documents and pictures are generated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCES: Final = Path(__file__).parents[2]
 def result(
     benchmark: str, figures: Sequence[Figure], raw: Sequence[Mapping[str, Any]], *, extra: Mapping[str, Any] | None = None
 ) -> Result:
-    """Make a result of this machine and moment. Times are kept to a tenth of a millisecond."""
+    """Create a result for this machine and moment. Times are rounded to a tenth of a millisecond."""
     return Result(
         benchmark=benchmark,
         taken=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
@@ -31,7 +31,7 @@ def result(
 
 
 def commit(checkout: Path) -> str:
-    """Return the commit that the sources are of, and say so if they were changed since. An archive without its history has none."""
+    """Return the commit of the sources, with a note if they were changed since. An archive without history has none."""
     git = ("git", "-C", str(checkout))
     head = subprocess.run([*git, "log", "-1", "--format=%h"], capture_output=True, text=True, check=False)
     if head.returncode:
@@ -41,7 +41,7 @@ def commit(checkout: Path) -> str:
 
 
 def save(found: Result, directory: Path) -> Path:
-    """Write a result; it replaces the one before."""
+    """Write a result, replacing the previous one."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{found.benchmark}.json"
     path.write_text(json.dumps(found.as_map(), indent=1) + "\n", encoding="utf-8")
@@ -49,7 +49,7 @@ def save(found: Result, directory: Path) -> Path:
 
 
 def load(directory: Path, names: Sequence[str]) -> list[Result]:
-    """Read the results that there are, in this order."""
+    """Read the existing results, in this order."""
     paths = [directory / f"{name}.json" for name in names]
     return [Result.from_map(json.loads(path.read_text(encoding="utf-8"))) for path in paths if path.exists()]
 

@@ -1,4 +1,4 @@
-"""Running a command as a user does, and knowing what it used: time from before its start to its end, CPU, peak memory."""
+"""Runs a command as a user does, and measures what it uses: time from before its start to its end, CPU, peak memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BenchmarkFailed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """A command that has ended. `began` is monotonic; CPU is user and system time of the command and the children it waited for."""
+    """A finished command. `began` is monotonic; CPU is user and system time of the command and the children it waited for."""
 
     began: float
     seconds: float
@@ -27,7 +27,7 @@ class Ended:
 
 
 class Running:
-    """A command that runs. Its output goes to a file, so that reading it costs nothing while the clock runs."""
+    """A running command. Its output goes to a file, so that reading it costs nothing while the clock runs."""
 
     def __init__(self, argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> None:
         self._argv = list(argv)
@@ -42,11 +42,11 @@ class Running:
         return self._process.pid
 
     def has_ended(self) -> bool:
-        """Look without collecting: what it used is asked for once, in `wait`."""
+        """Check whether it has ended, without reaping it: `wait` asks once for what it used."""
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     def wait(self) -> Ended:
-        """Wait for the end. Raises BenchmarkFailed with its last lines unless it ended well."""
+        """Wait for the end. Raises BenchmarkFailed with its last lines if it failed."""
         _, status, used = os.wait4(self.pid, 0)
         seconds = time.monotonic() - self.began
         self._process.returncode = os.waitstatus_to_exitcode(status)
@@ -55,11 +55,11 @@ class Running:
         return Ended(began=self.began, seconds=seconds, cpu_seconds=used.ru_utime + used.ru_stime, peak_bytes=used.ru_maxrss * _KIB)
 
     def last_lines(self, count: int = 15) -> str:
-        """Return the end of what it wrote."""
+        """Return the end of its output."""
         return "\n".join(self._log.read_text(errors="replace").splitlines()[-count:])
 
     def kill(self) -> None:
-        """End it, if it has not ended."""
+        """Kill it, if it has not ended."""
         if self._process.returncode is None:
             self._process.kill()
             self._process.wait()

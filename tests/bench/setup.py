@@ -1,4 +1,4 @@
-"""What every benchmark needs: the program as its user calls it, the component binaries, a directory to work in."""
+"""What every benchmark needs: the installed program, the component binaries, and a working directory."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from kubewright.base.level import KUBERNETES
 COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 ADMIN: Final = "super-admin.conf"
-"""The administrator whom every API server obeys from its first moment; admin.conf has no rights before `up` has bound its group to a role,
-and none at all in a cluster that a script started."""
+"""The administrator whom every API server authorizes from the beginning.
+
+Admin.conf has no permissions before `up` has bound its group to a role, and none at all in a cluster that a script
+started.
+"""
 
 _UNUSUAL: Final = {"PYTHONDONTWRITEBYTECODE"}
-"""Variables that some build machines set and users do not: without byte code every command compiles itself anew (0.2 s)."""
+"""Variables that some build machines set and users do not: without byte code every command compiles its modules again (0.2 s)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """One run of the benchmarks. `command` is how kubewright is called, `say` tells the person who waits."""
+    """One run of the benchmarks. `command` is the command line of kubewright, `say` reports progress."""
 
     work: Path
     command: tuple[str, ...]
@@ -64,24 +67,24 @@ def make(work: Path, *, say: Callable[[str], None] = lambda _: None) -> Setup:
 
 
 def installed() -> Path | None:
-    """Return the console script beside the running interpreter, if kubewright is installed there."""
+    """Return the console script next to the running interpreter, if kubewright is installed there."""
     script = Path(sys.executable).parent / "kubewright"
     return script if script.exists() else None
 
 
 def command() -> tuple[str, ...]:
-    """Return how kubewright is called: by its console script, or from the sources where it is not installed."""
+    """Return the command of kubewright: its console script, or the sources if it is not installed."""
     script = installed()
     return (str(script),) if script is not None else (sys.executable, "-m", "kubewright")
 
 
 def kubernetes_directory(root: Path) -> Path:
-    """Return where a cluster's control plane has its kubeconfigs, manifests and PKI. `root` is the cluster's state directory."""
+    """Return the directory with the kubeconfigs, manifests and PKI of a cluster's control plane. `root` is the cluster's state directory."""
     return root / "machines" / f"{root.name}-control-plane" / "kubernetes"
 
 
 def machine() -> dict[str, Any]:
-    """Describe this machine as far as it matters for the figures."""
+    """Describe this machine, as far as it matters for the figures."""
     with Path("/proc/meminfo").open(encoding="ascii") as lines:
         memory = int(next(lines).split()[1]) // 1024
     return {

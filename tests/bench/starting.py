@@ -1,4 +1,4 @@
-"""Starting a cluster: `up` beside the script, then the nodes, a second `up`, and `down`.
+"""Starting a cluster: `up` compared with the script, then the nodes, a second `up`, and `down`.
 
 A round is one pair; which half comes first alternates, so that neither always has the warmer machine.
 """
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def run(setup: Setup, rounds: int) -> Result:
-    """Measure so many pairs."""
+    """Measure this many pairs."""
     state = setup.work / "state"
     prepared, timeline = _prepare(setup, state)
     rows = []
@@ -44,7 +44,7 @@ def run(setup: Setup, rounds: int) -> Result:
             f"nodes {row['nodesAfter']:.2f} s later, again {row['again']:.2f} s, down {row['down']:.2f} s"
         )
     figures = (
-        ratios("`up` to API ready, beside the script", rows, "apiReady", "script", target=TARGET_RATIO),
+        ratios("`up` to API ready, relative to the script", rows, "apiReady", "script", target=TARGET_RATIO),
         figure("`up` to API ready", rows, "apiReady"),
         figure("the script to API ready", rows, "script"),
         figure("from there to 3 nodes Ready and the default service account", rows, "nodesAfter", target=TARGET_NODES),
@@ -58,7 +58,7 @@ def run(setup: Setup, rounds: int) -> Result:
 
 
 def _prepare(setup: Setup, state: Path) -> tuple[Prepared, Row]:
-    """Make a cluster once: for the script's files, for the picture, and to warm the page cache for both sides."""
+    """Create a cluster once: for the script's files, for the picture, and to warm the page cache for both sides."""
     root = state / "default"
     timeline = record(setup, state, nodes=NODES)
     prepared = by_hand.prepare(root / "machines" / "default-control-plane", setup.work / "hand", programs=setup.programs)

@@ -21,7 +21,7 @@ class Picture:
         self.rectangle(0, 0, width, height, fill=PAPER)
 
     def rectangle(self, x: float, y: float, width: float, height: float, *, fill: str, hint: str = "") -> None:
-        """Draw a filled box; a mouse over it shows the hint."""
+        """Draw a filled box; it shows the hint when the mouse is over it."""
         self._add("rect", {"x": x, "y": y, "width": width, "height": height, "fill": fill}, hint)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, *, color: str = GRID, dashes: str = "") -> None:

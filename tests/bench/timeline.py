@@ -1,4 +1,4 @@
-"""One `up`, watched from outside: when its phases ran, when components were started and listened, when nodes became Ready."""
+"""One `up`, observed from outside: when its phases ran, when components were started and listened, when nodes became Ready."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NODE: Final = "node"
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """Something that lasted; seconds since the start of `up`."""
+    """An interval, in seconds since the start of `up`."""
 
     kind: str
     label: str
@@ -36,7 +36,7 @@ class Bar:
 
 
 def record(setup: Setup, state: Path, *, nodes: int) -> dict[str, Any]:
-    """Run `up` for a new cluster and return its timeline: `bars`, and `marks` for moments. The cluster goes on running."""
+    """Run `up` for a new cluster and return its timeline: `bars`, and `marks` for moments. The cluster continues to run."""
     root = state / "default"
     process, began = _start(setup, state, nodes)
     ports = _Ports(root)
@@ -73,7 +73,7 @@ def _start(setup: Setup, state: Path, nodes: int) -> tuple[subprocess.Popen[byte
 
 
 class _Lines(threading.Thread):
-    """Reads the events of `up` and notes when each came."""
+    """Reads the events of `up` and records when each arrived."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         super().__init__(daemon=True)
@@ -88,7 +88,7 @@ class _Lines(threading.Thread):
 
 
 class _Ports(threading.Thread):
-    """Notes when each component's port was first open."""
+    """Records when each component's port was first open."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(daemon=True)
@@ -109,7 +109,7 @@ class _Ports(threading.Thread):
 
 
 def _phases(events: Iterable[tuple[float, Mapping[str, Any]]], began: float) -> list[Bar]:
-    """Gather sub-phases under the name of their phase; what is before the first phase is Python's start and the look at the machine."""
+    """Group sub-phases under the name of their phase; what precedes the first phase is Python's start and the inspection of the machine."""
     spans: dict[str, list[float]] = {}
     for moment, event in events:
         if event.get("event") in {"PhaseStarted", "PhaseFinished"}:

@@ -1,9 +1,10 @@
 """`python -m tests.soak [--workflow NAME ...] [--count N] [--no-boundaries] [--seed S]`: kill init and joins, and write docs/soak.md.
 
-At every boundary between two phases, and at many random moments. Each gets a machine that was never used; the same command again has to end in
-the state of an undisturbed run (files, objects, members).
-What was done lies in build/soak: a run that was interrupted goes on where it was, one with another seed begins anew (remove the directory for
-a fresh one). Exits 1 if any failed. Needs tests and tests/machines on PYTHONPATH, as `make soak` has it.
+Runs are killed at every boundary between two phases, and at many random moments. Each gets a machine that was never
+used; running the same command again must lead to the state of an undisturbed run (files, objects, members). Outcomes
+are kept in build/soak: an interrupted soak continues there, and one with another seed starts again (remove the
+directory to start from scratch). Exits 1 if any run failed. Needs tests and tests/machines on PYTHONPATH, as in `make
+soak`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PAGE: Final = ROOT / "docs" / "soak.md"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what is left to do, and write the page."""
+    """Do the remaining runs, and write the page."""
     asked = _parsed(arguments)
     if reason := host.unfit():
         sys.stderr.write(f"error: {reason}\n")
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Kill:
-    """Where one run of a workflow is killed: at a boundary, or some seconds after it began. One of `count`."""
+    """Where one run of a workflow is killed: at a boundary, or some seconds after its start. One of `count`."""
 
     index: int
     count: int
@@ -70,7 +71,7 @@ class Kill:
 
 
 def _soak(name: str, parts: Parts, asked: argparse.Namespace, *, seed: int, known: Sequence[Outcome]) -> list[Outcome]:
-    """Kill the runs of a workflow that have no outcome yet."""
+    """Kill those runs of a workflow that have no outcome yet."""
     mine = [one for one in known if one.workflow == name]
     passed = {one.index for one in mine if one.boundary}
     ends = next((one.count for one in mine if one.boundary), None)
@@ -95,7 +96,7 @@ def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> Outcome:
         with stage.fresh() as machine:
             code = kill(machine, stage.arguments)
             require_finished(stage, machine)
-    except Exception as found:  # the others go on; what went wrong is kept
+    except Exception as found:  # the other runs continue; the error is kept
         error = f"{type(found).__name__}: {found}".splitlines()[0]
         STATE.mkdir(parents=True, exist_ok=True)
         kind = "boundary-" if kill.boundary else ""

@@ -1,6 +1,9 @@
-"""`python -m tests.soak.agent [--only PART ...] [--minutes N]`: agents through half an hour of faults, and zones that fall silent; writes docs/soak-agent.md.
+"""`python -m tests.soak.agent [--only PART ...] [--minutes N]`: run agents through half an hour of faults, and silence zones.
 
-Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/host on PYTHONPATH, as `make soak-agent` has it.
+Write docs/soak-agent.md.
+
+Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/host on PYTHONPATH, as in `make
+soak-agent`.
 """
 
 from __future__ import annotations
@@ -40,14 +43,14 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "soak-agent.md"
 THEIRS: Final = "kube-controller-manager"
 OURS: Final = "kubewright"
 BORDERS: Final = "borders"
-"""The part about the node lifecycle controller."""
+"""The name of the part about the node lifecycle controller."""
 SIGNED: Final = "4m"
-"""How long certificates last; with five minutes of backdating an agent renews one after 80 to 190 s."""
+"""Lifetime of certificates; with five minutes of backdating an agent renews one after 80 to 190 s."""
 AWAY: Final = 330.0
-"""Seconds for which the API server is away once: longer than any certificate lasts."""
+"""Seconds for which the API server is stopped once: longer than any certificate lasts."""
 STALL: Final = 55.0
 MEMORY: Final = 1.1
-"""How many times the memory after the first third an agent may have in the end."""
+"""How many times its memory after the first third of the run an agent may use at the end."""
 APPROVAL: Final = "kubeadm:node-autoapprove-certificate-rotation"
 SETTINGS: Final = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncontainerRuntimeEndpoint: unix://{socket}\n"
 HEAD: Final = """\
@@ -76,7 +79,7 @@ the same test with higher rates (`test_evictions_slow_down_at_55_percent_stop_in
 
 @dataclass
 class Arena:
-    """A cluster with its agents, and what was done to them."""
+    """A cluster with its agents, and the faults so far."""
 
     cluster: AgentCluster | LocalAgentCluster
     api: KubeClient
@@ -87,7 +90,7 @@ class Arena:
     serving: ExitStack = field(default_factory=ExitStack)
 
     def invite(self) -> None:
-        """Make a token, and write it where the agents look for one."""
+        """Create a token, and write it to the file that the agents read."""
         token = self.token = strings.generate(SystemRandom())
         row = BootstrapToken(token=token.text, groups=[BOOTSTRAPPERS], usages=["authentication"])
         self.api.create(secrets.secret_object(row, clock=SystemClock()))
@@ -100,7 +103,7 @@ class Arena:
         self.serving.enter_context(serving(runtime, self.runtime))
 
     def all_ready(self) -> None:
-        """Wait until every node is ready and no agent in trouble."""
+        """Wait until every node is ready and no agent reports trouble."""
         for agent in self.agents:
 
             def well(agent: Agent = agent) -> bool:
@@ -113,7 +116,7 @@ class Arena:
 
 
 def _cluster(controllers: str, path: Path) -> AbstractContextManager[AgentCluster | LocalAgentCluster]:
-    """A control plane that is started by hand with kube-controller-manager's controllers, or a local cluster with ours."""
+    """A control plane started by hand with kube-controller-manager's controllers, or a local cluster with ours."""
     if controllers == OURS:
         return local_agent_cluster(signing_duration=SIGNED)
     (path / "cluster").mkdir()
@@ -122,7 +125,7 @@ def _cluster(controllers: str, path: Path) -> AbstractContextManager[AgentCluste
 
 @contextmanager
 def arena(controllers: str) -> Iterator[Arena]:
-    """A cluster with such controllers, and three agents that are ready."""
+    """A cluster with these controllers, and three agents that are ready."""
     with tempfile.TemporaryDirectory(prefix="kw-soak-") as place, ExitStack() as stack:
         path = Path(place)
         cluster = stack.enter_context(_cluster(controllers, path))
@@ -158,7 +161,7 @@ def _stopped(arena: Arena) -> None:
 
 
 def _denied(arena: Arena) -> None:
-    """Deny the next request that an agent makes; the one after that is approved as ever."""
+    """Deny the next request of an agent; the one after that is approved as usual."""
     kubectl = arena.cluster.kubectl
     kubectl("delete", "clusterrolebinding", APPROVAL)
     open_ones: list[str] = []
@@ -172,7 +175,7 @@ def _denied(arena: Arena) -> None:
     kubectl("certificate", "deny", *open_ones)
     role = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
     kubectl("create", "clusterrolebinding", APPROVAL, f"--clusterrole={role}", "--group=system:nodes")
-    for name in found():  # who asked while nobody was allowed to is not looked at again
+    for name in found():  # requests that were made without permission are not looked at again
         kubectl("certificate", "approve", name)
 
 
@@ -184,7 +187,7 @@ def _without_runtime(arena: Arena) -> None:
 
 
 def _without_token(arena: Arena) -> None:
-    """The API server is away until all certificates have ended, and then nobody knows the token."""
+    """Stop the API server until all certificates have expired and the token is no longer known."""
     arena.api.delete(SECRET, f"bootstrap-token-{arena.token.id}", "kube-system")
     arena.cluster.kill_server()
     time.sleep(AWAY)
@@ -205,7 +208,7 @@ FAULTS: Final[dict[str, Callable[[Arena], None]]] = {
 
 @dataclass(frozen=True)
 class Used:
-    """What an agent's process has."""
+    """The resources of an agent's process."""
 
     descriptors: int
     tasks: int
@@ -214,7 +217,7 @@ class Used:
 
 
 def used(agent: Agent) -> Used:
-    """Look at a process and at what it says itself."""
+    """Inspect a process and what it reports about itself."""
     place = Path(f"/proc/{agent.pid}")
     status = (place / "status").read_text()
     numbers = {name: int(re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)[1]) for name in ("Threads", "VmRSS")}  # type: ignore[index]
@@ -285,7 +288,7 @@ PARTS: Final[dict[str, Callable[[str, float], tuple[str, str]]]] = {THEIRS: _soa
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run all parts, or some, and write a row for each; rows of those that were not run stay."""
+    """Run all parts, or some, and write a row for each; the rows of other parts stay."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.agent")
     parser.add_argument("--only", action="append", choices=tuple(PARTS), help="only this part; may be repeated")
     parser.add_argument("--minutes", type=float, default=30.0, help="how long, with each kind of controllers (30)")
@@ -301,14 +304,14 @@ def main(arguments: Sequence[str]) -> int:
             how_much, outcome, failed = "", f"**failed**: {type(error).__name__}: {error}".replace("\n", " ").replace("|", "/")[:400], True
         row = f"| {name} | {how_much} | {outcome} | {time.monotonic() - began:.0f} | {datetime.now(UTC):%Y-%m-%d} |"
         sys.stdout.write(row + "\n")
-        with PAGE.open("a", encoding="utf-8") as held:  # parts may run side by side
+        with PAGE.open("a", encoding="utf-8") as held:  # parts may run at the same time
             fcntl.flock(held, fcntl.LOCK_EX)
             PAGE.write_text(page({**known(PAGE.read_text(encoding="utf-8")), name: row}), encoding="utf-8")
     return 1 if failed else 0
 
 
 def known(text: str) -> dict[str, str]:
-    """Return the rows of a page by their names."""
+    """Return the rows of a page by name."""
     rows = {line.split(" | ")[0].removeprefix("| "): line for line in text.splitlines() if line.startswith("| ")}
     return {name: line for name, line in rows.items() if name in PARTS}
 

@@ -1,6 +1,9 @@
-"""`python -m tests.soak.controllers [--only PART ...]`: what may happen to the controllers, with large numbers; writes docs/soak-controllers.md.
+"""`python -m tests.soak.controllers [--only PART ...]`: expose the controllers to faults, in large numbers.
 
-Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/controllers on PYTHONPATH, as `make soak-controllers` has it.
+Write docs/soak-controllers.md.
+
+Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/controllers on PYTHONPATH, as in `make
+soak-controllers`.
 """
 
 from __future__ import annotations
@@ -35,11 +38,11 @@ TEXTS: Final = 1_000_000
 TEXTS_EACH: Final = 10_000
 HOSTILE: Final = 10_000
 HARMLESS: Final = 3_000
-"""Requests that no controller looks at: what they cost others is the API server's and the machine's."""
+"""Requests that no controller handles: the delay they cause others is due to the API server and the machine."""
 DELAY: Final = 1.0
-"""Seconds by which hostile requests of one maker may delay another's."""
+"""Seconds by which hostile requests of one user may delay another's."""
 MEMORY: Final = 300.0
-"""MiB: what the controllers may come to with so many hostile requests."""
+"""MiB that the controllers may use with this many hostile requests."""
 HEAD: Final = """\
 # Soak: the controllers
 
@@ -51,7 +54,7 @@ tests with smaller numbers.
 
 @contextmanager
 def arena() -> Iterator[tuple[Bench, KubeClient, Replicas]]:
-    """A cluster with an audit log, without controllers of its own."""
+    """A cluster with an audit log and without controllers."""
     clusters = audited_cluster()
     cluster = next(clusters)
     replicas = Replicas(cluster)

@@ -1,6 +1,7 @@
-"""`python -m tests.soak.hub [--only PART ...]`: what may happen to a hub and to nodes that join, with large numbers; writes docs/soak-hub.md.
+"""`python -m tests.soak.hub [--only PART ...]`: expose a hub and joining nodes to faults, in large numbers; write docs/soak-hub.md.
 
-Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/enrollment on PYTHONPATH, as `make soak-hub` has it.
+Exits 1 if anything failed. Needs tests, tests/controlplane and tests/unit/enrollment on PYTHONPATH, as in `make
+soak-hub`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ KILLS: Final = 50
 HOSTILE: Final = 5_000
 _SECRETS: Final = "hubs/one"
 CROWD: Final = 1_000
-"""Requests of one cluster beyond which those that were refused go at once."""
+"""Requests of one cluster beyond which refused ones are deleted at once."""
 DELAY: Final = 10.0
-"""Seconds that a good join may take beside hostile requests: far more than it does, far less than a queue of all of them."""
+"""Seconds that a good join may take during hostile requests: far more than it takes, far less than a queue of all of them."""
 MEMORY: Final = 64.0
 """MiB by which the hub may grow."""
 HEAD: Final = """\
@@ -66,7 +67,7 @@ def _made(directory: Path) -> Path:
 
 
 def _prepared(place: Path, server: RunningServer, state: str) -> Path:
-    """Make what a hub's state needs that is in Secrets."""
+    """Create what a hub's state in Secrets needs."""
     _made(place)
     if state:
         key = _made(place / "hub") / "state.key"

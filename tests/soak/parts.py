@@ -1,4 +1,4 @@
-"""A soak of several parts, each of which is a row of a page: run, told, written. Rows of parts that were not run stay."""
+"""A soak of several parts, each a row of a page: run, reported, written. The rows of parts that were not run stay."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 Part = Callable[[], tuple[str, str]]
-"""Does it; returns how much was done, and what came of it. Raises where something was not as it has to be."""
+"""Runs the part; returns how much was done, and the result. Raises if anything was wrong."""
 
 COLUMNS = "\n| what | how much | outcome | seconds | taken |\n|---|---|---|---|---|\n"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Soak:
-    """`head` is what the page says above its table."""
+    """`head` is the text above the page's table."""
 
     name: str
     page: Path
@@ -26,7 +26,7 @@ class Soak:
     parts: Mapping[str, Part]
 
     def main(self, arguments: Sequence[str]) -> int:
-        """Run the parts that are asked for, and write a row for each. Returns 1 if one failed; the others are run all the same."""
+        """Run the requested parts, and write a row for each. Returns 1 if one failed; the others run nevertheless."""
         parser = argparse.ArgumentParser(prog=f"python -m {self.name}")
         parser.add_argument("--only", action="append", choices=tuple(self.parts), help="only this part; may be repeated")
         wanted = parser.parse_args(arguments).only or list(self.parts)
@@ -35,7 +35,7 @@ class Soak:
             began = time.monotonic()
             try:
                 how_much, outcome = self.parts[name]()
-            except Exception as error:  # the others go on
+            except Exception as error:  # the others continue
                 how_much, outcome, failed = (
                     "",
                     f"**failed**: {type(error).__name__}: {error}".replace("\n", " ").replace("|", "/")[:300],

@@ -1,4 +1,4 @@
-"""What a soak found: an outcome for each kill, kept as JSON lines, and the page that is made of them."""
+"""The results of a soak: an outcome for each kill, kept as JSON lines, and the page that is rendered from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final
 
 _FILE: Final = "outcomes.jsonl"
 _PARTS: Final = 5
-"""Parts of a run that the page tells apart."""
+"""Parts of a run that the page distinguishes."""
 _TITLES: Final = {"init": "init", "worker": "worker join", "control-plane": "control-plane join"}
 
 _HEAD: Final = """\
@@ -33,7 +33,7 @@ _TEXTS: Final = {
 class Outcome:
     """One kill, at a boundary or at a moment.
 
-    `killed` is false where the command was through before; `error` is empty where everything was as it should be.
+    `killed` is false if the command had ended before; `error` is empty if everything was right.
     """
 
     workflow: str
@@ -50,7 +50,7 @@ class Outcome:
 
     @property
     def part(self) -> int:
-        """In which of the parts of a run it lies."""
+        """The part of a run in which it lies."""
         return min(_PARTS - 1, int(_PARTS * self.moment / self.undisturbed))
 
 
@@ -62,13 +62,13 @@ def keep(directory: Path, outcome: Outcome) -> None:
 
 
 def load(directory: Path) -> list[Outcome]:
-    """Return what is kept, in order."""
+    """Return the stored outcomes, in order."""
     path = directory / _FILE
     return [Outcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
 def page(outcomes: Sequence[Outcome], *, before: str = "") -> str:
-    """Render the page. Of boundaries, or of moments, of which there is no outcome it says what the page said before."""
+    """Render the page. If there are no outcomes of boundaries, or of moments, the section stays as it was."""
     made = {
         _BOUNDARIES: _boundaries([one for one in outcomes if one.boundary]),
         _MOMENTS: _moments([one for one in outcomes if not one.boundary]),
@@ -82,7 +82,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _found(title: str, before: str) -> str:
-    """Return a section of the page as it was."""
+    """Return a section of the existing page."""
     for section in before.split("\n## ")[1:]:
         if section.partition("\n")[0] == title:
             return f"## {section.rstrip()}\n"
@@ -106,13 +106,13 @@ def _boundaries(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _left(outcomes: Sequence[Outcome]) -> str:
-    """Tell of a run that was interrupted how many of the boundaries it did not come to."""
+    """Say how many of the boundaries an interrupted run has not reached."""
     left = outcomes[-1].count - len({one.index for one in outcomes})
     return f", {left} not tried yet" if left else ""
 
 
 def _ended(outcomes: Sequence[Outcome]) -> str:
-    """Tell whether the kill came there, and how the same command again ended."""
+    """Say whether the kill happened there, and how the same command then ended."""
     return (
         ", ".join(f"{'killed there' if one.killed else 'not killed there'}, {'failed' if one.error else 'ok'}" for one in outcomes) or "-"
     )
@@ -148,7 +148,7 @@ def _days(outcomes: Sequence[Outcome]) -> str:
 
 
 def _counted(outcomes: Sequence[Outcome]) -> str:
-    """Tell how many ended well, of how many; and how many were through before the kill came."""
+    """Say how many of how many succeeded, and how many had ended before the kill."""
     well = sum(not one.error for one in outcomes)
     through = sum(not one.killed and not one.error for one in outcomes)
     told = f"{well} of {len(outcomes)} ok" if outcomes else "-"
