@@ -1,8 +1,9 @@
 """`python -m tests.flaky COUNT WHAT...`: run tests COUNT times alongside busy loops, to find those that depend on how fast the machine is.
 
 WHAT is passed to pytest: files, node ids, options. There are twice as many busy loops as cores, and the tests run at a lower priority than
-these: a test that passes here waits for conditions, not for a number of seconds. The output of each run that failed is written to
-build/flaky/RUN.txt. Exits 1 if any run failed.
+these: a test that passes here waits for conditions, not for a number of seconds. Python changes threads as often as it can, which shows races
+between threads of one process (tests/switching.py). The output of each run that failed is written to build/flaky/RUN.txt. Exits 1 if any run
+failed.
 """
 
 from __future__ import annotations
@@ -64,8 +65,9 @@ def one(arguments: Sequence[str]) -> tuple[int, str, float]:
     """Run the tests once. Returns the exit code, the output, and the seconds that it took."""
     began = time.monotonic()
     done = subprocess.run(
-        ["nice", "-n", str(NICE), sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", *arguments],
+        ["nice", "-n", str(NICE), sys.executable, "-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-p", "switching", *arguments],
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ from testbed.configuration import KUBEADM as INIT
 from testbed.machine import Ended, Machine
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 
-__all__ = ["CONFIG", "ENVIRONMENT", "INIT", "SHARED", "argv", "eventually", "kubectl", "kubewright", "ready", "write"]
+__all__ = ["CONFIG", "ENVIRONMENT", "INIT", "SHARED", "Running", "argv", "eventually", "kubectl", "kubewright", "ready", "write"]
 
 CONFIG = "/root/kubeadm.yaml"
 
@@ -26,6 +27,29 @@ def argv(*arguments: str) -> list[str]:
 
 def kubewright(machine: Machine, *arguments: str, check: bool = True) -> Ended:
     return machine.run(*argv(*arguments), env=ENVIRONMENT, check=check)
+
+
+class Running:
+    """A kubewright command that is running in a machine, and what it has written so far to either stream."""
+
+    def __init__(self, machine: Machine, *arguments: str, **environment: str) -> None:
+        environment = {**ENVIRONMENT, **environment}
+        self._process = machine.start(*argv(*arguments), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.said = ""
+
+    def says(self, text: str) -> str:
+        """Read until a line contains a text, and return that line."""
+        assert self._process.stdout is not None
+        for line in iter(self._process.stdout.readline, b""):
+            self.said += line.decode()
+            if text in line.decode():
+                return line.decode()
+        raise AssertionError(f"it never said {text!r}:\n{self.said}")
+
+    def ended(self) -> Ended:
+        """Wait until it has ended. `err` has what it wrote to either stream."""
+        rest, _ = self._process.communicate(timeout=900)
+        return Ended(self._process.returncode, "", self.said + rest.decode())
 
 
 def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, configuration
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, Running, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -104,27 +104,6 @@ def test_an_api_server_that_nobody_reaches_is_named_when_patience_ends(cluster: 
     assert nothing_written(two)
 
 
-class Joining:
-    """A join that runs, and what it has written so far."""
-
-    def __init__(self, machine: Machine) -> None:
-        self._process = machine.start(*argv("join", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        self.said = ""
-
-    def says(self, text: str) -> str:
-        """Read until a line has a text, and return that line."""
-        assert self._process.stdout is not None
-        for line in iter(self._process.stdout.readline, b""):
-            self.said += line.decode()
-            if text in line.decode():
-                return line.decode()
-        raise AssertionError(f"it never said {text!r}:\n{self.said}")
-
-    def ended(self) -> Ended:
-        rest, _ = self._process.communicate(timeout=400)
-        return Ended(self._process.returncode, "", self.said + rest.decode())
-
-
 def administer(cluster: Cluster, *words: str) -> None:
     cluster.one.run("kubectl", *words, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
 
@@ -144,7 +123,7 @@ PENDING = re.compile(
 
 @pytest.mark.usefixtures("unapproved")
 def test_a_request_is_named_with_the_binding_that_is_missing_and_the_join_goes_on_when_it_is_approved(cluster: Cluster) -> None:
-    joining = Joining(cluster.prepared("two"))
+    joining = Running(cluster.prepared("two"), "join", "--config", CONFIG)
     line = joining.says("is Pending")
     found = PENDING.search(line)
     assert found, line
@@ -159,7 +138,7 @@ def test_a_request_is_named_with_the_binding_that_is_missing_and_the_join_goes_o
 @pytest.mark.usefixtures("unapproved")
 def test_a_request_that_was_denied_ends_the_join_with_who_denied_it_and_why(cluster: Cluster) -> None:
     administer(cluster, "delete", "clusterrolebinding", ASKING.name)
-    joining = Joining(cluster.prepared("three"))
+    joining = Running(cluster.prepared("three"), "join", "--config", CONFIG)
     said = joining.says("no certificate can be asked for: system:bootstrap:abcdef")
     assert f"ClusterRoleBinding {ASKING.name}" in said
     administer(cluster, "create", "clusterrolebinding", ASKING.name, f"--clusterrole={ASKING.role}", f"--group={ASKING.group}")
@@ -175,10 +154,9 @@ def test_a_request_that_was_denied_ends_the_join_with_who_denied_it_and_why(clus
 def test_an_api_server_that_restarts_is_waited_for(cluster: Cluster) -> None:
     three = cluster.prepared("three")
     cluster.one.run("pkill", "-KILL", "-x", "kube-apiserver")
-    running = three.start(*argv("join", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert running.stdout is not None
-    assert any(b"bootstrap-kubelet.conf" in line for line in iter(running.stdout.readline, b""))
+    joining = Running(three, "join", "--config", CONFIG)
+    joining.says("bootstrap-kubelet.conf")
     cluster.one.run("pkill", "-KILL", "-x", "kube-apiserver", check=False)
-    said, _ = running.communicate(timeout=900)  # the kubelet lets a server that fell twice wait, and join waits five minutes
-    assert running.returncode == 0, said.decode()
+    ended = joining.ended()
+    assert ended.code == 0, ended.err
     eventually(lambda: cluster.ready("three"), "the Node to be Ready")

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import kubelet_failures
 import pytest
 from canary_kit import Arguments, files, journal, seen
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, Running, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
@@ -100,6 +99,10 @@ class Tenant:
         return self.serving.run("journalctl", "-u", "hub", "--no-pager", "-o", "cat", check=False).out.count(" is served at ")
 
     def join(self, machine: Machine, *more: str, check: bool = True, **environment: str) -> Ended:
+        return machine.run(*argv(*self.join_arguments(machine), *more), env={**ENVIRONMENT, **environment}, check=check)
+
+    def join_arguments(self, machine: Machine) -> list[str]:
+        """Give a machine the token and the CA; returns the arguments with which it joins."""
         write(machine, "/root/token", self.created["token"])
         write(machine, "/root/ca.crt", self.one.run("cat", f"{PKI}/ca.crt").out)
         given = {
@@ -108,8 +111,7 @@ class Tenant:
             "join-token": "/root/token",
             "join-key-fingerprint": self.created["joinKey"],
         }
-        flags = [f"--{name}={value}" for name, value in given.items()]
-        return machine.run(*argv("node", "join", *flags, *more), env={**ENVIRONMENT, **environment}, check=check)
+        return ["node", "join", *(f"--{name}={value}" for name, value in given.items())]
 
     def records(self) -> list[dict[str, Any]]:
         return [row for row in json.loads(self.hub("nodes", "-o", "json").out) if row["state"] == "Issued"]
@@ -422,9 +424,10 @@ def test_a_worker_waits_for_a_person_while_the_hub_is_restored_from_a_backup(ten
     before = tenant.records()
     two.run("sh", "-c", "mkdir /root/programs && mv $(command -v kubelet) /root/programs")
     arguments = Arguments(two)
-    with ThreadPoolExecutor(1) as pool, arguments.watched():
-        joining = pool.submit(tenant.join, two, "-o", "json", KUBEWRIGHT_BINARIES_DIR="/root/programs")
-        eventually(lambda: _waiting(tenant) == ["two"], "the worker to wait for a person")
+    with arguments.watched():
+        joining = Running(two, *tenant.join_arguments(two), "-o", "json", KUBEWRIGHT_BINARIES_DIR="/root/programs")
+        joining.says("AwaitingApproval: it waits for approval")
+        assert _waiting(tenant) == ["two"]
         tenant.hub("backup", "/root/copy.db")
         serving.run("systemctl", "stop", "hub")
         serving.run("sh", "-c", "rm /var/lib/kubewright/hub/state.db*")
@@ -432,14 +435,14 @@ def test_a_worker_waits_for_a_person_while_the_hub_is_restored_from_a_backup(ten
         serving.run("systemctl", "start", "hub")
         assert tenant.records() == before
         assert tenant.hub("requests", "approve", "a", "two").out == "a two: approved\n"
-        ended = joining.result(600)
-    assert "AwaitingApproval: it waits for a person" in ended.err
+        ended = joining.ended()
+    assert ended.code == 0, ended.err
     assert "Installing the kubelet v1.36.3" in ended.err
     assert tenant.ready("two")
     assert "/usr/local/bin/kubelet" in two.run("systemctl", "show", "--property=ExecStart", "kubelet").out
     tenant.require_peers()
     wanted = _wanted(tenant)
-    assert seen(" ".join(arguments.found) + ended.out + ended.err, wanted) == set()
+    assert seen(" ".join(arguments.found) + ended.err, wanted) == set()
     for machine in (two, serving, tenant.one):
         assert seen(journal(machine), wanted) == set()
     kept = [(machine.name, one) for machine in (two, serving) for one in files(machine, wanted)]

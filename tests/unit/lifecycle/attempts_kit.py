@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import json
+import threading
 from pathlib import Path
 
 import join_kit
@@ -134,6 +135,7 @@ class Runtime:
     def __init__(self, kubelet) -> None:
         self.kubelet = kubelet
         self.pods = [Sandbox(id="theirs", name="etcd-backup", namespace="default")]
+        self.lock = threading.Lock()  # pods are removed in threads, and `list.remove` compares in Python
 
     def add(self, name):
         self.pods.append(Sandbox(id=name, name=f"{name}-node1", namespace="kube-system"))
@@ -155,7 +157,8 @@ class Runtime:
 
     def remove_sandbox(self, sandbox, /):
         assert not self.kubelet.running, "the kubelet would start it again"
-        self.pods.remove(sandbox)
+        with self.lock:
+            self.pods.remove(sandbox)
         return Change(target=sandbox.target, action=Action.DELETE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -87,6 +88,7 @@ class Runtime:
         self.stays = set()
         self.fails = None
         self.failing = None
+        self.lock = threading.Lock()  # pods are removed in threads, and `list.remove` compares in Python
 
     def sandboxes(self):
         """Fail with `fails`: always, or as often as `failing` says."""
@@ -99,7 +101,8 @@ class Runtime:
         assert not self.services.running, "the kubelet would start it again"
         if sandbox.name in self.stays:
             raise HostError(f"{sandbox.name} does not end")
-        self.pods.remove(sandbox)
+        with self.lock:
+            self.pods.remove(sandbox)
         return Change(target=sandbox.target, action=Action.DELETE)
 
 
