@@ -1,8 +1,9 @@
-"""Which tests run beside which, where a run has several processes (pytest-xdist, `make test`).
+"""Which test files run at the same time when a run has several processes (pytest-xdist, `make test`).
 
-A file stays in one process, for its fixtures, and so do the files that share the cluster of our own plugin. What starts clusters or boots machines
-has a weight; the weights of what runs at the same time do not exceed a limit, so that the tests do not overload the machine. What has none
-fills the other processes. Tests that take long begin first, so that nothing long is left at the end.
+All tests of a file run in one process, because they share fixtures; the files that use the cluster of our pytest plugin count as one file. Files
+that start clusters or boot machines have a weight. The weights of the files that are running never add up to more than a limit, so that the
+tests do not overload the machine; files without a weight fill the other processes. The longest files start first, so that no long file is
+left for the end.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from xdist.workermanage import WorkerController
 
 
 class Cost(NamedTuple):
-    """What running a file costs: `weight` is about how many processes it keeps busy beside its own, `seconds` how long it takes alone."""
+    """What it costs to run a file: `weight` is about how many processes it keeps busy besides pytest, `seconds` how long it takes alone."""
 
     weight: int
     seconds: int
 
 
 LIMIT: Final = 3 * max(2, os.cpu_count() or 2)
-"""What the weights of files that run at the same time may add up to: about the load average that they make."""
+"""The largest sum of weights of files that run at the same time. It is about the load average that they cause."""
 NOTHING: Final = Cost(0, 5)
 PLUGIN_CLUSTER: Final = "tests/controlplane/: cluster of the plugin"
 TOGETHER: Final = (
@@ -36,14 +37,14 @@ TOGETHER: Final = (
     "node_request_states",
     "plugin_clients",
 )
-"""Files of tests/controlplane that share the cluster of our own plugin: there is one for a run, in the network of the process that made it."""
+"""Files of tests/controlplane that share the cluster of our plugin. A run has one, in the network namespace of the process that created it."""
 FOLDERS: Final[Mapping[str, Cost]] = {
     "tests/unit/": NOTHING,
     "tests/compat/": NOTHING,
     "tests/controlplane/": Cost(2, 15),
     "tests/machines/": Cost(3, 45),
 }
-"""What a file costs that has no row of its own."""
+"""The cost of files without a row of their own."""
 COSTS: Final[Mapping[str, Cost]] = {
     PLUGIN_CLUSTER: Cost(2, 80),
     "tests/machines/test_agent_machines.py": Cost(4, 180),
@@ -86,11 +87,11 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/compat/test_init_differential.py": Cost(0, 60),
     "tests/compat/test_malformed_input.py": Cost(0, 180),
 }
-"""Files that cost something else: several control planes or more than two machines at a time, or more than a minute."""
+"""Files with other costs: several control planes or more than two machines at a time, or more than a minute."""
 
 
 def scope(nodeid: str) -> str:
-    """Return what a test stays together with."""
+    """Return the file of a test, or the common name of the files that share a cluster."""
     path = nodeid.partition("::")[0]
     return PLUGIN_CLUSTER if path in {f"tests/controlplane/test_{name}.py" for name in TOGETHER} else path
 
@@ -101,14 +102,14 @@ def cost(scope: str) -> Cost:
 
 
 def choose(waiting: Sequence[str], others: Iterable[str]) -> str | None:
-    """Return what a process runs next, None if what is left must wait. `others` is what the other processes have to do."""
+    """Return what a process runs next; None if everything that is waiting is too heavy now. `others` is what the other processes are running."""
     room = LIMIT - sum(cost(one).weight for one in others)
     allowed = [one for one in waiting if cost(one).weight <= room or not cost(one).weight]
     return max(allowed, key=lambda one: (cost(one).weight > 0, cost(one).seconds), default=None)
 
 
 class Lanes(LoadScopeScheduling):
-    """Gives each process the next file that may run beside what the others have."""
+    """Gives each process the next file that may run at the same time as those of the other processes."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope(nodeid)
@@ -120,24 +121,24 @@ class Lanes(LoadScopeScheduling):
             super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
-        # a process to which nothing may be given ends when it has done what it has: nobody would wake it later
+        # a process that may be given nothing shuts down after its current file, because xdist never asks for it again
         if self.workqueue and choose(list(self.workqueue), self._of_others(node)) is None and not node.shutting_down:
             node.shutdown()
         else:
             super()._reschedule(node)
 
     def _of_others(self, node: WorkerController) -> list[str]:
-        """Return what the other processes have not done yet: one is at work at one thing, and may have the next already."""
+        """Return what the other processes are running. Each counts with the heaviest of its unfinished files: it may have been given the next one."""
         units = [self.assigned_work[other] for other in self.nodes if other is not node]
         return [one for unit in units if (one := _heaviest(unit)) is not None]
 
 
 def _heaviest(unit: Mapping[str, Mapping[str, bool]]) -> str | None:
-    """Return the heaviest thing of a process that is not done: it is at it or will be."""
+    """Return the heaviest unfinished file of a process."""
     left = [one for one, tests in unit.items() if not all(tests.values())]
     return max(left, key=lambda one: cost(one).weight, default=None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes | None:
-    """Take the place of plain load balancing; what somebody names on the command line stays."""
+    """Replace xdist's default load balancing. A mode that was chosen with --dist stays."""
     return Lanes(config, log) if config.getvalue("dist") == "load" else None

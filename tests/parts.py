@@ -1,7 +1,7 @@
-"""Which tests `make test` runs, and which are left for the second half of `make test-all`: a table, and the option `--part`.
+"""Which tests `make test` runs and which only `make test-all` does: a table, and the option `--part`.
 
-`make test` has a test of everything that kubewright does and builds nothing that its own tests do not need: no programs of other minor
-releases, no archive, no image. What waits long, kills, or tries many variants is in the rest. Without the option all tests run.
+`make test` tests everything that kubewright does, and builds only what its own tests need: no programs of other minor releases, no archive, no
+image. Tests that wait for long, kill processes or try many variants are in the rest. Without the option all tests run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 
 class Part(Enum):
-    """A part of the suite. BOTH have the tests of made-up examples: a fifth of the examples are for the first, the others for the second."""
+    """A part of the suite. Tests of generated examples are in both: the first part tries a fifth of the examples, the rest tries the others."""
 
     FIRST = "first"
     REST = "rest"
@@ -24,7 +24,7 @@ class Part(Enum):
 FIRST, REST, BOTH = Part.FIRST, Part.REST, Part.BOTH
 TABLE: Final[Mapping[str, Part]] = {
     "tests": FIRST,
-    # made-up configurations, files, machines, command lines and templates
+    # generated configurations, files, machines, command lines and templates
     "tests/compat/test_command_differential.py": BOTH,
     "tests/compat/test_config_differential.py": BOTH,
     "tests/compat/test_init_differential.py": BOTH,
@@ -33,7 +33,7 @@ TABLE: Final[Mapping[str, Part]] = {
     # programs of other minor releases
     "tests/compat/test_other_versions.py": REST,
     "tests/compat/test_row_deletion.py": REST,
-    # control planes: kills, replicas, several clusters at a time, builds, and what waits long
+    # control planes: kills, replicas, several clusters at a time, builds, and long waits
     "tests/controlplane/test_agent_disturbed.py": REST,
     "tests/controlplane/test_agent_lifecycle.py": REST,
     "tests/controlplane/test_agent_run.py::test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_does_not": REST,
@@ -76,9 +76,9 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_make_one_cluster[kubeadm-kubewright]": FIRST,
     "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]": FIRST,
 }
-"""A folder, a file, a test or one case of it, and the part that it is in. The most specific row counts."""
+"""Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
 SHARE: Final = 5
-"""One of so many examples is for the first part."""
+"""The first part tries one in so many of the generated examples."""
 
 _chosen: Part | None = None
 
@@ -89,7 +89,7 @@ def part_of(nodeid: str) -> Part:
 
 
 def prefixes(nodeid: str) -> list[str]:
-    """Return what a row may name to mean a test: the test, the function without its parameters, class, file, and folders."""
+    """Return the names that a row may have to apply to a test: the case, the test function, its class, file and folders."""
     found, (path, *names) = [nodeid], nodeid.partition("[")[0].split("::")
     found += ["::".join((path, *names[:count])) for count in range(len(names), 0, -1)]
     folders = path.split("/")
@@ -97,23 +97,23 @@ def prefixes(nodeid: str) -> list[str]:
 
 
 def examples(number: int) -> int:
-    """Return how many of so many made-up examples the chosen part tries."""
+    """Return how many of a number of generated examples the chosen part tries."""
     first = -(-number // SHARE)
     return {FIRST: first, REST: number - first}.get(_chosen, number)  # type: ignore[arg-type]
 
 
 def seed(number: int) -> int:
-    """Return the seed of the chosen part: the rest does not repeat the examples of the first."""
+    """Return the seed of the chosen part, so that the rest does not repeat the examples of the first part."""
     return number + 1 if _chosen is REST else number
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
-    parser.addoption("--part", choices=[FIRST.value, REST.value], help="Run one part of the suite: what `make test` has, or the rest.")
+    parser.addoption("--part", choices=[FIRST.value, REST.value], help="Run one part of the suite: the tests of `make test`, or the rest.")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Remember the part before modules of tests are imported: they ask how many examples they should try."""
+    """Note the part before test modules are imported: they ask how many examples they should try."""
     global _chosen
     chosen = config.getoption("part")
     _chosen = Part(chosen) if chosen else None
@@ -121,13 +121,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of the other part. Raises UsageError for a row of a case that its test does not have."""
+    """Deselect the tests of the other part. Raises UsageError for a row that names a case which its test does not have."""
     if _chosen is None:
         return
     cases = {item.nodeid for item in items}
     functions = {nodeid.partition("[")[0] for nodeid in cases}
     if dead := [row for row in TABLE if "[" in row and row not in cases and row.partition("[")[0] in functions]:
-        raise pytest.UsageError(f"tests/parts.py has rows of cases that there are not: {dead}")
+        raise pytest.UsageError(f"tests/parts.py has rows for cases that do not exist: {dead}")
     left = [item for item in items if part_of(item.nodeid) not in {_chosen, BOTH}]
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if part_of(item.nodeid) in {_chosen, BOTH}]

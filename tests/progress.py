@@ -1,4 +1,4 @@
-"""How much of a run of several processes is done, and about how long the rest takes: printed every half minute, for whoever waits for `make test`."""
+"""Progress of a run with several processes: prints every half minute how much is done and about how long the rest will take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERY: Final = 30
 
 
 class Progress:
-    """Counts what is done, by the seconds that `lanes` expects of each file. What they come to on this machine shows as the run goes on."""
+    """Counts finished work in the seconds that `lanes` expects for each file. How long they take on this machine follows from the run so far."""
 
     def __init__(self, now: float) -> None:
         self._began = self._printed = now
@@ -24,17 +24,17 @@ class Progress:
         self._done = 0.0
 
     def expect(self, nodeids: Collection[str]) -> None:
-        """Take what the run has: each test has the same share of its file."""
+        """Note the tests of the run. Each test gets the same share of its file's seconds."""
         scopes = {nodeid: lanes.scope(nodeid) for nodeid in nodeids}
         counts = Counter(scopes.values())
         self._share = {nodeid: lanes.cost(scope).seconds / counts[scope] for nodeid, scope in scopes.items()}
 
     def finish(self, nodeid: str) -> None:
-        """Note that a test is over."""
+        """Note that a test has finished."""
         self._done += self._share.get(nodeid, 0.0)
 
     def line(self, now: float) -> str | None:
-        """Return what to print, None if it was printed less than half a minute ago or nothing is known yet."""
+        """Return the line to print; None if the last one is less than half a minute old, or nothing is known yet."""
         total = sum(self._share.values())
         if now - self._printed < EVERY or not self._done or not total:
             return None
@@ -49,7 +49,7 @@ def _words(seconds: float) -> str:
 
 
 class Plugin:
-    """Shows it, in the process that gives the others their work."""
+    """Prints the progress, in the process that distributes the tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -57,14 +57,14 @@ class Plugin:
         self._known = False
 
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
-        """Every process finds the same tests; the first one tells of them."""
+        """Note the tests of the first process that has collected them: all processes collect the same tests."""
         if not self._known:
             self._known, self._progress = True, Progress(time.monotonic())
             self._progress.expect(ids)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Print a line of its own between the dots."""
+        """Print a separate line between the dots."""
         if report.when != "teardown":
             return
         self._progress.finish(report.nodeid)
@@ -74,6 +74,6 @@ class Plugin:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take part where there are several processes, in the one that they report to."""
+    """Register the plugin in the process to which the others report."""
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Plugin(config))

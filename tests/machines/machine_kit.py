@@ -8,13 +8,25 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from testbed.configuration import KUBEADM as INIT
+from testbed.configuration import KUBEADM
 from testbed.machine import Ended, Machine
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 
-__all__ = ["CONFIG", "ENVIRONMENT", "INIT", "SHARED", "Running", "argv", "eventually", "kubectl", "kubewright", "ready", "write"]
+__all__ = ["CONFIG", "ENVIRONMENT", "INIT", "PATIENT", "SHARED", "Running", "argv", "eventually", "kubectl", "kubewright", "ready", "write"]
 
 CONFIG = "/root/kubeadm.yaml"
+PATIENT = """\
+timeouts:
+  controlPlaneComponentHealthCheck: 10m
+  discovery: 10m
+  etcdAPICall: 10m
+  kubeletHealthCheck: 10m
+  kubernetesAPICall: 10m
+  tlsBootstrap: 10m
+"""
+"""Guards against hangs in place of the defaults, which a machine may exceed that is busy with other tests."""
+INIT = KUBEADM.replace("nodeRegistration:\n", f"{PATIENT}nodeRegistration:\n")
+"""A first control plane; `address` is the machine's own."""
 
 
 def write(machine: Machine, path: str, text: str) -> None:

@@ -25,7 +25,7 @@ kind: JoinConfiguration
 discovery:
   bootstrapToken: {{apiServerEndpoint: "cluster.test:6443", token: {token}, caCertHashes: ["{pin}"]}}
 nodeRegistration: {{ignorePreflightErrors: [SystemVerification]}}
-timeouts: {{discovery: {patience}, etcdAPICall: {patience}}}
+timeouts: {{discovery: {patience}, etcdAPICall: {patience}, kubeletHealthCheck: 10m, kubernetesAPICall: 10m, tlsBootstrap: 10m}}
 {more}
 """
 CONTROL_PLANE = """\
@@ -46,7 +46,7 @@ class Cluster:
     def one(self) -> Machine:
         return self.bed["one"]
 
-    def prepared(self, name: str, *, patience: str = "2m", control_plane: bool = False) -> Machine:
+    def prepared(self, name: str, *, patience: str = "10m", control_plane: bool = False) -> Machine:
         machine = self.bed[name]
         more = CONTROL_PLANE.format(address=machine.address, key=CERTIFICATE_KEY) if control_plane else ""
         write(machine, CONFIG, JOIN.format(token=TOKEN, pin=self.pin, patience=patience, more=more))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, at_once, configuration
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -26,8 +26,8 @@ controlPlane:
 nodeRegistration: {{ignorePreflightErrors: [SystemVerification]}}
 """
 PLACE = "/root/join.yaml"
-BY_KEY = f'  certificateKey: "{CERTIFICATE_KEY}"'
-BY_HAND = "patches: {directory: /root/patches}\ntimeouts: {etcdAPICall: 20s}"
+BY_KEY = f'  certificateKey: "{CERTIFICATE_KEY}"\n{PATIENT}'
+BY_HAND = f"patches: {{directory: /root/patches}}\n{PATIENT}".replace("etcdAPICall: 10m", "etcdAPICall: 20s")
 WRONG_IMAGE = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/etcd:0.0.0', imagePullPolicy: Never}]}\n"
 NO_ETCD = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/pause:3.10.2', command: [/pause]}]}\n"
 """Something that runs and is no etcd."""
@@ -226,7 +226,7 @@ def test_peer_ports_that_are_barred_are_named_before_a_member_is_added(cluster: 
 def test_the_peer_port_of_this_machine_that_is_barred_is_named_before_the_member_votes(cluster: Cluster) -> None:
     four, two = cluster.bed["four"], cluster.bed["two"]
     four.run("rm", "/root/patches/etcd.yaml")
-    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 10s", "etcdAPICall: 60s"))
+    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 10s", "etcdAPICall: 1m"))
     barred = ["INPUT", "-p", "tcp", "-s", two.address, "--dport", "2380", "-j", "REJECT"]
     four.run("iptables", "-A", *barred)
     ended = join(four, check=False)
@@ -242,7 +242,7 @@ def test_the_peer_port_of_this_machine_that_is_barred_is_named_before_the_member
 def test_a_join_that_is_stopped_takes_its_member_and_its_token_back(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     write(four, "/root/patches/etcd.yaml", NO_ETCD)
-    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 60s", "etcdAPICall: 2m"))
+    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 1m", "etcdAPICall: 10m"))
     running = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     eventually(lambda: len(cluster.members()) == 4, "the member to be added")
     for number in ("TERM", "HUP", "TERM"):

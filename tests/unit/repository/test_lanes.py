@@ -1,4 +1,4 @@
-"""Which tests run beside which, and which skips CI takes: the rules of tests/lanes.py and tests/skips.py."""
+"""Which test files run at the same time, and which skips CI accepts: the rules of tests/lanes.py and tests/skips.py."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG, LIGHT = "tests/compat/test_malformed_input.py", "tests/unit/x/test_x.py"
 
 @pytest.fixture(autouse=True)
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that does not change with the suite, and a machine of two cores."""
+    """A table that does not change with the suite, and a machine with two cores."""
     costs = {BIG: (4, 140), SMALL: (3, 20), SEVERAL: (3, 60), ONE: (2, 10), LONG: (0, 100)}
     monkeypatch.setattr(lanes, "COSTS", {name: Cost(*cost) for name, cost in costs.items()})
     monkeypatch.setattr(lanes, "LIMIT", 6)
@@ -31,9 +31,9 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("waiting", "others", "chosen"),
     [
-        ([LIGHT, LONG, SMALL, BIG], [], BIG),  # what has a weight, the longest first
-        ([LIGHT, LONG, SMALL, ONE], [BIG], ONE),  # of what there is room for
-        ([LIGHT, LONG, SMALL, ONE], [BIG, ONE], LONG),  # what weighs nothing fills the other processes
+        ([LIGHT, LONG, SMALL, BIG], [], BIG),  # files with a weight, the longest first
+        ([LIGHT, LONG, SMALL, ONE], [BIG], ONE),  # the longest for which there is room
+        ([LIGHT, LONG, SMALL, ONE], [BIG, ONE], LONG),  # files without a weight fill the other processes
         ([LIGHT, SMALL], [SMALL], SMALL),
         ([LIGHT, SMALL], [SMALL, ONE], LIGHT),
         ([SMALL], [SMALL, ONE], None),
@@ -63,7 +63,7 @@ FIXTURES = {"kubewright_cluster", "kubewright_namespace", "controlplane"}
 
 
 def _asked_for(path: Path) -> set[str]:
-    """Return the fixtures that functions of a file ask for."""
+    """Return the fixtures that the functions of a file request."""
     functions = [one for one in ast.parse(path.read_text()).body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     return {argument.arg for function in functions for argument in function.args.args}
 

@@ -1,4 +1,4 @@
-"""The two parts of the suite (tests/parts.py): every test is in one of them, and a fifth of the made-up examples are in the first."""
+"""The two parts of the suite (tests/parts.py): every test is in one of them, and the first has a fifth of the generated examples."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_row_of_a_case_that_its_test_does_not_have_is_an_error(pytester: pytes
     path.parent.mkdir(parents=True)
     path.write_text("class TestWorkerJoin:\n    def test_killed_at_a_boundary_between_phases(self): pass\n")
     (pytester.path / "conftest.py").write_text('pytest_plugins = ["parts", "seconds"]\n')
-    assert "rows of cases that there are not" in _run(pytester.path, "--part", "first", code=4)
+    assert "rows for cases that do not exist" in _run(pytester.path, "--part", "first", code=4)
 
 
 def test_a_fifth_of_any_number_of_examples_is_in_the_first_part(monkeypatch: pytest.MonkeyPatch) -> None:
