@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from scripted_server import ScriptedServer, Seen, json_answer
 
+from busy import HANGS
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError, TrustError
 from kubewright.base.events import SilentReporter
@@ -138,11 +139,11 @@ def ask(make_server: MakeServer) -> Iterator[Callable[..., tuple[Access, Scripte
             return json_answer({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info"}, "data": data})
 
         server.handler = handler
-        question = Question(server=server.url, token=TOKEN, pins=[one.pin for one in pinned], within=5)
+        question = Question(server=server.url, token=TOKEN, pins=[one.pin for one in pinned], within=HANGS)
         clock = SystemClock()
         found = discovery.discover(
             question,
-            connect=lambda access: KubeClient(access, timeout=2),
+            connect=lambda access: KubeClient(access, timeout=HANGS),
             waiter=PollingWaiter(clock=clock, reporter=SilentReporter()),
             clock=clock,
         )

@@ -13,6 +13,7 @@ from old_peer import OldNode
 from tenants_kit import LOADED, FakeAPI, TenantClient
 from test_hub_stores import SecretsPlace
 
+from busy import HANGS
 from kubewright.apis import node_join_requests
 from kubewright.base import unexpected
 from kubewright.base.clock import SystemClock
@@ -87,7 +88,7 @@ async def clusters(tmp_path, monkeypatch):
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANGS):
         while not condition():
             await asyncio.sleep(0.01)
 

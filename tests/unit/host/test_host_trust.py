@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from busy import HANGS
 from kubewright.base.errors import HostError
 from kubewright.host.paths import weakness
 from kubewright.host.programs import RealCommands, RealPrograms
@@ -98,7 +99,7 @@ def test_root_runs_no_program_that_others_can_change(tree):
     with pytest.raises(HostError, match="is not run: others may write"):
         programs.version("kubelet")
     with pytest.raises(HostError, match="is not run: others may write"):
-        RealCommands(environment={"PATH": f"{tree}/links"}).run(["kubelet"], within=5)
+        RealCommands(environment={"PATH": f"{tree}/links"}).run(["kubelet"], within=HANGS)
 
 
 @needs_root
@@ -108,7 +109,7 @@ def test_a_safe_program_further_on_is_taken(tree):
     (tree / "loose/kubelet").symlink_to("../a/b/c/kubelet")
     path = f"{tree}/loose:{tree}/links"
     assert RealPrograms(environment={"PATH": path}).path("kubelet") == at(tree / "links/kubelet")
-    assert RealCommands(environment={"PATH": path}).run(["kubelet"], within=5).out == "ok\n"
+    assert RealCommands(environment={"PATH": path}).run(["kubelet"], within=HANGS).out == "ok\n"
 
 
 def test_a_program_is_named_by_its_full_path(tree, monkeypatch):

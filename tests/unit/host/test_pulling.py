@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from busy import HANGS
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
@@ -44,7 +45,7 @@ class Images:
 
     def pull(self, image):
         if self.waits:
-            self.waits.wait(10)
+            self.waits.wait(HANGS)
         self._try(image)
         self.there.add(image)
         return Change(target=f"image {image}", action=Action.CREATE)

@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from busy import HANGS
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
@@ -229,12 +230,12 @@ def test_a_run_that_was_killed_before_the_units_were_read_is_mended(tmp_path):
 
 def test_programs_are_run_with_their_arguments_and_nothing_to_read():
     commands = RealCommands(environment={"PATH": os.environ["PATH"], "LC_ALL": "de_DE.UTF-8"})
-    ended = commands.run(["sh", "-c", "cat; echo $LC_ALL; echo oops >&2; exit 3"], within=10)
+    ended = commands.run(["sh", "-c", "cat; echo $LC_ALL; echo oops >&2; exit 3"], within=HANGS)
     assert ended == Ended(code=3, out="C\n", err="oops\n")
     with pytest.raises(HostError, match=r"did not end within 0\.1 s"):
-        commands.run(["sleep", "10"], within=0.1)
+        commands.run(["sleep", str(HANGS)], within=0.1)
     with pytest.raises(HostError) as caught:
-        commands.run(["kubewright-no-such-program"], within=1)
+        commands.run(["kubewright-no-such-program"], within=HANGS)
     assert "on PATH" in caught.value.remedy
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from busy import HANGS
 
+from busy import HANGS
 from kubewright.http import accepting, serving, tls
 from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route, Streaming

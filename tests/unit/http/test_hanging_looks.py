@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from busy import HANGS
 from dripping import DrippingServer
 from test_http_deadlines import joined
 
+from busy import HANGS
 from kubewright.base import wait
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, HostError, KubewrightError, Unreachable, WaitTimeout

@@ -13,10 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from busy import HANGS, LONGER, reaches
 from dripping import STAGES, DrippingServer, said
 from scripted_server import Raw, ScriptedServer, answer, lines_answer
 
+from busy import HANGS, LONGER, reaches
 from kubewright.http import lean, loop, sync, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits

@@ -6,9 +6,9 @@ import ssl
 from collections.abc import Callable, Iterator
 
 import pytest
-from busy import HANGS, reaches
 from scripted_server import Raw, ScriptedServer, Seen, answer
 
+from busy import HANGS, reaches
 from kubewright.http import tls
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.proxies import Proxies

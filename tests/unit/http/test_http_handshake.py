@@ -9,8 +9,8 @@ import threading
 
 import pytest
 import trustme
-from busy import HANGS
 
+from busy import HANGS
 from kubewright.http.tls import serves, serves_async
 
 

@@ -13,10 +13,10 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
-from busy import HANGS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from busy import HANGS
 from kubewright.base.errors import Forbidden, HostError, PortInUse, UsageError
 from kubewright.http import lean, loop, serving, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
@@ -173,7 +173,7 @@ def on_socket(path: Path, use: Callable[[], object]) -> object:
 def test_clients_of_a_listening_socket_are_answered_once_it_is_served_and_by_the_next_server_too() -> None:
     def ask(port: int) -> bytes:
         try:
-            with socket.create_connection(("127.0.0.1", port), timeout=60) as caller:
+            with socket.create_connection(("127.0.0.1", port), timeout=HANGS) as caller:
                 caller.sendall(b"GET /show/x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
                 asking.set()
                 return b"".join(iter(lambda: caller.recv(4096), b""))
@@ -260,7 +260,7 @@ def test_a_stream_ends_with_its_reader(place: Path) -> None:
     async def main() -> None:
         server = await serving.serve_unix([Route(method="GET", pattern="/follow", handler=follow)], path=place)
         assert b"0" in await asyncio.to_thread(read)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS):
             await ended.wait()
         await server.stop()
 

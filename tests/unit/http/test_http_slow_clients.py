@@ -10,8 +10,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
-from busy import HANGS, reaches
 
+from busy import HANGS, reaches
 from kubewright.http import loop, serving, tls
 from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route, Streaming

@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import trustme
-from busy import HANGS
 from scripted_server import Raw, ScriptedServer, Seen, answer, json_answer, lines_answer
 
+from busy import HANGS
 from kubewright.base import logs
 from kubewright.base.errors import Unreachable
 from kubewright.http import lean, loop, sync, tls

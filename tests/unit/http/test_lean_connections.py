@@ -7,11 +7,11 @@ import ssl
 from collections.abc import Awaitable, Callable
 
 import pytest
-from busy import HANGS, LONGER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import Raw, Seen, answer, json_answer, lines_answer
 
+from busy import HANGS, LONGER
 from kubewright.base.errors import UsageError
 from kubewright.http import lean, loop, tls
 from kubewright.http.failures import NoAnswer, Reason

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from busy import HANGS
 from kubewright.base.events import RecordingReporter
 from kubewright.local.supervisor.process import StopStage
 from kubewright.local.supervisor.procfs import Mark
@@ -95,7 +96,7 @@ def state_of(supervisor: Supervisor, name: str = "etcd") -> ComponentState:
 
 
 async def until(
-    supervisor: Supervisor, condition: Callable[[ComponentState], object], name: str = "etcd", *, within: float = 120.0
+    supervisor: Supervisor, condition: Callable[[ComponentState], object], name: str = "etcd", *, within: float = HANGS
 ) -> ComponentState:
     """Wait for a state of a component."""
     async with asyncio.timeout(within):
@@ -106,7 +107,7 @@ async def until(
     raise AssertionError(supervisor.snapshot())
 
 
-async def ready(supervisor: Supervisor, *pods: str, within: float = 60) -> None:
+async def ready(supervisor: Supervisor, *pods: str, within: float = HANGS) -> None:
     """Wait until pods are ready, etcd if none is named."""
     async with asyncio.timeout(within):
         async for states in supervisor.changes():
@@ -120,7 +121,7 @@ def is_ready(state: ComponentState) -> bool:
     return state.phase is ComponentPhase.READY
 
 
-async def eventually(condition: Callable[[], object], *, within: float = 120.0) -> None:
+async def eventually(condition: Callable[[], object], *, within: float = HANGS) -> None:
     """Wait for something outside the supervisor."""
     async with asyncio.timeout(within):
         while not condition():  # it is outside: nothing tells us

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from supervisor_kit import Machine, eventually, ready, script
 
+from busy import HANGS
 from kubewright.base.clock import FakeClock
 from kubewright.local.supervisor import logs
 from kubewright.local.supervisor.logs import KEEP, parts, read_log, rotate, rotated, tail, time_of
@@ -120,7 +121,7 @@ async def test_following_survives_rotations_and_ends_with_the_component(tmp_path
             await asyncio.sleep(0.001)
         writer.write(b"unfinished")
     over = True
-    await asyncio.wait_for(task, 5)
+    await asyncio.wait_for(task, HANGS)
     assert seen == [*numbered(*range(40)), b"unfinished"]
 
 
@@ -130,7 +131,7 @@ async def test_following_goes_on_after_somebody_cut_the_file(tmp_path: Path) -> 
     lines = read_log(log, clock=FakeClock(), follow=True)
     assert [await anext(lines), await anext(lines)] == numbered(0, 1)
     log.write_bytes(b"".join(numbered(2)))
-    assert await asyncio.wait_for(anext(lines), 5) == numbered(2)[0]
+    assert await asyncio.wait_for(anext(lines), HANGS) == numbered(2)[0]
     await lines.aclose()
 
 
@@ -143,7 +144,7 @@ async def test_a_component_writes_on_while_its_log_is_rotated(tmp_path: Path) ->
         lines = supervisor.read_log("etcd", follow=True)
         seen = []
         for count in itertools.count():
-            seen.append(await asyncio.wait_for(anext(lines), 5))
+            seen.append(await asyncio.wait_for(anext(lines), HANGS))
             if count in {100, 200}:
                 assert rotate(log, limit=1)
             if seen[-1] == b"line 399\n":

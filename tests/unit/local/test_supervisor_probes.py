@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from supervisor_kit import Machine, is_ready, pod, ready, state_of, until
 
+from busy import HANGS
 from kubewright.base.fields import FieldPath
 from kubewright.local.supervisor import termination
 from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTarget
@@ -105,7 +106,7 @@ async def test_nothing_there_is_told_apart_from_no_answer() -> None:
 
     async with answering(None) as (port, _):
         assert await attempt(port, timeout=0.05) == ProbeResult(ok=False, reason=f"127.0.0.1:{port} did not answer within 0.05 s")
-        assert (await NetworkProber(default_host="127.0.0.1").attempt(TcpTarget(port=port), timeout=1)).ok
+        assert (await NetworkProber(default_host="127.0.0.1").attempt(TcpTarget(port=port), timeout=HANGS)).ok
     assert not (await NetworkProber(default_host="nonsense.invalid").attempt(TcpTarget(port=1), timeout=5)).ok
 
 
@@ -280,7 +281,7 @@ async def test_a_component_that_stops_answering_is_killed_and_started_again(tmp_
         assert state.last_exit is not None
         assert state.last_exit.reason == f"liveness probe failed: GET / of 127.0.0.1:{port} answered 500: [-]disk failed"
         flag.unlink()
-        state = await until(supervisor, lambda state: is_ready(state) and state.pid != first, within=10)
+        state = await until(supervisor, lambda state: is_ready(state) and state.pid != first)
         assert (state.restarts, state.phase) == (1, ComponentPhase.READY)
 
 
