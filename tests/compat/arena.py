@@ -119,7 +119,7 @@ class Worker:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(60)
+        self._process.wait(600)
         self._process.stdout.close()
 
     def _line(self) -> str:

@@ -90,7 +90,7 @@ class Containerd:
         with (self.place / "log").open("ab") as log:
             argv = [programs("containerd")["containerd"], "--config", self.place / "config.toml"]
             self._process = subprocess.Popen(argv, stdout=log, stderr=log, env=environment, preexec_fn=_die_with_parent)  # noqa: PLW1509
-        end = time.monotonic() + 60
+        end = time.monotonic() + 600
         while time.monotonic() < end:
             with contextlib.suppress(Exception), contextlib.closing(CRIRuntime(self.endpoint)) as runtime:
                 if runtime.status().unready is None:
@@ -103,7 +103,7 @@ class Containerd:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(number)
-            self._process.wait(20)
+            self._process.wait(600)
             self._process = None
 
     def close(self) -> None:

@@ -67,7 +67,7 @@ def test_pods_are_listed_and_removed_with_what_runs_in_them(running, image):
 
 def _soon(look):
     """The log is written by another process."""
-    for _ in range(200):
+    for _ in range(6000):
         if found := look():
             return found
         time.sleep(0.05)

@@ -283,7 +283,7 @@ def last_lines(cluster: AgentCluster) -> list[str]:
 
 
 def _get(cluster: AgentCluster, path: str) -> bytes:
-    client = KubeClient(cluster.access(), timeout=30)
+    client = KubeClient(cluster.access(), timeout=600)
     try:
         answer = client.raw("GET", path)
     except (APIError, NotFound):

@@ -97,7 +97,7 @@ def api_server(place: Path) -> Iterator[RunningServer]:
             *("--enable-admission-plugins=NodeRestriction", "--allow-privileged=true"),
         ) as process,
     ):
-        client = KubeClient(running.access(), timeout=30)
+        client = KubeClient(running.access(), timeout=600)
 
         def ready() -> bool:
             with contextlib.suppress(APIError):

@@ -134,7 +134,7 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
 
 
 def _answer(agent: Agent, path: str) -> str:
-    with urllib.request.urlopen(f"http://{agent.health}:10248{path}", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://{agent.health}:10248{path}", timeout=600) as answer:
         return str(answer.read().decode())
 
 
@@ -322,7 +322,7 @@ def _code(url: str, headers: dict[str, str], ca_pem: bytes) -> int:
     """Ask a server whose certificate has to be the cluster's, and for its address."""
     context = ssl.create_default_context(cadata=ca_pem.decode())
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=60, context=context) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=600, context=context) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

@@ -128,7 +128,7 @@ def _serving_pair(files: tuple[Path, Path], name: str) -> bytes:
 def _shown(port: int) -> bytes:
     """Return the certificate that a server shows."""
     context, address = anonymous_context(None, verify=False), ("127.0.0.1", port)
-    with socket.create_connection(address, timeout=60) as plain, context.wrap_socket(plain) as sock:
+    with socket.create_connection(address, timeout=600) as plain, context.wrap_socket(plain) as sock:
         return sock.getpeercert(binary_form=True) or b""
 
 

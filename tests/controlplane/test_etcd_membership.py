@@ -34,7 +34,7 @@ from kubewright.etcd.membership import EtcdMember, Joining, remove_member
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.http.failures import NoAnswer, Reason
 
-PATIENCE = 60.0
+PATIENCE = 600.0
 
 
 @pytest.fixture

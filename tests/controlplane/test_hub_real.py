@@ -344,7 +344,7 @@ def test_a_killed_hub_comes_back_and_goes_on(
         assert leaves.files() == WRITTEN
         assert not leaving.done()
         hub.resume()
-        leaving.result(60)
+        leaving.result(600)
         assert "leaves" not in {core.identity_of(one)[0] for one in admin.list(NODE)}
     assert leaves.files() == [name for name in WRITTEN if name != "kubelet.conf"]
     assert [row["event"] for row in hub.data("journal") if row["node"] == "leaves"] == ["issued", "left"]

@@ -267,13 +267,13 @@ async def decide(apiserver, api: AsyncKubeClient, kind: str) -> None:
 
 
 async def once_allowed(call: Callable[[], Awaitable[bytes]]) -> bytes:
-    """Call again while it is refused, for a minute at most."""
-    for _ in range(600):
-        try:
-            return await call()
-        except Forbidden:
-            await asyncio.sleep(0.1)
-    return await call()
+    """Call again while it is refused."""
+    async with asyncio.timeout(600):
+        while True:
+            try:
+                return await call()
+            except Forbidden:
+                await asyncio.sleep(0.1)
 
 
 @pytest.mark.usefixtures("bootstrapped")

@@ -98,7 +98,7 @@ def _get(address: str, port: int, path: str, *, certificate: tuple[Path, Path] |
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate is not None:
         context.load_cert_chain(*certificate)
-    made = http.client.HTTPSConnection(address, port, timeout=60, context=context) if secure else http.client.HTTPConnection(address, port)
+    made = http.client.HTTPSConnection(address, port, timeout=600, context=context) if secure else http.client.HTTPConnection(address, port)
     with contextlib.closing(made) as connection:
         try:
             connection.request("GET", path)

@@ -39,8 +39,8 @@ class Machine:
 
     def __init__(self, server: RunningServer, name: str) -> None:
         self.name = name
-        self.admin = KubeClient(server.access(), timeout=60)
-        self.kubelet = KubeClient(server.access().as_identity(BearerToken(TOKEN)), timeout=60)
+        self.admin = KubeClient(server.access(), timeout=600)
+        self.kubelet = KubeClient(server.access().as_identity(BearerToken(TOKEN)), timeout=600)
 
     def introduce(self) -> None:
         """Make the token and what it may do, unless they are there."""

@@ -84,7 +84,7 @@ def test_a_port_that_is_taken_is_named_with_its_holder(machine: Machine) -> None
     finally:
         machine.run("pkill", "-KILL", "-f", "create_server")
         holder.stdout.close()
-        holder.wait(120)
+        holder.wait(600)
 
 
 def test_a_runtime_that_is_down_is_named(machine: Machine) -> None:

@@ -264,7 +264,7 @@ def test_a_join_that_was_killed_goes_on_with_its_learner(cluster: Cluster) -> No
     eventually(lambda: len(cluster.members()) == 4, "the member to be added")
     four.run("pkill", "-KILL", "-f", "kubewright join")
     first.send_signal(signal.SIGKILL)
-    first.wait(120)
+    first.wait(600)
     assert len(cluster.members()) == 4
     join(four)
     assert cluster.members() == {"one": True, "two": True, "three": True, "four": True}

@@ -221,7 +221,7 @@ def server(cluster: Cluster) -> Iterator[Machine]:
     eventually(lambda: one.run("sh", "-c", "ss -ltn | grep -q :8443", check=False).code == 0, "the server")
     yield one
     one.run("pkill", "-f", "/root/server.py", check=False)
-    process.wait(120)
+    process.wait(600)
 
 
 def test_a_forged_cluster_info_is_refused(cluster: Cluster, server: Machine) -> None:

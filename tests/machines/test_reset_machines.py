@@ -143,7 +143,7 @@ def test_a_machine_joins_again_and_a_killed_reset_is_finished_by_the_next(cluste
         time.sleep(seconds)
         two.run("pkill", "-KILL", "-f", "kubewright reset", check=False)
         going.send_signal(signal.SIGKILL)
-        going.wait(120)
+        going.wait(600)
         assert kubewright(two, "reset", "--force").code == 0
         found = left(two)
         assert (found["mounts"], found["processes"], found["pods"], found["kubelet"]) == ([], [], [], ["inactive"])
@@ -178,7 +178,7 @@ def test_a_busy_mount_is_told_nothing_below_it_goes_and_the_rest_is_done(cluster
         "/var/lib/kubelet/held/file",
     ]
     holder.kill()
-    holder.wait(120)
+    holder.wait(600)
     two.run("pkill", "-f", "sleep 600", check=False)
     assert kubewright(two, "reset", "--force").code == 0
     assert left(two)["mounts"] == []

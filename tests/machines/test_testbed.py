@@ -118,7 +118,7 @@ def test_what_a_killed_bed_left_is_swept() -> None:
         assert sweep() == []
     finally:
         process.send_signal(signal.SIGKILL)
-        process.wait(120)
+        process.wait(600)
         process.stdout.close()
     told = re.fullmatch(r"one  [0-9.]+  make enter MACHINE=(?:(\S+)/)?one\n", line)
     assert told is not None, line

@@ -53,7 +53,7 @@ def booted(making: str) -> Iterator[dict[str, Terminal]]:
             yield {name: stack.enter_context(closing(terminal)) for name, terminal in terminals.items()}
     finally:
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=300)
+        process.communicate(timeout=900)
 
 
 def follow(page: Path) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 import kubewright
 
 STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-GUARD = 60.0
+GUARD = 120.0
 """Seconds; a guard against hangs and no measurement."""
 INSTALLED = """
 import sys, threading, time
@@ -157,7 +157,7 @@ def test_children_get_their_signals_as_ever(program):
 def test_a_main_thread_that_waits_for_others_is_interrupted(program):
     process = program(
         """
-others = threading.Thread(target=time.sleep, args=(60,), daemon=True)
+others = threading.Thread(target=time.sleep, args=(600,), daemon=True)
 others.start()
 try:
     say("ready")

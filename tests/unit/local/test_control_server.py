@@ -23,7 +23,7 @@ NOBODY = {**LocalMachineRecord(name="", address="").ports, "api_server": 1}
 FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
 SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST, SECOND))
-GUARD = 20.0
+GUARD = 120.0
 """Seconds after which a test hangs."""
 
 
