@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change, unified_diff
-from kubewright.base.errors import HostError
+from kubewright.base.errors import DiskFull, HostError
 from kubewright.base.masking import mask
-from kubewright.host.desired import Accounts, Directory, File, Generated, Ownership, Service, Show
-from kubewright.host.states import FileState, Kind, ServiceState
+from kubewright.host.desired import Accounts, Directory, File, Generated, Ownership, Service, Show, Streamed
+from kubewright.host.states import FileState, FileSystem, Kind, ServiceState
 
 if TYPE_CHECKING:
     from kubewright.host.accounts import Added, Left
@@ -156,6 +156,25 @@ def decide_generated(found: FileState | None, desired: Generated) -> Change:
         _require(Kind.DIRECTORY, found, desired.path)
     program = desired.arguments(desired.partial)[0]
     return Change(target=desired.target, action=Action.CREATE if found is None else Action.NONE, reason=f"written by {program}")
+
+
+def decide_streamed(found: FileState | None, desired: Streamed) -> Change:
+    """Compare a file that arrives piece by piece: one that is there is complete. Raises HostError if something else is in its place."""
+    if found is not None:
+        _require(Kind.FILE, found, desired.path)
+    return Change(
+        target=desired.target, action=Action.CREATE if found is None else Action.NONE, reason=f"about {desired.size} bytes, not shown"
+    )
+
+
+def require_space(free: FileSystem, desired: Streamed) -> None:
+    """Raise DiskFull unless a file fits into a file system, with what has to stay free."""
+    if free.available < desired.size + desired.spare:
+        raise DiskFull(
+            f"{desired.path} does not fit on its file system",
+            detail=f"it needs about {desired.size + desired.spare} bytes, {desired.spare} of which stay free, and {free.available} are available",
+            remedy="make space there, then run the same command again",
+        )
 
 
 def keeps_owner(*, user: int, mode: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from kubewright.base.change import Lifetime
@@ -187,4 +187,23 @@ class Generated:
         return f"directory {self.path}"
 
 
-Desired = File | Directory | Service | Accounts | Ownership | Tunnel | TunnelKey | Generated
+@dataclass(frozen=True, kw_only=True)
+class Streamed:
+    """A file whose content arrives piece by piece, because it may be large. It gets its name when it is complete.
+
+    `size` is about the number of its bytes, `spare` how many have to be free beside it: where they are not, nothing is written.
+    """
+
+    path: PurePosixPath
+    pieces: Callable[[], Iterable[bytes]]
+    size: int
+    spare: int = 0
+    mode: int = 0o600
+
+    @property
+    def target(self) -> str:
+        """Its name in changes."""
+        return f"file {self.path}"
+
+
+Desired = File | Directory | Service | Accounts | Ownership | Tunnel | TunnelKey | Generated | Streamed

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.records import replace
-from kubewright.host.desired import Accounts, Desired, Directory, File, Generated, Show, TunnelPeer
+from kubewright.host.desired import Accounts, Desired, Directory, File, Generated, Show, Streamed, TunnelPeer
 from kubewright.host.facts import Facts
 from kubewright.host.overlay_store import OverlayStore, PlannedServices
 from kubewright.host.processes import Identity, Usage
@@ -104,6 +104,9 @@ class OverlayHost(StoreHost):
 
     def _generate(self, desired: Generated) -> None:
         self._overlay.make(Directory(path=desired.path, mode=_PRIVATE))
+
+    def _stream(self, desired: Streamed) -> None:
+        self._overlay.write(File(path=desired.path, content=b"", mode=desired.mode))
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
         with self._overlay.lock:

@@ -10,7 +10,8 @@ from typing import Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError
-from kubewright.host.desired import Generated
+from kubewright.host import decisions
+from kubewright.host.desired import Generated, Streamed
 from kubewright.host.facts import Facts, gather
 from kubewright.host.files import Files
 from kubewright.host.network import RealNetwork
@@ -81,6 +82,12 @@ class RealHost(StoreHost):
                 remedy=f"see what it says: {shlex.join(argv)}",
             )
         self.files.move(desired.partial, desired.path)
+
+    def _stream(self, desired: Streamed) -> None:
+        decisions.require_space(self.files.space(desired.path.parent), desired)
+        with self.files.replacing(desired.path, mode=desired.mode) as file:
+            for piece in desired.pieces():
+                file.write(piece)
 
     @cached_property
     def _tunnels(self) -> Tunnels:

@@ -18,7 +18,19 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host import accounts, decisions, mounts
 from kubewright.host.decisions import UNITS, roots
-from kubewright.host.desired import Accounts, Desired, Directory, File, Generated, Ownership, Service, Tunnel, TunnelKey, TunnelPeer
+from kubewright.host.desired import (
+    Accounts,
+    Desired,
+    Directory,
+    File,
+    Generated,
+    Ownership,
+    Service,
+    Streamed,
+    Tunnel,
+    TunnelKey,
+    TunnelPeer,
+)
 from kubewright.host.paths import checked
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Services, Tunnels
@@ -144,6 +156,8 @@ class StoreHost(ABC):
                 return self._ensure_tunnel_key(desired)
             case Generated():
                 return self._ensure_generated(desired)
+            case Streamed():
+                return self._ensure_streamed(desired)
 
     def remove(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
         change = decisions.decide_removal(self.state(path), path, layout=self.layout, own=own)
@@ -237,10 +251,20 @@ class StoreHost(ABC):
     def _generate(self, desired: Generated) -> None:
         """Have a program write a directory that is not there."""
 
+    @abstractmethod
+    def _stream(self, desired: Streamed) -> None:
+        """Write a file that is not there piece by piece. Raises DiskFull."""
+
     def _ensure_generated(self, desired: Generated) -> Change:
         change = decisions.decide_generated(self.state(checked(desired.path)), desired)
         if change:
             self._generate(desired)
+        return change
+
+    def _ensure_streamed(self, desired: Streamed) -> Change:
+        change = decisions.decide_streamed(self.state(checked(desired.path)), desired)
+        if change:
+            self._stream(desired)
         return change
 
     def _ensure_file(self, desired: File) -> Change:

@@ -17,14 +17,16 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final
 
 from kubewright.base import unexpected
-from kubewright.base.clock import Clock, rfc3339_micro
+from kubewright.base.clock import Clock
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, KubewrightError, NotFound
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass
 from kubewright.http.messages import Request, Response
+from kubewright.kube import lease_rules
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Call, Object
+from kubewright.kube.lease_rules import LeaseTerms, LeaseWatch
 from kubewright.kube.resources import LEASE
 
 _log = logging.getLogger(__name__)
@@ -60,8 +62,8 @@ class LeaderElector:
         self._identity = identity
         self._clock = clock
         self._random = random
-        self._seen: tuple[object, object] | None = None
-        self._seen_at = 0.0
+        self._terms = LeaseTerms(name=election.name, namespace=election.namespace, seconds=election.lease)
+        self._watch = LeaseWatch(self._terms)
         self._renewed_at: float | None = None
         self.holder = ""
         """The holder of the lease, as far as known."""
@@ -126,38 +128,15 @@ class LeaderElector:
         try:
             found = await self._api.get(LEASE, self._election.name, self._election.namespace)
         except NotFound:
-            return await self._write(self._api.create, self._body({}, transitions=0))
+            return await self._write(self._api.create, self._body({}))
         spec: dict[str, Any] = found.get("spec") or {}
-        self._observe(spec)
-        holder = str(spec.get("holderIdentity") or "")
-        if holder and holder != self._identity and self._is_held(spec):
-            self.holder = holder
+        if not self._watch.is_free(spec, identity=self._identity, now=_now()):
+            self.holder = str(spec.get(lease_rules.HOLDER) or "")
             return False
-        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
-        return await self._write(self._api.update, self._body(found, transitions=transitions, renews=holder == self._identity))
+        return await self._write(self._api.update, self._body(found))
 
-    def _observe(self, spec: dict[str, Any]) -> None:
-        """Note when the lease last changed by our own clock, because the holder's may be wrong."""
-        seen = (spec.get("holderIdentity"), spec.get("renewTime"))
-        if seen != self._seen:
-            self._seen, self._seen_at = seen, _now()
-
-    def _is_held(self, spec: dict[str, Any]) -> bool:
-        return _now() < self._seen_at + float(spec.get("leaseDurationSeconds") or self._election.lease)
-
-    def _body(self, found: Object, *, transitions: int, renews: bool = False) -> Object:
-        now = rfc3339_micro(self._clock.now())
-        old = found.get("spec") or {}
-        spec = {
-            **old,
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": round(self._election.lease),
-            "acquireTime": old.get("acquireTime") if renews else now,
-            "renewTime": now,
-            "leaseTransitions": transitions,
-        }
-        metadata = found.get("metadata") or {"name": self._election.name, "namespace": self._election.namespace}
-        return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec}
+    def _body(self, found: Object) -> Object:
+        return lease_rules.taken(found, self._terms, identity=self._identity, now=self._clock.now())
 
     async def _write(self, write: Callable[[Object], Awaitable[Object]], body: Object) -> bool:
         try:
@@ -175,9 +154,8 @@ class LeaderElector:
         try:
             async with asyncio.timeout(self._election.retry):
                 found = await self._api.get(LEASE, self._election.name, self._election.namespace)
-                if (found.get("spec") or {}).get("holderIdentity") == self._identity:
-                    spec = {**found["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
-                    await self._api.update({**found, "spec": spec})
+                if (found.get("spec") or {}).get(lease_rules.HOLDER) == self._identity:
+                    await self._api.update(lease_rules.given_back(found))
         except (APIError, TimeoutError) as error:
             _log.info("the lease is not given back: %s", error)
 

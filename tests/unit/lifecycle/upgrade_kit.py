@@ -14,7 +14,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import Unreachable
 from kubewright.base.records import dataclass as record
 from kubewright.base.records import replace
-from kubewright.etcd.api import Member, Status
+from kubewright.etcd.api import Alarm, Member, Status
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.programs import RealPrograms
 from kubewright.host.seam import RuntimeVersion
@@ -29,6 +29,7 @@ from kubewright.lifecycle.upgrade import operation, rollback, status
 from kubewright.lifecycle.upgrade.context import UpgradeContext
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
 from operation_kit import stand_in_machine
+from snapshot_files import database, snapshot
 
 OLD, NEW = "v1.36.2", "v1.36.3"
 PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -98,6 +99,8 @@ class Answers(KubeAPI):
 
     def exchange(self, request, /):
         name = PORTS.get(int(self.server.rpartition(":")[2]), "kube-apiserver")
+        if self.server in self.box.unready:
+            return Response(status=500, headers={}, body=b"[-]etcd failed: reason withheld\n")
         if self.box.runtime.fails(name):
             raise Unreachable(f"{name} does not answer")
         tag = self.box.tag(name)
@@ -139,7 +142,13 @@ class Etcd(RecordingEtcd):
     def members(self, *, agreed=True):
         addresses = {"node1": "10.98.0.11", **{name: f"10.98.1.{number}" for number, name in enumerate(self.box.others)}}
         return [
-            Member(id=number, name=name, peer_urls=(f"https://{at}:2380",), client_urls=(f"https://{at}:2379",))
+            Member(
+                id=number,
+                name=name,
+                peer_urls=(f"https://{at}:2380",),
+                client_urls=(f"https://{at}:2379",),
+                learner=name in self.box.learners,
+            )
             for number, (name, at) in enumerate(addresses.items(), 1)
         ]
 
@@ -150,7 +159,17 @@ class Etcd(RecordingEtcd):
         member = next(one for one in self.members() if endpoint in one.client_urls)
         if member.name in self.box.dead:
             return Status(endpoint=endpoint, problem="connection refused")
-        return Status(endpoint=endpoint, member_id=member.id, leader_id=1, version=self.box.tag("etcd").partition("-")[0])
+        version = self.box.tag("etcd").partition("-")[0]
+        return Status(endpoint=endpoint, member_id=member.id, leader_id=self.box.leader, version=version, size=self.box.etcd_size)
+
+    def alarms(self):
+        return list(self.box.alarms)
+
+    def snapshot(self, endpoint, /):
+        yield self.box.snapshot_of_etcd
+
+    def move_leader(self, endpoint, target, /):
+        self.box.leader = target
 
     def reach(self, peer_url, /):
         return "connection refused" if any(peer_url in one.peer_urls and one.name in self.box.dead for one in self.members()) else ""
@@ -185,6 +204,12 @@ class ControlPlane(Box):
     services: Kubelet = field(default_factory=Kubelet)
     others: tuple[str, ...] = ()
     dead: tuple[str, ...] = ()
+    learners: tuple[str, ...] = ()
+    unready: tuple[str, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+    leader: int = 1
+    etcd_size: int = 4096
+    snapshot_of_etcd: bytes = snapshot(database(1))
     clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC) + timedelta(hours=1)))
 
     def __post_init__(self) -> None:

@@ -1,1 +1,1 @@
-"""The upgrade commands: trees of phases, configuration, and the policy of versions. What the phases do comes with a later release."""
+"""The upgrade commands: trees of phases, configuration, the policy of versions, and what the phases do."""

@@ -5,7 +5,8 @@ kubeadm v1.36 (phases/upgrade/staticpods.go) has the same order, the same certif
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -15,11 +16,12 @@ from kubewright.base.records import dataclass
 from kubewright.host.desired import Directory, File
 from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.lifecycle import machine_record
-from kubewright.lifecycle.steps import boot_recovery, checkpoint, running, static_pods
+from kubewright.lifecycle.steps import boot_recovery, checkpoint, operation_lease, running, static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
+from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
-from kubewright.lifecycle.upgrade import gate, leaves, proofs
+from kubewright.lifecycle.upgrade import etcd_backup, gate, leaves, proofs
 from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE
 from kubewright.manifests import objects
 from kubewright.workflow.phases import Step
@@ -113,13 +115,28 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
         renewed=lambda: _certificates(ctx, found),
     )
     pods = _pods(ctx, kept)
-    if ETCD in pods:
-        gate.require_quorum(ctx)
     _say_equal(ctx, [one.name for one in found if one.name not in pods])
-    with boot_recovery.enabled(ctx.host, ctx.bound.machine.program, needed=bool(kept.pairs), reporter=ctx.reporter):
+    with ExitStack() as stack:
+        lease = None
+        if pods.keys() & {ETCD, API_SERVER}:
+            lease = stack.enter_context(
+                operation_lease.held(ctx.client, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
+            )
+        _require_fit(ctx, pods)
+        if kept.state is checkpoint.State.PREPARED and any(one.name == ETCD for one in found):
+            etcd_backup.save(ctx)
+        stack.enter_context(boot_recovery.enabled(ctx.host, ctx.bound.machine.program, needed=bool(kept.pairs), reporter=ctx.reporter))
         settle = partial(_settle, ctx, list(pods.values()))
-        yield from carry_out(ctx.host, kept, _steps(ctx, kept, pods), reporter=ctx.reporter, topic=TOPIC, settle=settle)
+        yield from carry_out(ctx.host, kept, _steps(ctx, kept, pods, lease=lease), reporter=ctx.reporter, topic=TOPIC, settle=settle)
     _back_up(ctx, kept, list(pods))
+
+
+def _require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
+    """Raise HostError where the cluster could not go on without components that are stopped."""
+    if ETCD in names:
+        gate.require_quorum(ctx)
+    if API_SERVER in names:
+        gate.require_another_server(ctx)
 
 
 def _certificates(ctx: UpgradeContext, found: Sequence[Manifest]) -> checkpoint.Pairs:
@@ -142,9 +159,11 @@ def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]
     return changes
 
 
-def _steps(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Mapping[str, _Pod]) -> list[Replacement]:
+def _steps(
+    ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Mapping[str, _Pod], *, lease: OperationLease | None = None
+) -> list[Replacement]:
     groups = [[pods[name] for name in group if name in pods] for group in _GROUPS]
-    return [_step(ctx, kept, group, renews_etcd=ETCD not in pods) for group in groups if group]
+    return [_step(ctx, kept, group, renews_etcd=ETCD not in pods, lease=lease) for group in groups if group]
 
 
 def _pods(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> dict[str, _Pod]:
@@ -170,13 +189,21 @@ def _pod(ctx: UpgradeContext, kept: checkpoint.Checkpoint, name: str) -> _Pod:
     return _Pod(name=name, proof=proofs.of(ctx, name), old=_version(old), new=_version(new))
 
 
-def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod], *, renews_etcd: bool) -> Replacement:
+def _step(
+    ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod], *, renews_etcd: bool, lease: OperationLease | None
+) -> Replacement:
     """Return the step of pods that are replaced at the same time. `renews_etcd`: with the API server go etcd's certificates, which has no step.
 
     It reads them again at each handshake.
     """
+    names = [pod.name for pod in pods]
 
     def before() -> Iterator[Step]:
+        if lease is not None and {ETCD, API_SERVER} & {*names}:
+            lease.require()
+            _require_fit(ctx, names)
+        if ETCD in names:
+            gate.give_leadership_away(ctx)
         for pod in pods:
             pod.proof.note()
             ctx.say(TOPIC, f'Preparing for "{pod.name}" upgrade')
@@ -192,7 +219,7 @@ def _step(ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod]
             ctx.say(TOPIC, f'Component "{pod.name}" upgraded successfully!')
 
     return Replacement(
-        name=" and ".join(pod.name for pod in pods),
+        name=" and ".join(names),
         targets=tuple(ctx.host.layout.manifest(pod.name) for pod in pods),
         before=before,
         prove=prove,

@@ -1,21 +1,33 @@
-"""Whether the member of etcd on this machine may be stopped: not while the others could not go on without it."""
+"""Whether the member of etcd and the API server of this machine may be stopped: not while the others could not go on without them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from kubewright.base.errors import HostError
+from kubewright.base.errors import APIError, HostError
+from kubewright.base.events import Warned
+from kubewright.base.records import replace
 from kubewright.etcd import voters
+from kubewright.kube.resources import POD
+from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.stacked_etcd import peer_url
+from kubewright.lifecycle.steps import health
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER
+from kubewright.lifecycle.upgrade.versions import NAMESPACE
+from kubewright.manifests.static_pods import ENDPOINT
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
+_TOPIC: Final = "upgrade/etcd"
+
 
 def require_quorum(ctx: UpgradeContext) -> None:
-    """Refuse to stop this machine's member while another one is dead, if the rest would have no majority then. Raises HostError, and APIError.
+    """Refuse to stop this machine's member while etcd is not fit for it. Raises HostError, and APIError.
 
-    Where all members live, one of two may be stopped: its restart is an interruption, as with a single one.
+    While another member is dead, the rest must have a majority without this one. Where all live, one of two may be stopped: its restart is an
+    interruption, as with a single one. A member that has no vote yet, and an alarm, are settled first.
     """
     own = peer_url(ctx.addresses)
     found = voters.look(ctx.members, without=own)
@@ -26,3 +38,54 @@ def require_quorum(ctx: UpgradeContext) -> None:
             detail="\n".join(one.reason for one in found.dead),
             remedy="start these members again, or remove them; or leave etcd as it is with --etcd-upgrade=false",
         )
+    problems = [f"{member.shown} has no vote yet" for member in ctx.members.members(agreed=False) if member.learner]
+    problems += [f"the member {alarm.member_id:x} has raised {alarm.kind}" for alarm in ctx.members.alarms()]
+    if problems:
+        raise HostError(
+            "etcd is not restarted in the state that it is in",
+            detail="\n".join(problems),
+            remedy="see what `kubewright etcd status` says; or leave etcd as it is with --etcd-upgrade=false",
+        )
+
+
+def give_leadership_away(ctx: UpgradeContext) -> None:
+    """Make another member the leader before this machine's one is stopped. Where that fails the others elect one, a second later."""
+    endpoint = stacked_etcd.client_url(ctx.addresses)
+    own = ctx.etcd.status(endpoint)
+    if not own.member_id or own.leader_id != own.member_id:
+        return
+    target = next((one for one in ctx.members.statuses() if one.healthy and not one.learner and one.member_id != own.member_id), None)
+    if target is None:
+        return
+    try:
+        ctx.etcd.move_leader(endpoint, target.member_id)
+    except APIError as error:
+        ctx.reporter.emit(Warned(text=f"this member of etcd stays the leader until it is restarted: {error}"))
+        return
+    ctx.say(_TOPIC, f"The member {target.member_id:x} leads etcd while the one of this machine is restarted")
+
+
+def require_another_server(ctx: UpgradeContext) -> None:
+    """Refuse to stop this machine's API server where there are others and none of them is ready. Raises HostError, and APIError."""
+    others = dict(_others(ctx))
+    if not others:
+        return
+    problems = []
+    for node, server in others.items():
+        reason = health.unready(ctx.bound.connections.kube(replace(ctx.administrator, server=server)))
+        if reason is None:
+            return
+        problems.append(f"{node}: {reason}")
+    raise HostError(
+        "the API server of this machine is not restarted, because no other one is ready",
+        detail="\n".join(problems),
+        remedy="start another one; the Node of a machine that will not come back is removed with `kubectl delete node NAME`",
+    )
+
+
+def _others(ctx: UpgradeContext) -> Iterator[tuple[str, str]]:
+    """Yield the nodes and addresses of other API servers, as their pods tell them."""
+    for pod in ctx.client.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane"):
+        node, endpoint = str(pod["spec"].get("nodeName", "")), (pod["metadata"].get("annotations") or {}).get(ENDPOINT, "")
+        if endpoint and node != ctx.node_name:
+            yield node, f"https://{endpoint}"

@@ -1,0 +1,65 @@
+"""Who may take a Lease, and what is written into it: the pure part of leader election and of locks, each of which has its own loop.
+
+client-go: tools/leaderelection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from kubewright.base.clock import rfc3339_micro
+from kubewright.base.records import dataclass
+from kubewright.kube.core import Object
+from kubewright.kube.resources import LEASE
+
+HOLDER: Final = "holderIdentity"
+Spec = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseTerms:
+    """A lease and for how many seconds it is held after each renewal."""
+
+    name: str
+    seconds: float
+    namespace: str = "kube-system"
+
+
+class LeaseWatch:
+    """When a lease last changed, by our own clock: the holder's may be wrong."""
+
+    def __init__(self, terms: LeaseTerms) -> None:
+        self._terms = terms
+        self._seen: tuple[object, object] | None = None
+        self._seen_at = 0.0
+
+    def is_free(self, spec: Spec, *, identity: str, now: float) -> bool:
+        """Whether somebody may take a lease that looks like this: nobody holds it, or they do, or its time is over."""
+        seen = (spec.get(HOLDER), spec.get("renewTime"))
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        holder = str(spec.get(HOLDER) or "")
+        return holder in {"", identity} or now >= self._seen_at + float(spec.get("leaseDurationSeconds") or self._terms.seconds)
+
+
+def taken(found: Object, terms: LeaseTerms, *, identity: str, now: datetime) -> Object:
+    """Return a lease as its new holder, or the one that renews it, writes it. `found` is empty for one that does not exist."""
+    old = found.get("spec") or {}
+    renews, time = old.get(HOLDER) == identity, rfc3339_micro(now)
+    spec = {
+        **old,
+        HOLDER: identity,
+        "leaseDurationSeconds": round(terms.seconds),
+        "acquireTime": old.get("acquireTime") if renews else time,
+        "renewTime": time,
+        "leaseTransitions": int(old.get("leaseTransitions") or 0) + (bool(old) and not renews),
+    }
+    metadata = found.get("metadata") or {"name": terms.name, "namespace": terms.namespace}
+    return {"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec}
+
+
+def given_back(found: Object) -> Object:
+    """Return a lease as its holder writes it who does not need it any more."""
+    return {**found, "spec": {**found["spec"], HOLDER: "", "leaseDurationSeconds": 1}}

@@ -1,0 +1,115 @@
+"""The Lease that a machine holds while it stops its member of etcd or its API server: one machine of a cluster at a time.
+
+kubeadm has no such lock, so who holds it still looks at the other machines before each stop. The lock of the machine lies inside of it, so that
+the name of the Node is enough to tell holders apart: a machine that was killed, or lost power, goes on with the lease that it had.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from kubewright.base.clock import Clock
+from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound
+from kubewright.base.events import Reporter, Warned
+from kubewright.base.wait import Waiter
+from kubewright.kube import lease_rules
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.lease_rules import LeaseTerms, LeaseWatch
+from kubewright.kube.resources import LEASE
+
+TERMS: Final = LeaseTerms(name="kubewright-operation", seconds=30.0)
+RENEWED_EVERY: Final = 5.0
+WAITED: Final = 900.0
+"""Seconds that a machine waits for its turn."""
+_ENDING: Final = 1.0
+
+
+class OperationLease:
+    """The lease of one machine. `identity` is the name of its Node. Safe to use from several threads."""
+
+    def __init__(self, api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter) -> None:
+        self._api = api
+        self._identity = identity
+        self._clock = clock
+        self._waiter = waiter
+        self._watch = LeaseWatch(TERMS)
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self.off = False
+        """Nobody may write leases here: there is no lock."""
+
+    def require(self) -> None:
+        """Wait until this machine has the lease. Raises WaitTimeout, naming the machine that keeps it."""
+        if not self.off:
+            self._waiter.until(
+                self._attempt,
+                within=WAITED,
+                saying="the turn of this machine",
+                every=0.5,
+                at_most=2.0,
+                remedy=f"let the other machine finish; one that is gone loses the lease {TERMS.namespace}/{TERMS.name} after {TERMS.seconds:.0f} s",
+            )
+
+    def renew(self) -> None:
+        """Renew the lease until it is given back. An API server that is restarted answers again before the time is over."""
+        while not self._stopped.wait(RENEWED_EVERY):
+            with suppress(APIError):
+                self._attempt()
+
+    def give_back(self) -> None:
+        """Let another machine have it at once."""
+        self._stopped.set()
+        if self.off:
+            return
+        with suppress(APIError), self._lock:
+            found = self._api.get(LEASE, TERMS.name, TERMS.namespace)
+            if found["spec"].get(lease_rules.HOLDER) == self._identity:
+                self._api.update(lease_rules.given_back(found))
+
+    def _attempt(self) -> str | None:
+        """Take or renew the lease. Returns why it is not ours, None if it is."""
+        try:
+            with self._lock:
+                return self._take()
+        except Forbidden:
+            raise
+        except APIError as error:
+            return str(error)
+
+    def _take(self) -> str | None:
+        found: Object = {}
+        with suppress(NotFound):
+            found = self._api.get(LEASE, TERMS.name, TERMS.namespace)
+        spec = found.get("spec") or {}
+        if not self._watch.is_free(spec, identity=self._identity, now=self._clock.monotonic()):
+            return f"{spec[lease_rules.HOLDER]} is at work"
+        body = lease_rules.taken(found, TERMS, identity=self._identity, now=self._clock.now())
+        try:
+            (self._api.update if found else self._api.create)(body)
+        except (AlreadyExists, Conflict):
+            return "another machine was faster"
+        return None
+
+
+@contextmanager
+def held(api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter: Reporter) -> Iterator[OperationLease]:
+    """Hold the lease for the time of a block, and wait for it first. An identity that may write no leases goes on without, and is told."""
+    lease = OperationLease(api, identity=identity, clock=clock, waiter=waiter)
+    try:
+        lease.require()
+    except Forbidden as error:
+        lease.off = True
+        reporter.emit(Warned(text=f"other machines are not kept from being upgraded at the same time: {error}"))
+    renewing = threading.Thread(target=lease.renew, name="lease", daemon=True)
+    if not lease.off:
+        renewing.start()
+    try:
+        yield lease
+    finally:
+        lease.give_back()
+        if not lease.off:
+            renewing.join(_ENDING)

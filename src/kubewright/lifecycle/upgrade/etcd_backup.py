@@ -1,0 +1,67 @@
+"""The snapshot of etcd that is taken before the first static pod is replaced (kubeadm v1.36: phases/upgrade/staticpods.go).
+
+kubeadm copies the data directory while etcd writes to it, so that the copy may be torn. The directory of the backup has the same name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import APIError, DocumentError, HostError, Unreachable
+from kubewright.base.events import Progress
+from kubewright.etcd.snapshots import Checker
+from kubewright.host.desired import Directory, Streamed
+from kubewright.lifecycle import stacked_etcd
+
+if TYPE_CHECKING:
+    from pathlib import PurePosixPath
+
+    from kubewright.etcd.api import Status
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+SPARE: Final = 256 << 20
+"""Bytes that stay free beside a snapshot: etcd and the kubelet may be on the same file system."""
+QUIET: Final = 2.0
+"""Seconds after which progress is told."""
+_TOPIC: Final = "upgrade/etcd"
+_PRIVATE: Final = 0o700
+
+
+def save(ctx: UpgradeContext) -> None:
+    """Save a snapshot of this machine's member. Raises HostError or DiskFull where that cannot be done: nothing has been replaced then."""
+    status = ctx.etcd.status(stacked_etcd.client_url(ctx.addresses))
+    directory = ctx.host.layout.kubernetes / "tmp" / f"kubeadm-backup-etcd-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
+    path = directory / "snapshot.db"
+    if status.problem:
+        raise _refused(status.reason)
+    made = ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
+    try:
+        ctx.host.ensure(Streamed(path=path, pieces=lambda: _pieces(ctx, status, path), size=status.size, spare=SPARE))
+    except BaseException as error:
+        if made:
+            ctx.host.remove(directory)
+        if isinstance(error, APIError):
+            raise _refused(str(error)) from error
+        raise
+    ctx.say(_TOPIC, f'Saved a snapshot of etcd to "{path}"')
+
+
+def _refused(why: str) -> HostError:
+    remedy = "see why etcd of this machine does not answer, or leave it as it is with --etcd-upgrade=false"
+    return HostError("no snapshot of etcd could be saved, so nothing is upgraded", detail=why, remedy=remedy)
+
+
+def _pieces(ctx: UpgradeContext, status: Status, path: PurePosixPath) -> Iterator[bytes]:
+    """Yield the snapshot while it arrives. Raises Unreachable for one that did not arrive whole."""
+    checker, begun = Checker(str(path)), ctx.clock.monotonic()
+    with closing(ctx.etcd.snapshot(status.endpoint)) as pieces:
+        for piece in pieces:
+            yield checker.take(piece)
+            if ctx.clock.monotonic() - begun > QUIET:
+                ctx.reporter.emit(Progress(task="etcd snapshot", done=checker.size, total=max(status.size, checker.size), unit="bytes"))
+    try:
+        checker.finish()
+    except DocumentError as error:
+        raise Unreachable("the snapshot did not arrive whole", detail=error.detail) from error

@@ -1,0 +1,104 @@
+"""The lease that machines of a cluster hold one after the other."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import Forbidden, WaitTimeout
+from kubewright.base.events import RecordingReporter, Warned
+from kubewright.base.wait import PollingWaiter
+from kubewright.kube.recording import RecordingKube
+from kubewright.kube.resources import LEASE
+from kubewright.lifecycle.steps import operation_lease
+
+START = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+class Cluster(RecordingKube):
+    """A cluster that may refuse to let anybody write leases."""
+
+    refuses = False
+
+    def send(self, call, /):
+        if self.refuses and call.verb != "get":
+            raise Forbidden("leases are not for you", code=403)
+        return super().send(call)
+
+
+@pytest.fixture
+def kube():
+    return Cluster()
+
+
+@pytest.fixture
+def clock():
+    return FakeClock(START)
+
+
+def hold(kube, clock, node, reporter=None):
+    told = reporter or RecordingReporter()
+    return operation_lease.held(kube, identity=node, clock=clock, waiter=PollingWaiter(clock=clock, reporter=told), reporter=told)
+
+
+def left_by(kube, node):
+    """Let a machine have the lease that no longer renews it."""
+    metadata = {"name": "kubewright-operation", "namespace": "kube-system"}
+    spec = {"holderIdentity": node, "leaseDurationSeconds": 30, "leaseTransitions": 0, "renewTime": "2026-11-24T11:00:00.000000Z"}
+    kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+
+
+def holder(kube):
+    spec = kube.get(LEASE, "kubewright-operation", "kube-system")["spec"]
+    return spec["holderIdentity"], spec["leaseTransitions"]
+
+
+def test_it_is_held_for_a_block_and_given_back(kube, clock):
+    with hold(kube, clock, "one") as lease:
+        assert holder(kube) == ("one", 0)
+        lease.require()
+    assert holder(kube) == ("", 0)
+    with hold(kube, clock, "two"):
+        assert holder(kube) == ("two", 1)
+
+
+def test_a_machine_that_was_killed_goes_on_with_its_own(kube, clock):
+    left_by(kube, "one")
+    before = clock.monotonic()
+    with hold(kube, clock, "one"):
+        assert (holder(kube), clock.monotonic()) == (("one", 0), before)
+
+
+def test_the_lease_of_a_machine_that_died_is_taken_when_its_time_is_over(kube, clock):
+    left_by(kube, "dead")
+    before = clock.monotonic()
+    with hold(kube, clock, "two"):
+        assert 30 <= clock.monotonic() - before < 35
+        assert holder(kube) == ("two", 1)
+
+
+def test_a_machine_that_keeps_it_is_named(kube, clock):
+    class Renewing(FakeClock):
+        """Lets the other machine renew its lease while this one waits."""
+
+        def sleep(self, seconds):
+            super().sleep(seconds)
+            found = kube.get(LEASE, "kubewright-operation", "kube-system")
+            kube.update({**found, "spec": {**found["spec"], "renewTime": str(self.now())}})
+
+    left_by(kube, "one")
+    with pytest.raises(WaitTimeout, match="one is at work"), hold(kube, Renewing(START), "two"):
+        raise AssertionError("another machine has it")
+    assert holder(kube) == ("one", 0)
+
+
+def test_who_may_write_no_leases_goes_on_without_and_is_told(kube, clock):
+    kube.refuses = True
+    reporter = RecordingReporter()
+    with hold(kube, clock, "one", reporter) as lease:
+        lease.require()
+    assert [event.text for event in reporter.events if isinstance(event, Warned)] == [
+        "other machines are not kept from being upgraded at the same time: leases are not for you"
+    ]
