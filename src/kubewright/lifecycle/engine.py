@@ -247,4 +247,5 @@ class _Run(Generic[Request, Configuration, Context]):
             host=bound.host,
             failures=tuple(operation.failures(context)),
             incomplete=operation.incomplete,
+            again=operation.again,
         )

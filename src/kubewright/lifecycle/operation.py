@@ -168,7 +168,7 @@ class Operation(Generic[Request, Configuration, Context]):
     - `context` makes what the phases work with. `opening` and `closing` are called with it before and after them.
     - `preflight` gives what the phase of that name does in each mode, as functions or by their names.
     - `abandon` is called where a run ends before its end, with what it was bound to: nothing secret stays.
-    - `failures` are errors that the phases have kept for the end, of which `incomplete` is the sum.
+    - `failures` are errors that the phases have kept for the end, of which `incomplete` is the sum; `again` is the last hint.
     - `report` gives the result of a run that `-o json` prints, None: the list of its changes.
     - `dry_run` is None for one that only tells what it would do. `kubelet_makes` gives the files that plans take for a kubelet's, and may
       be named as well.
@@ -187,6 +187,7 @@ class Operation(Generic[Request, Configuration, Context]):
     abandon: Callable[[Bound], None] = nothing
     failures: Callable[[Context], Sequence[KubewrightError]] = none_of
     incomplete: str = "not everything could be done"
+    again: str = "then run the same command again: it does the remaining steps"
     report: Callable[[Context], Mapping[str, Any]] | None = None
     kubelet_makes: Callable[[Layout], tuple[File, ...]] | str = none_of
 
@@ -204,15 +205,15 @@ class Result(Generic[Context]):
     written: tuple[Change, ...] = ()
     failures: tuple[KubewrightError, ...] = ()
     incomplete: str = ""
+    again: str = ""
 
     def require_complete(self) -> None:
         """Raise HostError that names everything that failed, if anything did."""
         if self.failures:
             detail = "\n".join(str(error) for error in self.failures)
             remedies = list(dict.fromkeys(error.remedy for error in self.failures if error.remedy))
-            again = "then run the same command again: it does the remaining steps"
             cause = ExceptionGroup("what failed", self.failures)
-            raise HostError(self.incomplete, detail=detail, remedy="; ".join([*remedies, again])) from cause
+            raise HostError(self.incomplete, detail=detail, remedy="; ".join(filter(None, [*remedies, self.again]))) from cause
 
     @property
     def plan(self) -> Plan:

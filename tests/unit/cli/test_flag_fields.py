@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kubewright.agent.service.leave import LeaveOptions
 from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeDiff, UpgradeNode, UpgradePlan
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.records import fields
@@ -28,6 +29,7 @@ RECORDS = {
     "upgrade node": (UpgradeNode,),
     "upgrade plan": (UpgradePlan,),
     "upgrade diff": (UpgradeDiff,),
+    "agent leave": (LeaveOptions,),
     "certs renew": (RenewOptions,),
     "certs generate-csr": (RequestOptions,),
     "node join": (NodeJoinOptions,),
@@ -42,6 +44,7 @@ HANDLED = {
     "upgrade node": "config drain kubeconfig kubelet output plan",
     "upgrade plan": "allow-missing-template-keys config kubeconfig output show-managed-fields",
     "upgrade diff": "config kubeconfig output",
+    "agent leave": "output plan",
     "certs renew": "cert-dir config output plan",
     "certs generate-csr": "cert-dir config output plan",
     "node join": "apiserver-ca-cert-file output plan",

@@ -38,8 +38,13 @@ OWN = {
     "config diff": "config kubeconfig output",
     "agent": "",
     "agent run": " ".join(sorted(flag.name for flag in (*FLAGS, *OURS))),  # the kubelet's, and ours: tests/compat/test_kubelet_flags.py
-    "agent install": " ".join(sorted(["output", *(flag.name for flag in (*FLAGS, *OURS))])),
-    "agent leave": "kubeconfig output root-dir",
+    "agent install": " ".join(sorted(["output", "plan", *(flag.name for flag in (*FLAGS, *OURS))])),
+    "agent leave": "kubeconfig output plan root-dir skip-phases",
+    "agent leave phase": "",
+    "agent leave phase preflight": "kubeconfig output plan root-dir",
+    "agent leave phase service": "output plan root-dir",
+    "agent leave phase objects": "kubeconfig output plan root-dir",
+    "agent leave phase files": "output plan root-dir",
     "agent status": "output root-dir",
     "controllers": "",
     "controllers manifest": "ca-secret controllers image output replicas",
@@ -106,6 +111,7 @@ OWN = {
     "etcd snapshot": "",
     "etcd snapshot save": "cert-dir endpoints local output",
     "etcd snapshot verify": "etcdutl output",
+    "recover": "output",
     "help": "",
     "alpha": "",
 }

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from manifest_cases import configuration_of
 
 import systemd_kit
-from kubewright.agent import installation
+from kubewright.agent.service import install
 from kubewright.apis.kubeconfig import kubeconfig_document
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base import plain_text, yaml
@@ -103,8 +103,8 @@ UNITS = {
     "kubeconfig of a kubelet": lambda text: _joined(kubeconfig=PurePosixPath("/", text)),
     "place of a kubelet": lambda text: "".join(kubelet.unit_files(PurePosixPath("/k"), Layout(kubelet=PurePosixPath("/", text))).values()),
     "program of a kubelet": lambda text: "".join(kubelet.unit_files(PurePosixPath("/", text, "kubelet"), Layout()).values()),
-    "flag of the agent": lambda text: installation.unit(["/bin/kubewright", "agent", "run", f"--node-labels={text}"]),
-    "program of the agent": lambda text: installation.unit([f"/{text}", "agent"]),
+    "flag of the agent": lambda text: install.unit(["/bin/kubewright", "agent", "run", f"--node-labels={text}"]),
+    "program of the agent": lambda text: install.unit([f"/{text}", "agent"]),
 }
 """How a text gets into each unit and drop-in that is written."""
 

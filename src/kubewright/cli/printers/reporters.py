@@ -219,6 +219,21 @@ class MachineText:
                 self._lines.emit(event)
 
 
+class ChangeLines:
+    """Prints what was changed, a line for each change; all other events as kubeadm does."""
+
+    def __init__(self) -> None:
+        self._lines = KubeadmText()
+
+    def emit(self, event: events.Event, /) -> None:
+        if isinstance(event, events.Changed):
+            if event.change:
+                reason = f" ({event.change.reason})" if event.change.reason else ""
+                sys.stdout.write(f"{event.change.action.value} {event.change.target}{reason}\n")
+        else:
+            self._lines.emit(event)
+
+
 DECISIONS = 4
 DIFFERENCES = 8
 

@@ -9,7 +9,7 @@ from kubewright.agent.configuration.flags import FLAGS, OURS, KubeletFlag, reaso
 from kubewright.apis.kubelet import KUBELET
 from kubewright.apis.schema import Fields, Plain
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, STRING, Command, Flag
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, PATH, STRING, Command, Flag, Workflow
 
 _KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING}
 """How our parser reads a kind of the kubelet's flags; all others are lists, which their reader takes apart."""
@@ -39,7 +39,23 @@ def _flag(row: KubeletFlag) -> Flag:
 
 RUN_FLAGS = tuple(map(_flag, (*FLAGS, *OURS)))
 
-_ROOT_DIR = Flag("root-dir", "directory of the agent", default="/var/lib/kubelet", metavar="dir")
+_ROOT_DIR = Flag("root-dir", "directory of the agent", default="/var/lib/kubelet", metavar="dir", form=PATH)
+_CHANGES = "kubewright.cli.printers.reporters:ChangeLines"
+_LEAVE_FLAGS = {
+    flag.name: flag
+    for flag in (
+        _ROOT_DIR,
+        Flag(
+            "kubeconfig",
+            "kubeconfig that may delete the Node; without one only its Lease and CSINode are deleted",
+            metavar="file",
+            form=PATH,
+        ),
+        Flag("skip-phases", "phases to skip", kind=LIST, metavar="phases", sets="skip"),
+        Flag("plan", "show what would be removed, and remove nothing", kind=BOOL, default=False),
+        ALL_FORMATS,
+    )
+}
 
 ROWS = (
     Command("agent", summary("agent")),
@@ -56,8 +72,16 @@ ROWS = (
     Command(
         "agent install",
         "Install the agent as a service of this machine",
-        handler="kubewright.cli.handlers.agent_service:install",
-        flags=(*RUN_FLAGS, ALL_FORMATS),
+        flags=(
+            *RUN_FLAGS,
+            Flag("plan", "show what would change, as diffs, and write nothing", kind=BOOL, default=False),
+            ALL_FORMATS,
+        ),
+        workflow=Workflow(
+            operation="kubewright.agent.service.install:INSTALL",
+            request="kubewright.cli.handlers.agent_requests:install_request",
+            text=_CHANGES,
+        ),
         description="Accepts the flags of agent run, checks them and the files that they name, writes the unit kubewright-agent.service with those that have"
         " an effect, and enables and starts it.",
         examples=("agent install --kubeconfig /etc/kubernetes/kubelet.conf --bootstrap-kubeconfig /etc/kubernetes/bootstrap.conf",),
@@ -65,11 +89,14 @@ ROWS = (
     Command(
         "agent leave",
         "Remove this machine from its cluster",
-        handler="kubewright.cli.handlers.agent_service:leave",
-        flags=(
-            _ROOT_DIR,
-            Flag("kubeconfig", "kubeconfig that may delete the Node; without one only its Lease and CSINode are deleted", metavar="file"),
-            ALL_FORMATS,
+        flags=tuple(_LEAVE_FLAGS.values()),
+        workflow=Workflow(
+            "kubewright.agent.service.leave:PHASES",
+            flags=_LEAVE_FLAGS,
+            ours="plan output",
+            operation="kubewright.agent.service.leave:LEAVE",
+            request="kubewright.cli.handlers.agent_requests:leave_request",
+            text=_CHANGES,
         ),
         description="Stops the service, deletes the node's objects in the cluster, and removes its certificates, its kubeconfig and its unit.",
     ),
