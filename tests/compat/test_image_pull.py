@@ -179,7 +179,7 @@ def test_an_image_that_the_registry_does_not_have_ends_both_after_the_same_lines
     assert (second.code, second.out) == (first.code, first.out) == (1, "")
     assert "kube-apiserver:v1.36.1 cannot be pulled" in second.err
     assert "not found" in second.err
-    assert "see whether the registry has this name and tag" in second.err
+    assert "check that the registry has this name and tag" in second.err
     kept = tools.registry.tags.pop(("x/coredns", OTHERS["coredns"]))
     first, second = tools.theirs(), tools.ours()
     tools.registry.tags["x/coredns", OTHERS["coredns"]] = kept

@@ -1,7 +1,7 @@
-"""System users and groups in the files of /etc: what is there, what is missing, the files with it added (pure functions), and the lock of the files.
+"""System users and groups in the files of /etc: finding, adding and removing them (pure functions), and locking the files.
 
-The rules are kubeadm's for its rootless control plane (kubeadm v1.36: util/users/users_linux.go): ids of the system's range from /etc/login.defs, the lowest
-free ones first; users that may not log in, with a group of their own name.
+The rules are kubeadm's for its rootless control plane (kubeadm v1.36: util/users/users_linux.go): ids from the system's
+range in /etc/login.defs, the lowest free ones first; users that cannot log in, each with a group of the same name.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of passwd or group. `group` and `shell` are of users only, `members` of groups only."""
+    """A line of passwd or group. Only users have `group` and `shell`, only groups have `members`."""
 
     name: str
     id: int
@@ -45,7 +45,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Ids:
-    """The numbers of users and groups, by name."""
+    """The ids of users and groups, by name."""
 
     users: Mapping[str, int]
     groups: Mapping[str, int]
@@ -53,7 +53,7 @@ class Ids:
 
 @dataclass(frozen=True, kw_only=True)
 class Added:
-    """The two files with the accounts that were missing, and the names of those."""
+    """The two files including the accounts that were missing, and the names of these accounts."""
 
     passwd: str
     group: str
@@ -62,7 +62,10 @@ class Added:
 
 
 def find_accounts(files: FileReader, etc: PurePosixPath, wanted: Accounts) -> Ids | None:
-    """Return the numbers of accounts, None where one of them is not there. Raises HostError for files that cannot be read."""
+    """Return the ids of the accounts, None if one of them does not exist.
+
+    Raises HostError for files that cannot be read.
+    """
     users = {one.name: one.id for one in _entries(read_accounts(files, etc / PASSWD), PASSWD)}
     groups = {one.name: one.id for one in _entries(read_accounts(files, etc / GROUP), GROUP)}
     if not set(wanted.users) <= set(users) or not set(wanted.groups) <= set(groups):
@@ -71,7 +74,10 @@ def find_accounts(files: FileReader, etc: PurePosixPath, wanted: Accounts) -> Id
 
 
 def read_accounts(files: FileReader, path: PurePosixPath) -> str:
-    """Return what passwd or group holds. Raises HostError where it is not there: then nothing is known about users."""
+    """Return the content of passwd or group.
+
+    Raises HostError if the file is missing: nothing is known about users then.
+    """
     content = files.read(path)
     if content is None:
         raise HostError(f"{path} is missing: the users of a rootless control plane cannot be made", remedy=f"restore {path}")
@@ -79,7 +85,7 @@ def read_accounts(files: FileReader, path: PurePosixPath) -> str:
 
 
 def add_accounts(passwd: str, group: str, *, login_defs: str, wanted: Accounts) -> Added:
-    """Add the accounts that are missing. Raises HostError where one that is there has other properties, or no number is free."""
+    """Add the accounts that are missing. Raises HostError if an existing one has other properties, or no id is free."""
     limits = Limits.parse(login_defs)
     users, groups = _entries(passwd, PASSWD), _entries(group, GROUP)
     for name in wanted.users:
@@ -101,7 +107,7 @@ def add_accounts(passwd: str, group: str, *, login_defs: str, wanted: Accounts) 
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """The two files without some accounts, and the names of those that were there."""
+    """The two files without some accounts, and the names of the accounts that were removed."""
 
     passwd: str
     group: str
@@ -126,18 +132,18 @@ def _without(text: str, names: Iterable[str]) -> str:
 
 @dataclass(frozen=True)
 class Limits:
-    """The numbers of system users and groups, both ends included."""
+    """The id ranges of system users and groups, both ends included."""
 
     users: tuple[int, int] = _DEFAULT
     groups: tuple[int, int] = _DEFAULT
 
     @classmethod
     def parse(cls, text: str) -> Limits:
-        """Read login.defs. Raises HostError for a number that is none."""
+        """Read login.defs. Raises HostError for a value that is not a number."""
         found = {"SYS_UID_MIN": _DEFAULT[0], "SYS_UID_MAX": _DEFAULT[1], "SYS_GID_MIN": _DEFAULT[0], "SYS_GID_MAX": _DEFAULT[1]}
         for name, value in re.findall(rf"^({'|'.join(found)})[ \t]*(.*?)[ \t\r]*$", text, re.MULTILINE):
             if not re.fullmatch(r"\d{1,10}", value, re.ASCII):
-                raise HostError(f"{name} of login.defs is {value!r}, which is no number", remedy=f"write it like `{name} {found[name]}`")
+                raise HostError(f"{name} of login.defs is {value!r}, which is not a number", remedy=f"write it like `{name} {found[name]}`")
             found[name] = int(value)
         uid_min, uid_max, gid_min, gid_max = found.values()
         return cls((uid_min, uid_max), (gid_min, gid_max))
@@ -151,7 +157,9 @@ def _entry(line: str, kind: str, at: int) -> Entry:
     fields = line.split(":")
     numbers = fields[2:4] if kind == PASSWD else fields[2:3]
     if len(fields) != _FIELDS[kind] or not all(re.fullmatch(r"-?\d+", number, re.ASCII) for number in numbers):
-        raise HostError(f"line {at} of the file {kind} cannot be read", detail=f"it has not the form of {kind}(5)", remedy="fix that line")
+        raise HostError(
+            f"line {at} of the file {kind} cannot be read", detail=f"it does not have the format of {kind}(5)", remedy="fix that line"
+        )
     if kind == PASSWD:
         return Entry(fields[0], int(fields[2]), group=int(fields[3]), shell=fields[6])
     return Entry(fields[0], int(fields[2]), members=tuple(fields[3].split(",")))
@@ -163,7 +171,7 @@ def _check_user(name: str, users: Iterable[Entry], groups: Iterable[Entry], limi
         return
     own = next((one.name for one in groups if one.id == user.group), None)
     if not limits.users[0] <= user.id <= limits.users[1]:
-        raise _unfit(f"user {name} has the number {user.id}", f"system users have {limits.users[0]} to {limits.users[1]} here")
+        raise _unfit(f"user {name} has the ID {user.id}", f"IDs of system users are {limits.users[0]} to {limits.users[1]} here")
     if user.shell != NO_SHELL:
         raise _unfit(f"user {name} has the shell {user.shell!r}", f"it must be {NO_SHELL}, to prevent logins")
     if own != name:
@@ -175,7 +183,7 @@ def _check_group(name: str, members: Sequence[str], groups: Iterable[Entry], lim
     if group is None:
         return
     if not limits.groups[0] <= group.id <= limits.groups[1]:
-        raise _unfit(f"group {name} has the number {group.id}", f"system groups have {limits.groups[0]} to {limits.groups[1]} here")
+        raise _unfit(f"group {name} has the ID {group.id}", f"IDs of system groups are {limits.groups[0]} to {limits.groups[1]} here")
     if group.members != tuple(members):
         raise _unfit(f"group {name} has the members {','.join(group.members)!r}", f"they must be {','.join(members)!r}")
 
@@ -194,7 +202,7 @@ def _free(there: Iterable[Entry], limits: tuple[int, int], count: int) -> list[i
     free = [number for number in range(limits[0], limits[1] + 1) if number not in taken][:count]
     if len(free) < count:
         raise HostError(
-            f"there are no {count} free numbers for system accounts",
+            f"fewer than {count} IDs are free for system accounts",
             detail=f"the range is {limits[0]} to {limits[1]}",
             remedy="widen the range in /etc/login.defs, or remove unused accounts",
         )
@@ -209,7 +217,10 @@ def _appended(text: str, lines: Sequence[str]) -> str:
 
 @contextmanager
 def lock_accounts(*paths: PurePosixPath) -> Iterator[None]:
-    """Hold the lock of each file as kubeadm does (F_SETLK). Raises TryAgain if somebody else holds one, HostError if there is none."""
+    """Hold the lock of each file as kubeadm does (F_SETLK).
+
+    Raises TryAgain if another process holds one, HostError if a file is missing.
+    """
     with ExitStack() as stack:
         for path in paths:
             with explaining("lock", path):
@@ -223,7 +234,7 @@ def lock_accounts(*paths: PurePosixPath) -> Iterator[None]:
 
 
 def replacement(path: PurePosixPath, text: str, found: FileState | None) -> File:
-    """Return a file of accounts with other content; mode and owner stay."""
+    """Return a file of accounts with new content and the mode and owner of the existing file."""
     content = text.encode("utf-8", errors="surrogateescape")
     if found is None:
         return File(path=path, content=content, mode=0o644)

@@ -1,4 +1,4 @@
-"""A directory of a host with certificates or kubeconfigs, as pki sees it."""
+"""A host's directory of certificates or kubeconfigs, as pki uses it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from kubewright.host.seam import Host
 
 
 class HostCertificateStore:
-    """`pki.store.CertificateStore` over a host: names such as `ca.crt` or `etcd/server.key` below `directory`, if None the layout's PKI."""
+    """A `pki.store.CertificateStore` over a host: names such as `ca.crt` or `etcd/server.key` below `directory`.
+
+    If `directory` is None, the layout's PKI directory is used.
+    """
 
     def __init__(self, host: Host, *, directory: PurePosixPath | None = None) -> None:
         self._host = host

@@ -1,4 +1,7 @@
-"""The pure middle of `ensure`: from what was found and what is desired to a `Change`. No I/O; tested as tables."""
+"""The pure part of `ensure`: compare what was found with what is desired and return a `Change`.
+
+No I/O; tested as tables.
+"""
 
 from __future__ import annotations
 
@@ -18,23 +21,23 @@ if TYPE_CHECKING:
 
 
 DIFF_LIMIT: Final = 256 * 1024
-"""Bytes above which a file is told by its size: difflib takes seconds for more."""
+"""Bytes above which only the size of a file is shown, because difflib takes seconds for more."""
 
 UNITS: Final = PurePosixPath("/etc/systemd/system")
-"""Where unit files are that no package has brought."""
+"""The directory for unit files that do not come from a package."""
 
 NAMED: Final = 8
-"""How many entries of a directory that is emptied are named."""
+"""How many entries of an emptied directory are named."""
 
 
 def decide_file(found: FileState | None, content: bytes | None, desired: File) -> Change:
-    """Compare a file. `content` is what it holds; it is None if there is no file.
+    """Compare a file. `content` is the existing content; it is None if there is no file.
 
-    Raises HostError if something else than a regular file is in its place.
+    Raises HostError if something other than a regular file is in its place.
     """
     if found is not None:
         _require(Kind.FILE, found, desired.path)
-    if found is None or content is None:  # or it went away between the two looks
+    if found is None or content is None:  # or it was removed between the two reads
         diff, reason = _told(b"", desired, differs=True)
         return Change(target=desired.target, action=Action.CREATE, diff=diff, reason=reason, lifetime=desired.lifetime)
     differs = not desired.same(content, desired.content)
@@ -61,14 +64,14 @@ def decide_directory(found: FileState | None, desired: Directory) -> Change:
 
 
 def decide_ownership(found: FileState | None, desired: Ownership) -> Change:
-    """Compare who owns something. What lies below it is not looked at: a tree belongs to one user from its top on.
+    """Compare the owner of a path. Its contents are not compared: a tree belongs to one user as a whole.
 
-    Raises HostError if nothing is there, or a link.
+    Raises HostError if the path does not exist or is a link.
     """
     if found is None or found.kind not in {Kind.FILE, Kind.DIRECTORY}:
         raise HostError(
             f"{desired.path} is {'not there' if found is None else f'a {found.kind.value}'}",
-            detail=f"user {desired.owner} is to own it",
+            detail=f"user {desired.owner} must own it",
             remedy="run the phases that make it first (`init phase certs all`, `init phase kubeconfig all`)",
         )
     reasons = _metadata(found, mode=desired.mode, owner=desired.owner, group=desired.group)
@@ -76,19 +79,19 @@ def decide_ownership(found: FileState | None, desired: Ownership) -> Change:
 
 
 def decide_accounts(added: Added, desired: Accounts) -> Change:
-    """Tell which users and groups are added."""
+    """Report which users and groups are added."""
     names = [*(f"user {name}" for name in added.users), *(f"group {name}" for name in added.groups)]
     return Change(target=desired.target, action=Action.CREATE if names else Action.NONE, reason=", ".join(names))
 
 
 def decide_no_accounts(left: Left, unwanted: Accounts) -> Change:
-    """Tell which users and groups are removed."""
+    """Report which users and groups are removed."""
     names = [*(f"user {name}" for name in left.users), *(f"group {name}" for name in left.groups)]
     return Change(target=unwanted.target, action=Action.DELETE if names else Action.NONE, reason=", ".join(names))
 
 
 def decide_service(found: ServiceState | None, desired: Service, *, units: Sequence[Change] = ()) -> Change:
-    """Compare a service; `found` None means that nothing is known about it, so that it is told to do what is desired.
+    """Compare a service. If `found` is None, nothing is known about it, and every desired action is taken.
 
     `units` are the changes of its unit files.
     """
@@ -98,7 +101,7 @@ def decide_service(found: ServiceState | None, desired: Service, *, units: Seque
 
 
 def service_verbs(found: ServiceState | None, desired: Service, *, units: Sequence[Change] = ()) -> tuple[str, ...]:
-    """Return what is to be done to a service, in order: `reload` of its unit files, `enable`, `disable`, `start`, `stop`, `restart`."""
+    """Return the actions that a service needs, in order: `reload`, `enable`, `disable`, `start`, `stop`, `restart`."""
     changed = any(units) or (found is not None and found.stale)
     verbs = ["reload"] if changed else []
     if desired.enabled is not None and (found is None or found.enabled != desired.enabled):
@@ -111,9 +114,9 @@ def service_verbs(found: ServiceState | None, desired: Service, *, units: Sequen
 
 
 def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layout, own: Iterable[PurePosixPath] = ()) -> Change:
-    """Compare with nothing: what is there goes, a directory with everything below it.
+    """Decide the removal of a path, with everything below a directory.
 
-    Raises HostError for a path outside of the layout's directories, and of `own`.
+    Raises HostError for a path outside the layout's directories and those in `own`.
     """
     require_below(path, (*roots(layout), *own))
     kind = Kind.FILE if found is None else found.kind
@@ -128,7 +131,10 @@ def decide_no_units(there: Sequence[PurePosixPath], service: str, *, directories
 
 
 def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, layout: Layout, own: Iterable[PurePosixPath] = ()) -> Change:
-    """Compare a directory with an empty one. Raises HostError for a path outside of the layout's directories, and of `own`."""
+    """Decide the removal of everything in a directory.
+
+    Raises HostError for a path outside the layout's directories and those in `own`.
+    """
     require_below(path, (*roots(layout), *own))
     more = len(entries) - NAMED
     reason = ", ".join(entry.name for entry in entries[:NAMED]) + (f" and {more} more" if more > 0 else "")
@@ -178,15 +184,16 @@ def require_space(free: FileSystem, desired: Streamed) -> None:
 
 
 def keeps_owner(*, user: int, mode: int) -> bool:
-    """Tell whether root keeps the owner of a file that it replaces in a directory of this user and mode, as if it wrote into the file.
+    """Return whether root keeps the owner of a file when replacing it in a directory of this user and mode.
 
-    Not in a directory where others may write: there, anybody could have put a file of theirs first.
+    It keeps the owner, as writing into the file would, except in a directory that others may write to: anyone could
+    have created the file there.
     """
     return user == 0 and not mode & 0o022
 
 
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
-    """Return the directories of a machine that are ours to clean up."""
+    """Return the directories of a machine that kubewright may clean up."""
     return (layout.kubernetes, layout.pki, layout.kubelet, layout.etcd_data, layout.run, layout.state, layout.cni, layout.oneinfra)
 
 
@@ -195,7 +202,7 @@ def require_below(path: PurePosixPath, allowed: Iterable[PurePosixPath]) -> None
     if ".." in path.parts or not any(path.is_relative_to(root) for root in allowed):
         raise HostError(
             f"{path} is not ours to remove",
-            detail="it lies outside of the directories of this machine",
+            detail="it is outside the directories of this machine",
             remedy="remove it by hand if nothing needs it",
         )
 
@@ -219,7 +226,7 @@ def _metadata(found: FileState, *, mode: int | None, owner: int | None, group: i
 
 
 def _told(content: bytes, desired: File, *, differs: bool) -> tuple[str, str]:
-    """Return the diff and the reason that tell a change of content."""
+    """Return the diff and the reason that describe a change of content."""
     if not differs:
         return "", ""
     if desired.show is Show.MADE:
@@ -232,7 +239,7 @@ def _told(content: bytes, desired: File, *, differs: bool) -> tuple[str, str]:
 
 
 def masked_diff(before: str, after: str, *, name: str) -> str:
-    """Return a unified diff of two texts with secrets masked in both before they are compared."""
+    """Return a unified diff of two texts; secrets are masked in both before the comparison."""
     return unified_diff(mask(before), mask(after), name=name)
 
 

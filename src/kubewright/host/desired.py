@@ -1,4 +1,4 @@
-"""What a machine should have: complete values from pure functions. `Host.ensure` makes them true."""
+"""The desired state of a machine: complete values from pure functions, which `Host.ensure` applies."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from kubewright.base.records import dataclass, field
 
 
 class Show(enum.Enum):
-    """How a change of a file is told in plans and reports."""
+    """How plans and reports show the change of a file."""
 
     DIFF = "diff"
-    """As a unified diff with secrets masked; bytes that are not text by their number only."""
+    """As a unified diff with secrets masked; binary content by its size only."""
     SIZE = "size"
-    """By the number of its bytes only."""
+    """By the number of bytes only."""
     MADE = "made"
-    """As `made on apply`: the content is new in every run, so that showing it says nothing."""
+    """As `made on apply`: the content is different in every run, so that showing it is useless."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """A file with exactly this content and mode, compared by bytes, or by meaning where `same` is given.
+    """A file with exactly this content and mode, compared by bytes, or by meaning if `same` is given.
 
-    `same` takes what was found and what is desired. `owner` and `group` None: whoever writes it; another owner is no difference, and root keeps it.
-    `directory_mode` is for the parent directory if it has to be made; directories above that get 0755.
-    `durable` means that the file survives a power cut from then on; it is replaced in one step either way.
+    `same` takes the found and the desired content. If `owner` and `group` are None, the file belongs to the writing
+    user; another owner is not a difference, and root keeps it. `directory_mode` applies to the parent directory if it
+    has to be created; directories above it get 0755. `durable` means that the file survives a power cut after the
+    write; it is replaced atomically in any case.
     """
 
     path: PurePosixPath
@@ -44,15 +45,15 @@ class File:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"file {self.path}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Directory:
-    """A directory. One that exists keeps its mode unless `enforce`, which is for those that guard secrets of ours.
+    """A directory. An existing one keeps its mode unless `enforce`, which is meant for directories with our secrets.
 
-    Missing directories above it are made with the same mode, as Go's `os.MkdirAll` makes them.
+    Missing parents are created with the same mode, as Go's `os.MkdirAll` does.
     """
 
     path: PurePosixPath
@@ -64,7 +65,7 @@ class Directory:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"directory {self.path}"
 
 
@@ -72,10 +73,12 @@ class Directory:
 class Service:
     """A service of the machine, such as `kubelet`.
 
-    `units` are its unit file and drop-ins, where no package brings them. They are written first; when one of them changes, the service
-    manager reads its units again, and a service that runs is restarted.
-    `restart` restarts one that runs already, because files that it reads have changed. `enabled` None leaves that as it is.
-    `stand_ins` are files that the running service would write; only an overlay uses them, for the phases that read them later.
+    `units` are its unit file and drop-ins if they do not come from a package. They are written first; if one of them
+    changes, the service manager reloads its units and a running service is restarted.
+    `restart` restarts a running service because files that it reads have changed. `enabled` None leaves that setting
+    unchanged.
+    `stand_ins` are files that the running service would write; only an overlay uses them, for the phases that read them
+    later.
     """
 
     name: str
@@ -87,13 +90,16 @@ class Service:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"service {self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accounts:
-    """System users, each with a group of its name, and groups with their members, in the files of `etc`. Existing ones must fit."""
+    """System users, each with a group of the same name, and groups with their members, in the files of `etc`.
+
+    Existing accounts must have the same properties.
+    """
 
     users: tuple[str, ...]
     groups: Mapping[str, tuple[str, ...]]
@@ -101,13 +107,16 @@ class Accounts:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"users {', '.join(self.users)}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ownership:
-    """Who owns something that is there already; `mode` None leaves that as it is. With `recursive`, everything below it as well."""
+    """The owner of an existing path; `mode` None leaves the mode unchanged.
+
+    With `recursive`, it applies to everything below.
+    """
 
     path: PurePosixPath
     owner: int
@@ -117,13 +126,16 @@ class Ownership:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"owner of {self.path}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelPeer:
-    """Another end of a tunnel, which calls us. `networks` are what is sent to it, and taken from it; `keepalive` are seconds, 0 for none."""
+    """A remote peer of a tunnel, which connects to us. Traffic of `networks` is routed to it and accepted from it.
+
+    `keepalive` is in seconds, 0 to disable it.
+    """
 
     public_key: str
     networks: tuple[str, ...]
@@ -132,10 +144,11 @@ class TunnelPeer:
 
 @dataclass(frozen=True, kw_only=True)
 class Tunnel:
-    """A WireGuard interface that has exactly these addresses and peers, is up, and lets its peers reach each other.
+    """A WireGuard interface that has exactly these addresses and peers, is up, and forwards between its peers.
 
-    `addresses` have the length of the mask. `outside` are the networks beside theirs that peers may send to through this machine. The device is the kernel's, and made where it is missing; where the kernel has no WireGuard,
-    a service has to have made it before (`manifests.tunnels`).
+    `addresses` include the prefix length. `outside` are further networks that peers may reach through this machine. The
+    kernel creates the device if it is missing; if the kernel has no WireGuard, a service must have created it before
+    (`manifests.tunnels`).
     """
 
     name: str
@@ -148,20 +161,20 @@ class Tunnel:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"tunnel {self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelKey:
-    """The private key of a WireGuard interface that somebody else has made: it stays up, with everything that is bound to it."""
+    """The private key of an existing WireGuard interface, which stays up together with everything bound to it."""
 
     name: str
     private_key: str = field(repr=False)
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"key of tunnel {self.name}"
 
 

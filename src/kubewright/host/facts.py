@@ -1,6 +1,6 @@
-"""What a machine tells about itself: what defaulting needs (`Detected`), and what a Node reports (kubelet v1.36: pkg/kubelet/nodestatus).
+"""Facts of a machine: for defaulting (`Detected`), and for a Node's status (kubelet v1.36: pkg/kubelet/nodestatus).
 
-Pure over the reading verbs. A fact that cannot be read is empty: the rules of those who use it say what follows.
+Pure over the reading verbs. A fact that cannot be read is empty; its users define the consequences.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CRI_SOCKETS: Final = (
     "unix:///var/run/crio/crio.sock",
     "unix:///var/run/cri-dockerd.sock",
 )
-"""The runtimes' sockets that kubeadm looks for, in its order (cmd/kubeadm/app/constants)."""
+"""The sockets of runtimes that kubeadm looks for, in its order (cmd/kubeadm/app/constants)."""
 
 CA_DIRECTORIES: Final = (
     "/etc/pki/ca-trust",
@@ -33,13 +33,13 @@ CA_DIRECTORIES: Final = (
     "/usr/share/ca-certificates",
     "/usr/local/share/ca-certificates",
 )
-"""Where distributions keep CA certificates besides /etc/ssl/certs, in kubeadm's order (kubeadm v1.36: phases/controlplane/volumes.go)."""
+"""Directories of CA certificates besides /etc/ssl/certs, in kubeadm's order (kubeadm v1.36: phases/controlplane/volumes.go)."""
 
 ARCHITECTURES: Final[Mapping[str, str]] = {"x86_64": "amd64", "aarch64": "arm64"}
-"""Go's names of what `uname` says."""
+"""Go's names of the architectures that `uname` reports."""
 
 BOOTED: Final = "/run/systemd/system"
-"""There is such a directory where systemd is the init system (sd_booted(3))."""
+"""This directory exists if systemd is the init system (sd_booted(3))."""
 _RESOLVED: Final = "/run/systemd/units/invocation:systemd-resolved.service"
 """systemd keeps this link while the unit is active."""
 
@@ -56,7 +56,10 @@ _HUGE_PAGES: Final = PurePosixPath("/sys/kernel/mm/hugepages")
 
 @dataclass(frozen=True, kw_only=True)
 class MachineInfo:
-    """What a Node's status is made of. Sizes are bytes; `huge_pages` maps a page size to the number of pages."""
+    """The facts that a Node's status reports.
+
+    Sizes are in bytes; `huge_pages` maps a page size to the number of pages.
+    """
 
     cores: int = 0
     memory: int = 0
@@ -68,13 +71,15 @@ class MachineInfo:
     kernel: str = "Unknown"
     os_image: str = "Unknown"
     architecture: str = ""
-    """Go's name: `amd64`, `arm64`."""
+    """In Go's names: `amd64`, `arm64`."""
 
 
 class Facts:
-    """Everything a machine tells about itself, as it was when first asked. `machine` may be a function: few ask for that part.
+    """All facts of a machine, as they were when first requested.
 
-    `user` is the number of the user as whom we act on it; `systemd` whether that is its init system.
+    `machine` may be a function, because few callers need that part.
+
+    `user` is the ID of the user that kubewright runs as; `systemd` is whether it is the init system.
     """
 
     def __init__(
@@ -87,12 +92,12 @@ class Facts:
 
     @cached_property
     def machine(self) -> MachineInfo:
-        """What its Node reports."""
+        """The facts that its Node reports."""
         return self._machine() if callable(self._machine) else self._machine
 
 
 def gather(files: FileReader, network: Network, *, environment: Mapping[str, str], architecture: str) -> Facts:
-    """Look at a machine. `architecture` is what `uname -m` says."""
+    """Gather the facts of a machine. `architecture` is the output of `uname -m`."""
     return Facts(
         detected=detect(files, network, environment=environment),
         machine=lambda: machine(files, architecture=ARCHITECTURES.get(architecture, architecture)),
@@ -101,9 +106,9 @@ def gather(files: FileReader, network: Network, *, environment: Mapping[str, str
 
 
 def detect(files: FileReader, network: Network, *, environment: Mapping[str, str]) -> Detected:
-    """Gather what the defaults of a configuration depend on; version labels are not looked up here."""
+    """Gather the facts that the defaults of a configuration depend on; version labels are not resolved here."""
     return Detected(
-        host_name=_text(files, "/proc/sys/kernel/hostname") or os.uname().nodename,  # another root may have no /proc
+        host_name=_text(files, "/proc/sys/kernel/hostname") or os.uname().nodename,  # another root may lack /proc
         default_ipv4=network.default_address(family=4),
         default_ipv6=network.default_address(family=6),
         loopback_global=network.loopback_global(),
@@ -115,7 +120,7 @@ def detect(files: FileReader, network: Network, *, environment: Mapping[str, str
 
 
 def machine(files: FileReader, *, architecture: str) -> MachineInfo:
-    """Gather what a Node's status is made of."""
+    """Gather the facts that a Node's status reports."""
     memory = meminfo(files)
     return MachineInfo(
         cores=count_cores(_text(files, "/sys/devices/system/cpu/online")) or (os.cpu_count() or 0),
@@ -132,13 +137,13 @@ def machine(files: FileReader, *, architecture: str) -> MachineInfo:
 
 
 def count_cores(text: str) -> int:
-    """Count a kernel list of processors such as `0-3,6`."""
+    """Count the processors in a kernel list such as `0-3,6`."""
     ranges = [part.split("-") for part in text.strip().split(",") if part]
     return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)
 
 
 def os_image(release: str) -> str:
-    """Return the PRETTY_NAME of an os-release file, `Linux` if it has none, `Unknown` if there is no file."""
+    """Return PRETTY_NAME of an os-release file, `Linux` if it has none, `Unknown` if there is no file."""
     if not release:
         return "Unknown"
     pretty = next((line for line in release.splitlines() if line.startswith("PRETTY_NAME=")), None)
@@ -156,8 +161,8 @@ def _huge_pages(files: FileReader) -> dict[int, int]:
 
 
 def _is(files: FileReader, path: str, kind: Kind) -> bool:
-    """Tell whether something of this kind is there. A link counts as what is meant: kubeadm follows it."""
-    with suppress(HostError):  # hidden from an ordinary user
+    """Return whether a path exists and is of this kind. Links are followed, as in kubeadm."""
+    with suppress(HostError):  # not visible to an ordinary user
         found = files.state(PurePosixPath(path))
         return found is not None and found.kind in {kind, Kind.LINK}
     return False
@@ -168,6 +173,6 @@ def _first(files: FileReader, paths: tuple[str, ...]) -> str:
 
 
 def _text(files: FileReader, path: str) -> str:
-    with suppress(HostError):  # for root only, for example the system's UUID
+    with suppress(HostError):  # readable by root only, for example the system's UUID
         return (files.read(PurePosixPath(path)) or b"").decode("utf-8", errors="replace").strip("\0 \t\n")
     return ""

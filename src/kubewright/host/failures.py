@@ -1,4 +1,4 @@
-"""What the operating system refuses, as errors that name the object and the remedy."""
+"""Errors of the operating system, as errors that name the object and the remedy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import PurePath
 from kubewright.base.errors import DiskFull, HostError, KubewrightError
 
 BUG = "this is a bug in kubewright; please report it with the output of the same command with -v 5"
-"""The remedy for what should have been an error of the tree."""
+"""The remedy for an exception that should have been a KubewrightError."""
 
 
 def expected(error: Exception) -> KubewrightError:
-    """Return an error of the tree for whatever was raised by one of several things that are all to be tried."""
+    """Return a KubewrightError for any exception raised by one of several actions that are all attempted."""
     if isinstance(error, KubewrightError):
         return error
     told = HostError(f"internal error: {type(error).__name__}: {error}", remedy=BUG)
@@ -47,10 +47,10 @@ def explained(error: OSError, doing: str, path: PurePath) -> HostError:
 
 def _remedy(code: int | None, path: PurePath) -> str:
     if code == errno.ENOTDIR:
-        return f"something on the way to {path} is not a directory: `namei -l {path}` shows it"
+        return f"a component of {path} is not a directory: `namei -l {path}` shows it"
     if code == errno.ENOTEMPTY:
-        return "something still writes there: end it, then run the same command again"
-    return f"look at it with `namei -l {path}`, then run the same command again"
+        return "a process still writes there: stop it, then run the same command again"
+    return f"inspect it with `namei -l {path}`, then run the same command again"
 
 
 @contextmanager

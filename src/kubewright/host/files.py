@@ -1,7 +1,8 @@
-"""Files of this machine, written so that neither a power cut nor kill -9 leaves half of one.
+"""Files of this machine, written so that neither a power cut nor kill -9 leaves a partial file.
 
-A file is written under a temporary name in its own directory, with its final mode and owner, synced, renamed over the old one, and the
-directory is synced. The umask never counts. Temporary files of writers that died are removed by the next one that writes to the directory.
+A file is written under a temporary name in its own directory, with its final mode and owner, synced, and renamed over
+the old one; then the directory is synced. The umask has no effect. Temporary files of writers that died are removed by
+the next writer to the directory.
 """
 
 from __future__ import annotations
@@ -28,22 +29,24 @@ from kubewright.host.states import FileState, FileSystem, Kind
 from kubewright.host.trees import Refusals, Work, fail, names, remove_entry, visit
 
 READ_LIMIT: Final = 256 * 1024 * 1024
-"""Bytes above which a file is not one of those that we read."""
+"""Bytes above which we do not read a file."""
 
 _LABEL: Final = "security.selinux"
 _BLOCK: Final = 64 * 1024
-"""Bytes of one read: files below /proc/sys refuse to fill buffers of megabytes."""
+"""Bytes per read: files below /proc/sys reject buffers of megabytes."""
 
 _PIECE: Final = 1 << 20
-"""Bytes of one piece of a large file."""
+"""Bytes per piece of a large file."""
 
 LEFTOVER: Final = Pattern(r"\..+\.kubewright-(?P<writer>(?P<pid>[0-9]+)-[0-9]+-[0-9a-f]*)-[0-9]+")
-"""Names of temporary files: the leading dot keeps a kubelet from taking one for a manifest, and the writer is told from all others.
+"""Names of temporary files.
 
-A pid alone would not do: after a reboot, somebody else soon has that of a writer whom the power cut ended.
+Because of the leading dot, a kubelet does not take one for a manifest; the rest identifies the writer.
+
+A pid is not sufficient: after a reboot, another process soon has the pid of a writer that the power cut ended.
 """
 _BOOT_DIGITS: Final = 8
-"""Of the id of the boot, in the name of a writer."""
+"""How many digits of the boot id are in the name of a writer."""
 
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _KINDS: Final = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: Kind.LINK, stat.S_IFSOCK: Kind.SOCKET}
@@ -52,8 +55,8 @@ _KINDS: Final = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_I
 class Files:
     """The store of `RealHost`: the files of this machine. Safe to use from several threads.
 
-    `durable` False leaves out every sync, for clusters that need not outlive a power cut. `batch` puts the syncs of directories off until
-    `sync` is called: a file is still replaced in one step, but only then is it sure that the new one is found after a power cut.
+    `durable` False omits every sync, for clusters that need not survive a power cut. `batch` delays syncing directories
+    until `sync` is called: files are still replaced atomically, but only then do they certainly survive a power cut.
     """
 
     def __init__(self, *, durable: bool = True, batch: bool = False) -> None:
@@ -64,7 +67,7 @@ class Files:
         self._unsynced: set[PurePosixPath] = set()
 
     def read(self, path: PurePosixPath, /) -> bytes | None:
-        """Return what a regular file holds, links followed, or None if there is none."""
+        """Return the content of a regular file, links followed, or None if there is none."""
         with explaining("read", path):
             try:
                 opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -78,7 +81,10 @@ class Files:
                 os.close(opened)
 
     def pieces(self, path: PurePosixPath, /) -> Iterator[bytes]:
-        """Yield what a regular file of any size holds, piece by piece. Raises HostError, also where there is none."""
+        """Yield the content of a regular file of any size, piece by piece.
+
+        Raises HostError, also if there is no such file.
+        """
         with explaining("read", path), Path(path).open("rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise HostError(f"{path} is not a regular file", remedy="name another file")
@@ -86,7 +92,7 @@ class Files:
                 yield piece
 
     def state(self, path: PurePosixPath, /) -> FileState | None:
-        """Return what stands at a path, the last link not followed, or None."""
+        """Return the state of a path, the last link not followed, or None if nothing is there."""
         with explaining("look at", path):
             try:
                 found = os.lstat(path)
@@ -103,7 +109,7 @@ class Files:
         )
 
     def space(self, path: PurePosixPath, /) -> FileSystem:
-        """Return the file system that holds a path. Raises HostError where there is nothing at the path."""
+        """Return the file system that contains a path. Raises HostError if the path does not exist."""
         with explaining("look at the file system of", path):
             found, device = os.statvfs(path), Path(path).stat().st_dev
         return FileSystem(
@@ -115,12 +121,15 @@ class Files:
         )
 
     def weakness(self, path: PurePosixPath, /) -> str:
-        """Say what lets others change what stands at a path, as `trust.weakness` does."""
+        """Return what lets others change the object at a path, as `trust.weakness` does."""
         with explaining("look at", path):
             return weakness(path)
 
     def entries(self, path: PurePosixPath, /, *, temporary: bool = False) -> list[PurePosixPath]:
-        """Return what is in a directory, sorted; nothing if there is no directory. Temporary files of ours are left out, unless asked for."""
+        """Return the entries of a directory, sorted; none if there is no directory.
+
+        Our temporary files are included only on request.
+        """
         with explaining("list", path):
             try:
                 names = sorted(entry.name for entry in Path(path).iterdir())
@@ -129,7 +138,10 @@ class Files:
         return [path / name for name in names if temporary or not LEFTOVER.fullmatch(name)]
 
     def write(self, desired: File, /) -> None:
-        """Replace a file in one step. Raises HostError (DiskFull where there is no space); the old file is then untouched."""
+        """Replace a file atomically.
+
+        Raises HostError (DiskFull if there is no space); the old file is then untouched.
+        """
         path, durable = checked(desired.path), desired.durable and self._durable
         with explaining("write", path), open_directory(path.parent, make=desired.directory_mode, durable=durable) as parent:
             self._clean(parent, path.parent)
@@ -137,16 +149,18 @@ class Files:
             try:
                 _write_new(parent, temporary, desired, durable=durable)
                 os.rename(temporary, path.name, src_dir_fd=parent, dst_dir_fd=parent)
-            except BaseException:  # Ctrl-C as well, which may come while the system makes the file
+            except BaseException:  # also Ctrl-C, which may arrive while the system creates the file
                 _unlink(temporary, parent)
                 raise
             self._settle(parent, path.parent, durable=durable)
 
     @contextmanager
     def replacing(self, path: PurePosixPath, /, *, mode: int) -> Iterator[BinaryIO]:
-        """Give a new file to write to, for content that does not fit into memory. It replaces the old one, synced, when the block ends.
+        """Yield a new file to write to, for content that does not fit into memory.
 
-        Nothing stays of one whose block fails. Raises HostError, also where something stands that is not a regular file.
+        It replaces the old one, synced, when the block ends.
+
+        It is removed if the block fails. Raises HostError, also if the path exists and is not a regular file.
         """
         found = self.state(checked(path))
         if found is not None and found.kind is not Kind.FILE:
@@ -167,7 +181,7 @@ class Files:
             self._settle(parent, path.parent, durable=self._durable)
 
     def make(self, desired: Directory, /) -> None:
-        """Make a directory, or give one that exists the mode and owner that are enforced."""
+        """Create a directory, or give an existing one the enforced mode and owner."""
         path = checked(desired.path)
         with explaining("make", path), open_directory(path, make=desired.mode, above=desired.mode, durable=self._durable) as opened:
             if desired.owner is not None or desired.group is not None:
@@ -176,20 +190,20 @@ class Files:
                 os.fchmod(opened, desired.mode)
 
     def own(self, desired: Ownership, /) -> None:
-        """Change who owns something, and its mode. Links below it are changed themselves, never what they point to."""
+        """Change the owner and mode of a path. Links below it are changed themselves, never their targets."""
         path = checked(desired.path)
         with explaining("change the owner of", path), open_directory(path.parent) as parent:
             if desired.recursive:
                 visit(parent, path.name, path, work=_owning(desired), failed=fail)
             os.chown(path.name, desired.owner, desired.group, dir_fd=parent, follow_symlinks=False)
-            if desired.mode is not None:  # after the owner: it clears the bits of set-user-id
+            if desired.mode is not None:  # after the owner: changing that clears the set-user-ID bits
                 os.chmod(path.name, desired.mode, dir_fd=parent)
 
     def remove(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> None:
-        """Remove a file, a link, or a directory with everything below it; nothing if it is gone already.
+        """Remove a file, a link, or a directory with everything below it; do nothing if it does not exist.
 
-        Links are removed, never followed. Raises HostError, before anything is removed, unless the path is one of `below` or lies below
-        one of them, and at the first file system that is mounted in it.
+        Links are removed, never followed. Raises HostError, before anything is removed, unless the path is one of
+        `below` or is below one of them, and at the first file system that is mounted in it.
         """
         require_below(checked(path), below)
         with explaining("remove", path), suppress(FileNotFoundError), open_directory(path.parent) as parent:
@@ -197,10 +211,12 @@ class Files:
             self._settle(parent, path.parent, durable=self._durable)
 
     def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> Refusals:
-        """Remove everything in a directory, which stays. All of it is tried; returns what could not be removed.
+        """Remove everything in a directory, but not the directory.
 
-        Links in it are removed, never followed; file systems that are mounted in it stay, with what leads to them. Raises HostError as
-        `remove` does, before anything is removed.
+        All entries are tried; returns those that could not be removed.
+
+        Links in it are removed, never followed; file systems that are mounted in it stay, with the directories that
+        lead to them. Raises HostError as `remove` does, before anything is removed.
         """
         require_below(checked(path), below)
         refused = Refusals()
@@ -219,12 +235,12 @@ class Files:
             self._settle(old, source.parent, durable=self._durable)
 
     def clean(self, path: PurePosixPath, /) -> None:
-        """Remove what writers that died left in a directory, their temporary files; nothing if there is no directory."""
+        """Remove temporary files of writers that died from a directory; do nothing if it does not exist."""
         with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), open_directory(path) as opened:
             self._clean(opened, path)
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
-        """Return what is mounted below a directory, as `Host.mounts` does."""
+        """Return the mount points below a directory, as `Host.mounts` does."""
         table = self.read(mounts.TABLE)
         if table is not None:
             return mounts.below(table, self.real(directory))
@@ -233,22 +249,28 @@ class Files:
         raise mounts.unknown_mounts(f"it is unknown what is mounted below {directory}")
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str]) -> bool:
-        """Unmount what is mounted at a path; False if nothing is, any more. Raises HostError."""
+        """Unmount the file system at a path; False if nothing is mounted there (any more). Raises HostError."""
         return mounts.unmount(path, flags=flags)
 
     def real(self, path: PurePosixPath, /) -> PurePosixPath:
-        """Return a path without links, as the kernel's table of mounts has it."""
+        """Return a path without links, as in the kernel's table of mounts."""
         return PurePosixPath(os.path.realpath(path))
 
     def locked(self, *paths: PurePosixPath) -> AbstractContextManager[None]:
-        """Hold the lock of files of accounts. Raises TryAgain if somebody else holds one, HostError if there is none."""
+        """Hold the lock of files of accounts.
+
+        Raises TryAgain if another process holds one, HostError if a file is missing.
+        """
         return lock_accounts(*paths)
 
     def expect(self, files: Iterable[File], /) -> None:
-        """Do nothing: a service that really runs writes its files itself."""
+        """Do nothing: a real service writes its files itself."""
 
     def sync(self) -> None:
-        """Make everything that was written in a batch survive a power cut. All of it is tried; raises the first HostError then."""
+        """Make everything that was written in a batch survive a power cut.
+
+        All directories are tried; then the first HostError is raised.
+        """
         failed: list[HostError] = []
         while self._unsynced:
             path = self._unsynced.pop()
@@ -261,7 +283,7 @@ class Files:
             raise failed[0]
 
     def _free_name(self, parent: int, name: str) -> str:
-        """Return a temporary name that nothing has."""
+        """Return a temporary name that is not in use."""
         writer = _own(os.getpid())
         while True:
             temporary = f".{name}.kubewright-{writer}-{next(self._numbers)}"
@@ -271,7 +293,7 @@ class Files:
                 return temporary
 
     def _clean(self, parent: int, path: PurePosixPath) -> None:
-        """Remove temporary files whose writer is dead, once for each directory."""
+        """Remove temporary files whose writer is dead, once per directory."""
         if path in self._cleaned:
             return
         self._cleaned.add(path)
@@ -288,7 +310,7 @@ class Files:
 
 
 def _write_new(parent: int, name: str, desired: File, *, durable: bool) -> None:
-    """Write what is desired under another name. Raises FileExistsError rather than write into a file that is there."""
+    """Write the desired file under another name. Raises FileExistsError rather than write into an existing file."""
     opened = os.open(name, _NEW, 0o600 & desired.mode, dir_fd=parent)
     try:
         owner, group = _owner_of_new(parent, desired)
@@ -315,7 +337,7 @@ def _read_all(opened: int, path: PurePosixPath) -> bytes:
     while block := os.read(opened, _BLOCK):
         content += block
         if len(content) > READ_LIMIT:
-            raise HostError(f"{path} is larger than {READ_LIMIT} bytes", remedy="it is not the expected file: check what it is")
+            raise HostError(f"{path} is larger than {READ_LIMIT} bytes", remedy="it is not the expected file: inspect it")
     return bytes(content)
 
 
@@ -332,18 +354,18 @@ def _unlink(name: str, parent: int) -> None:
 
 @lru_cache(maxsize=1)
 def _own(pid: int) -> str:
-    """Return what tells this process from others. It has another number once it was forked."""
+    """Return an identifier of this process; a fork has another one."""
     return _writer(pid)
 
 
 def _writer(pid: int) -> str:
-    """Return what tells a process from all that have had, or will have, its number; '' for one that does not run."""
+    """Return an identifier of a process that no other process with the same pid ever has; '' if it is not running."""
     found = Identity.of(pid)
     return "" if found is None else f"{found.pid}-{found.start_time}-{found.boot_id[:_BOOT_DIGITS]}"
 
 
 def _owner_of_new(parent: int, desired: File) -> tuple[int, int]:
-    """Return who is to own a file, -1 for us."""
+    """Return the user and group that must own the new file, -1 for ours."""
     if desired.owner is not None or desired.group is not None or os.geteuid() != 0:
         return _id(desired.owner), _id(desired.group)
     around = os.fstat(parent)
@@ -355,14 +377,14 @@ def _owner_of_new(parent: int, desired: File) -> tuple[int, int]:
 
 
 def _target(path: PurePosixPath) -> str:
-    with suppress(OSError):  # another one's in /proc, or gone by now
+    with suppress(OSError):  # another user's process in /proc, or already gone
         return os.readlink(path)  # noqa: PTH115 - a text, not a path: it is taken to pieces
     return ""
 
 
 def _keep_label(path: PurePosixPath, opened: int) -> None:
-    """Give a new file the SELinux label of the one that it replaces: `useradd` and others look for that of /etc/passwd."""
-    with suppress(OSError):  # there is none, or the file system knows no labels
+    """Copy the SELinux label of the replaced file to a new one: `useradd` and others expect that of /etc/passwd."""
+    with suppress(OSError):  # no old file, or a file system without labels
         os.setxattr(opened, _LABEL, os.getxattr(path, _LABEL, follow_symlinks=False))
 
 

@@ -1,4 +1,4 @@
-"""What is done with many things of a container runtime: getting images, as kubeadm's check ImagePull does, and removing all pods, as `reset` does."""
+"""Bulk actions on a container runtime: pulling images, as kubeadm's check ImagePull does, and removing all pods, as `reset` does."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PULL_ATTEMPTS: Final = 5
-"""How often an image is looked for, and how often it is pulled, without a pause between (kubeadm's PullImageRetry)."""
+"""How often an image is looked up, and how often it is pulled, without a pause in between (kubeadm's PullImageRetry)."""
 
 REMOVE_ATTEMPTS: Final = 12
-"""How often each, and their list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses; but a container that is just being started
-cannot be removed before it has started, which takes seconds on a busy machine."""
+"""How often the removal of a sandbox, and the list, is tried. kubeadm's RemoveContainerRetry is 5, without pauses.
+
+But a container cannot be removed while it is starting, which takes seconds on a busy machine.
+"""
 _PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
 
 THREADS: Final = 8
-"""How many are stopped at the same time: each takes as long as its processes take to end."""
+"""How many sandboxes are stopped at the same time: each takes as long as its processes take to exit."""
 
 
 class PullPolicy(enum.Enum):
@@ -46,7 +48,7 @@ class PullPolicy(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Pull:
-    """How images are got. Not `serial`: all at the same time."""
+    """How images are pulled. If `serial` is False, all at the same time."""
 
     policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
     serial: bool = True
@@ -54,10 +56,13 @@ class Pull:
 
 
 def pull_images(images: Sequence[str], *, runtime: ContainerRuntime, how: Pull, clock: Clock, reporter: Reporter) -> Iterator[Change]:
-    """Get images, and yield what changed for each in the order given, as soon as it is known. With the policy Never there is nothing.
+    """Pull images, and yield the change of each in the order given, as soon as it is known.
 
-    One after the other ends with the error of the first image that cannot be had. All at once tries every one of them and then raises one
-    HostError that names all that failed. A caller that stops early should close the runtime, which ends what is under way.
+    The policy Never yields nothing.
+
+    A serial pull ends with the error of the first image that fails. A parallel pull tries all images and then raises
+    one HostError that names all that failed. A caller that stops early should close the runtime, which ends pulls in
+    progress.
     """
     if how.policy is PullPolicy.NEVER:
         return
@@ -69,7 +74,7 @@ def pull_images(images: Sequence[str], *, runtime: ContainerRuntime, how: Pull, 
 
 
 class _Puller:
-    """Gets one image after the other, or several at once, and counts them."""
+    """Pulls images one after the other, or several at once, and counts them."""
 
     def __init__(self, runtime: ContainerRuntime, *, how: Pull, clock: Clock, reporter: Reporter, total: int) -> None:
         self._runtime = runtime
@@ -80,7 +85,7 @@ class _Puller:
         self._done: list[str] = []
 
     def get(self, image: str) -> Change:
-        """Get one image, unless it is there and that suffices."""
+        """Pull one image, unless it exists and the policy accepts that."""
         self._tell(image)
         change = self._get(image)
         self._done.append(image)
@@ -131,12 +136,12 @@ def _threads(images: Sequence[str], get: Callable[[str], Change]) -> Iterator[li
     try:
         yield [executor.submit(get, image) for image in images]
     finally:
-        executor.shutdown(wait=False, cancel_futures=True)  # after an interrupt nobody waits for a registry
+        executor.shutdown(wait=False, cancel_futures=True)  # after an interrupt, do not wait for a registry
 
 
 @dataclass(frozen=True, kw_only=True)
 class Removal:
-    """What became of one sandbox: a change, or the error of the last attempt."""
+    """The result for one sandbox: a change, or the error of the last attempt."""
 
     sandbox: Sandbox
     change: Change | None = None
@@ -144,9 +149,10 @@ class Removal:
 
 
 def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int = REMOVE_ATTEMPTS) -> list[Removal]:
-    """Stop and remove every sandbox, several at a time; one that cannot be removed does not keep the others.
+    """Stop and remove all sandboxes, several at a time; a failure does not stop the others.
 
-    Returns them in the order of their list, which is asked for again while the runtime gives no answer. Raises HostError if there is none.
+    Returns the results in the order of the runtime's list, which is requested again while the runtime does not answer.
+    Raises HostError if there is no list.
     """
     listed = retry(runtime.sandboxes, clock=clock, on=RuntimeSilent, attempts=attempts, backoff=_PAUSES)
     waiting = dict(enumerate(listed))
@@ -174,5 +180,5 @@ def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock, attemp
 
     try:
         return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=attempts, backoff=_PAUSES))
-    except Exception as error:  # it ends neither this thread nor the others
+    except Exception as error:  # the error must end neither this thread nor the others
         return Removal(sandbox=sandbox, error=expected(error))

@@ -1,4 +1,4 @@
-"""Who listens where, from /proc/net/tcp and tcp6, and which ports are free. Reads only, no packet is sent.
+"""Listening sockets, from /proc/net/tcp and tcp6, and free ports. Only reads files; no packet is sent.
 
 Formats: Documentation/networking/proc_net_tcp of Linux. Addresses are hexadecimal words in the machine's byte order.
 """
@@ -22,7 +22,7 @@ _LAST_LOOPBACK: Final = ipaddress.IPv4Address("127.255.255.254")
 
 @dataclass(frozen=True, kw_only=True)
 class Listener:
-    """A TCP socket that listens. `inode` is 0 where the kernel hides it."""
+    """A listening TCP socket. `inode` is 0 if the kernel hides it."""
 
     address: str
     port: int
@@ -30,7 +30,10 @@ class Listener:
     inode: int
 
     def blocks(self, address: str, port: int) -> bool:
-        """Tell whether nothing else can listen there. A listener on all addresses blocks each one, `::` those of IPv4 too."""
+        """Return whether this listener prevents others from listening there.
+
+        A listener on all addresses blocks each one, `::` also those of IPv4.
+        """
         if port != self.port:
             return False
         return address == self.address or (bool(_WILDCARDS & {address, self.address}) and self._meets(address))
@@ -40,7 +43,10 @@ class Listener:
 
 
 def parse_listeners(lines: Iterable[str]) -> Iterator[Listener]:
-    """Read the lines of /proc/net/tcp or tcp6, head line included. The kernel puts listeners first: the rest is not read."""
+    """Parse the lines of /proc/net/tcp or tcp6, including the header.
+
+    The kernel lists listeners first, so the rest is not read.
+    """
     rows = iter(lines)
     next(rows, None)
     for line in rows:
@@ -52,7 +58,7 @@ def parse_listeners(lines: Iterable[str]) -> Iterator[Listener]:
 
 
 def parse_connected(lines: Iterable[str], port: int) -> Iterator[str]:
-    """Read the same lines: yield the addresses that are connected to a port of this machine, one for each connection."""
+    """Parse the same lines: yield the addresses that are connected to a port of this machine, one per connection."""
     rows = iter(lines)
     next(rows, None)
     for line in rows:
@@ -62,7 +68,7 @@ def parse_connected(lines: Iterable[str], port: int) -> Iterator[str]:
 
 
 def parse_address(text: str) -> str:
-    """Read an address of eight or 32 hexadecimal digits; an IPv4 address mapped into IPv6 comes back as IPv4."""
+    """Parse an address of eight or 32 hexadecimal digits; an IPv4-mapped IPv6 address is returned as IPv4."""
     raw = b"".join(struct.pack("=I", int(text[start : start + 8], 16)) for start in range(0, len(text), 8))
     address = ipaddress.ip_address(raw)
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
@@ -70,14 +76,14 @@ def parse_address(text: str) -> str:
 
 
 def blocking(listeners: Iterable[Listener], address: str, port: int) -> Listener | None:
-    """Return the first listener that is in the way, or None."""
+    """Return the first listener that blocks the port, or None."""
     return next((listener for listener in listeners if listener.blocks(address, port)), None)
 
 
 def choose_loopback(listeners: Sequence[Listener], ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
-    """Return the first address from 127.0.0.11 on where none of the ports is taken and that is not one of `avoid`.
+    """Return the first address from 127.0.0.11 on, except those in `avoid`, on which all ports are free.
 
-    Raises PortInUse if there is none, which means that something listens on all addresses.
+    Raises PortInUse if there is none, which means that a process listens on all addresses.
     """
     candidates = [listener for listener in listeners if listener.port in ports]
     taken = {listener.address for listener in candidates} | set(avoid)
@@ -90,17 +96,17 @@ def choose_loopback(listeners: Sequence[Listener], ports: Collection[int], *, av
     listed = ", ".join(str(port) for port in sorted({listener.port for listener in everywhere} or ports))
     raise PortInUse(
         f"no loopback address has the ports {listed} free",
-        detail="something listens on all addresses of this machine",
-        remedy=f"end it; `ss -ltnp` names it (ports {listed})",
+        detail="a process listens on all addresses of this machine",
+        remedy=f"stop it; `ss -ltnp` names it (ports {listed})",
     )
 
 
 def choose_ports(
     listeners: Sequence[Listener], address: str, wanted: Sequence[int], *, below: int, avoid: Collection[int] = ()
 ) -> list[int]:
-    """Return for each wanted port itself, or the next one above that is free at the address; all different.
+    """Return for each wanted port the port itself, or the next higher one that is free at the address; all different.
 
-    `below` is the first port that the system hands to outgoing connections. Raises PortInUse where none is left under it.
+    `below` is the first port that the system uses for outgoing connections. Raises PortInUse if no lower one is free.
     """
     chosen: list[int] = []
     for first in wanted:

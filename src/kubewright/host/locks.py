@@ -1,4 +1,4 @@
-"""One kubewright at a time: a lock that ends with its process, however that ends, and that names its holder."""
+"""A lock that ensures that one kubewright runs at a time, names its holder, and is released when its process ends in any way."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubewright.host.processes import Identity
 _HOLDER_LIMIT: Final = 4096
 _HOLDER: Final = Pattern(r"held by pid (?P<pid>[0-9]+) .*")
 _LINGERS: Final = 2.0
-"""Seconds for which a dead holder's lock is waited for: a child that it was just starting has it until that is another program."""
+"""Seconds to wait for the lock of a dead holder: a child that it was just starting holds it until it executes another program."""
 _LOOK: Final = 0.02
 _NO_HOLDER: Final = "held by a program that says so by the file alone, as kubectl does"
 
@@ -26,10 +26,10 @@ _NO_HOLDER: Final = "held by a program that says so by the file alone, as kubect
 class Lock:
     """A lock on a file, held between `acquire` and `release` or in a `with` block.
 
-    `doing` tells others what the holder does: its command line, without secrets. The file stays when the lock is released; whoever
-    removes the directory that it is in calls `release(remove=True)`.
-    A file without any permission is a lock of another kind, client-go's for kubeconfigs: it counts as held for as long as it is there.
-    A process that is forked (not: executed) while the lock is held shares it.
+    `doing` describes the holder to others: its command line, without secrets. The file remains when the lock is
+    released; to remove its directory, call `release(remove=True)`.
+    A file without any permission is a lock of another kind, client-go's for kubeconfigs: it counts as held as long as
+    it exists. A process that is forked (not executed) while the lock is held shares it.
     """
 
     def __init__(self, path: PurePosixPath, *, doing: str, clock: Clock | None = None) -> None:
@@ -40,11 +40,14 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Whether it is ours at the moment."""
+        """Whether this object holds the lock."""
         return self._opened is not None
 
     def acquire(self) -> None:
-        """Take the lock. Raises Locked, naming the holder, if somebody else has it, and HostError if the file cannot be written."""
+        """Take the lock.
+
+        Raises Locked, naming the holder, if another process holds it, and HostError if the file cannot be written.
+        """
         end = self._clock.monotonic() + _LINGERS
         while (holder := self.try_acquire()) is not None:
             if not _is_dead(holder) or self._clock.monotonic() >= end:
@@ -56,7 +59,7 @@ class Lock:
             self._clock.sleep(_LOOK)
 
     def try_acquire(self) -> str | None:
-        """Take the lock and return None, or say who holds it. Fit as the condition of a `Waiter`."""
+        """Take the lock and return None, or return who holds it. Usable as the condition of a `Waiter`."""
         if self.held:
             return f"held by this process (pid {os.getpid()})"
         with explaining("lock", self._path):
@@ -78,11 +81,11 @@ class Lock:
                 except BlockingIOError:
                     return _holder(opened)
                 finally:
-                    if self._opened != opened:  # also: removed between open and flock, when a lock on it excludes nobody
+                    if self._opened != opened:  # also if removed between open and flock: such a lock excludes nothing
                         os.close(opened)
 
     def release(self, *, remove: bool = False) -> None:
-        """Give the lock back; nothing happens if it is not held. With `remove` its file goes too."""
+        """Release the lock; does nothing if it is not held. With `remove`, the file is removed too."""
         opened, self._opened = self._opened, None
         if opened is None:
             return
@@ -117,17 +120,17 @@ class Lock:
 
 
 def _excludes_by_being_there(found: os.stat_result) -> bool:
-    """Tell whether a lock file is one of client-go's: without any permission, and locked until it is removed (tools/clientcmd: lockFile)."""
+    """Return whether a lock file is client-go's: no permissions, and locked until it is removed (tools/clientcmd: lockFile)."""
     return stat.S_IMODE(found.st_mode) == 0
 
 
 def _holder(opened: int) -> str:
-    """Read who holds the lock. The holder may not have signed yet."""
+    """Read who holds the lock. The holder may not have written its name yet."""
     text = os.pread(opened, _HOLDER_LIMIT, 0).decode("utf-8", errors="replace").strip()
     return text or "held by another process"
 
 
 def _is_dead(holder: str) -> bool:
-    """Tell whether the process that signed has ended."""
+    """Return whether the process named in the lock has ended."""
     found = _HOLDER.fullmatch(holder)
     return found is not None and Identity.of(int(found["pid"])) is None

@@ -1,6 +1,9 @@
-"""The network of this machine: addresses of interfaces, the default route, and who holds which port. From /proc and ioctl only; nothing is changed or sent.
+"""The network of this machine: interface addresses, default routes, and owners of ports.
 
-The choice of an address is that of apimachinery's util/net (ResolveBindAddress, ChooseHostInterface), which kubeadm and the kubelet use.
+Reads /proc and ioctls; changes and sends nothing.
+
+The choice of an address is that of apimachinery's util/net (ResolveBindAddress, ChooseHostInterface), which kubeadm and
+the kubelet use.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ _REQUEST: Final = 40
 """Bytes of a `struct ifreq` on 64-bit Linux: 16 of name, 24 of value."""
 _MOST_ADDRESSES: Final = 1024
 _EPHEMERAL: Final = 32768
-"""Where Linux starts to hand out ports to outgoing connections, unless it is told otherwise."""
+"""The first port for outgoing connections by Linux's default."""
 _LOOKS: Final = 3
-"""How often it is looked who holds a port: a process that comes or ends meanwhile is not seen the first time."""
+"""How often the owner of a port is looked up: a process that starts or ends in the meantime may be missed the first time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,19 +56,19 @@ class InterfaceAddress:
 
     @property
     def usable(self) -> bool:
-        """Whether another machine could know us by it: up, and Go's `IsGlobalUnicast`, private ranges included."""
+        """Whether other machines can use it to reach us: up, and `IsGlobalUnicast` in Go, which includes private ranges."""
         address = ipaddress.ip_address(self.address)
         no = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
         return self.up and not no and self.address != "255.255.255.255"
 
 
 def interface_address(interface: str, address: str, flags: int) -> InterfaceAddress:
-    """Make one of the flags that SIOCGIFFLAGS gives."""
+    """Create an address from the flags that SIOCGIFFLAGS returns."""
     return InterfaceAddress(interface=interface, address=address, up=bool(flags & _UP), loopback=bool(flags & _LOOPBACK))
 
 
 def parse_inet6(text: str) -> list[tuple[str, str]]:
-    """Read /proc/net/if_inet6: interface and address. Those that are not yet, or never became, ours are left out."""
+    """Parse /proc/net/if_inet6: interface and address. Tentative addresses and failed duplicates are left out."""
     rows = _rows(text)
     return [
         (row[5], str(ipaddress.IPv6Address(bytes.fromhex(row[0]))))
@@ -75,7 +78,7 @@ def parse_inet6(text: str) -> list[tuple[str, str]]:
 
 
 def default_interfaces(route: str, route6: str) -> dict[Family, list[str]]:
-    """Read /proc/net/route and /proc/net/ipv6_route: the interfaces of default routes, in order."""
+    """Parse /proc/net/route and /proc/net/ipv6_route: the interfaces of default routes, in order."""
     rows, rows6 = _rows(route)[1:], _rows(route6)
     return {
         4: [row[0] for row in rows if len(row) > 7 and int(row[1], 16) == 0 and int(row[7], 16) == 0],
@@ -84,21 +87,27 @@ def default_interfaces(route: str, route6: str) -> dict[Family, list[str]]:
 
 
 def look_up(name: str) -> list[str]:
-    """Return the addresses that a host name means, in the resolver's order, each once; none where it means nothing. Blocks, and may ask DNS."""
+    """Return the addresses of a host name, in the resolver's order, without duplicates; none if it is unknown.
+
+    Blocks, and may query DNS.
+    """
     with suppress(OSError):
         return list(dict.fromkeys(str(row[4][0]) for row in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)))
     return []
 
 
 def _rows(text: str) -> list[list[str]]:
-    """Split a table of the kernel. Names of interfaces are bytes without the blanks of ASCII; other blanks may be in them."""
+    """Split a table of the kernel.
+
+    Interface names are bytes without ASCII whitespace; they may contain other whitespace.
+    """
     return [[os.fsdecode(field) for field in os.fsencode(line).split()] for line in text.split("\n")]
 
 
 def choose_default(addresses: Sequence[InterfaceAddress], interfaces: Iterable[str], family: Family) -> str | None:
     """Return the first usable address of the family at the first interface that has one.
 
-    An interface with link-local addresses only (RFC 5549) stands for a global address on the loopback interface.
+    If an interface has only link-local addresses (RFC 5549), a global address on the loopback interface is used.
     """
     of_family = [address for address in addresses if address.family == family and address.usable]
     for interface in interfaces:
@@ -119,7 +128,10 @@ def loopback_global(addresses: Iterable[InterfaceAddress]) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PortOwner:
-    """Who holds a port. `pid` and `program` are None where the system does not tell us, which it does for our own processes only."""
+    """The owner of a port.
+
+    `pid` and `program` are None if the system hides them, as it does for processes of other users.
+    """
 
     user: int
     pid: int | None = None
@@ -177,7 +189,7 @@ class RealNetwork:
     def _owner(self, listener: Listener) -> PortOwner:
         wanted = f"socket:[{listener.inode}]"
         for process in sorted(self._proc.glob("[0-9]*"), key=lambda path: int(path.name)):
-            with suppress(OSError):  # not ours, or gone by now
+            with suppress(OSError):  # not ours, or already gone
                 if any(str(link.readlink()) == wanted for link in (process / "fd").iterdir()):
                     program = (process / "comm").read_text(encoding="utf-8", errors="replace").strip()
                     return PortOwner(user=listener.user, pid=int(process.name), program=program)
@@ -203,7 +215,10 @@ def _ioctl_addresses() -> list[tuple[str, str]]:
 
 
 def _label(raw: bytes) -> str:
-    """Read an interface's name, which may be of any bytes but blanks, `/` and `:`; `eth0:1` is an alias of eth0."""
+    """Decode the name of an interface, which may contain any bytes but whitespace, `/` and `:`.
+
+    `eth0:1` is an alias of eth0.
+    """
     return os.fsdecode(raw.split(b"\0", 1)[0]).partition(":")[0]
 
 
@@ -211,7 +226,7 @@ def _flags(interface: str) -> int:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as asked:
         try:
             answer = fcntl.ioctl(asked, _SIOCGIFFLAGS, struct.pack(f"{_REQUEST}s", os.fsencode(interface)))
-        except OSError:  # gone by now
+        except OSError:  # already gone
             return 0
     flags: int = struct.unpack_from("@H", answer, 16)[0]
     return flags

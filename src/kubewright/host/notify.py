@@ -1,6 +1,6 @@
-"""What a daemon tells the service manager that started it (systemd: sd_notify(3), sd_watchdog_enabled(3)).
+"""Notifications of a daemon to the service manager that started it (systemd: sd_notify(3), sd_watchdog_enabled(3)).
 
-Without NOTIFY_SOCKET nothing is sent; a message that cannot be sent is dropped: nothing depends on being heard.
+Nothing is sent without NOTIFY_SOCKET. A message that cannot be sent is dropped: nothing depends on its delivery.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ STOPPING: Final = "STOPPING=1"
 WATCHDOG: Final = "WATCHDOG=1"
 _MICROSECONDS: Final = 1_000_000
 _PATIENCE: Final = 1.0
-"""Seconds that a service manager which does not read is waited for, where a message matters."""
+"""Seconds to wait for a service manager that does not read, for messages that matter."""
 
 
 class Notifier:
-    """The service manager, as the environment names it. Holds nothing open."""
+    """The service manager that the environment names. Keeps nothing open."""
 
     def __init__(self, environment: Mapping[str, str], *, pid: int | None = None) -> None:
-        """Keep the address. `pid` is this process's by default."""
+        """Store the address. `pid` is this process's by default."""
         self._address = environment.get("NOTIFY_SOCKET", "")
         self._period = _watchdog(environment, os.getpid() if pid is None else pid)
 
     @property
     def watchdog(self) -> float | None:
-        """Seconds between two signs of life: half of what the service manager waits for. None: it does not wait for any."""
+        """Seconds between two keep-alive messages: half the service manager's interval; None if it has none."""
         return self._period / 2 if self._period is not None else None
 
     def ready(self, status: str = "") -> None:
-        """Say that the start is over, with one line on what is done now."""
+        """Report that the start is complete, with one line of status."""
         self._send(READY, *([f"STATUS={_line(status)}"] if status else []), within=_PATIENCE)
 
     def status(self, text: str) -> None:
-        """Say in one line what is done now."""
+        """Report one line of status."""
         self._send(f"STATUS={_line(text)}")
 
     def alive(self) -> None:
-        """Give a sign of life."""
+        """Send a keep-alive message."""
         self._send(WATCHDOG)
 
     def stopping(self) -> None:
-        """Say that the end has begun."""
+        """Report that the daemon is stopping."""
         self._send(STOPPING, within=_PATIENCE)
 
     def _send(self, *lines: str, within: float = 0.0) -> None:
@@ -64,7 +64,7 @@ class Notifier:
 
 
 def _watchdog(environment: Mapping[str, str], pid: int) -> float | None:
-    """Return the seconds of WATCHDOG_USEC, where they are meant for this process."""
+    """Return the seconds of WATCHDOG_USEC if they are meant for this process."""
     count, meant = environment.get("WATCHDOG_USEC", ""), environment.get("WATCHDOG_PID", "")
     if not count.isdecimal() or not int(count) or meant not in {"", str(pid)}:
         return None

@@ -1,7 +1,8 @@
-"""A host on which nothing is really done: what is written lies over another host and is read back from here.
+"""A host without real effects: writes go to an overlay over another host and are read back from there.
 
-Plans and dry runs are runs against it. It is the same host as the real one over another store, so that a plan tells what a run would do. A
-dry run then writes the files of its overlay into kubeadm's dry-run directory, where they lie flat (kubeadm v1.36: util/apiclient/dryrun.go).
+Plans and dry runs use it. It is the same code as the real host over another store, so that a plan shows what a run
+would do. A dry run then writes the files of its overlay into kubeadm's dry-run directory, without subdirectories
+(kubeadm v1.36: util/apiclient/dryrun.go).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _PRIVATE: Final = 0o700
 
 
 class OverlayHost(StoreHost):
-    """Copy on write over any host. `facts` replaces what the machine tells about itself.
+    """Copy on write over any host. `facts` replaces the facts of the machine.
 
     Safe to use from several threads: one writes at a time.
     """
@@ -78,12 +79,12 @@ class OverlayHost(StoreHost):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Everything that was looked at so far, in order, unchanged targets included."""
+        """All changes so far, in order, including unchanged targets."""
         return tuple(self._changes)
 
     @property
     def files(self) -> tuple[File, ...]:
-        """The files that were written and are still there, in the order of their first writing; stand-ins are not among them."""
+        """The files that were written and still exist, in the order of their first write, without stand-ins."""
         return self._overlay.files
 
     def ensure(self, desired: Desired, /) -> Change:
@@ -134,7 +135,7 @@ class OverlayHost(StoreHost):
 
 
 class _QuietProcesses:
-    """The processes of the host below; signals are not sent, and succeed where they would reach somebody."""
+    """The processes of the host below; signals are not sent, and succeed if they would reach a process."""
 
     def __init__(self, base: Processes) -> None:
         self._base = base
@@ -168,7 +169,7 @@ class _QuietProcesses:
 
 
 class _PlannedFilter:
-    """The packet filter of the host below; what would be removed counts as gone."""
+    """The packet filter of the host below; rules that would be removed count as removed."""
 
     def __init__(self, base: PacketFilter, *, note: Callable[[Change], Change], removed: set[str]) -> None:
         self._base = base
@@ -185,7 +186,10 @@ class _PlannedFilter:
 
 
 class _PlannedRuntime:
-    """The runtime of the host below; what would be pulled counts as there from then on, what would be removed as gone."""
+    """The runtime of the host below.
+
+    Images that would be pulled count as present, sandboxes that would be removed as gone.
+    """
 
     def __init__(self, base: ContainerRuntime, *, changes: list[Change], removed: set[str]) -> None:
         self._base = base
@@ -214,7 +218,10 @@ class _PlannedRuntime:
         return self._base.last_lines(pod, count=count)
 
     def pull(self, image: str, /) -> Change:
-        """Tell of an image that is not there. Whether the registry has a newer one of the same name is not asked."""
+        """Report the pull of an image that is missing.
+
+        Whether the registry has a newer one of the same name is not checked.
+        """
         return self._note(Change(target=f"image {image}", action=Action.NONE if self.has_image(image) else Action.CREATE))
 
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
@@ -230,7 +237,7 @@ class _PlannedRuntime:
 def flat_name(layout: Layout, path: PurePosixPath) -> PurePosixPath | None:
     """Return the name below the dry-run directory, or None for a file that has no place there.
 
-    Certificates keep their path below the PKI, so that those of etcd are in `etcd/`; all other files stand beside them.
+    Certificates keep their path below the PKI, so that those of etcd are in `etcd/`; all other files are next to them.
     """
     if path.is_relative_to(layout.pki):
         return path.relative_to(layout.pki)
@@ -239,10 +246,10 @@ def flat_name(layout: Layout, path: PurePosixPath) -> PurePosixPath | None:
 
 
 def materialise(overlay: OverlayHost, directory: PurePosixPath, *, writer: Host, copies: Iterable[PurePosixPath] = ()) -> list[Change]:
-    """Write the files of an overlay into a dry-run directory, which is made (0700) if it is not there.
+    """Write the files of an overlay into a dry-run directory, which is created (0700) if it does not exist.
 
-    `copies` are existing files that belong with them, such as a CA that was reused. Returns one Change for each file, without its
-    content; a file that has no place there is left out. All of them belong to whoever writes them.
+    `copies` are existing files that belong with them, such as a CA that was reused. Returns one Change for each file,
+    without its content; a file that has no place there is left out. All files belong to the writing user.
     """
     writer.ensure(Directory(path=directory, mode=0o700))
     layout = overlay.layout

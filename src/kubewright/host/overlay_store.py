@@ -1,4 +1,4 @@
-"""Copy on write: the store and the service manager of a plan. What is written lies over another host, which is only read."""
+"""The copy-on-write store and the service manager of a plan. Writes go over another host, which is only read."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ from kubewright.host.states import FileState, Kind, ServiceState
 from kubewright.host.trees import Refusals
 
 _NO_LOCK = {Kind.LINK: errno.ELOOP, Kind.DIRECTORY: errno.EISDIR, Kind.SOCKET: errno.ENXIO}
-"""What the system says to `open` for reading and writing without following links (open(2))."""
+"""The system's error for opening such a file for reading and writing without following links (open(2))."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Given:
-    """Another mode or owner of something that the host below has; None leaves it. With `whole`, the owner of all below it as well."""
+    """Another mode or owner of a path of the host below; None leaves it unchanged.
+
+    With `whole`, the owner applies to everything below.
+    """
 
     path: PurePosixPath
     mode: int | None = None
@@ -36,7 +39,7 @@ class _Given:
     whole: bool = False
 
     def over(self, path: PurePosixPath, found: FileState) -> FileState:
-        """Return a state of the host below as this makes it."""
+        """Return a state of the host below with this mode and owner."""
         if path != self.path and not (self.whole and path.is_relative_to(self.path)):
             return found
         mode = found.mode if self.mode is None or path != self.path else stat.S_IMODE(self.mode)
@@ -45,7 +48,7 @@ class _Given:
 
 
 class OverlayStore:
-    """What is written, by real paths, and what of the host below is gone. `lock` is held by whoever writes."""
+    """The files that were written, by real paths, and the removed paths of the host below. Writers hold `lock`."""
 
     def __init__(self, base: Host) -> None:
         self.lock = threading.RLock()
@@ -58,7 +61,7 @@ class OverlayStore:
 
     @property
     def files(self) -> tuple[File, ...]:
-        """The files that were written and are still there, in the order of their first writing; stand-ins are not among them."""
+        """The files that were written and still exist, in the order of their first write, without stand-ins."""
         with self.lock:
             rows = [(path, entry) for path, entry in self._written.items() if path not in self._stand_ins]
             return tuple(entry for _, entry in rows if isinstance(entry, File))
@@ -88,7 +91,7 @@ class OverlayStore:
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
         there = self._base.mounts(directory)
-        for path in self._unmounted:  # the last one of each place, as often as it was unmounted
+        for path in self._unmounted:  # the last mount at each path, as often as it was unmounted
             if path in there:
                 del there[len(there) - 1 - there[::-1].index(path)]
         return there
@@ -148,7 +151,7 @@ class OverlayStore:
             self._written[destination] = Directory(path=destination, mode=found.mode, owner=found.owner, group=found.group)
 
     def clean(self, path: PurePosixPath, /) -> None:
-        """Do nothing: a plan does not tell of leftovers."""
+        """Do nothing: a plan does not report leftovers."""
 
     @contextmanager
     def locked(self, *paths: PurePosixPath) -> Iterator[None]:
@@ -167,11 +170,11 @@ class OverlayStore:
                 self._stand_ins.add(place)
 
     def _place(self, path: PurePosixPath) -> PurePosixPath:
-        """Return a path with the links above it followed."""
+        """Return a path with the links of its parents followed."""
         return self.real(path.parent) / path.name if path.name else path
 
     def _look(self, place: PurePosixPath) -> FileState | None:
-        """Return what stands at a real path."""
+        """Return the state of a real path."""
         entry = self._written.get(place)
         if entry is not None:
             kind, size = (Kind.FILE, len(entry.content)) if isinstance(entry, File) else (Kind.DIRECTORY, 0)
@@ -184,7 +187,7 @@ class OverlayStore:
         return found
 
     def _owner_of_new(self, place: PurePosixPath, desired: File) -> dict[str, int | None]:
-        """Return who owns a file that is written, as `Files` decides it."""
+        """Return the owner of a file that is written, as `Files` decides it."""
         found, around = self._look(place), self._look(place.parent)
         asked = desired.owner is not None or desired.group is not None or os.geteuid() != 0
         kept = not asked and found is not None and around is not None and found.kind is Kind.FILE
@@ -193,7 +196,7 @@ class OverlayStore:
         return {"owner": desired.owner, "group": desired.group}
 
     def _make_all(self, directory: PurePosixPath, mode: int, *, above: int) -> None:
-        """Make a directory, and those above it that are missing."""
+        """Create a directory and its missing parents."""
         missing = []
         for place in (directory, *directory.parents):
             if self._look(place) is not None:
@@ -202,7 +205,7 @@ class OverlayStore:
         self._written.update((made.path, made) for made in reversed(missing))
 
     def _give(self, given: _Given) -> None:
-        """Change mode and owner: of what was written at once, of what the host below has whenever it is looked at."""
+        """Change mode and owner: of written files at once, of those of the host below whenever they are read."""
         for path, entry in list(self._written.items()):
             found = self._look(path)
             if found is not None:
@@ -212,7 +215,7 @@ class OverlayStore:
         self._given.append(given)
 
     def _staying(self, path: PurePosixPath, place: PurePosixPath) -> Iterator[HostError]:
-        """Yield what keeps an entry from going: what is mounted at or below it, in the order in which a run finds it."""
+        """Yield the errors that keep an entry from being removed: mounts at or below it, in the order in which a run finds them."""
         try:
             there = {mounted for mounted in self.mounts(path.parent) if mounted.is_relative_to(place)}
         except HostError:  # there is no table
@@ -222,7 +225,7 @@ class OverlayStore:
             return
         last: PurePosixPath | None = None
         for mounted in sorted(there, key=lambda one: one.parts):
-            if last is None or not mounted.is_relative_to(last):  # what is mounted in a mount is not reached
+            if last is None or not mounted.is_relative_to(last):  # mounts within a mount are not reached
                 last = mounted
                 yield mounted_at(path / mounted.relative_to(place))
 
@@ -232,12 +235,12 @@ class OverlayStore:
         self._hidden.add(place)
 
     def _is_hidden(self, place: PurePosixPath) -> bool:
-        """Tell whether what the host below has at a path is removed."""
+        """Return whether a path of the host below is removed."""
         return any(one in self._hidden for one in (place, *place.parents))
 
 
 class PlannedServices:
-    """The services of the host below; verbs change only what is told of them from then on."""
+    """The services of the host below; verbs only change the state that is reported afterwards."""
 
     def __init__(self, base: Host) -> None:
         self._base = base

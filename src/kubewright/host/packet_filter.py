@@ -1,7 +1,7 @@
-"""What kube-proxy and CNI plugins leave in the packet filter: which rules are theirs, and the commands that remove them.
+"""Rules of kube-proxy and CNI plugins in the packet filter: how to recognize them, and the commands that remove them.
 
-Every command is an argument list from the tables here; what is removed is known by the names that these programs give (kube-proxy v1.36:
-pkg/proxy/{nftables,iptables,ipvs}; CNI plugins v1.9: portmap, bridge).
+Every command is an argument list from the tables here; rules are recognized by the names that these programs give them
+(kube-proxy v1.36: pkg/proxy/{nftables,iptables,ipvs}; CNI plugins v1.9: portmap, bridge).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kubewright.host.programs import Commands
 from kubewright.host.readers import Programs
 
 WITHIN: Final = 60.0
-"""Seconds for one command: tens of thousands of rules take a while."""
+"""Seconds per command: tens of thousands of rules take a while."""
 
 TABLES: Final = frozenset({"kube-proxy", "cni_hostport", "cni_plugins_masquerade"})
-"""nftables: each program has tables of its own."""
+"""nftables: each program has its own tables."""
 
 SAVERS: Final[Mapping[str, str]] = {
     "iptables-save": "iptables-restore",
@@ -28,10 +28,10 @@ SAVERS: Final[Mapping[str, str]] = {
     "iptables-legacy-save": "iptables-legacy-restore",
     "ip6tables-legacy-save": "ip6tables-legacy-restore",
 }
-"""What shows the chains of iptables, and what changes them: either of its two implementations may be in use."""
+"""The commands that show and change the chains of iptables; either of its two implementations may be in use."""
 
 DEVICE: Final = "kube-ipvs0"
-"""The network device that kube-proxy makes in its mode `ipvs`: where it is, the virtual servers are kube-proxy's."""
+"""The network device that kube-proxy creates in `ipvs` mode. If it exists, the virtual servers are kube-proxy's."""
 
 _CHAIN: Final = Pattern(r":((?:KUBE|CNI)-\S+) ")
 _JUMP: Final = Pattern(r"-A (?P<chain>\S+) .*-[jg] (?P<to>(?:KUBE|CNI)-\S+)(?: |$)")
@@ -39,7 +39,7 @@ _JUMP: Final = Pattern(r"-A (?P<chain>\S+) .*-[jg] (?P<to>(?:KUBE|CNI)-\S+)(?: |
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """A piece of the packet filter that can be removed alone: `target` names it, `argv` removes it, with `text` on its standard input."""
+    """A separately removable part of the packet filter: `target` names it, `argv` removes it, with `text` as standard input."""
 
     target: str
     argv: tuple[str, ...]
@@ -47,7 +47,7 @@ class Rules:
 
 
 class RealPacketFilter:
-    """The packet filter of this machine, through the tools that are installed."""
+    """The packet filter of this machine, accessed with the installed tools."""
 
     def __init__(self, commands: Commands, *, programs: Programs) -> None:
         self._commands = commands
@@ -86,14 +86,14 @@ class RealPacketFilter:
 
 
 def of_nftables(tables: str) -> Iterator[Rules]:
-    """Find our tables in what `nft list tables` says: a line `table FAMILY NAME` each."""
+    """Find our tables in the output of `nft list tables`: one line `table FAMILY NAME` each."""
     for words in map(str.split, tables.splitlines()):
         if len(words) == 3 and words[0] == "table" and words[2] in TABLES:
             yield Rules(target=f"nftables {' '.join(words)}", argv=("nft", "delete", *words))
 
 
 def of_iptables(saved: str, *, restore: str) -> Iterator[Rules]:
-    """Find our chains in what `iptables-save` says, and the rules of other chains that lead to them: one piece for each table."""
+    """Find our chains in the output of `iptables-save`, and the rules of other chains that jump to them: one value per table."""
     table, lines = "", list[str]()
     for line in saved.splitlines():
         if line.startswith("*"):
@@ -110,7 +110,7 @@ def _of_table(table: str, lines: Sequence[str], *, restore: str) -> Iterator[Rul
         return
     own = set(chains)
     jumps = [line for line in lines if (found := _JUMP.match(line)) and found["to"] in own and found["chain"] not in own]
-    text = [f"*{table}", *(f":{chain} - [0:0]" for chain in chains)]  # to name a chain empties it
+    text = [f"*{table}", *(f":{chain} - [0:0]" for chain in chains)]  # naming a chain empties it
     text += [f"-D {line.removeprefix('-A ')}" for line in jumps]
     text += [f"-X {chain}" for chain in chains]
     name = restore.removesuffix("-restore")

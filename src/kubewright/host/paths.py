@@ -1,11 +1,12 @@
-"""Which paths can be trusted, and opening a directory step by step, so that nobody else can lead us somewhere else on the way.
+"""Trusted paths: opening a directory step by step, so that no other user can redirect us on the way.
 
-Every directory on the way belongs to somebody we trust: root, ourselves, or whoever owns `/` (root as a user namespace shows it).
-A symbolic link on the way is followed only if it belongs to one of them; `/var/run` and a PKI that an administrator moved are such links.
-What it leads through obeys the same rules, step by step.
+Every directory on the way must belong to a trusted user: root, ourselves, or the owner of `/` (root as a user namespace
+shows it). A symbolic link on the way is followed only if it belongs to one of them, as `/var/run` and a PKI directory
+that an administrator moved do. Its target is checked step by step in the same way.
 
-What decides about us, or is run as root, may be changed by nobody else (`weakness`). There, a directory on the way that others may write to
-is a fault as well, unless it is sticky, as /tmp is: then only the owner of an entry can replace it.
+Files that decide about us or run as root must not be writable by others (`weakness`). For those, a directory on the way
+that others may write to is a problem as well, unless it is sticky, as /tmp is: then only the owner of an entry can
+replace it.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ _FOLLOW: Final = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 _LINK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LAST: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 MOST_LINKS: Final = 40
-"""Links on one way: Linux follows no more (path_resolution(7))."""
+"""Links in one path: Linux does not follow more (path_resolution(7))."""
 OUTER_MODE: Final = 0o755
-"""Mode of directories that are made above that of a file."""
+"""Mode of directories that are created above the parent of a file."""
 
 _GROUP, _EVERYBODY = 0o020, 0o002
 
 Look = Callable[[PurePosixPath], FileState | None]
-"""Tells what stands at a path, the last link not followed, as `FileReader.state` does."""
+"""Returns the state of a path, the last link not followed, as `FileReader.state` does."""
 
 
 def checked(path: PurePosixPath) -> PurePosixPath:
     """Return the path. Raises HostError unless it is absolute, names something, and has no `..`."""
     if not path.is_absolute() or ".." in path.parts or path.name == "":
         raise HostError(
-            f"{str(path)!r} is not a path to write to", detail="it has to be absolute and free of `..`", remedy="give a full path"
+            f"{str(path)!r} is not a path to write to", detail="it must be absolute and must not contain `..`", remedy="give a full path"
         )
     return path
 
 
 @contextmanager
 def open_directory(path: PurePosixPath, *, make: int | None = None, above: int = OUTER_MODE, durable: bool = False) -> Iterator[int]:
-    """Open a directory for the block; the value can be listed, synced and given as `dir_fd`.
+    """Open a directory for the block; the value can be listed, synced and used as `dir_fd`.
 
-    With `make`, missing directories are made: the last one with that mode, others with that of `above`.
-    Raises OSError as the system does, and HostError if somebody else owns a part of the way.
+    With `make`, missing directories are created: the last one with that mode, others with that of `above`.
+    Raises OSError as the system does, and HostError if a component of the path belongs to an untrusted user.
     """
     trusted = trusted_users()
     left = [(name, None if make is None else above) for name in path.parts[1:-1]] + [(name, make) for name in path.parts[1:][-1:]]
@@ -70,7 +71,7 @@ def open_directory(path: PurePosixPath, *, make: int | None = None, above: int =
             else:
                 at = at.parent if name == ".." else at / name
             above, here = here, found
-            os.close(above)  # nobody's any more: Ctrl-C during this call must not have it closed twice
+            os.close(above)  # invalidate it first: Ctrl-C during this call must not cause a second close
         opened = os.open(".", _LAST, dir_fd=here)
     finally:
         os.close(here)
@@ -81,9 +82,10 @@ def open_directory(path: PurePosixPath, *, make: int | None = None, above: int =
 
 
 def follow(path: PurePosixPath, *, look: Look, makes: bool = False) -> PurePosixPath:
-    """Follow the way to a directory by looking only, and return where it leads, links followed: what `open_directory` would open.
+    """Resolve the path of a directory by reading only: return the directory that `open_directory` would open.
 
-    From the first step that is not there on, the path is returned as it is; with `makes`, `open_directory` would make that.
+    From the first missing component on, the path is returned as it is; with `makes`, `open_directory` would create that
+    part.
     Raises OSError and HostError as `open_directory` does.
     """
     trusted = trusted_users()
@@ -99,7 +101,10 @@ def follow(path: PurePosixPath, *, look: Look, makes: bool = False) -> PurePosix
 
 
 def resolved(path: PurePosixPath, *, look: Look) -> PurePosixPath:
-    """Return a path with all links followed, the last one too, whoever owns them. What cannot be looked at is taken as it is."""
+    """Return a path with all links followed, including the last one and regardless of their owners.
+
+    Unreadable parts are left as they are.
+    """
     rest = path
     try:
         for step in _walk(path, look=look):
@@ -111,7 +116,10 @@ def resolved(path: PurePosixPath, *, look: Look) -> PurePosixPath:
 
 @dataclass(frozen=True)
 class _Looked:
-    """A step on a way: what stands there, and the whole path from there on, as far as links are known. `linked`: a link's target has it."""
+    """A step of a path: the state found there, and the whole path from there on as far as links are resolved.
+
+    `linked` means that the step comes from the target of a link.
+    """
 
     path: PurePosixPath
     state: FileState | None
@@ -142,17 +150,17 @@ def _walk(path: PurePosixPath, *, look: Look) -> Iterator[_Looked]:
 
 
 def trusted_users() -> frozenset[int]:
-    """Return whom we trust with what we read and write: root, ourselves, and whoever owns `/`."""
+    """Return the users that we trust with the files we read and write: root, ourselves, and the owner of `/`."""
     return frozenset({0, os.geteuid(), os.lstat("/").st_uid})
 
 
 def steps(target: str) -> list[str]:
-    """Return the steps that the target of a link takes, from `/` or from where the link is."""
+    """Return the components of a link's target, from `/` or from the link's directory."""
     return [part for part in target.split("/") if part not in {"", "."}]
 
 
 def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int], make: int | None, durable: bool) -> int | str:
-    """Open the next directory, or return where the link that stands there leads."""
+    """Open the next directory, or return the target of the link that is there."""
     try:
         below = _open(here, name, path, trusted)
     except FileNotFoundError:
@@ -186,9 +194,12 @@ def _open(here: int, name: str, path: PurePosixPath, trusted: frozenset[int]) ->
 
 
 def _make(here: int, name: str, mode: int, *, durable: bool) -> None:
-    """Make a directory with exactly this mode, whatever the umask. Another thread or process may make it first."""
+    """Create a directory with exactly this mode, regardless of the umask.
+
+    Another thread or process may create it first.
+    """
     try:
-        os.mkdir(name, mode, dir_fd=here)  # killed before the next call, it is what was wanted, but for the umask
+        os.mkdir(name, mode, dir_fd=here)  # if killed before the next call, the directory is as wanted except for the umask
     except FileExistsError:
         return
     os.chmod(name, mode, dir_fd=here)
@@ -197,7 +208,7 @@ def _make(here: int, name: str, mode: int, *, durable: bool) -> None:
 
 
 def sync(here: int) -> None:
-    """Make what was renamed, made or removed in an open directory survive a power cut."""
+    """Make renames, creations and removals in an open directory survive a power cut."""
     opened = os.open(".", _LAST, dir_fd=here)
     try:
         os.fsync(opened)
@@ -214,9 +225,9 @@ def _foreign(path: PurePosixPath, kind: str, owner: int) -> HostError:
 
 
 def weakness(path: PurePosixPath) -> str:
-    """Say what lets others change what stands at a path, links followed, or put something else in its place; '' if nothing does.
+    """Return what lets others change the object at a path, links followed, or replace it; '' if nothing does.
 
-    What is not there is nobody's. Raises OSError where the system refuses to look, ELOOP for links in a circle.
+    A path that does not exist belongs to nobody. Raises OSError if the system refuses access, ELOOP for circular links.
     """
     trusted = trusted_users()
     here, left, links = PurePosixPath("/"), steps(str(path)), 0
@@ -243,7 +254,7 @@ def weakness(path: PurePosixPath) -> str:
 def _fault(path: PurePosixPath, found: os.stat_result, trusted: frozenset[int], *, last: bool) -> str:
     if found.st_uid not in trusted:
         return f"{path} belongs to user {found.st_uid}"
-    if stat.S_ISLNK(found.st_mode):  # its mode means nothing
+    if stat.S_ISLNK(found.st_mode):  # the mode of a link has no effect
         return ""
     others = found.st_mode & _EVERYBODY or (found.st_mode & _GROUP and found.st_gid not in {0, found.st_uid})
     passed_by = stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX and not last

@@ -1,6 +1,6 @@
-"""Processes of this machine, known by more than their number: a pid alone may mean another process tomorrow.
+"""Processes of this machine, identified by more than their pid, which may denote another process later.
 
-Only what /proc and pidfd offer. Starting processes is the business of whoever supervises them.
+Uses only /proc and pidfds. Starting processes is left to their supervisors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MOUNT_PROC: Final = "mount the one of this namespace, as `unshare --mount-proc`
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """One process for ever: its number, when it started (clock ticks since the boot), and which boot that was."""
+    """A unique identity of a process: its pid, its start time (clock ticks since the boot), and the boot id."""
 
     pid: int
     start_time: int
@@ -34,7 +34,7 @@ class Identity:
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Read what `str` wrote. Raises ValueError for anything else."""
+        """Parse the output of `str`. Raises ValueError for anything else."""
         pid, start_time, boot_id = text.strip().split(":")
         return cls(pid=int(pid), start_time=int(start_time), boot_id=boot_id)
 
@@ -44,7 +44,7 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What a process has used: seconds of CPU since its start, bytes of memory now and at most."""
+    """The resources used by a process: seconds of CPU since its start, current and maximum bytes of memory."""
 
     cpu_seconds: float
     rss_bytes: int
@@ -103,7 +103,7 @@ class RealProcesses:
             opened = os.pidfd_open(identity.pid)
         except (ProcessLookupError, ValueError, OSError):
             return None
-        if self.alive(identity):  # looked at after opening: the handle cannot come to mean another process
+        if self.alive(identity):  # checked after opening: the handle cannot denote another process later
             return opened
         os.close(opened)
         return None
@@ -127,7 +127,7 @@ class RealProcesses:
         if found is None or self._identity(leader.pid, found) != leader or found.group != leader.pid:
             return False
         try:
-            os.killpg(leader.pid, number)  # a zombie still keeps its number from being used again
+            os.killpg(leader.pid, number)  # a zombie still prevents its pid from being reused
         except ProcessLookupError:
             return False
         except PermissionError as error:
@@ -135,7 +135,10 @@ class RealProcesses:
         return True
 
     def _require_own_numbers(self) -> None:
-        """Require that the numbers in /proc mean to the kernel what they mean to us: a signal would reach somebody else. Raises HostError."""
+        """Require that pids in /proc are those of our PID namespace: a signal would reach the wrong process otherwise.
+
+        Raises HostError.
+        """
         try:
             mine = os.readlink(self._proc / "self")  # noqa: PTH115 - it is a number, not a path
         except OSError as error:
@@ -143,23 +146,26 @@ class RealProcesses:
         if mine != str(os.getpid()):
             raise HostError(
                 f"{self._proc} shows the processes of another PID namespace",
-                detail=f"this process is {os.getpid()}, there it is {mine}",
+                detail=f"the pid of this process is {os.getpid()} here and {mine} there",
                 remedy=_MOUNT_PROC,
             )
 
     def _sees_our_files(self, pid: int) -> bool:
-        """Whether a path means the same file to a process as to us: its mount namespace and root are ours. Not, where we may not look."""
+        """Whether a path means the same file to a process as to us: its mount namespace and root are ours.
+
+        False if we may not look.
+        """
         theirs, ours = (self._link(f"{one}/ns/mnt") for one in (str(pid), "self"))
         return theirs == ours and self._same(self._proc / str(pid) / "root", self._proc / "self/root")
 
     def _reaches(self, pid: int, path: str) -> bool:
-        """Whether a path leads a process that has other mounts, or another root, to the directory to which it leads us."""
+        """Whether a path leads a process with another mount namespace or root to the same directory as it leads us."""
         return bool(path) and self._same(self._proc / str(pid) / "root" / path.lstrip("/"), Path(path))
 
     def _same(self, first: Path, second: Path) -> bool:
         try:
             return os.path.samestat(first.stat(), second.stat())
-        except OSError:  # gone by now, not there, or not ours to look at
+        except OSError:  # already gone, missing, or not readable
             return False
 
     def _link(self, name: str) -> str:
@@ -173,7 +179,10 @@ class RealProcesses:
         return Identity(pid=pid, start_time=found.start_time, boot_id=self._boot_id)
 
     def _stat(self, pid: int) -> _Stat | None:
-        """Read /proc/PID/stat (proc_pid_stat(5)). The program's name may hold blanks and brackets: fields count from the last `)`."""
+        """Parse /proc/PID/stat (proc_pid_stat(5)).
+
+        The program's name may contain spaces and brackets: fields count from the last `)`.
+        """
         fields = self._text(f"{pid}/stat").rpartition(")")[2].split()
         if len(fields) < 20:
             return None
@@ -188,7 +197,7 @@ class RealProcesses:
     def _bytes(self, name: str) -> bytes:
         try:
             return (self._proc / name).read_bytes()
-        except OSError:  # gone by now, or not ours
+        except OSError:  # already gone, or not ours
             return b""
 
 

@@ -1,4 +1,7 @@
-"""The programs of this machine: where they are, running them to their end, and which version they say they have. Argument lists only, no shell."""
+"""The programs of this machine: finding them, running them to completion, and their versions.
+
+Argument lists only, no shell.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ from kubewright.base.records import dataclass
 from kubewright.host.paths import weakness
 
 _WITHIN: Final = 10.0
-"""Seconds that a program may take to tell its version."""
+"""Seconds that a program may take to print its version."""
 
 
 def find(name: str, *, environment: Mapping[str, str]) -> PurePosixPath | None:
-    """Return the full path of a program on PATH, or None. Root takes none that others can change, and looks for the next one.
+    """Return the full path of a program on PATH, or None. Root skips programs that others can change.
 
-    Raises HostError where there are only such ones.
+    Raises HostError if there are only such programs.
     """
-    import shutil  # with its compression modules as much to load as all of ours
+    import shutil  # with its compression modules, it takes as long to load as all of our modules
 
     faults: dict[PurePosixPath, str] = {}
     for directory in environment.get("PATH", os.defpath).split(os.pathsep):
@@ -44,7 +47,7 @@ def find(name: str, *, environment: Mapping[str, str]) -> PurePosixPath | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a program ended, and what it wrote."""
+    """The exit code and output of a program."""
 
     code: int
     out: str = ""
@@ -55,12 +58,15 @@ class Commands(Protocol):
     """Runs programs."""
 
     def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
-        """Run a program that reads a text. Raises HostError if it cannot be started, or has not ended within so many seconds, or by a deadline."""
+        """Run a program with a text as standard input.
+
+        Raises HostError if it cannot be started, or does not exit within so many seconds or by a deadline.
+        """
         ...
 
 
 class RealCommands:
-    """Runs programs of this machine with an environment: PATH says where they are."""
+    """Runs programs of this machine with an environment, whose PATH is searched."""
 
     def __init__(self, *, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
@@ -82,7 +88,7 @@ class RealCommands:
             )
         except (subprocess.TimeoutExpired, TimeoutError) as error:
             raise HostError(
-                f"`{' '.join(argv)}` did not end within {bound:.3g} s", remedy="run it by hand to see what it is waiting for"
+                f"`{' '.join(argv)}` did not end within {bound:.3g} s", remedy="run it manually to see what it is waiting for"
             ) from error
         except OSError as error:
             raise HostError(
@@ -93,7 +99,7 @@ class RealCommands:
         return Ended(code=ended.returncode, out=_text(ended.stdout), err=_text(ended.stderr))
 
     def _executable(self, name: str) -> str | None:
-        """Return what stands for a name, None to leave the search to the system, which then says that there is nothing."""
+        """Return the path of a program, or None to leave the search to the system, which then reports that it does not exist."""
         found = None if "/" in name else find(name, environment=self._environment)
         return None if found is None else str(found)
 

@@ -1,4 +1,4 @@
-"""The narrow parts of the Host seam that only read: files, programs, and the network of one machine."""
+"""The read-only parts of the Host seam: files, programs, and the network of one machine."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ class FileReader(Protocol):
     """The reading verbs for files."""
 
     def read(self, path: PurePosixPath, /) -> bytes | None:
-        """Return what a file holds, links followed, or None if there is none. Raises HostError if it cannot be read."""
+        """Return the content of a file, links followed, or None if there is none.
+
+        Raises HostError if it cannot be read.
+        """
         ...
 
     def state(self, path: PurePosixPath, /) -> FileState | None:
-        """Return what stands at a path, the last link not followed, or None."""
+        """Return the state of a path, the last link not followed, or None if nothing is there."""
         ...
 
     def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
-        """Return what is in a directory, sorted; nothing if there is no directory."""
+        """Return the entries of a directory, sorted; none if there is no directory."""
         ...
 
     def weakness(self, path: PurePosixPath, /) -> str:
-        """Say what lets others than root and us change what stands at a path, or put something else there; '' if nothing does."""
+        """Return what lets users other than root and us change or replace the object at a path; '' if nothing does."""
         ...
 
 
@@ -38,11 +41,17 @@ class Programs(Protocol):
     """The programs of a machine. Both verbs read."""
 
     def path(self, name: str, /) -> PurePosixPath | None:
-        """Return where a program is found, or None. Raises HostError where root finds only such that others can change."""
+        """Return the path of a program, or None.
+
+        Raises HostError if root finds only programs that others can change.
+        """
         ...
 
     def version(self, name: str, /) -> str:
-        """Return what a program prints of its version, for example `Kubernetes v1.36.3`. Raises HostError if it is missing or fails."""
+        """Return the version output of a program, for example `Kubernetes v1.36.3`.
+
+        Raises HostError if it is missing or fails.
+        """
         ...
 
 
@@ -70,16 +79,25 @@ class Network(Protocol):
         ...
 
     def owner_of_port(self, address: str, port: int) -> PortOwner | None:
-        """Return who keeps us from listening at an address and port, or None. A listener on all addresses counts."""
+        """Return the process that prevents us from listening at an address and port, or None.
+
+        A listener on all addresses counts.
+        """
         ...
 
     def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
-        """Return the first loopback address from 127.0.0.11 on where all the ports are free. Raises PortInUse if there is none.
+        """Return the first loopback address from 127.0.0.11 on where all the ports are free.
 
-        Nothing is reserved: hold a lock until the ports are listened on, and give the addresses of other clusters as `avoid`.
+        Raises PortInUse if there is none.
+
+        Nothing is reserved: hold a lock until the ports are in use, and pass the addresses of other clusters as
+        `avoid`.
         """
         ...
 
     def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
-        """Return for each port itself or the next free one above it, all different. Raises PortInUse if none is left."""
+        """Return for each port the port itself or the next free one above it, all different.
+
+        Raises PortInUse if none is left.
+        """
         ...

@@ -25,11 +25,11 @@ _SAID: Final = 500
 
 
 class RealHost(StoreHost):
-    """The machine that we run on, with the layout given: its own, or one below a state directory.
+    """The machine that we run on, with the given layout: its own, or one below a state directory.
 
-    `services` and `runtime` are what stands for systemd and the container runtime. Without services their verbs raise HostError, unless
-    `looks_for_services`: then systemd does them where it is the init system. The runtime is the one of the layout's socket, else it is looked for.
-    Works as an ordinary user as far as the modes of files let it.
+    `services` and `runtime` replace systemd and the container runtime. Without `services`, these verbs raise HostError,
+    unless `looks_for_services` is set and systemd is the init system. Without `runtime`, the runtime at the layout's
+    socket is used, or else one is detected. Works as an ordinary user as far as file modes allow.
     """
 
     def __init__(
@@ -54,7 +54,10 @@ class RealHost(StoreHost):
 
     @property
     def runtime(self) -> ContainerRuntime:
-        """The runtime that was given, else the one of the layout's socket, else the one whose socket is here. Raises HostError where there are several."""
+        """The given runtime, else the one of the layout's socket, else the one that is detected.
+
+        Raises HostError if there are several.
+        """
         if self._runtime is None:
             from kubewright.host.cri.runtime import CRIRuntime, choose_socket
 
@@ -65,7 +68,7 @@ class RealHost(StoreHost):
     def _services(self) -> Services | None:
         if self._given_services is not None or not self._looks_for_services:
             return self._given_services
-        from kubewright.host import systemd  # what it runs programs with is not needed to write files
+        from kubewright.host import systemd  # the modules for running programs are not needed to write files
 
         return systemd.find(self.files, environment=self._environment)
 

@@ -1,7 +1,7 @@
-"""The Host seam: everything that is read from or done to one machine goes through these protocols.
+"""The Host seam: all reads from and changes to one machine go through these protocols.
 
-Verbs come in two groups. Reading verbs change nothing and may be called in a plan. Writing verbs return what they changed; an overlay
-keeps what they would write. There is no verb that runs a command line.
+There are two groups of verbs. Reading verbs change nothing and may be called in a plan. Writing verbs return what they
+changed; an overlay stores what they would write. No verb runs a command line.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Host(FileReader, Protocol):
 
     @property
     def layout(self) -> Layout:
-        """Where everything of this machine lies."""
+        """The paths of this machine's files."""
         ...
 
     @property
     def facts(self) -> Facts:
-        """What the machine tells about itself, gathered at first use."""
+        """The facts of the machine, gathered at first use."""
         ...
 
     @property
@@ -62,26 +62,36 @@ class Host(FileReader, Protocol):
         ...
 
     def is_shutting_down(self) -> bool:
-        """Read: whether its service manager is about to end everything. Never an error."""
+        """Read: whether the machine is shutting down, according to its service manager. Never raises."""
         ...
 
     def service_lines(self, name: str, /, *, count: int) -> list[str]:
-        """Read: return the last lines that a service wrote, its latest life only; none where that cannot be told. Never an error."""
+        """Read: return the last lines that a service wrote since it was last started; none if they are unavailable.
+
+        Never raises.
+        """
         ...
 
     def ensure(self, desired: Desired, /) -> Change:
-        """Write: make a file, directory or service as desired, if it differs. Raises HostError, DiskFull where there is no space."""
+        """Write: create or change a file, directory or service as desired, if it differs.
+
+        Raises HostError, DiskFull if there is no space.
+        """
         ...
 
     def remove(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
-        """Write: remove a file, a link, or a directory with all that is in it. Raises HostError for a path outside of the layout, and of `own`."""
+        """Write: remove a file, a link, or a directory with all contents.
+
+        Raises HostError for a path outside the layout and `own`.
+        """
         ...
 
     def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
-        """Write: remove everything in a directory, which stays; none where there is no directory.
+        """Write: remove everything in a directory, but not the directory; no change if it does not exist.
 
-        It is a directory of the layout, or one of `own`: what a cluster's configuration has put elsewhere.
-        All of it is tried; then HostError is raised, naming what could not be removed. What is mounted in it is not removed.
+        The directory must belong to the layout or to `own`: paths elsewhere that a cluster's configuration defines. All
+        entries are tried; then HostError is raised, naming those that could not be removed. File systems mounted in it
+        are not removed.
         """
         ...
 
@@ -93,42 +103,53 @@ class Host(FileReader, Protocol):
         ...
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
-        """Read: return what is mounted below a directory, links in its path followed; what was mounted later comes later.
+        """Read: return the mount points below a directory, links in its path followed; later mounts come later.
 
-        Raises HostError where something is in the directory and the machine has no table of mounts.
+        Raises HostError if the directory is not empty and the machine has no table of mounts.
         """
         ...
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
-        """Write: unmount what was mounted last at a path below the kubelet's directory; none if nothing is. Raises HostError.
+        """Write: unmount the latest mount at a path below the kubelet's directory; no change if nothing is mounted.
+
+        Raises HostError.
 
         `flags` are names of `mounts.FLAGS`.
         """
         ...
 
     def remove_units(self, service: str, /, *, units: Sequence[PurePosixPath]) -> Change:
-        """Write: disable a service and remove unit files of it, with a directory that is empty then. Raises HostError for other places."""
+        """Write: disable a service and remove unit files of it, and their directory if it is then empty.
+
+        Raises HostError for other paths.
+        """
         ...
 
     def remove_accounts(self, unwanted: Accounts, /) -> Change:
-        """Write: remove users and groups, whoever made them; those that are not there are no error."""
+        """Write: remove users and groups, regardless of who created them; missing ones are not an error."""
         ...
 
     def tunnel(self, name: str, /) -> TunnelState | None:
-        """Read: return what a WireGuard interface has, None if there is no such interface. Raises HostError where it cannot be told."""
+        """Read: return the state of a WireGuard interface, None if it does not exist.
+
+        Raises HostError if it cannot be determined.
+        """
         ...
 
     def set_peers(self, name: str, /, *, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
-        """Write: have these peers on a WireGuard interface, and none with the keys `without`, without looking at what it has. Raises HostError."""
+        """Write: add or update these peers of a WireGuard interface, and remove those with the keys in `without`.
+
+        The current state is not read. Raises HostError.
+        """
         ...
 
     def remove_tunnel(self, name: str, /) -> Change:
-        """Write: remove a WireGuard interface; none if there is none of that name. Raises HostError."""
+        """Write: remove a WireGuard interface; no change if it does not exist. Raises HostError."""
         ...
 
     @property
     def packet_filter(self) -> PacketFilter:
-        """What others have put into its packet filter for a cluster."""
+        """The packet filter rules that other programs created for a cluster."""
         ...
 
 
@@ -136,55 +157,64 @@ class PacketFilter(Protocol):
     """The rules that kube-proxy and CNI plugins leave in the packet filter of a machine."""
 
     def found(self) -> list[Rules]:
-        """Read: return what is there of them, each piece that can be removed alone. Raises HostError for a tool that fails."""
+        """Read: return the rules that exist, in parts that can be removed separately.
+
+        Raises HostError for a tool that fails.
+        """
         ...
 
     def remove(self, rules: Rules, /) -> Change:
-        """Write: remove one piece. Raises HostError."""
+        """Write: remove one part. Raises HostError."""
         ...
 
 
 class Tunnels(Protocol):
-    """The WireGuard interfaces of a machine. The writing verbs do as they are told: whether something is needed was decided before."""
+    """The WireGuard interfaces of a machine.
+
+    The writing verbs act unconditionally: the caller has decided that a change is needed.
+    """
 
     def state(self, name: str, /) -> TunnelState | None:
-        """Read: return what an interface has, None if there is none of that name."""
+        """Read: return the state of an interface, None if it does not exist."""
         ...
 
     def apply(self, desired: Tunnel, found: TunnelState | None, /) -> None:
-        """Write: make an interface what it should be, given what it is."""
+        """Write: change an interface from its found to its desired state."""
         ...
 
     def set_peers(self, name: str, peers: Sequence[TunnelPeer], without: Sequence[str], /) -> None:
-        """Write: put some peers on an interface, and take some off."""
+        """Write: add peers to an interface, and remove others."""
         ...
 
     def set_key(self, desired: TunnelKey, /) -> None:
-        """Write: give an interface another private key."""
+        """Write: change the private key of an interface."""
         ...
 
     def remove(self, name: str, found: TunnelState, /) -> None:
-        """Write: remove an interface, given what it is."""
+        """Write: remove an interface, given its state."""
         ...
 
 
 class Services(Protocol):
-    """The service manager of a machine: systemd, or what stands for it on a local machine."""
+    """The service manager of a machine: systemd, or its replacement on a local machine."""
 
     def state(self, name: str, /) -> ServiceState | None:
         """Read: return the state of a service, None if there is no such service."""
         ...
 
     def is_stopping(self) -> bool:
-        """Read: whether the machine shuts down. Never an error."""
+        """Read: whether the machine is shutting down. Never raises."""
         ...
 
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
-        """Read: return the last lines that a service wrote, its latest life only; none where that cannot be told. Never an error."""
+        """Read: return the last lines that a service wrote since it was last started; none if they are unavailable.
+
+        Never raises.
+        """
         ...
 
     def start(self, name: str, /) -> None:
-        """Write: start a service that does not run."""
+        """Write: start a service that is not running."""
         ...
 
     def stop(self, name: str, /) -> None:
@@ -196,30 +226,33 @@ class Services(Protocol):
         ...
 
     def enable(self, name: str, /) -> None:
-        """Write: have a service started with the machine."""
+        """Write: start a service at boot."""
         ...
 
     def disable(self, name: str, /) -> None:
-        """Write: have a service not started with the machine."""
+        """Write: do not start a service at boot."""
         ...
 
     def reload(self) -> None:
-        """Write: have the service manager read its unit files again."""
+        """Write: make the service manager read its unit files again."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeVersion:
-    """What a container runtime calls itself: `containerd`, `2.1.4`."""
+    """The name and version that a container runtime reports: `containerd`, `2.1.4`."""
 
     name: str
     version: str
 
 
 class ContainerRuntime(Protocol):
-    """The container runtime of a machine. On a local machine images are component binaries and containers are processes.
+    """The container runtime of a machine.
 
-    Every verb raises RuntimeUnavailable if the runtime does not answer (RuntimeSilent where one is there), HostError if it refuses.
+    On a local machine, images are component binaries and containers are processes.
+
+    Every verb raises RuntimeUnavailable if the runtime does not answer (RuntimeSilent if it accepts connections),
+    HostError if it refuses.
     """
 
     def version(self) -> RuntimeVersion:
@@ -227,19 +260,19 @@ class ContainerRuntime(Protocol):
         ...
 
     def status(self) -> RuntimeStatus:
-        """Read: return whether it can start containers, and what it says of itself."""
+        """Read: return whether it can start containers, and its conditions."""
         ...
 
     def cgroup_driver(self) -> str | None:
-        """Read: return `systemd` or `cgroupfs`, None if it does not tell: the kubelet then needs the right one in its configuration."""
+        """Read: return `systemd` or `cgroupfs`, None if it does not report it; the kubelet's configuration must then set it."""
         ...
 
     def has_image(self, image: str, /) -> bool:
-        """Read: tell whether an image is there."""
+        """Read: return whether the runtime has an image."""
         ...
 
     def sandboxes(self) -> list[Sandbox]:
-        """Read: return what the pods of this machine run in, by namespace and name."""
+        """Read: return the sandboxes of all pods of this machine, by namespace and name."""
         ...
 
     def containers(self, *, namespace: str) -> list[Container]:
@@ -247,15 +280,15 @@ class ContainerRuntime(Protocol):
         ...
 
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:
-        """Read: return the last lines that the containers of a static pod wrote, its latest life only; none if it never ran."""
+        """Read: return the last lines that the latest containers of a static pod wrote; none if it never ran."""
         ...
 
     def pull(self, image: str, /) -> Change:
-        """Write: get an image from its registry, whether it is there or not; none if it is the one that was there."""
+        """Write: pull an image from its registry, even if the runtime has it; no change if it is the same one."""
         ...
 
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
-        """Write: stop and remove a sandbox with all that is in it; one that is gone is no error."""
+        """Write: stop and remove a sandbox with everything in it; one that is gone is not an error."""
         ...
 
 
@@ -263,39 +296,45 @@ class Processes(Protocol):
     """The processes of a machine."""
 
     def of(self, pid: int, /) -> Identity | None:
-        """Read: return the identity of a running process, None if there is none or it is a zombie."""
+        """Read: return the identity of a running process, None if it does not exist or is a zombie."""
         ...
 
     def alive(self, identity: Identity, /) -> bool:
-        """Read: tell whether exactly this process still runs."""
+        """Read: return whether exactly this process is still running."""
         ...
 
     def usage(self, identity: Identity, /) -> Usage | None:
-        """Read: return what it has used, or None if it is gone."""
+        """Read: return its resource usage, or None if it is gone."""
         ...
 
     def group(self, leader: int, /) -> list[Identity]:
-        """Read: return the running members of a process group, which may outlive the process that it is named after."""
+        """Read: return the running members of a process group, which may outlive its leader."""
         ...
 
     def marked(self, marks: Mapping[str, str], /, *, shared: str = ...) -> list[Identity]:
-        """Read: return the running processes that carry some marks, as `carries` decides. Raises HostError where /proc is not of our PID namespace.
+        """Read: return the running processes that carry some marks, as `carries` decides.
 
-        Only processes of our own user, or all of them for root. One that made itself undumpable hides its environment:
-        a daemon that holds keys is found by the identity that it wrote down, its children by the marks.
+        Raises HostError if /proc is not of our PID namespace.
+
+        Only processes of our own user, or all of them for root. A process that made itself undumpable hides its
+        environment: a daemon that holds keys is found by the identity that it stored, its children by the marks.
         """
         ...
 
     def carries(self, identity: Identity, marks: Mapping[str, str], /, *, shared: str = ...) -> bool:
-        """Read: whether a process runs, had all of these variables in its environment at its start, and sees the files that we see.
+        """Read: whether a process runs, had all of these variables in its environment at its start, and sees the same files as we do.
 
-        /proc shows the processes of containers too, and paths in their environment mean other files: a process counts only if its mount
-        namespace and root are ours, or, where `shared` names a directory, if that path leads it to the very directory to which it leads us.
+        /proc also shows processes of containers, where paths in the environment denote other files: a process counts
+        only if its mount namespace and root are ours or, if `shared` names a directory, that path leads both to the
+        same directory.
         """
         ...
 
     def handle(self, identity: Identity, /) -> int | None:
-        """Read: return a pidfd, which becomes readable when the process ends, or None if it is gone. The caller closes it."""
+        """Read: return a pidfd, which becomes readable when the process exits, or None if it is gone.
+
+        The caller closes it.
+        """
         ...
 
     def signal(self, identity: Identity, number: Signals, /) -> bool:

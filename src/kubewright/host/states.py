@@ -1,4 +1,4 @@
-"""What a machine has, as plain values: files, services, and what its container runtime holds and says of itself."""
+"""The observed state of a machine as plain values: files, services, and the contents and status of its container runtime."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 from kubewright.base.records import dataclass, field
 
 READY: Final = "RuntimeReady"
-"""The condition without which no container starts."""
+"""The condition that is required for starting containers."""
 NETWORK_READY: Final = "NetworkReady"
 """False until there is a pod network."""
 
 
 class Kind(enum.Enum):
-    """What stands at a path."""
+    """The type of a file."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -25,7 +25,10 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class FileState:
-    """What stands at a path, links not followed. `mode` is the permission bits only, `modified` seconds since 1970, `target` where a link leads."""
+    """The state of a path, links not followed.
+
+    `mode` is the permission bits only, `modified` is in seconds since 1970, `target` is that of a link.
+    """
 
     kind: Kind
     mode: int
@@ -38,7 +41,10 @@ class FileState:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSystem:
-    """The file system that holds a path. `device` tells whether two paths are in one; `available` is what is left for those who are not root."""
+    """The file system that contains a path.
+
+    `device` shows whether two paths are on the same one; `available` excludes root's reserve.
+    """
 
     device: int
     capacity: int
@@ -49,10 +55,10 @@ class FileSystem:
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceState:
-    """What is known of a service of the machine. `stale`: its unit files have changed since the service manager read them.
+    """The state of a service. `stale`: its unit files have changed since the service manager read them.
 
-    `failed`: it ended with an error; `again`: the service manager starts it again after a pause, and has done so `restarts` times since
-    somebody last started it. `since`: when its latest life began, seconds since 1970; 0 where that is not known.
+    `failed`: it ended with an error. `again`: the service manager restarts it after a pause, and has done so `restarts`
+    times since it was last started explicitly. `since`: its last start in seconds since 1970; 0 if unknown.
     """
 
     running: bool
@@ -66,7 +72,7 @@ class ServiceState:
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelPeerState:
-    """What an interface knows of a peer. `handshake` is when it was last heard of, seconds since 1970, 0 for never."""
+    """The state of an interface's peer. `handshake` is the latest one in seconds since 1970, 0 for never."""
 
     public_key: str
     networks: frozenset[str]
@@ -76,9 +82,12 @@ class TunnelPeerState:
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelState:
-    """What a WireGuard interface has. `forwards`: packets go from one peer to another, in both families of its addresses.
+    """The state of a WireGuard interface.
 
-    `guard` is the mark of the rules that say where its peers may send, '' without any. Rules may outlive the `device`.
+    `forwards`: packets are forwarded between peers, in all families of its addresses.
+
+    `guard` is the mark of the rules that limit which networks its peers may reach, '' without any. Rules may outlive
+    the `device`.
     """
 
     private_key: str = field(repr=False)
@@ -94,7 +103,7 @@ class TunnelState:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """One thing that a runtime says of itself."""
+    """A condition that a runtime reports."""
 
     type: str
     status: bool
@@ -104,7 +113,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeHandler:
-    """One way in which a runtime runs containers, and what it can do; the default one has the name ''."""
+    """A handler that a runtime offers for running containers, and its features; the default one has the name ''."""
 
     name: str
     recursive_read_only_mounts: bool = False
@@ -113,9 +122,11 @@ class RuntimeHandler:
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeStatus:
-    """How a runtime is. `sandbox_image` is the image of its pods' first container, empty where it does not tell.
+    """The status of a runtime.
 
-    `supplemental_groups_policy` is None for a runtime that says nothing of its features (containerd before 2.0).
+    `sandbox_image` is the image of its pods' sandbox containers, empty if it does not report it.
+
+    `supplemental_groups_policy` is None for a runtime that does not report its features (containerd before 2.0).
     """
 
     conditions: tuple[Condition, ...] = ()
@@ -124,18 +135,18 @@ class RuntimeStatus:
     supplemental_groups_policy: bool | None = None
 
     def unmet(self, kind: str) -> Condition | None:
-        """Return the condition of a type if it does not hold; one that the runtime does not have counts as held."""
+        """Return the condition of a type if it does not hold; one that the runtime does not report counts as met."""
         return next((condition for condition in self.conditions if condition.type == kind and not condition.status), None)
 
     @property
     def unready(self) -> Condition | None:
-        """The condition that says why containers cannot be started."""
+        """The condition that prevents containers from being started."""
         return self.unmet(READY)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """An image that a runtime has. `size` is bytes."""
+    """An image of a runtime. `size` is in bytes."""
 
     id: str
     tags: tuple[str, ...] = ()
@@ -150,7 +161,10 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox:
-    """What all containers of a pod run in. A pod may have several: old ones stay until the kubelet removes them."""
+    """The sandbox of a pod, shared by its containers.
+
+    A pod may have several: old ones stay until the kubelet removes them.
+    """
 
     id: str
     name: str
@@ -159,12 +173,12 @@ class Sandbox:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"pod {self.namespace}/{self.name}"
 
 
 class ContainerState(enum.Enum):
-    """What a container is doing."""
+    """The state of a container."""
 
     CREATED = "created"
     RUNNING = "running"
@@ -174,10 +188,10 @@ class ContainerState(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """One life of a container of a pod. `attempt` counts lives from 0; `code` and `reason` are told of one that has ended.
+    """A run of a container of a pod. `attempt` counts runs from 0; only ended ones have `code` and `reason`.
 
-    `created` and `ended` are seconds since 1970, `ended` 0 for one that has not. A static pod has another `pod_uid` once its manifest says something
-    else; '' where the runtime does not tell.
+    `created` and `ended` are in seconds since 1970, `ended` is 0 for one that has not ended. A static pod gets another
+    `pod_uid` when its manifest changes; '' if the runtime does not report it.
     """
 
     id: str

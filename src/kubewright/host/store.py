@@ -1,7 +1,8 @@
-"""One `ensure` for all hosts: look, decide (pure), act, over a narrow store of files, units and accounts.
+"""One `ensure` for all hosts: observe, decide (pure), act, over a narrow store of files, units and accounts.
 
-The real machine is one store (`Files` and systemd), the overlay of plans is another. What is accepted, refused and told is decided here and
-in `decisions`, so that a plan says what a run does; a store refuses a path that others could lead elsewhere, and what is mounted.
+The real machine is one store (`Files` and systemd), the overlay of plans is another. Acceptance, refusal and reporting
+are decided here and in `decisions`, so that a plan reports what a run does; a store refuses mounts and paths that
+others could redirect.
 """
 
 from __future__ import annotations
@@ -39,37 +40,43 @@ from kubewright.host.trees import Refusals
 
 
 class Store(FileReader, Protocol):
-    """The files of a machine. Its verbs do as they are told: whether something is needed was decided before.
+    """The files of a machine. Its verbs act unconditionally: the caller has decided that a change is needed.
 
-    All of them raise HostError, for a way that others could lead elsewhere among them; paths are full ones.
+    All of them raise HostError, for example if others could redirect a path; paths are absolute.
     """
 
     def entries(self, path: PurePosixPath, /, *, temporary: bool = False) -> list[PurePosixPath]:
-        """Return what is in a directory, sorted; nothing if there is no directory. Temporary files of ours only where they are asked for."""
+        """Return the entries of a directory, sorted; none if there is no directory.
+
+        Our temporary files are included only on request.
+        """
         ...
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
-        """Return what is mounted below a directory, as `Host.mounts` does."""
+        """Return the mount points below a directory, as `Host.mounts` does."""
         ...
 
     def real(self, path: PurePosixPath, /) -> PurePosixPath:
-        """Return a path with all links followed, as the kernel's table of mounts has it."""
+        """Return a path with all links followed, as in the kernel's table of mounts."""
         ...
 
     def write(self, desired: File, /) -> None:
-        """Write or replace a file, and make the directories above it that are missing."""
+        """Write or replace a file, and create missing parent directories."""
         ...
 
     def make(self, desired: Directory, /) -> None:
-        """Make a directory and those above it that are missing, or give one that is there the mode and owner that are enforced."""
+        """Create a directory and its missing parents, or give an existing one the enforced mode and owner."""
         ...
 
     def own(self, desired: Ownership, /) -> None:
-        """Change who owns something, and its mode."""
+        """Change the owner and mode of a path."""
         ...
 
     def remove(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> None:
-        """Remove what is at a path, which is one of `below` or lies below one of them, and everything in it; refuse at a mount."""
+        """Remove the object at a path, which is one of `below` or is below one of them, with all contents.
+
+        Refuse at a mount.
+        """
         ...
 
     def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> Refusals:
@@ -81,19 +88,19 @@ class Store(FileReader, Protocol):
         ...
 
     def clean(self, path: PurePosixPath, /) -> None:
-        """Remove what writers that died left in a directory."""
+        """Remove temporary files of writers that died from a directory."""
         ...
 
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str]) -> bool:
-        """Unmount what was mounted last at a path; False if nothing is, any more."""
+        """Unmount the latest mount at a path; False if nothing is mounted there (any more)."""
         ...
 
     def locked(self, *paths: PurePosixPath) -> AbstractContextManager[None]:
-        """Hold the lock of files of accounts. Raises TryAgain if somebody else holds one."""
+        """Hold the lock of files of accounts. Raises TryAgain if another process holds one."""
         ...
 
     def expect(self, files: Iterable[File], /) -> None:
-        """Take note of what a service that was started will write."""
+        """Take note of the files that a started service will write."""
         ...
 
 
@@ -107,7 +114,7 @@ class StoreHost(ABC):
     @property
     @abstractmethod
     def _services(self) -> Services | None:
-        """The service manager, None where there is none."""
+        """The service manager, None if there is none."""
 
     @property
     @abstractmethod
@@ -163,7 +170,7 @@ class StoreHost(ABC):
         change = decisions.decide_removal(self.state(path), path, layout=self.layout, own=own)
         if change:
             self._store.remove(path, below=(*roots(self.layout), *own))
-        self._store.clean(path.parent)  # also for one that never came to be: half of it may be there
+        self._store.clean(path.parent)  # also if the write failed: a temporary file may remain
         return change
 
     def empty(self, path: PurePosixPath, /, *, own: Collection[PurePosixPath] = ()) -> Change:
@@ -289,7 +296,7 @@ class StoreHost(ABC):
 
     def _ensure_accounts(self, desired: Accounts) -> Change:
         passwd, group = desired.etc / accounts.PASSWD, desired.etc / accounts.GROUP
-        accounts.read_accounts(self, passwd)  # whether there is one at all is told before it is locked
+        accounts.read_accounts(self, passwd)  # report a missing file before locking it
         with self._store.locked(group, passwd):
             login_defs = (self.read(desired.etc / accounts.LOGIN_DEFS) or b"").decode("utf-8", errors="replace")
             before = {path: accounts.read_accounts(self, path) for path in (group, passwd)}

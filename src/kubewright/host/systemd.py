@@ -16,16 +16,16 @@ from kubewright.host.states import Kind, ServiceState
 
 ASKED_WITHIN: Final = 10.0
 DONE_WITHIN: Final = 120.0
-"""Seconds for a verb: a unit's own limits are 90 s by default (DefaultTimeoutStartSec)."""
+"""Seconds per verb: a unit's own limits are 90 s by default (DefaultTimeoutStartSec)."""
 LAST_LINES: Final = 6
-"""Lines of its journal that a service which cannot be started is shown with, systemd's own about its end included."""
+"""How many lines of its journal are shown for a service that fails to start, including systemd's own lines about its exit."""
 
 _LIVES: Final = PurePosixPath("/run/systemd/units")
 _PROPERTIES: Final = ("LoadState", "ActiveState", "SubState", "UnitFileState", "NeedDaemonReload", "NRestarts")
 _RUNNING: Final = frozenset({"active", "reloading", "activating"})
 _WAITS_TO_BE_STARTED_AGAIN: Final = "auto-restart"
 _ENABLED: Final = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated"})
-"""What `systemctl is-enabled` calls enabled."""
+"""The states that `systemctl is-enabled` reports for enabled units."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,18 +39,21 @@ class _Unit:
 
     @property
     def again(self) -> bool:
-        """It ended and waits for its next start, as a kubelet without a configuration does for ten seconds at a time."""
+        """Whether it waits for its next start, as a kubelet without a configuration does for ten seconds at a time."""
         return self.sub.startswith(_WAITS_TO_BE_STARTED_AGAIN)
 
 
 def find(files: FileReader, *, environment: Mapping[str, str]) -> Systemd | None:
-    """Return the service manager of this machine, None where systemd is not the init system (containers, other systems)."""
+    """Return the service manager of this machine, None if systemd is not the init system (containers, other systems)."""
     booted = files.state(PurePosixPath(BOOTED))
     return Systemd(RealCommands(environment=environment), files=files) if booted is not None and booted.kind is Kind.DIRECTORY else None
 
 
 class Systemd:
-    """`host.seam.Services` through `systemctl`. Verbs that change something need root, and raise HostError with what systemd says."""
+    """`host.seam.Services` through `systemctl`.
+
+    Verbs that change something need root, and raise HostError with systemd's message.
+    """
 
     def __init__(self, commands: Commands, *, files: FileReader | None = None) -> None:
         self._commands = commands
@@ -71,7 +74,10 @@ class Systemd:
         )
 
     def _since(self, name: str) -> float:
-        """When the latest life of a unit began: systemd makes a link then. By the clock of files, so that it can be compared with theirs."""
+        """Return the last start of a unit: systemd creates a link then.
+
+        The time is that of the file system, so that it is comparable with files.
+        """
         found = self._files.state(_LIVES / f"invocation:{_file(name)}") if self._files is not None else None
         return found.modified if found is not None else 0.0
 
@@ -81,7 +87,7 @@ class Systemd:
         return False
 
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
-        """What the journal has of its latest life, systemd's own lines about it included."""
+        """Return its journal since its last start, including systemd's own lines about it."""
         try:
             told = self._commands.run(["systemctl", "show", "--property=InvocationID", "--value", _file(name)], within=ASKED_WITHIN)
             life = told.out.strip()
@@ -94,7 +100,7 @@ class Systemd:
         return ended.out.splitlines() if ended.code == 0 else []
 
     def start(self, name: str, /) -> None:
-        """A unit that waits to be started again is restarted: `start` would leave it waiting."""
+        """Start a unit, or restart one that waits for its next start, because `start` would leave it waiting."""
         self._do("restart" if self._unit(name).again else "start", name)
 
     def stop(self, name: str, /) -> None:
@@ -113,7 +119,10 @@ class Systemd:
         self._do("daemon-reload")
 
     def _last_words(self, verb: str, name: str) -> str:
-        """Return what a service said that did not start; `systemctl --quiet` leaves that to the journal, which may be a moment behind."""
+        """Return the output of a service that failed to start.
+
+        `systemctl --quiet` leaves it to the journal, which may lag slightly.
+        """
         if verb not in {"start", "restart"}:
             return ""
         with suppress(HostError):
@@ -156,9 +165,9 @@ def _file(name: str) -> str:
 
 def _remedy(name: str, said: str) -> str:
     if "masked" in said:
-        return f"it was masked on purpose; `systemctl unmask {_file(name)}` allows it again"
+        return f"an administrator masked it; run `systemctl unmask {_file(name)}` to allow it again"
     if any(word in said for word in ("Access denied", "Interactive authentication", "Permission denied", "Operation not permitted")):
         return "run the command as root"
     if not name:
-        return "see what `journalctl -b` says about systemd"
-    return f"`systemctl status {_file(name)}` and `journalctl -u {_file(name)}` say why"
+        return "see the messages of systemd in `journalctl -b`"
+    return f"`systemctl status {_file(name)}` and `journalctl -u {_file(name)}` show why"

@@ -1,7 +1,10 @@
-"""Trees of files that others fill, however deep: going through them, and removing them within one mount. No recursion, few descriptors, no link followed.
+"""Walking and removing trees of files that others fill, of any depth, within one mount.
 
-A pod can nest directories until their path is longer than the system takes (PATH_MAX), and move them while we are in them. So each step
-takes one name, relative to an open directory; `..` is believed only where it is the directory that we came from.
+No recursion, few descriptors, no link followed.
+
+A pod can nest directories until their path exceeds the system's limit (PATH_MAX), and move them during the walk.
+Therefore each step uses one name, relative to an open directory; `..` is trusted only if it is the directory that we
+came from.
 """
 
 from __future__ import annotations
@@ -26,31 +29,32 @@ _SHOWN: Final = 1024
 """Characters of a path above which its middle is left out."""
 
 Failed = Callable[[HostError], None]
-"""Takes what could not be done. To end the walk there, it raises."""
+"""Receives the error of an entry; raises to end the walk."""
 Act = Callable[[int, str], None]
-"""Does something to a name in an open directory, as the system does: what it raises is OSError."""
+"""Acts on a name in an open directory; raises OSError."""
 
 NAMED_REFUSALS: Final = 8
-"""How many things that could not be removed are named."""
+"""How many entries that could not be removed are named."""
 
 
 def fail(error: HostError) -> None:
-    """End a walk with the first thing that cannot be done."""
+    """End a walk at the first error."""
     raise error
 
 
 def names(opened: int) -> list[str]:
-    """Return what is in an open directory, sorted."""
+    """Return the names in an open directory, sorted."""
     with os.scandir(opened) as entries:
         return sorted(entry.name for entry in entries)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """What is done to a tree: `leaf` to what is no directory, `directory` to a directory when everything in it was done.
+    """The work on a tree: `leaf` for non-directories, `directory` for a directory after everything in it.
 
-    `doing` is a verb such as `remove`. With `one_mount` a mounted file system is refused. Without /proc nobody knows what is mounted where:
-    then every directory with something in it is refused, unless the tree is `ours`, made by us where nobody else may write.
+    `doing` is a verb such as `remove`. With `one_mount`, a mounted file system is refused. Without /proc, mounts are
+    unknown: then every non-empty directory is refused, unless the tree is `ours`, created by us where nobody else may
+    write.
     """
 
     doing: str
@@ -61,16 +65,21 @@ class Work:
 
 
 def visit(parent: int, name: str, path: PurePosixPath, *, work: Work, failed: Failed) -> bool:
-    """Do the work on an entry of an open directory and on all below it, what lies deepest first; says whether everything was done.
+    """Do the work on an entry of an open directory and on all below it, the deepest first.
 
-    `path` is the entry's, for errors. What is gone already is done.
+    Return whether everything was done.
+
+    `path` is the entry's, for errors. An entry that is already gone counts as done.
     """
     return _Walk(parent, path, work=work, failed=failed).run(name)
 
 
 @dataclass(kw_only=True)
 class _Level:
-    """A directory on the way. `opened` is -1 where it was closed, `mount` None where nobody has asked, `whole` False after a failure."""
+    """A directory on the way.
+
+    `opened` is -1 if it was closed, `mount` None if it has not been read, `whole` False after a failure.
+    """
 
     name: str
     opened: int
@@ -80,13 +89,13 @@ class _Level:
     whole: bool = True
 
     def close(self) -> None:
-        opened, self.opened = self.opened, -1  # Ctrl-C during the call must not have it closed twice
+        opened, self.opened = self.opened, -1  # invalidate it first: Ctrl-C during the call must not cause a second close
         if opened >= 0:
             os.close(opened)
 
 
 class _Walk:
-    """One walk: the levels from the directory that holds the entry to where we are."""
+    """One walk: the levels from the directory that contains the entry to the current one."""
 
     def __init__(self, parent: int, path: PurePosixPath, *, work: Work, failed: Failed) -> None:
         self._path = path
@@ -136,11 +145,11 @@ class _Walk:
             level.close()
             raise
         self._levels.append(level)
-        for far in self._levels[1:-_HELD][-1:]:  # never the one that we were given
+        for far in self._levels[1:-_HELD][-1:]:  # never the descriptor that the caller passed
             far.close()
 
     def _leave(self) -> None:
-        """Go back to the directory above, and do the work on the one that we were in."""
+        """Return to the parent directory, and do the work on the directory that we leave."""
         level, above = self._levels[-1], self._levels[-2]
         try:
             if above.opened < 0:
@@ -167,14 +176,14 @@ class _Walk:
         if _identity(opened) != above.identity:
             os.close(opened)
             raise HostError(
-                f"{self._shown()} was moved elsewhere while this was at work",
+                f"{self._shown()} was moved by another process during the removal",
                 detail="the remaining files are left unchanged",
                 remedy="stop the processes that use it, then run the same command again",
             )
         above.opened = opened
 
     def _give_up(self) -> None:
-        """Forget the levels that cannot be reached any more."""
+        """Forget the levels that can no longer be reached."""
         self._levels.pop().close()
         while self._levels[-1].opened < 0:
             self._levels.pop()
@@ -194,7 +203,7 @@ class _Walk:
         self._failed(error)
 
     def _shown(self, *more: str) -> PurePosixPath:
-        """Return the path of what is below the level where we are, or of that level; shortened where nobody would read it."""
+        """Return the path of an entry below the current level, or of that level; long paths are shortened."""
         parts = [*(level.name for level in self._levels[1:]), *more][1:]
         if sum(map(len, parts)) + len(parts) > _SHOWN:
             few = 3
@@ -208,7 +217,7 @@ def _identity(opened: int) -> tuple[int, int]:
 
 
 def _is_mounted(parent: int, name: str) -> bool:
-    """Tell whether something is mounted over a file, as a bind mount is."""
+    """Return whether something is mounted over a file, as a bind mount is."""
     opened = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         return mount_of(opened) != mount_of(parent)
@@ -229,17 +238,20 @@ _REMOVE_OURS: Final = replace(_REMOVE, ours=True)
 
 
 def remove_entry(parent: int, name: str, path: PurePosixPath, *, failed: Failed) -> bool:
-    """Remove an entry of an open directory with everything below it; says whether it is gone. One that is gone already is fine.
+    """Remove an entry of an open directory with everything below it; return whether it is gone.
 
-    What is mounted in it is told as failed, and nothing of that is removed.
+    A missing one counts as gone.
+
+    File systems mounted in it are reported as failed, and nothing in them is removed.
     """
     return visit(parent, name, path, work=_REMOVE, failed=failed)
 
 
 def remove_tree(path: PurePosixPath) -> None:
-    """Remove a file, a link or a tree that we made where nobody else may write: neither the way to it nor what is in it needs a check.
+    """Remove a file, link or tree that we created where nobody else may write: neither its path nor its contents need checks.
 
-    What a machine has in its directories is for `Files.remove`. Raises HostError at the first thing that stays. One that is gone already is fine.
+    `Files.remove` is for directories that others use. Raises HostError at the first entry that cannot be removed. A
+    missing path is not an error.
     """
     with explaining("remove", path), suppress(FileNotFoundError):
         parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -251,19 +263,22 @@ def remove_tree(path: PurePosixPath) -> None:
 
 @dataclass(kw_only=True)
 class Refusals:
-    """What could not be removed: the first few, and how many there are. A disk that turned read-only may refuse millions."""
+    """The entries that could not be removed: the first few, and their number.
+
+    A disk that turned read-only may refuse millions.
+    """
 
     first: list[HostError] = field(default_factory=list)
     count: int = 0
 
     def note(self, error: HostError) -> None:
-        """Take one more."""
+        """Add an error."""
         self.count += 1
         if len(self.first) < NAMED_REFUSALS:
             self.first.append(error)
 
     def require_none(self, path: PurePosixPath) -> None:
-        """Raise HostError that names what is left in a directory, if there is anything."""
+        """Raise HostError that names what is left in a directory, if anything is."""
         if self.count:
             more = [f"and {self.count - len(self.first)} more"] if self.count > len(self.first) else []
             remedies = dict.fromkeys(error.remedy for error in self.first if error.remedy)

@@ -1,6 +1,7 @@
-"""What the peers of a tunnel may reach of other machines: each other, what is named, and whom they answer. Nothing else of the networks around.
+"""Rules that limit which machines a tunnel's peers may reach: each other, named networks, and clients that they answer.
 
-A table of nftables for each interface. Its comment says which rules are in it, so that nobody has to compare rules as `nft` prints them. Pure.
+There is an nftables table for each interface. Its comment identifies the rules in it, so that nothing has to compare
+rules as `nft` prints them. Pure.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ def table(name: str) -> str:
 
 
 def rules(name: str, outside: Sequence[str]) -> str:
-    """Return what `nft -f` reads: the table as it was goes, and this one comes, in one step. `outside` are networks that peers may reach."""
+    """Return the input of `nft -f` that atomically replaces the table. `outside` are networks that peers may reach."""
     head = f"table inet {table(name)}"
     return f'{head}\ndelete {head}\n{head} {{\n  comment "kubewright {mark(name, outside)}"\n{_chain(name, outside)}}}\n'
 
 
 def mark(name: str, outside: Sequence[str]) -> str:
-    """Return what tells these rules from others."""
+    """Return a mark that identifies these rules."""
     return hashlib.sha256(_chain(name, outside).encode()).hexdigest()[:16]
 
 
 def found_mark(listed: str) -> str:
-    """Read the mark of what `nft list table` prints, '' where it has none."""
+    """Return the mark in the output of `nft list table`, '' if it has none."""
     marks = (found[1] for line in listed.splitlines() if (found := _MARK.match(line)) is not None)
     return next(marks, "")
 

@@ -1,6 +1,8 @@
-"""WireGuard interfaces, through `ip` and `wg`: the kernel's and those of wireguard-go alike. Keys go over standard input, never into arguments.
+"""WireGuard interfaces, through `ip` and `wg`: the kernel's and those of wireguard-go alike.
 
-What `wg` reads and prints is in wg(8); `ip -json` is iproute2's. The middle of `ensure` is pure.
+Keys are passed on standard input, never as arguments.
+
+wg(8) documents the formats of `wg`; `ip -json` is iproute2's. The decisions of `ensure` are pure.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ _GONE: Final = "does not exist"
 _STDIN: Final = "/dev/stdin"
 _FORWARDING: Final[Mapping[int, str]] = {4: "net/ipv4/ip_forward", 6: "net/ipv6/conf/all/forwarding"}
 _TOGETHER: Final = 100
-"""Peers that one command changes."""
+"""Peers that are changed by one command."""
 DAEMON: Final = "wireguard-go"
 _PACKAGES: Final[Mapping[str, str]] = {"ip": "iproute2", "wg": "wireguard-tools", DAEMON: "wireguard-go", tunnel_guard.PROGRAM: "nftables"}
 
 
 def configuration(desired: Tunnel) -> str:
-    """Write an interface and its peers as `wg syncconf` reads them. It holds the private key."""
+    """Render an interface and its peers in the format of `wg syncconf`. It contains the private key."""
     lines = ["[Interface]", f"PrivateKey = {desired.private_key}", f"ListenPort = {desired.port}"]
     for peer in desired.peers:
         lines += ["[Peer]", f"PublicKey = {peer.public_key}"]
@@ -43,7 +45,7 @@ def configuration(desired: Tunnel) -> str:
 
 
 def read_dump(text: str) -> tuple[str, int, tuple[TunnelPeerState, ...]]:
-    """Read what `wg show NAME dump` prints: the private key, the port, the peers. Raises ValueError."""
+    """Parse the output of `wg show NAME dump`: the private key, the port, the peers. Raises ValueError."""
     first, *rows = [line.split("\t") for line in text.splitlines()]
     private, _, port, _ = first
     return ("" if private == "(none)" else remember(private)), int(port), tuple(map(_peer, rows))
@@ -60,7 +62,10 @@ def _peer(fields: Sequence[str]) -> TunnelPeerState:
 
 
 def read_link(text: str) -> tuple[frozenset[str], int, bool]:
-    """Read what `ip -json address show dev NAME` prints: addresses but link-local ones, the MTU, whether it is up. Raises ValueError."""
+    """Parse the output of `ip -json address show dev NAME`: addresses except link-local ones, the MTU, whether it is up.
+
+    Raises ValueError.
+    """
     try:
         [link] = [row for row in json.loads(text) if row]
         rows: list[Mapping[str, Any]] = link["addr_info"]
@@ -71,7 +76,7 @@ def read_link(text: str) -> tuple[frozenset[str], int, bool]:
 
 
 def decide(found: TunnelState | None, desired: Tunnel) -> Change:
-    """Compare an interface. The reasons say what differs; no key is in them, only public ones."""
+    """Compare an interface. The reasons say what differs; they contain public keys only."""
     if found is None:
         return Change(target=desired.target, action=Action.CREATE, reason=f"{', '.join(desired.addresses)}; {len(desired.peers)} peers")
     reasons = [text for text, differs in _differences(found, desired).items() if differs] + peer_differences(found, desired)
@@ -92,7 +97,7 @@ def _differences(found: TunnelState, desired: Tunnel) -> dict[str, bool]:
 
 
 def peer_differences(found: TunnelState, desired: Tunnel) -> list[str]:
-    """Say which peers are missing, wrong, or too many."""
+    """Return which peers are missing, wrong, or superfluous."""
     wanted = {peer.public_key: (frozenset(peer.networks), peer.keepalive) for peer in desired.peers}
     known = {peer.public_key: (peer.networks, peer.keepalive) for peer in found.peers}
     counts = {
@@ -104,28 +109,28 @@ def peer_differences(found: TunnelState, desired: Tunnel) -> list[str]:
 
 
 def decide_key(found: TunnelState | None, desired: TunnelKey) -> Change:
-    """Compare the key of an interface. Raises HostError where there is none."""
+    """Compare the key of an interface. Raises HostError if the interface does not exist."""
     if found is None or not found.device:
-        raise HostError(f"there is no interface {desired.name}", remedy=f"start it: systemctl restart {desired.name}")
+        raise HostError(f"the interface {desired.name} does not exist", remedy=f"start it: systemctl restart {desired.name}")
     same = found.private_key == desired.private_key
     return Change(target=desired.target, action=Action.NONE if same else Action.UPDATE, reason="" if same else "another private key")
 
 
 def peer_changes(name: str, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
-    """Say what becomes of an interface that gets some peers and loses others."""
+    """Return the change of an interface that gets some peers and loses others."""
     counts = {"put": len(peers), "removed": len(without)}
     told = ", ".join(f"{count} peer{'s' * (count > 1)} {what}" for what, count in counts.items() if count)
     return Change(target=f"tunnel {name}", action=Action.UPDATE if told else Action.NONE, reason=told)
 
 
 def decide_removal(found: TunnelState | None, name: str) -> Change:
-    """Compare with nothing."""
+    """Decide the removal of an interface."""
     return Change(target=f"tunnel {name}", action=Action.NONE if found is None else Action.DELETE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelPrograms:
-    """Where the programs of a machine are. `daemon` is wireguard-go, None where the kernel has WireGuard."""
+    """The paths of a machine's programs. `daemon` is wireguard-go, None if the kernel has WireGuard."""
 
     ip: PurePosixPath
     wg: PurePosixPath
@@ -133,7 +138,10 @@ class TunnelPrograms:
 
 
 def find_programs(files: FileReader, programs: Programs, *, hub: bool = False) -> TunnelPrograms:
-    """Find what a machine needs for a tunnel, or for being the hub of one. Raises HostError for a program that is missing, naming what brings it."""
+    """Find the programs that a machine needs for a tunnel, or for being its hub.
+
+    Raises HostError for a missing one, naming its package.
+    """
     if hub:
         _require(programs, tunnel_guard.PROGRAM)
     daemon = None if in_kernel(files) else _require(programs, DAEMON)
@@ -147,13 +155,13 @@ def _require(programs: Programs, name: str) -> PurePosixPath:
         raise HostError(
             f"{name} is not installed",
             detail=f"the VPN needs it{why}",
-            remedy=f"install the package {_PACKAGES[name]}, or see that {name} is on PATH",
+            remedy=f"install the package {_PACKAGES[name]}, or make sure that {name} is on PATH",
         )
     return found
 
 
 def in_kernel(files: FileReader) -> bool:
-    """Tell whether the kernel of a machine has WireGuard: loaded, built in, or to be loaded."""
+    """Return whether the kernel of a machine supports WireGuard: loaded, built in, or loadable."""
     if files.state(PurePosixPath("/sys/module/wireguard")) is not None:
         return True
     release = (files.read(PurePosixPath("/proc/sys/kernel/osrelease")) or b"").decode(errors="replace").strip()
@@ -174,7 +182,7 @@ class RealTunnels:
         self._sysctls = proc / "sys"
 
     def state(self, name: str, /) -> TunnelState | None:
-        if self._programs.path("ip") is None:  # then nobody has made one
+        if self._programs.path("ip") is None:  # without the tool, no interface was created
             return None
         guard = self._guard(name)
         told = self._commands.run(("ip", "-json", "address", "show", "dev", name), within=WITHIN)
@@ -186,7 +194,7 @@ class RealTunnels:
             private, port, peers = read_dump(self._run(dump))
         except ValueError as error:
             raise HostError(
-                f"the tunnel {name} cannot be read", detail=str(error), remedy=f"see what `wg show {name}` and `ip address` say"
+                f"the tunnel {name} cannot be read", detail=str(error), remedy=f"see the output of `wg show {name}` and `ip address`"
             ) from error
         forwards = all(self._forwards(family) for family in _families(addresses))
         return TunnelState(private_key=private, port=port, addresses=addresses, mtu=mtu, up=up, forwards=forwards, guard=guard, peers=peers)
@@ -219,7 +227,7 @@ class RealTunnels:
                 self._forward(family)
 
     def set_peers(self, name: str, peers: Sequence[TunnelPeer], without: Sequence[str], /) -> None:
-        words: list[tuple[str, ...]] = [("peer", key, "remove") for key in without]  # first: an address is one peer's at a time
+        words: list[tuple[str, ...]] = [("peer", key, "remove") for key in without]  # first: an address belongs to one peer at a time
         words += [
             ("peer", peer.public_key, "persistent-keepalive", str(peer.keepalive), "allowed-ips", ",".join(peer.networks)) for peer in peers
         ]
@@ -238,7 +246,7 @@ class RealTunnels:
     def _forwards(self, family: int) -> bool:
         try:
             return (self._sysctls / _FORWARDING[family]).read_text(encoding="ascii").strip() != "0"
-        except OSError:  # a kernel without IPv6 has nothing to forward of it
+        except OSError:  # a kernel without IPv6 does not forward it
             return family == 6
 
     def _forward(self, family: int) -> None:
@@ -260,7 +268,7 @@ def _required(ended: Ended, argv: Sequence[str]) -> str:
         raise HostError(
             f"`{' '.join(argv)}` failed",
             detail=ended.err.strip() or f"exit code {ended.code}",
-            remedy="run it by hand as root to see why; a kernel without WireGuard needs wireguard-go",
+            remedy="run it manually as root to see why; a kernel without WireGuard needs wireguard-go",
         )
     return ended.out
 
@@ -278,7 +286,7 @@ def _planned_peer(peer: TunnelPeer) -> TunnelPeerState:
 
 
 class PlannedTunnels:
-    """The interfaces of the host below; what would be made or removed counts as done."""
+    """The interfaces of the host below; created or removed ones count as such."""
 
     def __init__(self, base: _Reader) -> None:
         self._base = base
@@ -302,7 +310,7 @@ class PlannedTunnels:
     def set_peers(self, name: str, peers: Sequence[TunnelPeer], without: Sequence[str], /) -> None:
         found = self.state(name)
         if found is None:
-            raise HostError(f"there is no interface {name}", remedy="make it first")
+            raise HostError(f"the interface {name} does not exist", remedy="make it first")
         other = {*without, *(peer.public_key for peer in peers)}
         kept = [peer for peer in found.peers if peer.public_key not in other]
         self._planned[name] = replace(found, peers=(*kept, *map(_planned_peer, peers)))

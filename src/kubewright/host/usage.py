@@ -1,6 +1,6 @@
-"""What a machine has in use of its memory and its process ids, as the kubelet measures it (cAdvisor; kubelet v1.36: pkg/kubelet/eviction).
+"""A machine's usage of memory and process ids, as the kubelet measures it (cAdvisor; kubelet v1.36: pkg/kubelet/eviction).
 
-Pure over the reading verbs; text of the kernel that cannot be read counts as empty.
+Pure over the reading verbs; kernel files that cannot be read count as empty.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ _IDLE: Final = ("idle", "iowait")
 _V1: Final = PurePosixPath("/sys/fs/cgroup/memory")
 """The root of the memory hierarchy of cgroup v1."""
 _V2: Final = PurePosixPath("/sys/fs/cgroup")
-"""The root of the only hierarchy of v2. Its usage is what is anonymous and what is cached, as in v1 (opencontainers/cgroups: fs2/memory.go)."""
+"""The root of the only hierarchy of v2.
+
+Its usage is anonymous plus cached memory, as in v1 (opencontainers/cgroups: fs2/memory.go).
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Amount:
-    """How much there is of something, and how much of that is left."""
+    """A total amount, and how much of it is available."""
 
     capacity: int
     available: int
@@ -38,9 +41,9 @@ def meminfo(files: FileReader) -> dict[str, int]:
 
 
 def memory(files: FileReader) -> Amount | None:
-    """Return the machine's memory. What is in use is its working set: without the page cache that the kernel gives up first.
+    """Return the machine's memory. Usage is the working set: without the page cache that the kernel reclaims first.
 
-    None where /proc is not to be read.
+    None if /proc cannot be read.
     """
     info = meminfo(files)
     if "MemTotal" not in info:
@@ -50,13 +53,13 @@ def memory(files: FileReader) -> Amount | None:
 
 
 def working_set(files: FileReader, info: Mapping[str, int]) -> int:
-    """Return the bytes in use: by the memory cgroup that is the machine's, v1 or v2; by what `meminfo` says where there is none."""
+    """Return the bytes in use: from the machine's memory cgroup, v1 or v2, or from `meminfo` if there is none."""
     usage = _digits(files, _V1 / "memory.usage_in_bytes")
     if usage is not None:
         return max(0, usage - _stat(files, _V1).get("total_inactive_file", 0))
     stat = _stat(files, _V2)
     if "anon" in stat:
-        current = _digits(files, _V2 / "memory.current")  # the root has none
+        current = _digits(files, _V2 / "memory.current")  # the root cgroup has no such file
         usage = stat["anon"] + stat.get("file", 0) if current is None else current
         return max(0, usage - stat.get("inactive_file", 0))
     return max(0, info["MemTotal"] - info.get("MemFree", 0) - info.get("Inactive(file)", 0))
@@ -73,7 +76,10 @@ def _digits(files: FileReader, path: PurePosixPath) -> int | None:
 
 
 def processor_seconds(files: FileReader) -> float | None:
-    """Return the seconds that processors have worked since the boot; None where /proc is not to be read. Waiting for disks is no work."""
+    """Return the seconds that processors have worked since the boot; None if /proc cannot be read.
+
+    Waiting for disks does not count.
+    """
     lines = _text(files, PurePosixPath("/proc/stat")).splitlines()
     numbers = [int(word) for word in lines[0].split()[1:9] if word.isdigit()] if lines and lines[0].startswith("cpu ") else []
     if len(numbers) < len(_STATES):
@@ -82,7 +88,7 @@ def processor_seconds(files: FileReader) -> float | None:
 
 
 def process_ids(files: FileReader) -> Amount | None:
-    """Return the process ids of the machine; None where /proc is not to be read. Threads count."""
+    """Return the process ids of the machine; None if /proc cannot be read. Threads count."""
     limits = [_number(_text(files, PurePosixPath("/proc/sys/kernel") / name)) for name in ("pid_max", "threads-max")]
     load = _text(files, PurePosixPath("/proc/loadavg")).split()
     if not all(limits) or len(load) < 4:

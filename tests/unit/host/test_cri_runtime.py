@@ -319,17 +319,17 @@ def test_a_closed_connection_ends_calls_with_an_error_of_ours(fake):
 
 @pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:1", "npipe:////./pipe/x", "unix://", "unix://relative", "unix://tcp://h:1", ""])
 def test_only_sockets_of_this_machine_are_talked_to(endpoint):
-    with pytest.raises(HostError, match="is no address of a container runtime"):
+    with pytest.raises(HostError, match="is not the address of a container runtime"):
         CRIRuntime(endpoint).version()
 
 
 @pytest.mark.parametrize(
     ("said", "remedy"),
     [
-        ('failed to resolve reference "r/a:1": r/a:1: not found', "see whether the registry has this name and tag"),
+        ('failed to resolve reference "r/a:1": r/a:1: not found', "check that the registry has this name and tag"),
         ("dial tcp 10.0.0.1:443: connect: connection refused", "let the runtime reach the registry"),
         ("dial tcp: lookup r.example.com: no such host", "let the runtime reach the registry"),
-        ("http: server gave HTTP response to HTTPS client", "the registry speaks no TLS"),
+        ("http: server gave HTTP response to HTTPS client", "the registry does not use TLS"),
         ("tls: failed to verify certificate: x509: certificate signed by unknown authority", "trust the registry's CA"),
         ("unexpected status from HEAD request: 401 Unauthorized", "give the runtime credentials"),
         ("pull access denied, repository does not exist or may require authorization", "give the runtime credentials"),

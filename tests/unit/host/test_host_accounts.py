@@ -53,15 +53,15 @@ def test_ranges_come_from_login_defs():
     ("passwd", "group", "login_defs", "what"),
     [
         ("a:x:100:100:::/bin/bash\n", "a:x:100:a\n", "", "shell"),
-        ("a:x:1000:100:::/bin/false\n", "a:x:100:a\n", "", "number 1000"),
+        ("a:x:1000:100:::/bin/false\n", "a:x:100:a\n", "", "ID 1000"),
         ("a:x:100:200:::/bin/false\n", "a:x:100:a\n", "", "in the group 200"),
         ("a:x:100:100:::/bin/false\n", "z:x:100:a\n", "", "in the group 'z'"),
         ("", "both:x:100:a\n", "", "members 'a'"),
-        ("", "both:x:5:a,b\n", "", "number 5"),
+        ("", "both:x:5:a,b\n", "", "ID 5"),
         ("a:x:100\n", "", "", "line 1 of the file passwd"),
         ("", "x:x:y:\n", "", "line 1 of the file group"),
         ("", "", "SYS_UID_MIN many\n", "SYS_UID_MIN"),
-        ("", "", "SYS_UID_MIN 998\nSYS_UID_MAX 998\n", "no 2 free numbers"),
+        ("", "", "SYS_UID_MIN 998\nSYS_UID_MAX 998\n", "fewer than 2 IDs are free"),
     ],
 )
 def test_what_does_not_fit_is_named(passwd, group, login_defs, what):

@@ -160,7 +160,7 @@ def test_a_manager_that_cannot_be_asked_is_an_error():
         Systemd(Broken()).state("kubelet")
     with pytest.raises(HostError) as caught:
         Systemd(Broken()).reload()
-    assert (caught.value.what, caught.value.remedy) == ("systemd cannot do daemon-reload", "see what `journalctl -b` says about systemd")
+    assert (caught.value.what, caught.value.remedy) == ("systemd cannot do daemon-reload", "see the messages of systemd in `journalctl -b`")
 
 
 @pytest.mark.parametrize(("kind", "there"), [(Kind.DIRECTORY, True), (Kind.FILE, False), (None, False)])

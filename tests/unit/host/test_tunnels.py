@@ -333,7 +333,7 @@ def test_another_key_of_an_interface_that_is_up_goes_over_standard_input_and_a_p
     assert "other" not in repr(wanted)
     base = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={"PATH": str(tmp_path)})
     plan = OverlayHost(base)
-    with pytest.raises(HostError, match="there is no interface wg-a") as told:
+    with pytest.raises(HostError, match="the interface wg-a does not exist") as told:
         plan.ensure(wanted)
     assert "systemctl restart wg-a" in told.value.remedy
     plan.ensure(DESIRED)
@@ -353,7 +353,7 @@ def test_peers_are_changed_by_one_command_and_those_that_go_go_first(real, kerne
 
 def test_what_becomes_of_peers_is_said_and_planned(tmp_path):
     plan = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={"PATH": str(tmp_path)}))
-    with pytest.raises(HostError, match="there is no interface wg-a"):
+    with pytest.raises(HostError, match="the interface wg-a does not exist"):
         plan.set_peers("wg-a", peers=PEERS, without=())
     plan.ensure(replace(DESIRED, peers=()))
     done = [plan.set_peers("wg-a", peers=PEERS, without=()), plan.set_peers("wg-a", peers=(), without=(PEERS[0].public_key,))]

@@ -1,1 +1,1 @@
-"""The client of container runtimes: the Container Runtime Interface v1 over gRPC. No name of gRPC leaves this package."""
+"""The client of container runtimes: the Container Runtime Interface v1 over gRPC. No other package uses gRPC names."""

@@ -1,6 +1,7 @@
-"""The calls of the CRI that kubewright makes, one method each. The one module that knows gRPC.
+"""The calls of the CRI that kubewright makes, one method each. The only module that uses gRPC.
 
-Every call has two seconds, as with kubeadm, but for the pull of an image, which has no limit. Safe to use from several threads.
+Each call has a time limit of two seconds, as in kubeadm, except for pulling an image, which has none. Safe to use from
+several threads.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ from kubewright.host.states import Condition, Container, ContainerState, Image, 
 
 CALL_TIMEOUT: Final = 2.0
 ENDING: Final = 15.0
-"""How many times longer ending a pod may take: its processes and its network have to go, on a machine that may be busy."""
+"""The factor of the limit for stopping a pod: ending its processes and network takes time on a busy machine."""
 _SHORT: Final = 13
-"""What names a pod in messages, as in those of crictl; a whole identifier looks like a certificate key, and would be masked."""
+"""The length of pod IDs in messages, as in those of crictl.
+
+A whole identifier looks like a certificate key and would be masked.
+"""
 _RUNTIME: Final = "/runtime.v1.RuntimeService/"
 _IMAGES: Final = "/runtime.v1.ImageService/"
 _LARGEST_ANSWER: Final = 16 * 1024 * 1024
-"""Bytes, as in the kubelet's client (k8s.io/cri-client): lists of a busy machine exceed gRPC's own 4 MiB."""
+"""In bytes, as in the kubelet's client (k8s.io/cri-client): lists of a busy machine exceed gRPC's default of 4 MiB."""
 
 _NANOSECONDS: Final = 1_000_000_000
 _POD_NAME: Final = "io.kubernetes.pod.name"
@@ -40,23 +44,23 @@ _POD_UID: Final = "io.kubernetes.pod.uid"
 """Labels that the kubelet gives every container (pkg/kubelet/types/labels.go)."""
 
 _OPTIONS: Final = (
-    ("grpc.default_authority", "localhost"),  # a path is no host name, and containerd's HTTP/2 refuses it as one
+    ("grpc.default_authority", "localhost"),  # containerd's HTTP/2 rejects the socket's path, gRPC's default, as a host name
     ("grpc.max_receive_message_length", _LARGEST_ANSWER),
     ("grpc.enable_http_proxy", 0),
-    ("grpc.enable_retries", 0),  # whoever calls knows what may be tried again
-    ("grpc.initial_reconnect_backoff_ms", 100),  # a runtime that was restarted is soon found again, as by the kubelet's client
+    ("grpc.enable_retries", 0),  # only the caller knows what may be retried
+    ("grpc.initial_reconnect_backoff_ms", 100),  # find a restarted runtime soon, as the kubelet's client does
     ("grpc.max_reconnect_backoff_ms", 3000),
-    ("grpc.use_local_subchannel_pool", 1),  # nothing of an earlier connection's back-off
+    ("grpc.use_local_subchannel_pool", 1),  # do not inherit the back-off of an earlier connection
 )
 
 A = TypeVar("A", bound=Message)
 
 
 class Client:
-    """A connection to one runtime, made at the first call. `endpoint` is `unix://` and a path.
+    """A connection to one runtime, established at the first call. `endpoint` is `unix://` and a path.
 
-    All methods raise RuntimeUnavailable if nobody answers as a runtime does, HostError if it refuses; so does the constructor for a path
-    that is too long for a socket.
+    All methods raise RuntimeUnavailable if no runtime answers, and HostError if the runtime refuses; so does the
+    constructor for a path that is too long for a socket.
     """
 
     def __init__(self, endpoint: str, *, timeout: float = CALL_TIMEOUT) -> None:
@@ -68,7 +72,7 @@ class Client:
         self._channel = grpc.insecure_channel(f"unix:{quote(self._path)}", options=_OPTIONS)
 
     def close(self) -> None:
-        """End the connection; calls of other threads end with it."""
+        """Close the connection; calls of other threads end with it."""
         self._channel.close()
 
     def version(self) -> RuntimeVersion:
@@ -77,24 +81,24 @@ class Client:
         return RuntimeVersion(name=found.runtime_name, version=found.runtime_version)
 
     def status(self, *, verbose: bool = True) -> tuple[RuntimeStatus, Mapping[str, str]]:
-        """Return how the runtime is, and what it tells besides where `verbose` asks for it: JSON texts by name."""
+        """Return the status of the runtime and, if `verbose`, its additional information: JSON texts by name."""
         found = self._call(f"{_RUNTIME}Status", api.StatusRequest(verbose=verbose), api.StatusResponse, doing="tell its status")
         return _status(found), dict(found.info)
 
     def give_pod_range(self, cidrs: str) -> None:
-        """Tell the runtime the addresses of its pods: ranges, joined by commas."""
+        """Give the runtime the address ranges of its pods, separated by commas."""
         request = api.UpdateRuntimeConfigRequest(runtime_config=api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=cidrs)))
         self._call(f"{_RUNTIME}UpdateRuntimeConfig", request, api.UpdateRuntimeConfigResponse, doing="accept the range of pod addresses")
 
     def image_directories(self) -> list[str]:
-        """Return where images are kept: directories, the one of the runtime's snapshots first."""
+        """Return the directories that contain images, with that of the runtime's snapshots first."""
         found = self._call(
             f"{_IMAGES}ImageFsInfo", api.ImageFsInfoRequest(), api.ImageFsInfoResponse, doing="report the location of its images"
         )
         return [one.fs_id.mountpoint for one in found.image_filesystems if one.fs_id.mountpoint]
 
     def cgroup_driver(self) -> str | None:
-        """Return `systemd` or `cgroupfs`; None for a runtime that does not have the call (containerd before 2.0) or does not tell."""
+        """Return `systemd` or `cgroupfs`; None for a runtime that lacks the call (containerd before 2.0) or does not report it."""
         try:
             found = self._call(f"{_RUNTIME}RuntimeConfig", api.RuntimeConfigRequest(), api.RuntimeConfigResponse, doing="tell its settings")
         except HostError as error:
@@ -104,23 +108,23 @@ class Client:
         return api.CgroupDriver.Name(found.linux.cgroup_driver).lower() if found.HasField("linux") else None
 
     def image(self, name: str) -> Image | None:
-        """Return an image, or None if it is not there."""
+        """Return an image, or None if the runtime does not have it."""
         request = api.ImageStatusRequest(image=api.ImageSpec(image=name))
         found = self._call(f"{_IMAGES}ImageStatus", request, api.ImageStatusResponse, doing=f"look for the image {name}")
         return _image(found.image) if found.HasField("image") and found.image.id else None
 
     def images(self) -> list[Image]:
-        """Return all images, by their identifiers."""
+        """Return all images with their identifiers."""
         found = self._call(f"{_IMAGES}ListImages", api.ListImagesRequest(), api.ListImagesResponse, doing="list its images")
         return sorted(map(_image, found.images), key=lambda image: image.id)
 
     def pull(self, name: str) -> None:
-        """Get an image from its registry, whether it is there or not. Takes as long as it takes."""
+        """Pull an image from its registry, even if the runtime has it. There is no time limit."""
         request = api.PullImageRequest(image=api.ImageSpec(image=name))
         self._call(f"{_IMAGES}PullImage", request, api.PullImageResponse, doing=f"pull the image {name}", image=name)
 
     def remove_image(self, name: str) -> None:
-        """Remove an image; one that is not there is no error."""
+        """Remove an image; one that does not exist is not an error."""
         request = api.RemoveImageRequest(image=api.ImageSpec(image=name))
         self._call(f"{_IMAGES}RemoveImage", request, api.RemoveImageResponse, doing=f"remove the image {name}")
 
@@ -130,14 +134,14 @@ class Client:
         return sorted(map(_sandbox, found.items), key=lambda sandbox: (sandbox.namespace, sandbox.name, sandbox.id))
 
     def stop_sandbox(self, identifier: str) -> None:
-        """Stop a sandbox with all that is in it; one that is stopped or gone is no error."""
+        """Stop a sandbox with everything in it; one that is stopped or gone is not an error."""
         request = api.StopPodSandboxRequest(pod_sandbox_id=identifier)
         self._call(
             f"{_RUNTIME}StopPodSandbox", request, api.StopPodSandboxResponse, doing=f"stop the pod {identifier[:_SHORT]}", longer=ENDING
         )
 
     def remove_sandbox(self, identifier: str) -> None:
-        """Remove a stopped sandbox with all that is in it; one that is gone is no error."""
+        """Remove a stopped sandbox with everything in it; one that is gone is not an error."""
         request = api.RemovePodSandboxRequest(pod_sandbox_id=identifier)
         self._call(
             f"{_RUNTIME}RemovePodSandbox",
@@ -148,18 +152,21 @@ class Client:
         )
 
     def containers(self, labels: Mapping[str, str]) -> list[Container]:
-        """Return the containers with these labels, running or not, the latest first. How one ended is told by `ended` alone."""
+        """Return the containers with these labels, running or not, the latest first.
+
+        Only `ended` returns how one ended.
+        """
         request = api.ListContainersRequest(filter=api.ContainerFilter(label_selector=labels))
         found = self._call(f"{_RUNTIME}ListContainers", request, api.ListContainersResponse, doing="list its containers")
         return sorted(map(_container, found.containers), key=lambda one: (-one.created, one.id))
 
     def ended(self, container: Container) -> Container:
-        """Return a container with how it ended."""
+        """Return a container with its exit code and reason."""
         status = self._status(container.id)
         return replace(container, code=status.exit_code, reason=status.reason, ended=status.finished_at / _NANOSECONDS)
 
     def log_path(self, container: str) -> str:
-        """Return where the log of a container is, empty if it has none."""
+        """Return the path of a container's log, empty if it has none."""
         return self._status(container).log_path
 
     def _status(self, container: str) -> api.ContainerStatus:
@@ -168,7 +175,10 @@ class Client:
         return found.status
 
     def _call(self, path: str, request: Message, answer: type[A], *, doing: str, image: str = "", longer: float = 1.0) -> A:
-        """Make one call. `image` is the image that is pulled: its errors are the registry's, and only a deadline limits its time."""
+        """Make one call.
+
+        `image` is the image that is pulled: errors are then the registry's, and only a deadline limits the time.
+        """
         timeout = None if image else self._timeout * longer
         try:
             timeout = left(timeout)

@@ -1,4 +1,4 @@
-"""What a container runtime refuses, as errors that name the socket and the remedy. Pure but for `probe`."""
+"""Refusals of a container runtime, as errors that name the socket and the remedy. Pure except for `probe`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from kubewright.base.records import dataclass
 
 ANOTHER_SOCKET: Final = "name another socket with --cri-socket or nodeRegistration.criSocket"
 LONGEST_PATH: Final = 107
-"""Bytes of a socket's path (unix(7))."""
+"""In bytes (unix(7))."""
 _NOT_ACCEPTED: Final = frozenset({errno.ETIMEDOUT, errno.EAGAIN})
-"""What connecting ends with where somebody listens and accepts nobody."""
+"""Errors of connecting to a listener that does not accept connections."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A call that failed: what was to be done (`tell its version`), gRPC's name of the code, and what the runtime said."""
+    """A call that failed: its purpose (`tell its version`), gRPC's name of the code, and the runtime's message."""
 
     doing: str
     code: str
@@ -32,7 +32,7 @@ class Refusal:
 
 
 def probe(path: str) -> int | None:
-    """Connect to a socket and hang up. Returns the error's number, None if somebody listens."""
+    """Connect to a socket and close the connection. Returns the error number, None if something listens."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(1)
         try:
@@ -45,7 +45,7 @@ def probe(path: str) -> int | None:
 
 
 def unreachable(endpoint: str, path: str, number: int) -> RuntimeUnavailable:
-    """Return the error for a socket that cannot be connected to. `number` is what `probe` returned."""
+    """Return the error for a socket that cannot be connected to. `number` is the result of `probe`."""
     what = f"no container runtime answers at {endpoint}"
     if number in {errno.ENOENT, errno.ENOTDIR}:
         return RuntimeUnavailable(
@@ -63,14 +63,14 @@ def unreachable(endpoint: str, path: str, number: int) -> RuntimeUnavailable:
         return RuntimeUnavailable(
             what,
             detail=f"nothing listens at {path}: the runtime is not running",
-            remedy=f"start it (`systemctl status containerd` or `crio` says why it ended), or {ANOTHER_SOCKET}",
+            remedy=f"start it (`systemctl status containerd` or `crio` shows why it stopped), or {ANOTHER_SOCKET}",
         )
     kind = RuntimeSilent if number in _NOT_ACCEPTED else RuntimeUnavailable
     return kind(what, detail=os.strerror(number), remedy=ANOTHER_SOCKET)
 
 
 def refused(refusal: Refusal, *, endpoint: str) -> HostError:
-    """Return the error for a runtime that is there and does not do what it is asked for."""
+    """Return the error for a runtime that answers but does not do what was requested."""
     what = f"the container runtime at {endpoint} cannot {refusal.doing}"
     match refusal.code:
         case "DEADLINE_EXCEEDED":
@@ -87,17 +87,20 @@ def refused(refusal: Refusal, *, endpoint: str) -> HostError:
                 " containerd: `cri` must not be in disabled_plugins of /etc/containerd/config.toml",
             )
         case "UNAVAILABLE" | "CANCELLED" | "INTERNAL" if not refusal.said or _BROKEN.search(refusal.said):
-            kind = RuntimeUnavailable if refusal.code == "CANCELLED" else RuntimeSilent  # we ourselves cancel
+            kind = RuntimeUnavailable if refusal.code == "CANCELLED" else RuntimeSilent  # we cancelled the call ourselves
             return kind(
                 what,
                 detail=refusal.said or "the connection was closed",
-                remedy=f"see whether it is a container runtime and runs; if not, {ANOTHER_SOCKET}",
+                remedy=f"check that it is a running container runtime; if not, {ANOTHER_SOCKET}",
             )
     return HostError(what, detail=refusal.said or refusal.code, remedy="see the runtime's log (for example `journalctl -u containerd`)")
 
 
 def not_pulled(image: str, said: str) -> HostError:
-    """Return the error for an image that the runtime could not get; `said` is the runtime's own text, which names the registry's answer."""
+    """Return the error for an image that the runtime could not pull.
+
+    `said` is the runtime's message, which contains the registry's answer.
+    """
     what = f"the image {image} cannot be pulled"
     if _FULL.search(said):
         return DiskFull(what, detail=said, remedy="free space where the runtime keeps its images (`crictl rmi --prune`), then try again")
@@ -108,26 +111,26 @@ def not_pulled(image: str, said: str) -> HostError:
 _BROKEN: Final = Pattern(
     r"^(Socket closed|Stream removed|Channel closed|failed to connect|recvmsg|sendmsg|GOAWAY|Received RST_STREAM|Trying)", re.IGNORECASE
 )
-"""What gRPC itself says; everything else is the runtime's text."""
+"""Messages of gRPC itself; all others are the runtime's."""
 
 _FULL: Final = Pattern(r"no space left|disk quota exceeded", re.IGNORECASE)
 _OTHERWISE: Final = "see the runtime's log (for example `journalctl -u containerd`), then try again"
 
 _REMEDIES: Final = (
     (re.compile(r"server gave HTTP response to HTTPS client", re.IGNORECASE),
-     "the registry speaks no TLS: allow http for it in the runtime's registry settings (containerd: certs.d/HOST/hosts.toml)"),
+     "the registry does not use TLS: allow http for it in the runtime's registry settings (containerd: certs.d/HOST/hosts.toml)"),
     (re.compile(r"x509|certificate", re.IGNORECASE),
-     "have the runtime trust the registry's CA (containerd: certs.d/HOST/hosts.toml)"),
+     "make the runtime trust the registry's CA (containerd: certs.d/HOST/hosts.toml)"),
     (re.compile(r"unauthorized|denied|forbidden|\b40[13]\b", re.IGNORECASE),
-     "give the runtime credentials for the registry, or pull the image beforehand; some registries answer so for names that do not exist"),
+     "give the runtime credentials for the registry, or pull the image beforehand; some registries give this answer for names that do not exist"),
     (re.compile(r"invalid reference|parse image", re.IGNORECASE),
-     "correct the name: see imageRepository and kubernetesVersion, and `config images list`"),
+     "correct the name: check imageRepository and kubernetesVersion, and `config images list`"),
     (re.compile(r"not ?found|manifest unknown|no match for platform", re.IGNORECASE),
-     "see whether the registry has this name and tag (imageRepository, kubernetesVersion), or import the image into the runtime"),
+     "check that the registry has this name and tag (imageRepository, kubernetesVersion), or import the image into the runtime"),
     (re.compile(r"dial tcp|no such host|connection refused|i/o timeout|timeout|deadline exceeded|proxyconnect|unreachable|EOF", re.IGNORECASE),
      "let the runtime reach the registry (its proxy is a setting of its service), or import the image; --image-repository names a mirror"),
 )  # fmt: skip
-"""What a runtime's text means, and what to do about it; the first row that fits."""
+"""The meaning of a runtime's message, and the remedy; the first row that matches."""
 
 
 def _is_socket(path: str) -> bool:

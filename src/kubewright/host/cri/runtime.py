@@ -1,6 +1,7 @@
-"""A machine's container runtime behind its CRI socket, as the seam has it, and which socket that is. gRPC is loaded at the first call.
+"""A machine's container runtime behind its CRI socket, and the choice of that socket. gRPC is loaded at the first call.
 
-Logs are in the format of the CRI: one line per write, `TIME STREAM TAG TEXT`, where the tag P means that the line goes on in the next.
+Logs have the format of the CRI: a line per write, `TIME STREAM TAG TEXT`, where the tag P means that the next line
+continues this one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kubewright.host.seam import RuntimeVersion
 
 TAIL: Final = 64 * 1024
-"""Bytes at the end of a log that are looked at."""
+"""Bytes at the end of a log that are read."""
 
 _PARTIAL: Final = "P"
 
@@ -37,7 +38,7 @@ _CONTAINER_NAME: Final = "io.kubernetes.container.name"
 
 
 def choose_socket(found: Sequence[str]) -> str:
-    """Return the one socket that was found, the default where there is none. Raises HostError that lists several."""
+    """Return the only socket that was found, or the default if there is none. Raises HostError that lists several."""
     if len(found) > 1:
         raise HostError(
             "there are several container runtimes on this machine",
@@ -48,12 +49,15 @@ def choose_socket(found: Sequence[str]) -> str:
 
 
 def log_texts(content: bytes) -> list[str]:
-    """Return the lines that a container wrote, in order. What is cut off at the beginning, or is no such line, is left out."""
+    """Return the lines that a container wrote, in order.
+
+    Lines that are cut off at the beginning or malformed are left out.
+    """
     return list(_joined(content.decode("utf-8", errors="replace").splitlines()))
 
 
 def _joined(lines: list[str]) -> Iterator[str]:
-    """Join partial lines, of stdout and stderr apart."""
+    """Join partial lines, separately for stdout and stderr."""
     begun: dict[str, str] = {}
     for line in lines:
         fields = line.split(" ", 3)
@@ -69,9 +73,12 @@ def _joined(lines: list[str]) -> Iterator[str]:
 
 
 class CRIRuntime:
-    """The container runtime at `endpoint`: `unix://` and a path. Connects at the first verb; `close` ends the connection.
+    """The container runtime at `endpoint`: `unix://` and a path.
 
-    `tail` reads the last bytes of a log file, `timeout` is the longest that a call may take, in seconds. Safe to use from several threads.
+    It connects at the first verb; `close` closes the connection.
+
+    `tail` reads the last bytes of a log file, `timeout` is the time limit of a call in seconds. Safe to use from
+    several threads.
     """
 
     def __init__(self, endpoint: str, *, tail: Callable[[PurePosixPath], bytes] | None = None, timeout: float | None = None) -> None:
@@ -81,14 +88,18 @@ class CRIRuntime:
 
     @cached_property
     def client(self) -> Client:
-        """The connection. Raises HostError for what is no local socket, RuntimeUnavailable where there is none, or if gRPC is not installed."""
+        """The connection.
+
+        Raises HostError for an endpoint that is not a local socket, RuntimeUnavailable if nothing listens or gRPC is
+        not installed.
+        """
         path = self.endpoint.removeprefix(_SCHEME)
         if not self.endpoint.startswith(_SCHEME) or not path.startswith("/"):
             raise HostError(
-                f"{self.endpoint} is no address of a container runtime on this machine",
+                f"{self.endpoint} is not the address of a container runtime on this machine",
                 remedy="name its socket as unix:///path/to/socket with --cri-socket or nodeRegistration.criSocket",
             )
-        # gRPC takes longer to load, and ends the process where there is no /dev
+        # loading gRPC takes longer than this check, and exits the process if there is no /dev
         if len(os.fsencode(path)) <= failures.LONGEST_PATH and _missing(path):
             raise failures.unreachable(self.endpoint, path, errno.ENOENT)
         try:
@@ -98,7 +109,7 @@ class CRIRuntime:
         return Client(self.endpoint) if self._timeout is None else Client(self.endpoint, timeout=self._timeout)
 
     def close(self) -> None:
-        """End the connection; calls of other threads end with it."""
+        """Close the connection; calls of other threads end with it."""
         if "client" in self.__dict__:
             self.client.close()
             del self.__dict__["client"]
@@ -111,15 +122,15 @@ class CRIRuntime:
         return replace(found, sandbox_image=sandbox_image(info.get("config", "")))
 
     def health(self) -> RuntimeStatus:
-        """Return the status without its sandbox image: what a kubelet asks every few seconds, and a tenth of the answer's size."""
+        """Return the status without its sandbox image: what a kubelet requests every few seconds, a tenth of the whole answer."""
         return self.client.status(verbose=False)[0]
 
     def give_pod_range(self, cidrs: str, /) -> None:
-        """Tell it the addresses of its pods: ranges, joined by commas. The same ones again change nothing."""
+        """Give the runtime the address ranges of its pods, separated by commas. Repeating it changes nothing."""
         self.client.give_pod_range(cidrs)
 
     def image_directories(self) -> list[PurePosixPath]:
-        """Return where it keeps images."""
+        """Return the directories that contain its images."""
         return [PurePosixPath(path) for path in self.client.image_directories()]
 
     def cgroup_driver(self) -> str | None:
@@ -140,7 +151,10 @@ class CRIRuntime:
         return [self._told(one) for one in found]
 
     def last_lines(self, pod: str, /, *, count: int) -> list[str]:
-        """Never an error: whoever asks wants to explain another one. A life that has said nothing yet does not hide the one before it."""
+        """Never raises, because callers use it to explain another error.
+
+        A container that has not written anything yet does not hide the previous one.
+        """
         try:
             lives = self.client.containers({_POD_NAMESPACE: _STATIC_PODS, _CONTAINER_NAME: pod})
             paths = (path for container in lives if (path := self.client.log_path(container.id)))
@@ -150,7 +164,7 @@ class CRIRuntime:
             return []
 
     def _told(self, container: Container) -> Container:
-        """Ask how a container ended, if it did. One that was removed in between keeps what is known."""
+        """Request how a container ended, if it did. If it was removed in the meantime, return what is known."""
         if container.state is not ContainerState.EXITED:
             return container
         try:
@@ -177,7 +191,7 @@ class CRIRuntime:
 
 
 def sandbox_image(config: str) -> str:
-    """Find the sandbox image in what a runtime tells of its configuration; empty if it is not there (containerd from 2.0 on)."""
+    """Find the sandbox image in a runtime's configuration; empty if it is not included (containerd from 2.0 on)."""
     try:
         found = json.loads(config or "{}")
     except ValueError:
@@ -194,7 +208,7 @@ def _read_tail(path: PurePosixPath) -> bytes:
 
 
 def _missing(path: str) -> bool:
-    """Tell whether there is certainly nothing at a path: one that cannot be looked at is the client's to explain."""
+    """Return whether a path certainly does not exist: errors of looking at it are left to the client."""
     try:
         os.lstat(path)
     except FileNotFoundError:
@@ -206,7 +220,7 @@ def _missing(path: str) -> bool:
 
 def _not_installed(error: ImportError) -> HostError:
     return HostError(
-        "container runtimes cannot be talked to: gRPC is not installed",
+        "cannot connect to container runtimes: gRPC is not installed",
         detail=str(error),
         remedy="install the extra `cri` of kubewright: pip install grpcio protobuf",
     )
