@@ -23,7 +23,7 @@ MISSING_FILES = {
     "extra-everything": [
         " apiServer.extraArgs: kube-apiserver needs --authorization-webhook-config-file for the mode Webhook, and does not start without it",
         " apiServer.extraArgs: the default of --authorization-mode is Node,RBAC; Node,RBAC,Webhook is used",
-        " scheduler.extraArgs: --config: there is no /etc/kubernetes/sched.yaml on this machine",
+        " scheduler.extraArgs: --config: /etc/kubernetes/sched.yaml does not exist on this machine",
     ],
     "structured-authz": [
         (

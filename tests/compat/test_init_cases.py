@@ -75,7 +75,7 @@ FACTS = Facts(
 UPLOADED = frozenset(DRY) - {"external-etcd"}
 """Cases that were recorded with --upload-certs."""
 
-TOLD = {"extra-everything": "warning: scheduler.extraArgs: --config: there is no /etc/kubernetes/sched.yaml on this machine\n"}
+TOLD = {"extra-everything": "warning: scheduler.extraArgs: --config: /etc/kubernetes/sched.yaml does not exist on this machine\n"}
 """What is said on stderr: this case mounts a file that the machine of the data did not have."""
 
 DIRECTORIES = {"etc/kubernetes", "etc/kubernetes/manifests", "var/lib/kubelet"}

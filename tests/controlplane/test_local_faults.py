@@ -179,7 +179,7 @@ def test_no_binaries_no_go_and_no_download(home: Bench, tmp_path: Path, monkeypa
         up(home.paths(), UpOptions(), sources=nothing, reporter=SilentReporter())
     error = caught.value
     said = f"{error.what} {error.detail} {error.remedy}"
-    assert [part for part in ("kube-apiserver", "KUBEWRIGHT_OFFLINE", "no go on PATH") if part not in said] == []
+    assert [part for part in ("kube-apiserver", "KUBEWRIGHT_OFFLINE", "go is not on PATH") if part not in said] == []
     assert leftovers(home.paths().root) == []
 
 
@@ -202,7 +202,7 @@ def test_an_empty_directory_of_binaries_is_named_with_each_program_that_is_missi
     nothing_else = {"KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "GOMODCACHE": str(tmp_path / "modules")}
     ran = _up(home, "--binaries-dir", str(empty), **nothing_else)
     missing = [f"({name}): {empty / name} is not there" for name in COMPONENTS]
-    _failed(home, ran, 1, "no binary is available for etcd", *missing, hint="give a directory that holds them (--binaries-dir")
+    _failed(home, ran, 1, "no binary is available for etcd", *missing, hint="provide a directory that contains them (--binaries-dir")
     assert leftovers(home.paths().root) == []
 
 

@@ -1,7 +1,8 @@
-"""Where the component binaries come from: a directory, the cache, a download, a build from Go modules.
+"""The sources of component binaries: a directory, the cache, a download, a build from Go modules.
 
-`ensure` hands them out, fetching what is missing; `locate`, `listing` and `verify` only look. Must not start components, and knows
-nothing of clusters. The names of files, addresses and Go packages are those of the upstream releases (see `table`).
+`ensure` returns them and fetches missing ones; `locate`, `listing` and `verify` only read. Must not start components,
+and knows nothing of clusters. The names of files, addresses and Go packages are those of the upstream releases (see
+`table`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The files that releases are downloaded as: a bare program, or an archive with several."""
+"""The files of a release that are downloaded: single programs, or archives with several."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from kubewright.binaries import files
 from kubewright.binaries.table import Wanted
 
 LARGEST: Final = 1 << 30
-"""Bytes: no program and no archive of the table is half as large."""
+"""In bytes: no program and no archive of the table is half as large."""
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """One file of a release, and the programs that are wanted from it."""
+    """One file of a release, and the programs that are needed from it."""
 
     label: str
     url: str
     checksum_url: str
     pinned: str
-    """Its SHA-256 where the version table knows it, else ''."""
+    """Its SHA-256 if the version table has it, else ''."""
     programs: tuple[Wanted, ...]
 
     @property
@@ -44,7 +44,10 @@ class Artifact:
 
 
 def artifacts(wanted: Iterable[Wanted]) -> list[Artifact]:
-    """Return the files to download for some programs, each file once; none for those that are only to be had as source."""
+    """Return the files to download for some programs, each file once.
+
+    None for programs that are available only as source.
+    """
     by_url: dict[str, list[Wanted]] = {}
     for one in wanted:
         if not one.program.family.download:
@@ -69,8 +72,8 @@ def _artifact(url: str, group: list[Wanted]) -> Artifact:
 def digest_in(text: str, *, file_name: str) -> str:
     """Find the SHA-256 of a file in a checksum file, in lower case.
 
-    Reads a bare digest (dl.k8s.io), or the lines of `sha256sum` of which the one with this file's base name counts.
-    Raises ValueError where there is none, or more than one that differ.
+    Reads a bare digest (dl.k8s.io), or lines of `sha256sum`, of which the one with this file's base name counts.
+    Raises ValueError if there is none, or several that differ.
     """
     lines = [line.split() for line in text.splitlines() if line.strip()]
     found = {fields[0].lower() for fields in lines if _HEX.fullmatch(fields[0]) and _names(fields, file_name)}
@@ -86,9 +89,9 @@ def _names(fields: list[str], file_name: str) -> bool:
 
 
 def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]:
-    """Take the wanted programs out of a .tar.gz whose digest was checked, and return their paths by name.
+    """Extract the wanted programs from a .tar.gz whose digest was verified, and return their paths by name.
 
-    Only the named members are looked at, and only plain files among them. Raises BinariesError where one is not in it.
+    Only the named members are read, and only if they are regular files. Raises BinariesError if one is missing.
     """
     import gzip
     import tarfile
@@ -106,7 +109,7 @@ def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]
                 with found[name].open("wb") as target:
                     shutil.copyfileobj(content, target, files.CHUNK)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise BinariesError(f"{artifact.label} is not an archive that can be read: {error}") from error
+        raise BinariesError(f"{artifact.label} is not a readable archive: {error}") from error
     except OSError as error:
         raise files.host_error(error, into) from error
     if missing := [name for name in members.values() if name not in found]:

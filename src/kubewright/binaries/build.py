@@ -1,6 +1,6 @@
-"""Building programs with Go from the modules of this package: static, stripped, stamped with their version, the same bytes everywhere.
+"""Builds programs with Go from the modules of this package: static, stripped, stamped with their version, reproducible.
 
-A build is a child process that is read line by line, never outlives us, and whose last words are kept.
+A build is a child process whose output is read line by line; it never outlives us, and its last lines are kept.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from kubewright.binaries.table import Family, Wanted, fill
 TICK: Final = 1.0
 """Seconds without a line after which `idle` is called."""
 LONGEST_SILENCE: Final = 1800
-"""Ticks without a line after which the child is given up: linking the largest program takes one minute on a slow machine."""
+"""Ticks without a line after which the child is considered stuck: linking the largest program takes one minute on a slow machine."""
 KEPT_LINES: Final = 200
 
-_PACKAGE: Final = re.compile(r"[\w.~/+-]+")  # what `go build -v` prints for a package that it compiles
+_PACKAGE: Final = re.compile(r"[\w.~/+-]+")  # `go build -v` prints this for a package that it compiles
 _DOWNLOADING: Final = "go: downloading "
 _LAST_LINES: Final = 12
 
-# What a line of Go's output means, and what to do about it.
+# Meanings of lines of Go's output, and the remedies.
 _REMEDIES: Final = (
     (re.compile(r"signal: killed"), "the machine has too little memory for the linker: 4 GB are needed"),
     (re.compile(r"dial tcp|i/o timeout|no such host|proxyconnect|module lookup disabled|connection refused"),
      "let Go reach a module proxy (GOPROXY), or provide the binaries"),
-    (re.compile(r"checksum mismatch|SECURITY ERROR"), "the module proxy serves other code than the release's: do not use it"),
+    (re.compile(r"checksum mismatch|SECURITY ERROR"), "the module proxy serves code that differs from the release: use another one"),
     (re.compile(r"pkg-config|C compiler|gcc"), "install gcc, libc6-dev, libseccomp-dev and pkg-config"),
 )  # fmt: skip
 
@@ -49,8 +49,8 @@ _REMEDIES: Final = (
 class Child:
     """One run of a program whose output (both streams, merged) is read line by line.
 
-    The child has a process group of its own, which is killed when we stop early. Should we be killed, the pipe breaks and ends the child
-    at its next line; nothing that it still writes is used.
+    The child has its own process group, which is killed if we stop early. If we are killed, the pipe breaks and ends
+    the child at its next line; nothing that it still writes is used.
     """
 
     def __init__(self, argv: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
@@ -60,9 +60,9 @@ class Child:
         self.lines: deque[str] = deque(maxlen=KEPT_LINES)
 
     def run(self, *, line: Callable[[str], None], idle: Callable[[], None] = lambda: None) -> int:
-        """Run to the end and return the exit status, negative for a signal.
+        """Run to completion and return the exit status, negative for a signal.
 
-        Raises BinariesError where it cannot be started or falls silent for too long.
+        Raises BinariesError if it cannot be started or is silent for too long.
         """
         try:
             process = subprocess.Popen(
@@ -112,7 +112,7 @@ class Child:
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """What all runs of Go for one build have in common."""
+    """The common values of all runs of Go for one build."""
 
     go: Go
     module: Module
@@ -136,9 +136,11 @@ class Build:
         self._module_root = module_root
 
     def obtain(self, family: Family, wanted: Sequence[Wanted], *, work: Path) -> tuple[dict[str, Path], str]:
-        """Build programs of one family and version in one go, which keeps all cores busy; return their paths by name, and what built them.
+        """Build programs of one family and version in one run, which uses all cores.
 
-        `work` is an empty directory. Raises BinariesError with the compiler's last words, DiskFull, HostError.
+        Return their paths by name, and the builder.
+
+        `work` is an empty directory. Raises BinariesError with the compiler's last lines, DiskFull, HostError.
         """
         version, architecture = wanted[0].version, wanted[0].architecture
         module = golang.find_module(family, version, root=self._module_root)
@@ -149,7 +151,7 @@ class Build:
         files.make_directory(temporary)
         names = ", ".join(one.name for one in wanted)
         environment = golang.build_environment(self._environment, family=family, architecture=architecture, offline=self._offline)
-        environment.setdefault("GOTMPDIR", str(temporary))  # what a killed linker leaves is removed with the work directory
+        environment.setdefault("GOTMPDIR", str(temporary))  # leftovers of a killed linker are removed with the work directory
         job = _Job(go=go, module=module, directory=directory, environment=environment, names=f"{names} {version}")
         packages = [one.program.package for one in wanted]
         stale = self._count(job, family, packages)
@@ -157,13 +159,13 @@ class Build:
         return {one.name: output / one.program.output for one in wanted}, f"build {module.path.name} with {go}"
 
     def _count(self, job: _Job, family: Family, packages: Sequence[str]) -> int:
-        """Return how many packages have to be compiled. Downloads the modules that are missing."""
+        """Return how many packages must be compiled. Downloads missing modules."""
         template = "{{if .Stale}}{{.ImportPath}}{{end}}"
         argv = [*_command(job.go, "list", family, job.module), "-deps", "-f", template, *packages]
         return self._run(job, argv, task="prepare", total=None)
 
     def _run(self, job: _Job, argv: Sequence[str], *, task: str, total: int | None) -> int:
-        """Run Go and return how many packages it named. Raises BinariesError, DiskFull."""
+        """Run Go and return how many packages it printed. Raises BinariesError, DiskFull."""
         child = Child(argv, cwd=job.directory, environment=job.environment)
         meter = Meter(f"{task} {job.names}", unit="packages", reporter=self._reporter, clock=self._clock, total=total)
         count = 0
@@ -196,17 +198,17 @@ def _command(go: Go, verb: str, family: Family, module: Module) -> list[str]:
 
 
 def linker_flags(family: Family, module: Module) -> str:
-    """Return what the linker is told: no symbol table, no debug information, the version stamps."""
+    """Return the linker's flags: no symbol table, no debug information, the version stamps."""
     return " ".join(["-s -w", *(f"-X {variable}={fill(value, version=module.version)}" for variable, value in family.stamps)])
 
 
 def failure(names: str, code: int, lines: Sequence[str]) -> BinariesError | DiskFull:
-    """Say why a run of Go failed, from its exit status and its output."""
+    """Return the error for a failed run of Go, based on its exit status and output."""
     words = [line for line in lines if line.strip() and not _PACKAGE.fullmatch(line) and not line.startswith(_DOWNLOADING)]
     detail = "\n".join(words[-_LAST_LINES:])
     if any("no space left on device" in line or "disk quota exceeded" in line for line in words):
         return DiskFull(
-            f"no space is left to build {names}",
+            f"there is not enough space to build {names}",
             detail=detail,
             remedy=f"free 7 GB, or set GOCACHE, GOMODCACHE, TMPDIR and {CACHE_VARIABLE} to another disk",
         )

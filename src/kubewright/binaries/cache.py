@@ -1,9 +1,10 @@
 """The cache of component binaries: ROOT/VERSION/ARCHITECTURE/NAME, where VERSION is that of Kubernetes, also for etcd and others.
 
-One directory so holds all that belongs together, and may be handed to another machine as its `--binaries-dir`. What is known about its
-programs, which were checked once, is in its `stamps.json`: a warm start reads it and costs one stat per program. That file is JSON:
-`{"schema": 1, "programs": {KEY: {size, mtime, sha256, version, source}}}`. One that cannot be read as that is taken as empty: the worst
-that follows is that a program is checked or fetched again. Only the holder of the cache's lock writes.
+A directory therefore contains everything that belongs together, and may be passed to another machine as its
+`--binaries-dir`. The results of checking its programs are in its `stamps.json`, so that a warm start reads it and needs
+one stat per program. That file is JSON: `{"schema": 1, "programs": {KEY: {size, mtime, sha256, version, source}}}`. An
+unreadable one counts as empty: at worst, programs are checked or fetched again. Only the holder of the cache's lock
+writes.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ class FileRecord:
     source: str
 
     def differs(self, status: os.stat_result) -> str:
-        """Say how a file differs from the one that was checked; '' if it does not."""
+        """Return how a file differs from the one that was checked; '' if it does not."""
         if status.st_size != self.size:
             return f"its size is {status.st_size}, it was {self.size}"
-        return "it was written again" if status.st_mtime_ns != self.mtime else ""
+        return "it was modified" if status.st_mtime_ns != self.mtime else ""
 
 
 def load_records(path: Path) -> dict[str, FileRecord]:
-    """Read a stamp file; empty where there is none, or none that can be read."""
+    """Read a stamp file; empty if it does not exist or cannot be read."""
     try:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -61,9 +62,9 @@ def save_records(path: Path, stamps: Mapping[str, FileRecord]) -> None:
 
 
 def unsafe(status: os.stat_result) -> str:
-    """Say why a file of the cache must not be run by us: not a file, not ours or root's, or others may write it. '' if it may."""
+    """Return why a file of the cache must not be run: not a file, not ours or root's, or writable by others. '' if it may."""
     if not stat.S_ISREG(status.st_mode):
-        return "it is not a file"
+        return "it is not a regular file"
     if status.st_uid not in {0, os.geteuid()}:
         return f"it belongs to user {status.st_uid}"
     return "others may write it" if status.st_mode & 0o022 else ""
@@ -84,7 +85,7 @@ def _record(value: object) -> FileRecord | None:
 
 
 class Cache:
-    """What has been fetched or built before."""
+    """The programs that have been fetched or built."""
 
     name = "cache"
 
@@ -94,15 +95,15 @@ class Cache:
         self._faults: dict[Path, str] = {}
 
     def directory(self, wanted: Wanted) -> Path:
-        """Return where the program's version is kept."""
+        """Return the directory of the program's version."""
         return self.root / str(wanted.kubernetes) / wanted.architecture
 
     def path(self, wanted: Wanted) -> Path:
-        """Return where the program is, or will be."""
+        """Return the path of the program, whether it exists or not."""
         return self.directory(wanted) / wanted.name
 
     def find(self, wanted: Wanted) -> Binary | Refusal:
-        """Look a program up: one stat. A file that is not what was put there, or that others could replace, is not used."""
+        """Look up a program with one stat. A file that has changed, or that others could replace, is refused."""
         directory = self.directory(wanted)
         stamp = self._stamps(directory).get(wanted.name)
         path = directory / wanted.name
@@ -119,9 +120,9 @@ class Cache:
         return binary(wanted, path, stamp)
 
     def install(self, wanted: Wanted, finished: Path, *, source: str) -> Binary:
-        """Check a finished program and put it where `find` finds it. `finished` is moved; it is on the cache's file system.
+        """Check a finished program and move it to where `find` finds it. `finished` must be on the cache's file system.
 
-        Raises BinariesError where the program is unfit, HostError where the cache cannot be written.
+        Raises BinariesError if the program is unusable, HostError if the cache cannot be written.
         """
         with files.writing(finished):
             finished.chmod(0o755)
@@ -139,12 +140,12 @@ class Cache:
         return binary(wanted, path, stamp)
 
     def forget(self) -> None:
-        """Read the stamps again on the next look: another process may have written them."""
+        """Read the stamps again at the next lookup, because another process may have written them."""
         self._known.clear()
         self._faults.clear()
 
     def _fault(self, directory: Path) -> str:
-        """Say who else could put programs into a directory: looked at once."""
+        """Return who else could put programs into a directory; checked once."""
         if directory not in self._faults:
             self._faults[directory] = files.weakness(directory)
         return self._faults[directory]
@@ -156,12 +157,12 @@ class Cache:
 
 
 def binary(wanted: Wanted, path: Path, stamp: FileRecord) -> Binary:
-    """Make the value that is handed out for a file and its stamp."""
+    """Return the value for a file and its stamp."""
     return Binary(name=wanted.name, path=path, version=stamp.version, source=stamp.source, sha256=stamp.sha256, size=stamp.size)
 
 
 def rehash(found: Binary) -> Binary:
-    """Return a binary with the SHA-256 and size that its file has now. Raises BinariesError where it cannot be read."""
+    """Return a binary with the current SHA-256 and size of its file. Raises BinariesError if it cannot be read."""
     try:
         return replace(found, sha256=files.sha256(found.path), size=found.path.stat().st_size)
     except OSError as error:

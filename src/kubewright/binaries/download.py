@@ -1,8 +1,10 @@
-"""Getting the files of a release: mirrors first, then the primary host; a file is used only after its SHA-256 was checked.
+"""Downloads the files of a release: mirrors first, then the primary host.
 
-The SHA-256 is the pinned one of the version table, else the release's own checksum file, which is read from the primary host and never
-from a mirror. What was interrupted is resumed: an unfinished file is named after the digest that it must have, so it may be continued
-from another host.
+A file is used only after its SHA-256 was verified.
+
+The SHA-256 is pinned in the version table, or else read from the release's checksum file on the primary host, never
+from a mirror. Interrupted downloads are resumed: an unfinished file is named after its expected digest, so another host
+can continue it.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ PARTIAL: Final = "partial"
 """Directory below the cache's root for unfinished downloads."""
 CONNECT_LIMIT: Final = 3.0
 FIRST_ANSWER_LIMIT: Final = 10.0
-"""Seconds for the first answer of the primary host, the resolver's patience included: a machine without a route must not wait."""
+"""Seconds for the first response of the primary host, including name resolution: a machine without a route must not wait."""
 STALL: Final = 30.0
 CHECKSUM_LARGEST: Final = 1 << 20
 RETRIES: Final = 3
-"""New attempts that follow one without a byte of progress; attempts that make progress do not count."""
+"""How many attempts may follow one without a byte of progress; attempts that make progress do not count."""
 WINDOW: Final = 60.0
 SLOWEST: Final = 1024
 """Bytes per second over WINDOW below which a download counts as stalled, although bytes still arrive."""
@@ -44,13 +46,13 @@ _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
 
 class Answer(Protocol):
-    """An answer whose body is on its way (kubewright.http.sync.Streamed)."""
+    """A response whose body is being received (kubewright.http.sync.Streamed)."""
 
     status: int
     headers: Mapping[str, str]
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the body. Raises Unreachable when it is cut short, stalls or exceeds its bound."""
+        """Yield the body. Raises Unreachable if it is cut short, stalls or exceeds its limit."""
         ...
 
     def read(self) -> bytes:
@@ -59,19 +61,19 @@ class Answer(Protocol):
 
 
 class Fetcher(Protocol):
-    """What downloads are made with (kubewright.http.sync.Downloads): follows redirects within bounds, never to plain HTTP."""
+    """The HTTP client for downloads (kubewright.http.sync.Downloads): follows redirects within limits, never to plain HTTP."""
 
     def get(self, url: str, /, *, start: int = 0, most: int | None = None, within: float | None = None) -> AbstractContextManager[Answer]:
-        """Open a URL from byte `start` on; `most` bounds the body, `within` the seconds for everything. Raises Unreachable."""
+        """Open a URL from byte `start` on; `most` limits the body, `within` the total seconds. Raises Unreachable."""
         ...
 
 
 class _NoAnswerError(BinariesError):
-    """A host gave no usable answer at all."""
+    """A host gave no usable response."""
 
 
 class _UnfinishedError(Exception):
-    """One attempt ended early, for a reason that another attempt may not meet."""
+    """An attempt ended early, for a reason that may not affect another attempt."""
 
     def __init__(self, error: BinariesError) -> None:
         super().__init__(str(error))
@@ -92,9 +94,10 @@ class Downloads:
         self._primary_failed: BinariesError | None = None
 
     def obtain(self, artifact: Artifact) -> Path:
-        """Return the path of the complete file, its SHA-256 checked. The caller moves or removes it.
+        """Return the path of the complete file, after verifying its SHA-256. The caller moves or removes it.
 
-        Raises BinariesError, saying for each host why not, and DiskFull. Once a primary host could not be reached, it is not asked again.
+        Raises BinariesError with the reason for each host, and DiskFull. A primary host that could not be reached is
+        not tried again.
         """
         expected = artifact.pinned or self._published(artifact)
         files.make_directory(self._directory)
@@ -128,7 +131,7 @@ class Downloads:
 
     @contextmanager
     def _asking_primary(self) -> Iterator[None]:
-        """Remember that a primary host gave no answer, and do not ask again."""
+        """Remember that a primary host gave no response, and do not try it again."""
         if self._primary_failed is not None:
             raise self._primary_failed
         try:
@@ -154,7 +157,8 @@ class Downloads:
                 self._transfer(url, part, label=label)
                 self._check(url, part, expected=expected, resumed=before > 0)
             except _UnfinishedError as attempt:
-                # Only what was never reached before is progress: else a host that sends wrong bytes in pieces would be asked for ever.
+                # Only bytes beyond the furthest position are progress: otherwise a host that sends wrong bytes in
+                # pieces would be retried forever.
                 left = RETRIES if _size(part) > furthest else left - 1
                 furthest = max(furthest, _size(part))
                 if left <= 0:
@@ -169,8 +173,8 @@ class Downloads:
         if found == expected:
             return
         part.unlink()
-        error = BinariesError(f"{url} has the wrong content: its SHA-256 is {found}, it must be {expected}")
-        if resumed:  # what was there before may have been the wrong part
+        error = BinariesError(f"{url} has the wrong content: its SHA-256 is {found}, expected {expected}")
+        if resumed:  # the earlier part may have been wrong
             raise _UnfinishedError(error)
         raise error
 
@@ -208,14 +212,14 @@ class Downloads:
 
 
 def forget_old(root: Path, *, now: datetime) -> None:
-    """Remove unfinished downloads that nobody has continued for a week. The caller holds the cache's lock."""
+    """Remove unfinished downloads that have not been continued for a week. The caller holds the cache's lock."""
     for part in (root / PARTIAL).glob("*.part"):
         if now.timestamp() - part.lstat().st_mtime > KEPT_FOR:
             part.unlink(missing_ok=True)
 
 
 def _drop_foreign(part: Path) -> None:
-    """Remove what stands in the place of an unfinished download and is not a file that an earlier run of ours wrote."""
+    """Remove the file at the path of an unfinished download if an earlier run of ours did not write it."""
     with suppress(FileNotFoundError):
         found = part.lstat()
         ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and found.st_nlink == 1 and not found.st_mode & 0o022
@@ -231,13 +235,16 @@ def _size(path: Path) -> int:
 
 
 def _offset(url: str, answer: Answer, *, start: int) -> int | None:
-    """Return where the body of an answer begins in the file; None if there is nothing more to send. Raises BinariesError, _UnfinishedError."""
+    """Return the offset of a response's body in the file; None if nothing is left to be sent.
+
+    Raises BinariesError, _UnfinishedError.
+    """
     if answer.status == 200:
         return 0
     if answer.status == 206:
         found = _CONTENT_RANGE.fullmatch(answer.headers.get("content-range", ""))
         if found is None or int(found[1]) != start:
-            raise BinariesError(f"{url} answered with another part than the one that was asked for")
+            raise BinariesError(f"{url} sent another part of the file than requested")
         return start
     if answer.status == 416 and start:
         return None
@@ -251,22 +258,23 @@ def _total(answer: Answer, offset: int) -> int | None:
 
 
 def _bad_status(url: str, status: int) -> BinariesError:
-    meaning = {403: "access is refused", 404: "there is no such file", 407: "the proxy wants a user and a password"}.get(status)
+    meaning = {403: "access is refused", 404: "the file does not exist", 407: "the proxy requires a user and a password"}.get(status)
     return BinariesError(f"{url} answered {status}" + (f": {meaning}" if meaning else ""))
 
 
 def _translated(url: str, error: Unreachable) -> Exception:
-    """Turn what the transport says into an error of this source, or into a reason for another attempt."""
+    """Convert an error of the transport into an error of this source, or into a reason for another attempt."""
     own = _NoAnswerError(f"{url}: {error.detail or error.what}", remedy=error.remedy)
     again = isinstance(error, NoAnswer) and error.reason in {Reason.RESET, Reason.TIMED_OUT, Reason.TRUNCATED}
     return _UnfinishedError(own) if again else own
 
 
 def _within(seconds: float, work: Callable[[], tuple[int, bytes]], *, url: str) -> tuple[int, bytes]:
-    """Run something that asks a host for the first time, and give it up after so many seconds.
+    """Run the first request to a host with a time limit in seconds.
 
-    A thread of its own, because the resolver cannot be told how long to wait; it is left behind and ends by its own time-outs.
-    Raises BinariesError where there is no answer, else what `work` raises.
+    It runs in a separate thread, because the resolver has no configurable time-out; the thread is abandoned and ends by
+    its own time-outs.
+    Raises BinariesError if there is no response, otherwise whatever `work` raises.
     """
     results: list[tuple[int, bytes]] = []
     errors: list[Exception] = []
@@ -274,7 +282,7 @@ def _within(seconds: float, work: Callable[[], tuple[int, bytes]], *, url: str) 
     def run() -> None:
         try:
             results.append(work())
-        except Exception as error:  # handed to the waiting thread, which raises it
+        except Exception as error:  # passed to the waiting thread, which raises it
             errors.append(error)
 
     thread = threading.Thread(target=run, name="kubewright-first-answer", daemon=True)

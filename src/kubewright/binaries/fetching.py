@@ -1,4 +1,4 @@
-"""Getting what is missing, under the lock of the cache: downloads first, then builds, and an account of every source that failed."""
+"""Fetches missing programs under the lock of the cache: downloads first, then builds, and reports why each source failed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC: Final = "binaries"
 
 
 class Fetching:
-    """One run that has missing programs fetched."""
+    """A run that fetches missing programs."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Fetching:
         self._refusals: dict[str, list[Refusal]] = {}
 
     def fetch(self, wanted: tuple[Wanted, ...], *, wait: bool) -> Located:
-        """Fetch what is missing and return everything. Raises BinariesError, DiskFull, HostError, Locked."""
+        """Fetch missing programs and return all. Raises BinariesError, DiskFull, HostError, Locked."""
         root = self._sources.cache
         if not self._sources.allow_download and not self._sources.allow_build:
             self._require(wanted)
@@ -62,7 +62,7 @@ class Fetching:
         return [one for one in wanted if one.name in names]
 
     def _require(self, wanted: tuple[Wanted, ...]) -> Located:
-        """Return where everything is, or raise BinariesError that says for each source why not, and what to do."""
+        """Return all programs, or raise BinariesError with the reason of each source and the remedy."""
         located = self._shelf.locate(wanted)
         if not located.missing:
             return located
@@ -72,7 +72,7 @@ class Fetching:
             f"no binary is available for {', '.join(map(str, lost))}",
             detail="\n".join(_account(reasons)),
             remedy="; or ".join(
-                _unique([*self._remedies(reasons), f"give a directory that holds them ({self._sources.directory_setting})"])
+                _unique([*self._remedies(reasons), f"provide a directory that contains them ({self._sources.directory_setting})"])
             ),
         )
 
@@ -158,9 +158,9 @@ class Fetching:
 
 
 def web(sources: BinarySources, environment: Mapping[str, str]) -> Fetcher:
-    """Return what makes downloads: the machine's trust, the proxy of the settings or of the environment.
+    """Return the client for downloads: the machine's CA certificates, the proxy of the settings or of the environment.
 
-    Raises HostError where the machine trusts nobody, UsageError for a proxy that cannot be used.
+    Raises HostError if the machine has no CA certificates, UsageError for an unusable proxy.
     """
     from kubewright.http.sync import Downloads as Web
     from kubewright.http.tls import host_context
@@ -174,7 +174,7 @@ def web(sources: BinarySources, environment: Mapping[str, str]) -> Fetcher:
 
 
 def _account(reasons: Mapping[str, list[Refusal]]) -> list[str]:
-    """Say for each source why not: once where the reason is the same for all programs."""
+    """Return the reason of each source, once if it is the same for all programs."""
     lines: list[str] = []
     for source in ("directory", "cache", "download", "build"):
         by_reason: dict[str, list[str]] = {}

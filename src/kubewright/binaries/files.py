@@ -1,4 +1,4 @@
-"""Writing below the cache, one run at a time: nothing half-written is ever found under its final name, also after a kill or a power cut."""
+"""Writes files of the cache, one run at a time: partial files never have their final name, even after a kill or a power cut."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOCK_PATIENCE: Final = 7200.0
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn what the operating system says while something below `path` is written into the tree: DiskFull or HostError."""
+    """Convert errors of the operating system while writing below `path` into DiskFull or HostError."""
     try:
         yield
     except OSError as error:
@@ -39,19 +39,19 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def host_error(error: OSError, path: Path) -> HostError:
-    """Say in our words that a write below `path` failed."""
+    """Return our error for a failed write below `path`."""
     if error.errno in _FULL:
         return DiskFull(
-            f"no space is left for {path}", detail=str(error), remedy=f"free some space, or set {CACHE_VARIABLE} to another disk"
+            f"there is not enough space for {path}", detail=str(error), remedy=f"free some space, or set {CACHE_VARIABLE} to another disk"
         )
     return HostError(
         f"{path} cannot be written: {error.strerror or error}",
-        remedy=f"set {CACHE_VARIABLE} to a directory that you may write",
+        remedy=f"set {CACHE_VARIABLE} to a directory that you may write to",
     )
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it that are missing; only their owner may change them, whatever the umask."""
+    """Create a directory and its missing parents; only their owner may change them, regardless of the umask."""
     with writing(path):
         for directory in [*reversed(path.parents), path]:
             if not directory.exists():
@@ -59,11 +59,14 @@ def make_directory(path: Path) -> None:
 
 
 def weakness(path: Path) -> str:
-    """Say what lets others change what stands at a path; '' if nothing does. What cannot be looked at counts as theirs."""
+    """Return what lets others change the object at a path; '' if nothing does.
+
+    A path that cannot be checked counts as changeable.
+    """
     try:
         return paths.weakness(PurePosixPath(path.absolute()))
     except OSError as error:
-        return f"{path} cannot be looked at: {error.strerror}"
+        return f"{path} cannot be inspected: {error.strerror}"
 
 
 def require_own(directory: Path) -> None:
@@ -77,7 +80,7 @@ def require_own(directory: Path) -> None:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replace a small file at once: temporary file, fsync, rename, fsync of the directory."""
+    """Replace a small file atomically: temporary file, fsync, rename, fsync of the directory."""
     with writing(path):
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
@@ -94,7 +97,10 @@ def write(path: Path, content: bytes) -> None:
 
 
 def move_into_place(source: Path, target: Path) -> None:
-    """Give a finished program its final name: mode 0755, fsync, rename, fsync of the directory. Same file system."""
+    """Move a finished program to its final name: mode 0755, fsync, rename, fsync of the directory.
+
+    On the same file system only.
+    """
     with writing(target):
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -107,7 +113,7 @@ def move_into_place(source: Path, target: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make a rename in a directory last through a power cut."""
+    """Make a rename in a directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -116,7 +122,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sha256(path: Path, *, tell: Callable[[int], None] = lambda _done: None) -> str:
-    """Return the SHA-256 of a file in hexadecimal; `tell` gets the bytes read so far."""
+    """Return the SHA-256 of a file in hexadecimal; `tell` receives the number of bytes read so far."""
     digest, done = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -128,7 +134,10 @@ def sha256(path: Path, *, tell: Callable[[int], None] = lambda _done: None) -> s
 
 @contextmanager
 def work_directory(root: Path) -> Iterator[Path]:
-    """Make a directory for unfinished things below the cache's root, removed at the end. The caller holds the lock of the cache."""
+    """Create a directory for unfinished files below the cache's root, and remove it at the end.
+
+    The caller holds the lock of the cache.
+    """
     with writing(root):
         path = Path(tempfile.mkdtemp(dir=root, prefix=WORK_PREFIX))
     try:
@@ -138,7 +147,10 @@ def work_directory(root: Path) -> Iterator[Path]:
 
 
 def remove_stale(root: Path) -> list[Path]:
-    """Remove the work directories of runs that were killed, and return them. The caller holds the lock, so none is in use."""
+    """Remove the work directories of runs that were killed, and return them.
+
+    The caller holds the lock, so none is in use.
+    """
     stale = sorted(root.glob(f"{WORK_PREFIX}*"))
     for path in stale:
         _remove(path)
@@ -146,15 +158,16 @@ def remove_stale(root: Path) -> list[Path]:
 
 
 def _remove(path: Path) -> None:
-    with suppress(HostError):  # what stays is in nobody's way, and is tried again by the next run
+    with suppress(HostError):  # leftovers do no harm, and the next run tries again
         remove_tree(PurePosixPath(path))
 
 
 @contextmanager
 def cache_lock(root: Path, *, task: str, wait: bool, clock: Clock, reporter: Reporter) -> Iterator[None]:
-    """Hold the lock of the cache at `root`; `task` is shown to who waits for it ("fetching kube-apiserver").
+    """Hold the lock of the cache at `root`; `task` is shown to processes that wait for it ("fetching kube-apiserver").
 
-    With `wait`, waits for another holder and reports whom; else raises Locked, naming it. Raises HostError where there can be no lock.
+    With `wait`, waits for another holder and reports it; otherwise raises Locked, naming the holder. Raises HostError
+    if the lock cannot be created.
     """
     make_directory(root)
     require_own(root)
@@ -164,7 +177,7 @@ def cache_lock(root: Path, *, task: str, wait: bool, clock: Clock, reporter: Rep
     except DiskFull:
         raise
     except HostError as error:
-        raise HostError(error.what, detail=error.detail, remedy=f"set {CACHE_VARIABLE} to a directory that you may write") from error
+        raise HostError(error.what, detail=error.detail, remedy=f"set {CACHE_VARIABLE} to a directory that you may write to") from error
     try:
         yield
     finally:
@@ -177,5 +190,5 @@ def _take(lock: Lock, *, wait: bool, clock: Clock, reporter: Reporter) -> None:
     elif lock.try_acquire() is not None:
         waiter = PollingWaiter(clock=clock, reporter=reporter)
         waiter.until(
-            lock.try_acquire, within=LOCK_PATIENCE, saying="another kubewright to be done with the binaries", remedy="end it if it hangs"
+            lock.try_acquire, within=LOCK_PATIENCE, saying="another kubewright to finish with the binaries", remedy="stop it if it hangs"
         )

@@ -1,8 +1,8 @@
-"""What programs are built with: the Go toolchain, an environment that the user's settings do not change, and the module directories.
+"""The tools of a build: the Go toolchain, an environment that is independent of the user's settings, and the module directories.
 
-A module directory has a go.mod and a go.sum and is part of this package. It is named FAMILY-LINE (`kubernetes-1.36`); its go.mod names
-every program as a tool and pins one version of the family, and its go.sum the hash of every module that is needed. Another version can be
-built only where there is a directory for it.
+A module directory contains a go.mod and a go.sum and is part of this package. It is named FAMILY-LINE
+(`kubernetes-1.36`); its go.mod names every program as a tool and pins one version of the family, and its go.sum the
+hash of every required module. Another version can be built only if it has a directory.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from kubewright.binaries import files
 from kubewright.binaries.table import Family
 
 INSTALLED: Final = "/usr/local/go/bin/go"
-"""Where go.dev's archive is unpacked, often without being on PATH."""
+"""The directory where go.dev's archive is unpacked, often without being on PATH."""
 INSTALL: Final = "install Go {version} or later (https://go.dev/dl)"
 _ANSWER: Final = re.compile(r"go(\d+)\.(\d+)(?:\.(\d+))?")
 
-# Where Go keeps and finds things, and how it reaches the network: the user's business. All else that begins with GO or CGO_ changes
-# what is built, and is dropped.
+# Variables for Go's directories and its network access are the user's to set. All others that begin with GO or CGO_
+# change
+# the result of the build, and are dropped.
 _KEPT: Final = frozenset(
     {
         "GOAUTH", "GOCACHE", "GOCACHEPROG", "GOENV", "GOGC", "GOINSECURE", "GOMAXPROCS", "GOMEMLIMIT", "GOMODCACHE", "GONOPROXY", "GONOSUMDB",
@@ -52,18 +53,21 @@ class Go:
 
 
 def find_go(environment: Mapping[str, str], *, need: tuple[int, int, int]) -> Go:
-    """Find `go` on PATH or in its usual place. Raises BinariesError where there is none, it does not work, or it is too old."""
+    """Find `go` on PATH or in its usual place.
+
+    Raises BinariesError if there is none, it does not work, or it is too old.
+    """
     wanted = ".".join(map(str, need[:2]))
     remedy = INSTALL.format(version=wanted)
     path = shutil.which("go", path=environment.get("PATH", os.defpath)) or shutil.which(INSTALLED)
     if path is None:
-        raise BinariesError("there is no go on PATH", remedy=remedy)
+        raise BinariesError("go is not on PATH", remedy=remedy)
     if os.geteuid() == 0 and (fault := files.weakness(Path(path))):
-        raise BinariesError(f"{path} is not run as root: {fault}", remedy=f"see `namei -l {path}`, and let only root write there")
+        raise BinariesError(f"{path} is not run as root: {fault}", remedy=f"see `namei -l {path}`, and allow only root to write there")
     answer = _ask(path, environment, remedy=remedy)
     found = _ANSWER.search(answer)
     if found is None:
-        raise BinariesError(f"{path} does not say which version it is: {answer[:200]!r}", remedy=remedy)
+        raise BinariesError(f"{path} does not report its version: {answer[:200]!r}", remedy=remedy)
     version = (int(found[1]), int(found[2]), int(found[3] or 0))
     if version < need:
         raise BinariesError(f"{path} is {found[0]}, go{wanted} or later is needed", remedy=remedy)
@@ -73,7 +77,7 @@ def find_go(environment: Mapping[str, str], *, need: tuple[int, int, int]) -> Go
 def _ask(path: str, environment: Mapping[str, str], *, remedy: str) -> str:
     argv = [path, "env", "GOVERSION"]
     try:
-        # In the root directory, because a go.mod above the current one could ask for another toolchain.
+        # In the root directory, because a go.mod above the current one could select another toolchain.
         answer = subprocess.run(
             argv,
             cwd="/",
@@ -99,7 +103,10 @@ def cleaned(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def build_environment(environment: Mapping[str, str], *, family: Family, architecture: str, offline: bool) -> dict[str, str]:
-    """Return the environment of `go build`. What `go env -w` has stored is overridden too, where it would change the program."""
+    """Return the environment of `go build`.
+
+    Settings of `go env -w` that would change the program are overridden too.
+    """
     return {
         **cleaned(environment),
         "GOTOOLCHAIN": "local",
@@ -117,14 +124,14 @@ def build_environment(environment: Mapping[str, str], *, family: Family, archite
 
 @dataclass(frozen=True, kw_only=True)
 class Module:
-    """One module directory: what it builds, and the oldest Go that can build it."""
+    """A module directory: what it builds, and the oldest Go that can build it."""
 
     path: Path
     version: Version
     go: tuple[int, int, int]
 
     def copy_to(self, directory: Path) -> Path:
-        """Copy go.mod and go.sum below a directory and return where they are: the package itself may be read-only."""
+        """Copy go.mod and go.sum below a directory and return their directory: the package itself may be read-only."""
         target = directory / self.path.name
         files.make_directory(target)
         for name in MODULE_FILES:
@@ -134,7 +141,10 @@ class Module:
 
 
 def find_module(family: Family, version: Version, *, root: Path = MODULES) -> Module:
-    """Return the module directory that builds a version of a family. Raises BinariesError, naming the versions that there are."""
+    """Return the module directory that builds a version of a family.
+
+    Raises BinariesError that lists the available versions.
+    """
     there = available_modules(family, root=root)
     for module in there:
         if module.version == version:

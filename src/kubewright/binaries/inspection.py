@@ -1,4 +1,4 @@
-"""Whether a file is a program that can be used: its kind, its mode, its architecture, and the version that it says it has."""
+"""Checks whether a file is a usable program: its type, mode, architecture, and the version that it reports."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _EXECUTABLE_TYPES: Final = frozenset({2, 3})  # ET_EXEC, and ET_DYN for position
 
 _VERSION: Final = re.compile(r"(?<![\w.])v?(\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?)")
 ANSWER_LIMIT: Final = 20.0
-"""Seconds within which a program has to say its version: generous, because it may be read from a slow disk for the first time."""
+"""Seconds within which a program must report its version: generous, because it may be read from a slow disk for the first time."""
 
 
 def elf_machine(header: bytes) -> str:
-    """Return Go's name of the architecture that a program is for.
+    """Return Go's name of a program's architecture.
 
-    `header` is at least the first 20 bytes of the file. Raises ValueError, saying what the file is instead.
+    `header` is at least the first 20 bytes of the file. Raises ValueError that describes another kind of file.
     """
     if header[:4] != b"\x7fELF":
         raise ValueError(_not_elf(header))
@@ -52,7 +52,7 @@ def elf_machine(header: bytes) -> str:
 
 
 def is_script(header: bytes) -> bool:
-    """Tell whether the file begins with `#!`: it has no architecture of its own."""
+    """Return whether the file begins with `#!`: it has no architecture."""
     return header[:2] == b"#!"
 
 
@@ -71,11 +71,12 @@ def _not_elf(header: bytes) -> str:
 def check_program(
     path: Path, wanted: Wanted, *, scripts: bool = False, tolerance: Tolerance = Tolerance.EXACT, flag: bool = False
 ) -> Version:
-    """Require a program that can be used, and return the version that it says it is.
+    """Require a usable program, and return the version that it reports.
 
-    Looks at the kind of file, its mode and its ELF header, then runs it to ask for its version (not when it is for another architecture
-    than this machine's: then the wanted version is returned). `scripts` accepts files that begin with `#!`; `flag` is that of `check_version`.
-    Raises BinariesError, naming what was found and what was expected.
+    Checks the file's type, mode and ELF header, then runs it to request its version (unless it is for another
+    architecture than this machine's: then the wanted version is returned). `scripts` accepts files that begin with
+    `#!`; `flag` is that of `check_version`.
+    Raises BinariesError with what was found and what was expected.
     """
     try:
         status, header = path.stat(), _head(path)
@@ -104,11 +105,11 @@ def check_architecture(header: bytes, wanted: Wanted, *, path: Path, scripts: bo
     except ValueError as error:
         raise BinariesError(f"{path} is {error}, not a program for linux/{wanted.architecture}", remedy=remedy) from error
     if found != wanted.architecture:
-        raise BinariesError(f"{path} is a program for {found}; this needs {wanted.architecture}", remedy=remedy)
+        raise BinariesError(f"{path} is a program for {found}; {wanted.architecture} is needed", remedy=remedy)
 
 
 def check_version(found: Version, wanted: Wanted, *, path: Path, tolerance: Tolerance, flag: bool = False) -> Version:
-    """Require a version that is near enough to the wanted one. Raises BinariesError, naming both.
+    """Require a version that is close enough to the wanted one. Raises BinariesError, naming both.
 
     `flag`: the user may choose another version with --kubernetes-version.
     """
@@ -128,7 +129,7 @@ def check_version(found: Version, wanted: Wanted, *, path: Path, tolerance: Tole
 
 
 def ask_version(path: Path, wanted: Wanted) -> Version:
-    """Run a program to ask for its version. Raises BinariesError with its own words where it does not answer with one."""
+    """Run a program to get its version. Raises BinariesError with its output if that contains no version."""
     argv = [str(path), *wanted.program.version_arguments]
     try:
         answer = subprocess.run(
@@ -143,18 +144,18 @@ def ask_version(path: Path, wanted: Wanted) -> Version:
     except OSError as error:
         raise BinariesError(f"{path} cannot be run: {error.strerror}", remedy=_cannot_run(error, path)) from error
     except subprocess.TimeoutExpired as error:
-        raise BinariesError(f"{path} did not say its version within {ANSWER_LIMIT:.0f} s", remedy=_damaged(path)) from error
+        raise BinariesError(f"{path} did not report its version within {ANSWER_LIMIT:.0f} s", remedy=_damaged(path)) from error
     text = answer.stdout.decode(errors="replace")
     found = _VERSION.search(text)
     if answer.returncode or found is None:
         raise BinariesError(
-            f"`{' '.join(argv)}` did not answer with a version", detail=_last_words(text, answer.returncode), remedy=_damaged(path)
+            f"`{' '.join(argv)}` did not print a version", detail=_last_words(text, answer.returncode), remedy=_damaged(path)
         )
     return Version.parse(found[1])
 
 
 def _damaged(path: Path) -> str:
-    return f"replace {path.name}: the file is damaged, or is not what its name says"
+    return f"replace {path.name}: the file is damaged, or is another program"
 
 
 def _head(path: Path) -> bytes:
@@ -166,7 +167,7 @@ def _cannot_run(error: OSError, path: Path) -> str:
     if isinstance(error, PermissionError):
         return f"the file system of {path.parent} may be mounted noexec: use another directory"
     if isinstance(error, FileNotFoundError):
-        return f"the interpreter or loader that {path} names is not on this machine"
+        return f"the interpreter or loader of {path} does not exist on this machine"
     return ""
 
 

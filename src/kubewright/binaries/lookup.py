@@ -1,7 +1,7 @@
-"""Where binaries are found without fetching anything: the user's own directory (`--binaries-dir`), then the cache.
+"""Lookup of binaries without fetching: the user's own directory (`--binaries-dir`), then the cache.
 
-What is in the user's directory was chosen: something unfit in it is an error, never passed over. A program is checked when it is first
-used; what was found is kept in the cache, so that later runs cost one stat per program.
+The user chose the contents of that directory: an unusable program in it is an error, never skipped. A program is
+checked when it is first used; the result is stored in the cache, so that later runs need one stat per program.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Directory:
         self._known: dict[str, FileRecord] | None = None
 
     def find(self, wanted: Wanted) -> Binary | Refusal:
-        """Look a program up; one that is not there is refused.
+        """Look up a program; a missing one is refused.
 
-        Raises BinariesError where the directory does not exist, or the program in it cannot be used.
+        Raises BinariesError if the directory does not exist, or the program in it cannot be used.
         """
         if not self._path.is_dir():
             raise BinariesError(
@@ -56,7 +56,7 @@ class Directory:
             raise BinariesError(
                 f"{path} is not run: {fault}",
                 detail="anyone who can change a program decides what runs as root",
-                remedy=f"see `namei -l {path}`, and let only root write there",
+                remedy=f"see `namei -l {path}`, and allow only root to write there",
             )
         known = self._stamps().get(_key(path, wanted))
         if known is None or known.differs(status):
@@ -80,7 +80,7 @@ class Directory:
         return stamp
 
     def _remember(self, path: Path, wanted: Wanted, stamp: FileRecord) -> None:
-        """Keep the stamp where the cache can be written; without it the next run checks again."""
+        """Store the stamp if the cache is writable; without it, the next run checks the program again."""
         known = {key: old for key, old in cache.load_records(self._stamps_path).items() if Path(key.partition(" ")[2]).exists()}
         self._known = {**known, _key(path, wanted): stamp}
         with suppress(HostError):
@@ -103,21 +103,21 @@ def _tolerance(wanted: Wanted) -> Tolerance:
 
 @dataclass(frozen=True, kw_only=True)
 class Located:
-    """What is there, by name, and what is missing with the reason of each place that was looked at."""
+    """The programs that were found, by name, and the missing ones with the reason of each place that was searched."""
 
     found: Mapping[str, Binary] = field(default_factory=dict)
     missing: Mapping[str, tuple[Refusal, ...]] = field(default_factory=dict)
 
 
 class Lookup:
-    """The two places that hold finished binaries."""
+    """The two places that contain finished binaries."""
 
     def __init__(self, sources: BinarySources) -> None:
         self.cache = Cache(sources.cache)
         self._directory = Directory(sources.directory, sources=sources) if sources.directory is not None else None
 
     def find(self, wanted: Wanted) -> Binary | tuple[Refusal, ...]:
-        """Look one program up. Raises BinariesError where the user's directory holds it, unfit."""
+        """Look up one program. Raises BinariesError if the one in the user's directory is unusable."""
         refusals: list[Refusal] = []
         for place in (self._directory, self.cache):
             if place is None:
@@ -129,7 +129,7 @@ class Lookup:
         return tuple(refusals)
 
     def locate(self, wanted: tuple[Wanted, ...]) -> Located:
-        """Look several programs up. Raises as `find` does."""
+        """Look up several programs. Raises as `find` does."""
         found: dict[str, Binary] = {}
         missing: dict[str, tuple[Refusal, ...]] = {}
         for one in wanted:

@@ -1,4 +1,4 @@
-"""Telling how far a long task is, often enough for a live display and rarely enough for a log."""
+"""Progress reports of long tasks, frequent enough for a live display and rare enough for a log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ INTERVAL: Final = 0.2
 
 
 class Meter:
-    """Counts one task and emits `Progress`, at most five times a second, and once when it ends."""
+    """Counts one task and emits `Progress` at most five times a second, and once when it ends."""
 
     def __init__(self, task: str, *, unit: str, reporter: Reporter, clock: Clock, total: float | None = None) -> None:
         self._task = task
@@ -24,7 +24,7 @@ class Meter:
         self.total = total
 
     def at(self, done: float, *, text: str = "") -> None:
-        """Set how much is done."""
+        """Set the completed amount."""
         self.done = done
         now = self._clock.monotonic()
         if now - self._told >= INTERVAL:
@@ -36,7 +36,7 @@ class Meter:
         self.at(self.done + 1, text=text)
 
     def finish(self) -> None:
-        """Tell the end: everything is done."""
+        """Report that everything is done."""
         self.total = self.done if self.total is None else self.total
         self.done = self.total
         self._emit("")

@@ -1,6 +1,7 @@
-"""Having the component binaries of a Kubernetes version: found where they are, else downloaded, else built.
+"""Provides the component binaries of a Kubernetes version: found, downloaded, or built.
 
-The sources are tried in a fixed order: the user's directory, the cache, a download, a build. Each says why it does not have a program.
+The sources are tried in a fixed order: the user's directory, the cache, a download, a build. Each reports why it does
+not have a program.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """A binary whose file was read again. `fault` is '' where it is what it was, else what is wrong with it."""
+    """A binary whose file was read again. `fault` is '' if it is unchanged, otherwise what is wrong with it."""
 
     binary: Binary
     fault: str = ""
@@ -33,7 +34,7 @@ class Verified:
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """One row of `binaries list`. `binary` is None where it is not there; `reason` then says why."""
+    """A row of `binaries list`. `binary` is None if it is missing; `reason` then says why."""
 
     name: str
     family: str
@@ -57,16 +58,16 @@ class Listed:
 
 
 def wanted_programs(names: Iterable[str], *, version: str, architecture: str = "") -> tuple[Wanted, ...]:
-    """Say which programs in which versions some names stand for. Raises UsageError for an unknown name or version."""
+    """Return the programs and versions that some names denote. Raises UsageError for an unknown name or version."""
     kubernetes = supported(version)
     chosen = architecture or native_architecture()
     return tuple(want(program, kubernetes=kubernetes, architecture=chosen) for program in table.programs(names))
 
 
 def locate(names: Sequence[str] = table.DEFAULT, *, version: str, sources: BinarySources, architecture: str = "") -> Located:
-    """Look programs up without fetching anything: one stat each once they are known.
+    """Look up programs without fetching anything: one stat each once they are known.
 
-    Raises BinariesError where the user's directory does not exist or holds a program that is unfit.
+    Raises BinariesError if the user's directory does not exist or contains an unusable program.
     """
     return Lookup(sources).locate(wanted_programs(names, version=version, architecture=architecture))
 
@@ -83,12 +84,12 @@ def ensure(
     environment: Mapping[str, str] | None = None,
     fetcher: Fetcher | None = None,
 ) -> dict[str, Binary]:
-    """Have programs and return them by name, fetching what is missing. A second call changes nothing.
+    """Return programs by name, fetching missing ones. A second call changes nothing.
 
-    `version` is that of Kubernetes; etcd's and the others' follow from it. With `wait` off, Locked is raised while another kubewright
-    fetches. `environment` is what Go and the choice of a proxy see; the process's own by default. `fetcher` makes the downloads in
-    place of `kubewright.http`.
-    Raises BinariesError, whose detail says for each missing program and each source why not; DiskFull and HostError where the cache
+    `version` is that of Kubernetes; etcd's and the others' follow from it. Without `wait`, Locked is raised while
+    another kubewright fetches. `environment` is used for Go and the choice of a proxy; by default it is the process's
+    own. `fetcher` performs the downloads instead of `kubewright.http`.
+    Raises BinariesError with the reason of each source for each missing program; DiskFull and HostError if the cache
     cannot be written.
     """
     wanted = wanted_programs(names, version=version, architecture=architecture)
@@ -110,9 +111,9 @@ def ensure(
 
 
 def verify(names: Sequence[str] = (), *, version: str, sources: BinarySources, architecture: str = "") -> list[Verified]:
-    """Read every program again and compare its SHA-256 with what was recorded when it was checked.
+    """Read every program again and compare its SHA-256 with the one recorded when it was checked.
 
-    Without names, all that are there. Raises BinariesError where a named one is missing.
+    Without names, all existing ones. Raises BinariesError if a named one is missing.
     """
     from kubewright.binaries.cache import rehash
 
@@ -132,7 +133,7 @@ def verify(names: Sequence[str] = (), *, version: str, sources: BinarySources, a
 
 
 def listing(*, version: str, sources: BinarySources, architecture: str = "") -> list[Listed]:
-    """Return one row for every program that there is, present or not, in the order of the table."""
+    """Return one row for every program of the table, present or not, in its order."""
     rows = []
     shelf = Lookup(sources)
     for one in wanted_programs(table.PROGRAMS, version=version, architecture=architecture):

@@ -1,4 +1,4 @@
-"""Which sources may be used, and where they are: from environment variables and flags."""
+"""The settings of the sources of binaries, from environment variables and flags."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _TRUTH: Final = {"1": True, "true": True, "yes": True, "on": True, "": False, "0
 
 @dataclass(frozen=True, kw_only=True)
 class BinarySources:
-    """Where binaries may come from. The order is fixed: `directory`, `cache`, download (mirrors, then the primary host), build."""
+    """The sources of binaries.
+
+    The order is fixed: `directory`, `cache`, download (mirrors, then the primary host), build.
+    """
 
     cache: Path
     """Root of the cache; programs are at VERSION/ARCHITECTURE/NAME below it."""
@@ -34,15 +37,18 @@ class BinarySources:
     allow_download: bool = True
     allow_build: bool = True
     offline: bool = False
-    """Nothing may use the network: no download, and a build only from modules that are already here."""
+    """No network access: no download, and a build only from modules that are already present."""
     proxy: str | None = field(default=None, repr=False)
-    """Proxy for downloads; None takes HTTPS_PROXY and NO_PROXY of the environment, '' takes none. It may hold a password."""
+    """Proxy for downloads; None uses HTTPS_PROXY and NO_PROXY of the environment, '' none.
+
+    It may contain a password.
+    """
     has_flags: bool = False
-    """Whether the command that needs them has the flags --binaries-dir and --kubernetes-version, so that errors may name these."""
+    """Whether the command has the flags --binaries-dir and --kubernetes-version, so that errors may name them."""
 
     @property
     def directory_setting(self) -> str:
-        """What names the directory, for errors."""
+        """The setting that names the directory, for errors."""
         return f"--binaries-dir or {DIRECTORY_VARIABLE}" if self.has_flags else DIRECTORY_VARIABLE
 
 
@@ -57,9 +63,11 @@ def sources_from(
     proxy: str | None = None,
     has_flags: bool = False,
 ) -> BinarySources:
-    """Read the settings; a flag that is given (not None) beats its environment variable. `has_flags` is that of `BinarySources`.
+    """Read the settings; a flag that is given (not None) takes precedence over its environment variable.
 
-    Raises UsageError for a value that cannot be used, naming the variable or flag.
+    `has_flags` is that of `BinarySources`.
+
+    Raises UsageError for an invalid value, naming the variable or flag.
     """
     offline = _flag(environment, OFFLINE_VARIABLE)
     chosen = directory if directory is not None else environment.get(DIRECTORY_VARIABLE) or None
@@ -78,9 +86,9 @@ def sources_from(
 
 
 def default_cache(environment: Mapping[str, str]) -> Path:
-    """Return the cache's root: KUBEWRIGHT_CACHE_DIR, else below XDG_CACHE_HOME (absolute, says the specification) or ~/.cache.
+    """Return the cache's root: KUBEWRIGHT_CACHE_DIR, else below XDG_CACHE_HOME (which must be absolute) or ~/.cache.
 
-    Raises UsageError where none of them is set.
+    Raises UsageError if none of them is set.
     """
     if chosen := environment.get(CACHE_VARIABLE):
         return Path(chosen).expanduser().absolute() / "binaries"

@@ -1,7 +1,7 @@
-"""Which programs there are, how each is had, and the values that all sources share: what is asked for and what is handed out.
+"""The table of programs, how each is obtained, and the values that all sources share.
 
-One row per program, one row per family of programs with a common version. Adding a program is one row here and one `tool` line in its
-module's go.mod.
+There is a row per program, and a row per family of programs with a common version. To add a program, add a row here and
+a `tool` line to its module's go.mod.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ GITHUB: Final = "https://github.com"
 
 
 class Tolerance(enum.Enum):
-    """How far the version of a program in the user's own directory may be from the wanted one."""
+    """How far the version of a program in the user's own directory may differ from the wanted one."""
 
     EXACT = "exactly"
     LINE = "of the same minor release as"
@@ -32,8 +32,8 @@ class Tolerance(enum.Enum):
 class Family:
     """Programs that are released together.
 
-    In `download`, `checksum` and `stamps`, `{version}` stands for `v1.36.3`, `{number}` for `1.36.3`, `{major}` and `{minor}` for its
-    parts, `{arch}` for Go's name of the architecture, `{name}` for the program.
+    In `download`, `checksum` and `stamps`, `{version}` stands for `v1.36.3`, `{number}` for `1.36.3`, `{major}` and
+    `{minor}` for its parts, `{arch}` for Go's name of the architecture, `{name}` for the program.
     """
 
     name: str
@@ -42,11 +42,14 @@ class Family:
     version: Callable[[Version], Version]
     """The family's version for a version of Kubernetes."""
     download: str = ""
-    """Address at the primary host, '' where there are no files of releases. A mirror has the same host and path below its own address."""
+    """Address at the primary host, '' if the release has no files.
+
+    A mirror has the same host and path below its own address.
+    """
     checksum: str = ""
     """Address of the checksum file: a bare SHA-256, or lines of `sha256sum`."""
     told: str = ""
-    """What its programs say of their version, where that is not the module's."""
+    """The version that its programs report, if it differs from the module's."""
     stamps: tuple[tuple[str, str], ...] = ()
     """Go string variables that the linker sets, and their values."""
     cgo: bool = False
@@ -56,7 +59,10 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """One program. `built_as` is what `go build` calls it, `member` its path inside the downloaded archive ('' where it is no archive)."""
+    """One program.
+
+    `built_as` is its name for `go build`, `member` its path inside the downloaded archive ('' without an archive).
+    """
 
     name: str
     family: Family
@@ -64,7 +70,7 @@ class Program:
     built_as: str = ""
     member: str = ""
     default: bool = False
-    """Whether `up` and `binaries fetch` want it without being asked."""
+    """Whether `up` and `binaries fetch` use it by default."""
     version_arguments: tuple[str, ...] = ("--version",)
 
     @property
@@ -174,7 +180,7 @@ def _cni(name: str, kind: str) -> Program:
         family=CNI,
         package=f"github.com/containernetworking/plugins/plugins/{kind}/{name}",
         member=f"./{name}",
-        version_arguments=(),  # says its version when CNI_COMMAND is not set
+        version_arguments=(),  # prints its version if CNI_COMMAND is not set
     )
 
 
@@ -182,7 +188,7 @@ PROGRAMS: Final[dict[str, Program]] = {
     program.name: program
     for program in (
         _etcd("etcd", "server/v3", built_as="server", default=True),
-        _kubernetes("kube-apiserver", default=True),  # the longest build goes first: its packages are most of the others'
+        _kubernetes("kube-apiserver", default=True),  # the longest build first: it includes most packages of the others
         _kubernetes("kube-controller-manager", default=True),
         _kubernetes("kube-scheduler", default=True),
         _kubernetes("kubectl", default=True, version_arguments=("version", "--client")),
@@ -205,13 +211,13 @@ PROGRAMS: Final[dict[str, Program]] = {
 }
 
 DEFAULT: Final = tuple(program.name for program in PROGRAMS.values() if program.default)
-"""What a local cluster needs."""
+"""The programs of a local cluster."""
 
 
 def programs(names: Iterable[str]) -> tuple[Program, ...]:
-    """Return the rows for some names, each once, in the order of the table.
+    """Return the rows of some names, each once, in the order of the table.
 
-    Raises UsageError, naming the unknown ones and what there is.
+    Raises UsageError that lists the unknown and the available ones.
     """
     wanted = set(names)
     if unknown := sorted(wanted - PROGRAMS.keys()):
@@ -220,14 +226,15 @@ def programs(names: Iterable[str]) -> tuple[Program, ...]:
 
 
 ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-"""What `uname -m` says, and what Go and the release files call it."""
+"""The architecture names of `uname -m`, and those of Go and the release files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Binary:
-    """A program that is there and fit for use.
+    """A usable program.
 
-    `version` is its own (`v3.6.8` for etcd), `source` says where it came from, `sha256` is that of the file when it was last read.
+    `version` is its own (`v3.6.8` for etcd), `source` says where it came from, `sha256` is that of the file when it was
+    last read.
     """
 
     name: str
@@ -251,7 +258,7 @@ class Binary:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """Why one source does not have one program, and what would change that."""
+    """Why a source does not have a program, and the remedy."""
 
     source: str
     reason: str
@@ -259,13 +266,13 @@ class Refusal:
 
     @classmethod
     def of(cls, source: str, error: BinariesError) -> Refusal:
-        """Turn the error of a source into its refusal."""
+        """Convert the error of a source into its refusal."""
         return cls(source=source, reason=str(error), remedy=error.remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One program in one version for one architecture."""
+    """A program in one version for one architecture."""
 
     program: Program
     version: Version
@@ -280,12 +287,12 @@ class Wanted:
         return self.program.name
 
     def fill(self, template: str) -> str:
-        """Put version, architecture and name into a template of the table."""
+        """Insert version, architecture and name into a template of the table."""
         return fill(template, version=self.version, architecture=self.architecture, name=self.name)
 
 
 def fill(template: str, *, version: Version, architecture: str = "", name: str = "") -> str:
-    """Put a version, an architecture and a name into a template of the table."""
+    """Insert a version, an architecture and a name into a template of the table."""
     return template.format(
         version=version,
         number=str(version).removeprefix("v"),
@@ -297,12 +304,12 @@ def fill(template: str, *, version: Version, architecture: str = "", name: str =
 
 
 def want(program: Program, *, kubernetes: Version, architecture: str) -> Wanted:
-    """Say which version of a program goes with a version of Kubernetes."""
+    """Return the version of a program that belongs to a version of Kubernetes."""
     return Wanted(program=program, version=program.family.version(kubernetes), kubernetes=kubernetes, architecture=architecture)
 
 
 def native_architecture() -> str:
-    """Return Go's name for this machine's architecture. Raises HostError on one that no release is made for."""
+    """Return Go's name for this machine's architecture. Raises HostError if no release supports it."""
     machine = os.uname().machine
     if machine not in ARCHITECTURES:
         raise HostError(f"this machine is {machine}", remedy="kubewright works on linux/amd64 and linux/arm64")

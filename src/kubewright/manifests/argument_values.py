@@ -1,8 +1,9 @@
-"""What components make of the values of a user's arguments, where the sources tell it: modes, plug-ins, ranges, and flags that need each other.
+"""Checks of the values of a user's arguments, as far as the components' sources define them: modes, plug-ins, ranges, dependent flags.
 
-Sources, of v1.36.3: kube-apiserver's pkg/kubeapiserver/options/authorization.go and plugins.go, apiserver's pkg/server/options/admission.go,
-kube-controller-manager's cmd/kube-controller-manager/app/core.go, and kubeadm's cmd/kubeadm/app/phases/controlplane/manifests.go, which warns of
-authorization modes only. tests/compat/test_component_flags.py holds the lists to the real components.
+Sources, of v1.36.3: kube-apiserver's pkg/kubeapiserver/options/authorization.go and plugins.go, apiserver's
+pkg/server/options/admission.go, kube-controller-manager's cmd/kube-controller-manager/app/core.go, and kubeadm's
+cmd/kubeadm/app/phases/controlplane/manifests.go, which warns of authorization modes only.
+tests/compat/test_component_flags.py compares the lists with the real components.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _OPEN: Final = "AlwaysAllow"
 MODES: Final = (_OPEN, "AlwaysDeny", "ABAC", "Webhook", "RBAC", "Node")
 DEFAULT_MODES: Final = ("Node", "RBAC")
 _NEEDED: Final = {"ABAC": "authorization-policy-file", "Webhook": "authorization-webhook-config-file"}
-"""The flag that a mode needs, and that is of no use without it."""
+"""The flag that a mode requires, and that has no effect without it."""
 _CONFIG: Final = "authorization-config"
 
 ENABLED: Final = "enable-admission-plugins"
@@ -45,7 +46,7 @@ NEWER_PLUGINS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class Arguments:
-    """The arguments of one component in one minor release, by name; each may have been given several times."""
+    """The arguments of one component in one minor release, by name; each may occur several times."""
 
     component: str
     line: str
@@ -53,23 +54,23 @@ class Arguments:
 
     @classmethod
     def of(cls, component: str, line: str, given: Iterable[Arg]) -> Arguments:
-        """Sort arguments by their names, in which `_` means `-`, as component-base has it."""
+        """Sort arguments by their names, in which `_` means `-`, as in component-base."""
         values: dict[str, list[str]] = {}
         for one in given:
             values.setdefault(one.name.replace("_", "-"), []).append(one.value)
         return cls(component=component, line=line, values=values)
 
     def has(self, name: str) -> bool:
-        """Tell whether a flag has a value that is not empty."""
+        """Return whether a flag has a value that is not empty."""
         return any(self.values.get(name, ()))
 
     def listed(self, name: str) -> list[str]:
-        """Return the entries of a flag that takes a list: those of all its occurrences, empty ones left out."""
+        """Return the entries of a flag that takes a list: those of all its occurrences, without empty ones."""
         return [entry for value in self.values.get(name, ()) for entry in value.split(",") if entry]
 
 
 def problems(given: Arguments) -> Iterator[str]:
-    """Return what is to be said about the values of a component's arguments."""
+    """Return the problems of a component's arguments."""
     for (component, name), check in _CHECKS.items():
         if component == given.component and name in given.values:
             yield from check(given, name)
@@ -81,11 +82,11 @@ def _modes(given: Arguments, name: str) -> Iterator[str]:
         yield f"{given.component} takes --{_CONFIG} or --{MODE}, not both, and does not start with both"
         return
     if not modes:
-        yield f"--{MODE} is empty, and {given.component} takes AlwaysAllow for that{_consequence([_OPEN])}"
+        yield f"--{MODE} is empty, which {given.component} treats as AlwaysAllow{_consequence([_OPEN])}"
         return
     yield from _unknown(given, name, MODES, "authorization mode")
     for mode in sorted({mode for mode in modes if modes.count(mode) > 1}):
-        yield f"{given.component} wants each --{MODE} once, not {mode} {modes.count(mode)} times, {NOT_STARTED}"
+        yield f"{given.component} accepts each --{MODE} once, not {mode} {modes.count(mode)} times, {NOT_STARTED}"
     for mode, flag in _NEEDED.items():
         if mode in modes and not given.has(flag):
             yield f"{given.component} needs --{flag} for the mode {mode}, and does not start without it"
@@ -95,9 +96,9 @@ def _modes(given: Arguments, name: str) -> Iterator[str]:
 
 
 def _consequence(modes: Sequence[str]) -> str:
-    """Say what a cluster with these modes is like, as the end of a sentence."""
+    """Return the consequences of these modes for a cluster, as the end of a sentence."""
     if _OPEN in modes:
-        return ": everybody may do everything"
+        return ": everyone may do everything"
     missing = [mode for mode in DEFAULT_MODES if mode not in modes]
     return f": without {' and '.join(missing)}, what init grants to nodes and administrators has no effect" if missing else ""
 
@@ -105,7 +106,7 @@ def _consequence(modes: Sequence[str]) -> str:
 def _needs_mode(mode: str) -> Callable[[Arguments, str], Iterator[str]]:
     def check(given: Arguments, name: str) -> Iterator[str]:
         if given.has(name) and mode not in given.listed(MODE) and not given.has(_CONFIG):
-            yield f"{given.component} takes --{name} with the mode {mode} only, {NOT_STARTED}; add it to --{MODE}"
+            yield f"{given.component} accepts --{name} with the mode {mode} only, {NOT_STARTED}; add it to --{MODE}"
 
     return check
 
@@ -131,11 +132,11 @@ def _ranges(given: Arguments, name: str) -> Iterator[str]:
     try:
         found = formats.subnets(text.strip())
     except ValueError as error:
-        yield f"--{name}: {error}; {given.component} wants one CIDR such as 10.244.0.0/16, or one of each family"
+        yield f"--{name}: {error}; {given.component} needs one CIDR such as 10.244.0.0/16, or one of each family"
         return
     families = [formats.subnet_family(one) for one in found]
     if len(set(families)) != len(families):
-        yield f"--{name}: {text} has several ranges of one family; {given.component} wants one CIDR, or one of each family"
+        yield f"--{name}: {text} has several ranges of one family; {given.component} needs one CIDR, or one of each family"
 
 
 _CHECKS: Final[Mapping[tuple[str, str], Callable[[Arguments, str], Iterator[str]]]] = {
@@ -147,4 +148,4 @@ _CHECKS: Final[Mapping[tuple[str, str], Callable[[Arguments, str], Iterator[str]
     ("kube-controller-manager", "cluster-cidr"): _ranges,
     ("kube-controller-manager", "service-cluster-ip-range"): _ranges,
 }
-"""What is checked, by component and flag."""
+"""The checks by component and flag."""

@@ -13,7 +13,10 @@ from kubewright.base import yaml
 
 NAMESPACE: Final = "kube-system"
 HASH: Final = "kubeadm.kubernetes.io/component-config.hash"
-"""The annotation of a generated component configuration. It does not stand on one that the user gave, nor fit one that was edited."""
+"""The annotation of a generated component configuration.
+
+One that the user wrote has none, and it does not match one that was edited.
+"""
 
 KUBEADM_CERTS: Final = "kubeadm-certs"
 
@@ -40,7 +43,7 @@ def kubelet_config(configuration: Configuration) -> dict[str, Any]:
 
 
 def signed(component: ComponentConfig, data: Mapping[str, str]) -> dict[str, Any]:
-    """Return the metadata that marks a generated configuration; nothing for a user's."""
+    """Return the metadata that marks a generated configuration; nothing for one that the user wrote."""
     return {} if component.user_supplied else {"annotations": {HASH: content_hash(data)}}
 
 
@@ -55,7 +58,7 @@ def content_hash(data: Mapping[str, str], binary: Mapping[str, bytes] | None = N
 
 
 def kubeadm_certs(sealed: Mapping[str, bytes], *, owner: str, owner_uid: str) -> dict[str, Any]:
-    """Return the Secret with sealed certificates and keys by their names (`ca.crt`, `etcd-ca.key`), empty where a file is missing.
+    """Return the Secret with sealed certificates and keys by their names (`ca.crt`, `etcd-ca.key`), empty if a file is missing.
 
     It is deleted with its owner, the Secret of a bootstrap token that lives two hours.
     """

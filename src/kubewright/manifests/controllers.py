@@ -1,7 +1,7 @@
-"""Our controllers beside kube-controller-manager: as a static pod, as a Deployment, and the rights that they need.
+"""The manifests of our controllers, which run next to kube-controller-manager: a static pod, a Deployment, and their RBAC objects.
 
-The Deployment is not root and holds the authority in a Secret. A static pod reads the control plane's files, which belong to root: it is root without
-capabilities, as kubeadm's static pods are root.
+The Deployment does not run as root and reads the CA from a Secret. The static pod reads the control plane's files,
+which belong to root: it runs as root without capabilities, as kubeadm's static pods do.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from kubewright.pki import specs, table
 from kubewright.pki.specs import KubeconfigSpec
 
 NAME: Final = "kubewright-controllers"
-"""Of the static pod, the user, the kubeconfig and the lease."""
+"""The name of the static pod, the user, the kubeconfig and the lease."""
 CONTROLLERS: Final = "*,bootstrapsigner,tokencleaner"
 AUTHORITY_SECRET: Final = "kubewright-controllers-ca"  # noqa: S105 (no password: a name)
 PORT: Final = 10257
-"""Of the Deployment's pods, which have addresses of their own: kube-controller-manager's."""
+"""The port of the Deployment's pods, which have their own addresses: kube-controller-manager's."""
 STATIC_POD_PORT: Final = 10261
-"""On a machine whose kube-controller-manager has the other one."""
+"""The port on a machine whose kube-controller-manager uses the other one."""
 API_SERVER_PORTS: Final = (443, 6443)
 _SIGNING: Final = "cluster-signing-"
 _AUTHORITY_PATH: Final = "/etc/kubewright/authority"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _NOBODY: Final = 65532
-"""The user that images without root usually have."""
+"""The usual user of images without root."""
 _CONFINED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
 _ACCOUNT: Final = Subject("ServiceAccount", NAME, pods.NAMESPACE)
 
@@ -50,9 +50,10 @@ FLAGS: Final = (
 
 
 def static_pod(inputs: Inputs, *, program: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """Return the static pod of a local cluster. `program` is the words that call kubewright; it has no probes: what it serves of its health needs a port.
+    """Return the static pod of a local cluster. `program` is the argument list that starts kubewright.
 
-    What the user's configuration tells kube-controller-manager about signing holds for ours, which sign in its place.
+    It has no probes, because serving its health would need a port. The signing settings of kube-controller-manager in
+    the user's configuration also apply to our controllers, which sign in its place.
     """
     told = tuple(one for one in inputs.cluster.controller_manager.extra_args if one.name.startswith(_SIGNING))
     command = [*program, "controllers", "run", *arguments(FLAGS, replace(inputs, extra_args=told))]
@@ -61,9 +62,11 @@ def static_pod(inputs: Inputs, *, program: Sequence[str], environment: Mapping[s
 
 
 def machine_static_pod(layout: Layout, *, image: str, controllers: str = CONTROLLERS) -> dict[str, Any]:
-    """Return the static pod of a control plane of a real machine; the kubeconfig at `layout.kubeconfig(NAME)` has to be there.
+    """Return the static pod of a control plane on a real machine.
 
-    It listens beside kube-controller-manager, whose port is 10257, and like that one on the loopback address only.
+    The kubeconfig at `layout.kubeconfig(NAME)` must exist.
+
+    It listens next to kube-controller-manager, whose port is 10257, and like it on the loopback address only.
     """
     kubeconfig = str(layout.kubeconfig(NAME))
     flags = {
@@ -77,7 +80,7 @@ def machine_static_pod(layout: Layout, *, image: str, controllers: str = CONTROL
         "leader-elect": "true",
         "secure-port": str(STATIC_POD_PORT),
     }
-    # the image's own user may not read what belongs to root
+    # the image's own user may not read root's files
     context = {**_CONFINED, "runAsGroup": 0, "runAsUser": 0}
     container = {"command": _command(flags), "image": image, **_probes("127.0.0.1"), "securityContext": context}
     return _static_pod(layout, container, kubeconfig="File")
@@ -112,9 +115,9 @@ def _static_pod(layout: Layout, container: Mapping[str, Any], *, kubeconfig: str
 
 
 def deployment(*, image: str, replicas: int = 2, controllers: str = CONTROLLERS, authority: str = AUTHORITY_SECRET) -> list[dict[str, Any]]:
-    """Return everything that runs them in a cluster, in the order in which it is to be created.
+    """Return all objects for running them in a cluster, in the order of creation.
 
-    `authority` is a Secret of kube-system, of type kubernetes.io/tls, with the certificate authority; without it the pods wait.
+    `authority` is a Secret of kube-system, of type kubernetes.io/tls, with the CA; without it, the pods wait.
     """
     return [service_account(NAME), *rights(_ACCOUNT), _deployment(image, replicas, controllers, authority), _budget(), _network_policy()]
 
@@ -178,7 +181,10 @@ def _budget() -> dict[str, Any]:
 
 
 def _network_policy() -> dict[str, Any]:
-    """In: to what is served. Out: to API servers alone, at their own ports or behind the Service; addresses need no DNS."""
+    """Ingress: to the served port.
+
+    Egress: only to API servers, at their own ports or behind the Service; addresses need no DNS.
+    """
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -212,13 +218,13 @@ def _probes(host: str = "", *, port: str | int = STATIC_POD_PORT) -> dict[str, A
 
 
 def kubeconfig(inputs: Inputs) -> KubeconfigSpec:
-    """Return the kubeconfig of the controllers: a user of their own, at this machine's API server."""
+    """Return the kubeconfig of the controllers: their own user, at this machine's API server."""
     server = specs.server(table.Endpoint.LOCAL, inputs.configuration, inputs.addresses)
     return specs.client_kubeconfig(name=NAME, common_name=NAME, server=server, cluster=inputs.cluster)
 
 
 def rights(subject: Subject | None = None) -> list[dict[str, Any]]:
-    """Return the roles and bindings of the controllers' user, or the same for somebody else."""
+    """Return the roles and bindings of the controllers' user, or the same for another subject."""
     found = grants(Purpose.CONTROLLERS)
     if subject is None:
         return found

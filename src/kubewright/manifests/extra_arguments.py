@@ -1,8 +1,10 @@
-"""What is said about a user's arguments for components before they start: unknown and deprecated flags, wrong values, host files.
+"""Warnings about a user's arguments for components before these start: unknown and deprecated flags, wrong values, host files.
 
-kubeadm hands them on unseen since v1.12; before, its preflight check ExtraArgs tried them, and it warned of files. All of it is warnings:
-a patch release may know a flag that the table does not. The table is `component_flags.txt` beside this file: which flags each component has in each
-minor release. `python -m tests.compat.flag_collecting` writes it from real binaries, and tests/compat/test_component_flags.py holds it to them.
+kubeadm passes them on unchecked since v1.12; before, its preflight check ExtraArgs parsed them and warned about files.
+All findings are warnings, because a patch release may have a flag that the table lacks. The table is
+`component_flags.txt` in this directory: the flags of each component in each minor release. `python -m
+tests.compat.flag_collecting` generates it from real binaries, and tests/compat/test_component_flags.py compares it with
+them.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _BOOLS: Final = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F",
 
 @dataclass(frozen=True)
 class ComponentFlag:
-    """What is known about a flag: the type as the component's help names it ('' if it does not), and why it should not be used any more."""
+    """The facts about a flag: its type as in the component's help ('' if the help has none), and why it is deprecated."""
 
     type: str
     deprecated: str = ""
@@ -53,7 +55,7 @@ class ComponentFlag:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentFlags:
-    """The flags of one component in one minor release, and the minor releases that have flags which this one does not have."""
+    """The flags of one component in one minor release, and which other minor releases have further flags."""
 
     component: str
     line: str
@@ -63,12 +65,12 @@ class ComponentFlags:
 
 @functools.cache
 def flag_table() -> str:
-    """Return the table. It is read once: `--rootfs` does so before the package is out of reach."""
+    """Return the table. It is read once: `--rootfs` does so while the package is still reachable."""
     return FLAG_TABLE.read_text(encoding="utf-8")
 
 
 def flags_of(component: str, line: str) -> ComponentFlags | None:
-    """Return the flags of a component in a minor release such as `1.36`; None where the table does not have it."""
+    """Return the flags of a component in a minor release such as `1.36`; None if the table does not have it."""
     rows = iter(flag_table().splitlines())
     lines = next((head[1:] for row in rows if row.startswith("[") and (head := row[1:-1].split())[0] == component), None)
     if lines is None or line not in lines:
@@ -116,17 +118,18 @@ _TYPES: Final[dict[str, tuple[Callable[[str], bool], str]]] = {
     "float32": (_is_float, "a number"),
     "ip": (lambda text: formats.address(text) is not None, "an IP address"),
 }
-"""Types whose values are checked, as Go reads them: what holds for a value, and how it is called."""
+"""Types whose values are checked as Go parses them: the check, and the type's description."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Surroundings:
-    """What the arguments are judged against.
+    """The context in which arguments are checked.
 
-    - `configuration`: of a control plane; None for a machine that joins, of which only the kubelet's arguments are judged.
-    - `layout` holds the directories that are in force, certificatesDir and etcd's dataDir among them.
-    - `look` tells about the machine; it is called only for arguments that name files.
-    - `exists` tells whether there is something at a path of the host.
+    - `configuration`: of a control plane; None for a machine that joins, for which only the kubelet's arguments are
+      checked.
+    - `layout` contains the effective directories, including certificatesDir and etcd's dataDir.
+    - `look` returns facts of the machine; it is called only for arguments that name files.
+    - `exists` returns whether a path of the host exists.
     """
 
     configuration: Configuration | None
@@ -135,7 +138,7 @@ class Surroundings:
     exists: Callable[[str], bool]
 
     def line(self, component: str) -> str:
-        """Return the minor release of a component; '' where it cannot be told, because somebody chose an image of etcd."""
+        """Return the minor release of a component; '' if it is unknown because the user chose an image of etcd."""
         cluster = self.configuration.cluster if self.configuration else None
         version = Version.parse(cluster.kubernetes_version) if cluster else OWN
         if component != ETCD:
@@ -143,7 +146,7 @@ class Surroundings:
         return _etcd_line(cluster, version) if cluster else ""
 
     def mounts(self, component: str) -> list[HostPathMount]:
-        """Return what the static pod of a component mounts."""
+        """Return the mounts of a component's static pod."""
         if self.configuration is None:
             return []
         endpoint = self.configuration.init.local_api_endpoint
@@ -159,11 +162,11 @@ class Surroundings:
 
     @property
     def patched(self) -> bool:
-        """Whether static pods may be changed by patches, so that they may mount more."""
+        """Whether static pods may be changed by patches, so that they may have other mounts."""
         return self.configuration is not None and bool(self.configuration.init.patches_directory)
 
     def made(self) -> frozenset[str]:
-        """Return the files that kubewright itself makes: that they are not there yet is as it should be."""
+        """Return the files that kubewright itself creates: they may still be missing."""
         pki = (str(self.layout.pki / name) for row in CERTIFICATES for name in row.files)
         kubernetes = (str(self.layout.kubernetes / row.file) for row in KUBECONFIGS)
         kubelet = (str(self.layout.kubelet_config), str(self.layout.kubernetes / "bootstrap-kubelet.conf"))
@@ -171,7 +174,7 @@ class Surroundings:
 
 
 def warnings(given: Iterable[Given], surroundings: Surroundings) -> list[str]:
-    """Return what is to be said about arguments, in their order."""
+    """Return the warnings about arguments, in their order."""
     said = (f"{one.path}: {text}" for one in given for text in _of_component(one, surroundings))
     return [*islice(said, MOST_TOLD)]
 
@@ -179,7 +182,7 @@ def warnings(given: Iterable[Given], surroundings: Surroundings) -> list[str]:
 def _of_component(given: Given, around: Surroundings) -> Iterator[str]:
     known = flags_of(given.component, around.line(given.component))
     for argument in given.arguments:
-        name = argument.name if given.component == ETCD else argument.name.replace("_", "-")  # as component-base normalises names
+        name = argument.name if given.component == ETCD else argument.name.replace("_", "-")  # component-base normalizes names like this
         if known is None:
             yield from _about_files(given.component, name, ComponentFlag(""), argument, around)
         elif name in known.flags:
@@ -218,7 +221,7 @@ def _about_files(component: str, name: str, flag: ComponentFlag, argument: Arg, 
     for path in _paths(flag.type, argument.value):
         if component == KUBELET:
             if reads and path not in around.made() and not around.exists(path):
-                yield f"--{name}: there is no {path} on this machine"
+                yield f"--{name}: {path} does not exist on this machine"
         else:
             yield from _about_mounted(component, name, path, _mount_of(path, around.mounts(component)), reads=reads, around=around)
 
@@ -235,29 +238,29 @@ def _about_mounted(
     host = _normal(f"{mount.host_path}/{posixpath.relpath(path, _normal(mount.mount_path))}")
     whole = _normal(mount.mount_path) == path and mount.path_type in _MADE_BY_THE_KUBELET
     if reads and not whole and host not in around.made() and not around.exists(host):
-        yield f"--{name}: there is no {host} on this machine{'' if host == path else f', which {component} would see as {path}'}"
+        yield f"--{name}: {host} does not exist on this machine{'' if host == path else f', which {component} would see as {path}'}"
     if not reads and mount.read_only:
         yield f"--{name}: {component} cannot write to {path}, because {mount.mount_path} is mounted read-only (volume {mount.name})"
 
 
 def _paths(kind: str, value: str) -> list[str]:
-    """Return the absolute paths in a value. Others are relative to a directory that we do not know, or no paths at all."""
+    """Return the absolute paths in a value. Others are relative to an unknown directory, or are not paths."""
     parts = value.partition(":")[0].split(",") if kind == "namedCertKey" else value.split(",") if kind == "strings" else [value]
     return [_normal(part) for part in parts if _is_path(part)]
 
 
 def _is_path(text: str) -> bool:
-    """Tell whether a text is an absolute path that can be looked at."""
+    """Return whether a text is an absolute path that can be checked."""
     return text.startswith("/") and "\0" not in text
 
 
 def _normal(path: str) -> str:
-    """Write an absolute path without dots and with one slash where there are several, two at its beginning included."""
+    """Normalize an absolute path: no dots, and single slashes, also at its beginning."""
     return f"/{posixpath.normpath(path).lstrip('/')}"
 
 
 def _mount_of(path: str, mounts: Iterable[HostPathMount]) -> HostPathMount | None:
-    """Return the innermost mount that holds a path of a container."""
+    """Return the innermost mount that contains a path of a container."""
     usable = (mount for mount in mounts if _is_path(mount.mount_path) and _is_path(mount.host_path))
     above = [mount for mount in usable if f"{path}/".startswith(f"{_normal(mount.mount_path).rstrip('/')}/")]
     return max(above, key=lambda mount: len(_normal(mount.mount_path)), default=None)

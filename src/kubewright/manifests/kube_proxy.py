@@ -32,13 +32,16 @@ def objects(configuration: Configuration, addresses: Addresses, detected: Detect
 
 
 def settings(configuration: Configuration, server: str) -> dict[str, Any]:
-    """Return the ConfigMap. Neither text ends in a line break."""
+    """Return the ConfigMap. Neither text ends with a newline."""
     data = {"config.conf": yaml.dump(configuration.kube_proxy.document).rstrip("\n"), "kubeconfig.conf": kubeconfig(server)}
     return config_map(NAME, data, **signed(configuration.kube_proxy, data), labels={"app": NAME})
 
 
 def kubeconfig(server: str) -> str:
-    """Return the kubeconfig of a pod that has its identity from its service account. Its keys stand in kubeadm's order, not sorted."""
+    """Return the kubeconfig of a pod that authenticates with its service account.
+
+    Its keys are in kubeadm's order, not sorted.
+    """
     parts: tuple[Mapping[str, object], ...] = (
         {"apiVersion": "v1"},
         {"kind": "Config"},
@@ -51,7 +54,7 @@ def kubeconfig(server: str) -> str:
 
 
 def daemon_set(cluster: ClusterConfiguration, proxies: Mapping[str, str]) -> dict[str, Any]:
-    """Return the DaemonSet. `proxies` are the proxy variables of our own environment, which the pods get, too."""
+    """Return the DaemonSet. `proxies` are the proxy variables of our own environment, which are passed to the pods."""
     labels = {"k8s-app": NAME}
     return {
         "apiVersion": "apps/v1",

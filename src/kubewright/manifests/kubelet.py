@@ -1,7 +1,8 @@
 """The kubelet's files. Pure.
 
-Flags for its unit, this machine's part of its configuration, and the configuration itself (kubeadm v1.36: phases/kubelet); its unit and drop-in for systemd, for
-machines where no package brought them, in meaning what Kubernetes' own packages have. Unit files begin with a line by which `reset` knows that they are ours.
+These are flags for its unit, this machine's part of its configuration, and the configuration itself (kubeadm v1.36:
+phases/kubelet), and its systemd unit and drop-in for machines where no package installed them, equivalent to those of
+Kubernetes' packages. Unit files begin with a line by which `reset` recognizes them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ UNIT: Final = PurePosixPath("/etc/systemd/system/kubelet.service")
 DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf")
 UNIT_FILES: Final = (UNIT, DROP_IN)
 JOINED_DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/90-kubewright-hub.conf")
-"""Read after kubeadm's, which a package may have brought in either place: neither is touched."""
+"""Read after kubeadm's, which a package may have installed in either place: neither is changed."""
 JOINED_FILES: Final = (UNIT, JOINED_DROP_IN)
 OWN_FILES: Final = (*UNIT_FILES, JOINED_DROP_IN)
-"""Everything that may be ours."""
+"""All files that may be ours."""
 UNIT_HEADER: Final = "# Installed by kubewright, because no package had brought a unit for the kubelet. `kubewright reset` removes it."
 JOINED_HEADER: Final = (
     "# Installed by kubewright for a node that has joined through a hub. `kubewright node leave` and `kubewright reset` remove it."
@@ -53,7 +54,7 @@ StartLimitInterval=0
 [Install]
 WantedBy=multi-user.target
 """
-# kubeadm-flags.env comes from kubeadm or kubewright, /etc/default/kubelet from people: the last word is theirs.
+# kubeadm-flags.env comes from kubeadm or kubewright, /etc/default/kubelet from administrators, who have the last word.
 _DROP_IN: Final = """\
 {header}
 [Service]
@@ -76,9 +77,9 @@ ExecStart={program} {arguments} $KUBELET_EXTRA_ARGS
 def files(
     configuration: Configuration, layout: Layout, detected: Detected, *, patch: Patch = dict, worker: bool = False
 ) -> dict[PurePosixPath, str]:
-    """Return the kubelet's files by path, in kubeadm's order. `patch` makes the user's changes to the configuration.
+    """Return the kubelet's files by path, in kubeadm's order. `patch` applies the user's changes to the configuration.
 
-    A `worker` registers with its taints; those of a control plane are written to its Node later.
+    A `worker` registers with its taints; those of a control plane are added to its Node later.
 
     With the feature gate NodeLocalCRISocket off there is no instance-config.yaml, and the socket is a flag.
     """
@@ -89,12 +90,15 @@ def files(
 
 
 def flags_file(configuration: Configuration, detected: Detected, *, worker: bool = False) -> str:
-    """Return kubeadm-flags.env: one variable, quoted as Go does. Arguments are joined by blanks; nothing is quoted for a shell."""
+    """Return kubeadm-flags.env: one variable, quoted as Go does.
+
+    Arguments are joined by spaces; nothing is quoted for a shell.
+    """
     return f"{ENVIRONMENT}={go_quoted(' '.join(arguments(configuration, detected, worker=worker)))}\n"
 
 
 def arguments(configuration: Configuration, detected: Detected, *, worker: bool = False) -> list[str]:
-    """Return the kubelet's flags: kubeadm's by name, then the user's in their order; the user's replace those of equal name."""
+    """Return the kubelet's flags: kubeadm's by name, then the user's in their order, which replace those of the same name."""
     node = configuration.init.node_registration
     mine = {}
     if not features.enabled(configuration.cluster, features.NODE_LOCAL_CRI_SOCKET):
@@ -109,7 +113,7 @@ def arguments(configuration: Configuration, detected: Detected, *, worker: bool 
 
 
 def taint(found: Mapping[str, object]) -> str:
-    """Write a taint as kubectl does: `key=value:Effect`, without `=` where it has no value."""
+    """Format a taint as kubectl does: `key=value:Effect`, without `=` if it has no value."""
     key, value, effect = (str(found.get(name) or "") for name in ("key", "value", "effect"))
     if not effect:
         return f"{key}={value}:" if value else key
@@ -117,7 +121,7 @@ def taint(found: Mapping[str, object]) -> str:
 
 
 def instance_config(configuration: Configuration) -> str:
-    """Return instance-config.yaml: what of the kubelet's configuration belongs to this machine alone."""
+    """Return instance-config.yaml: the part of the kubelet's configuration that is specific to this machine."""
     return f"containerRuntimeEndpoint: {go_quoted(configuration.init.node_registration.cri_socket)}\n"
 
 
@@ -145,7 +149,10 @@ def _escaped(code: int) -> str:
 
 
 def unit_files(program: PurePosixPath, layout: Layout) -> Mapping[PurePosixPath, str]:
-    """Return the unit and its drop-in, by path, for the kubelet at `program`. Raises HostError for a path that no unit can name."""
+    """Return the unit and its drop-in, by path, for the kubelet at `program`.
+
+    Raises HostError for a path that a unit cannot contain.
+    """
     command = units.program(program)
     drop_in = _DROP_IN.format(
         header=UNIT_HEADER,
@@ -164,9 +171,10 @@ def unit_files(program: PurePosixPath, layout: Layout) -> Mapping[PurePosixPath,
 def joined_unit_files(
     program: PurePosixPath, *, kubeconfig: PurePosixPath, config: PurePosixPath, node: str, addresses: Sequence[str] = ()
 ) -> Mapping[PurePosixPath, str]:
-    """Return the unit and its drop-in, by path, of a kubelet that was given its certificates by a hub; `addresses` are those that it reports.
+    """Return the unit and drop-in, by path, of a kubelet that got its certificates from a hub; it reports `addresses`.
 
-    The drop-in says all that matters: it goes with a unit that somebody else has brought as well. Raises HostError as `unit_files` does.
+    The drop-in contains all required settings, so that it also works with a unit from a package. Raises HostError as
+    `unit_files` does.
     """
     command = units.program(program)
     reported = (f"--node-ip={','.join(addresses)}",) if addresses else ()
@@ -177,5 +185,5 @@ def joined_unit_files(
 
 
 def is_ours(content: bytes | None) -> bool:
-    """Tell whether a file was made by us."""
+    """Return whether kubewright created a file."""
     return content is not None and content.startswith((UNIT_HEADER.encode(), JOINED_HEADER.encode()))

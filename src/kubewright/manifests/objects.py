@@ -1,6 +1,6 @@
-"""The objects that `init` writes, phase by phase, in kubeadm's order (kubeadm v1.36: cmd/init.go), and what marks a Node as a control plane.
+"""The objects that `init` writes, phase by phase, in kubeadm's order (kubeadm v1.36: cmd/init.go), and the labels and taints of a control-plane Node.
 
-Secrets of tokens are made by `tokens`.
+Secrets of tokens are rendered by `tokens`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ LABELS: Final = (CONTROL_PLANE_LABEL, "node.kubernetes.io/exclude-from-external-
 
 
 def cluster_admins() -> Objects:
-    """Return the binding that makes administrators of the group of admin.conf."""
+    """Return the binding that gives the group of admin.conf administrators' permissions."""
     return grants(Purpose.ADMINISTRATORS)
 
 
 def kubeadm_config(configuration: Configuration) -> Objects:
-    """Return kubeadm-config and the rights to read it."""
+    """Return kubeadm-config and the permission to read it."""
     return [configmaps.kubeadm_config(configuration), *grants(Purpose.KUBEADM_CONFIG)]
 
 
 def kubelet_config(configuration: Configuration) -> Objects:
-    """Return kubelet-config and the rights to read it."""
+    """Return kubelet-config and the permission to read it."""
     return [configmaps.kubelet_config(configuration), *grants(Purpose.KUBELET_CONFIG)]
 
 
 def kubeadm_certs(sealed: Mapping[str, bytes], *, owner: str, owner_uid: str) -> Objects:
-    """Return the Secret of `configmaps.kubeadm_certs` and the rights to read it."""
+    """Return the Secret of `configmaps.kubeadm_certs` and the permission to read it."""
     return [configmaps.kubeadm_certs(sealed, owner=owner, owner_uid=owner_uid), *grants(Purpose.CERTIFICATES)]
 
 
 def joining() -> Objects:
-    """Return the rights that machines need to join and to renew their certificates, and the API server to reach kubelets."""
+    """Return the permissions that machines need to join and to renew certificates, and the API server to access kubelets."""
     return grants(Purpose.JOINING)
 
 

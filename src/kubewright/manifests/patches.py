@@ -1,4 +1,7 @@
-"""The patches of users for what kubeadm makes: file names, documents, targets, and their application (kubeadm v1.36: util/patches/patches.go). Pure."""
+"""The patches of users for kubeadm's files: file names, documents, targets, and their application (kubeadm v1.36: util/patches/patches.go).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ TARGETS: Final[Mapping[str, str]] = {
     DNS: "Deployment",
     PROXY: "DaemonSet",
 }
-"""What can be patched, in kubeadm's order, and the type that a strategic merge patch goes by."""
+"""The targets of patches, in kubeadm's order, and the type that determines a strategic merge."""
 
 _SINCE: Final = {PROXY: 37}
-"""The minor version of Kubernetes from which on a target exists."""
+"""The first minor version of Kubernetes that has a target."""
 
 TYPES: Final[Mapping[str, str]] = {
     "strategic": "application/strategic-merge-patch+json",
@@ -48,7 +51,7 @@ _REMEDY: Final = "fix the patch, or remove the file from the directory"
 
 @dataclass(frozen=True)
 class Name:
-    """What the name of a patch file says."""
+    """The parts of a patch file's name."""
 
     target: str
     type: str
@@ -65,24 +68,26 @@ class Patch:
 
     @property
     def media_type(self) -> str:
-        """The name that the Kubernetes API has for the type."""
+        """The Kubernetes API's name of the type."""
         return TYPES[self.type]
 
 
 @dataclass(frozen=True)
 class Patches:
-    """All patches of a run, in the order in which they are applied."""
+    """All patches of a run, in the order of their application."""
 
     items: tuple[Patch, ...] = ()
 
     def of(self, target: str) -> tuple[Patch, ...]:
-        """Return those for a target."""
+        """Return the patches of a target."""
         return tuple(patch for patch in self.items if patch.target == target)
 
     def apply(self, target: str, body: Mapping[str, Any]) -> Body:
-        """Return a body with all patches of a target applied; the same one where there are none. Raises DocumentError, naming the patch.
+        """Return a body with all patches of a target applied; the same one if there are none.
 
-        A static pod comes out as Go would write it: unknown fields are gone, and the order of lists is theirs.
+        Raises DocumentError, naming the patch.
+
+        The result is as Go would write a static pod: unknown fields are removed, and lists are in Go's order.
         """
         wanted = self.of(target)
         if not wanted:
@@ -97,23 +102,23 @@ NONE: Final = Patches()
 
 
 def targets(version: str) -> tuple[str, ...]:
-    """Return what can be patched in a Kubernetes version."""
+    """Return the targets of a Kubernetes version."""
     minor = Version.parse(version).minor
     return tuple(name for name in TARGETS if minor >= _SINCE.get(name, 0))
 
 
 def parse_name(name: str, *, known: Sequence[str]) -> Name | None:
-    """Read a file name `TARGET[suffix][+TYPE].EXT`; None for a file that is no patch.
+    """Parse a file name `TARGET[suffix][+TYPE].EXT`; None for a file that is not a patch.
 
-    Only the beginning counts, as in kubeadm: `etcdbackup.yaml` and `etcd.old.yaml` are patches of etcd. Raises DocumentError for an unknown
-    type after `+`.
+    Only the prefix counts, as in kubeadm: `etcdbackup.yaml` and `etcd.old.yaml` are patches of etcd. Raises
+    DocumentError for an unknown type after `+`.
     """
     found = _pattern(tuple(known)).match(name)
     if found is None or _EXTENSION.fullmatch(name) is None:
         return None
     if found["plus"] and not found["type"]:
         raise DocumentError(
-            f"{name}: there is no patch type after '+' that is known",
+            f"{name}: unknown patch type after '+'",
             remedy=f"the types are {', '.join(TYPES)}; name the file like {found['target']}+{_DEFAULT}.yaml",
         )
     return Name(found["target"], found["type"] or _DEFAULT)
@@ -147,15 +152,15 @@ def _applied(patch: Patch, body: Any) -> Any:
 
 
 def _typed(last: Patch, body: Any) -> Body:
-    """Return what Go makes of a patched object. Raises DocumentError where it cannot be read as what it has to be."""
+    """Return a patched object as Go decodes it. Raises DocumentError if it no longer has the required type."""
     kind = TARGETS[last.target]
     if not isinstance(body, Mapping):
-        raise _unfit(last, "it is no longer an object afterwards")
+        raise _unfit(last, "the result is not an object")
     if kind == strategic.OPEN:
         return dict(body)
     version = "v1" if kind == "Pod" else "apps/v1"
     if (body.get("apiVersion"), body.get("kind")) != (version, kind):
-        raise _unfit(last, f"it is no longer a {kind} of {version} afterwards")
+        raise _unfit(last, f"the result is not a {kind} of {version}")
     findings = Findings()
     struct = workloads.kind(kind)
     decoded = struct.decode(body, findings.root)

@@ -1,6 +1,7 @@
-"""The common shape of kubeadm's static pods (kubeadm v1.36: util/staticpod, phases/controlplane): flags, volumes, probes; everything but what a component's row says.
+"""The common parts of kubeadm's static pods (kubeadm v1.36: util/staticpod, phases/controlplane): flags, volumes, probes.
 
-Rows of flags give kubeadm's defaults; a machine's overrides replace them; the user's arguments win over both.
+A component's row contains the rest. Rows of flags give kubeadm's defaults; a machine's overrides replace them; the
+user's arguments take precedence over both.
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ Settings = APIServer | ControlPlaneComponent | LocalEtcd
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What the manifest of one component is made from. `extra_args` are the user's for this component, `overrides` the machine's."""
+    """The inputs of one component's manifest.
+
+    `extra_args` are the user's for this component, `overrides` the machine's.
+    """
 
     configuration: Configuration
     layout: Layout
@@ -57,36 +61,42 @@ class Inputs:
         return self.configuration.cluster
 
     def given(self, name: str) -> str | None:
-        """Return the value of a flag that the user or the machine set; the last one of several counts, as in kubeadm."""
+        """Return the value of a flag that the user or the machine set; the last of several applies, as in kubeadm."""
         given = [arg.value for arg in self.extra_args if arg.name == name]
         return given[-1] if given else self.overrides.get(name)
 
     def bind_address(self, otherwise: str) -> str:
-        """Return the address that the component listens on: the user's `bind-address`, also an empty one, which means all; or the machine's."""
+        """Return the address that the component listens on: the user's `bind-address`, or the machine's.
+
+        An empty one means all addresses.
+        """
         given = self.given("bind-address")
         return otherwise if given is None else given
 
     def secure_port(self, otherwise: int) -> int:
-        """Return the port that the component serves on: the user's `secure-port`, or the machine's. kubeadm's probes miss the user's."""
+        """Return the port that the component serves on: the user's `secure-port`, or the machine's. kubeadm's probes ignore the user's."""
         given = self.given("secure-port") or ""
         return int(given) if given.isascii() and given.isdecimal() and 0 < int(given) < 1 << 16 else otherwise
 
 
 @dataclass(frozen=True)
 class Flag:
-    """One default flag. It is left out where its value is None; an empty text is written as `--name=`."""
+    """One default flag. It is omitted if its value is None; an empty text is written as `--name=`."""
 
     name: str
     value: Callable[[Inputs], Value]
 
 
 def const(text: str) -> Callable[[Inputs], Value]:
-    """Return a value that depends on nothing."""
+    """Return a constant value."""
     return lambda _: text
 
 
 def arguments(flags: Sequence[Flag], inputs: Inputs) -> list[str]:
-    """Return the arguments of a command: defaults by name, then the user's in their own order. One of the user's removes all defaults of its name."""
+    """Return the arguments of a command: defaults by name, then the user's in their own order.
+
+    An argument of the user removes all defaults of the same name.
+    """
     values = {flag.name: value for flag in flags if (value := flag.value(inputs)) is not None} | dict(inputs.overrides)
     mine = {arg.name for arg in inputs.extra_args}
     defaults = [f"--{name}={values[name]}" for name in sorted(values) if name not in mine]
@@ -94,17 +104,17 @@ def arguments(flags: Sequence[Flag], inputs: Inputs) -> list[str]:
 
 
 def changed_port(port: int, default: int) -> int | None:
-    """Return a port as the value of a flag that kubeadm does not write: None where the component's own default is meant."""
+    """Return a port as the value of a flag that kubeadm does not write: None for the component's own default."""
     return None if port == default else port
 
 
 def mounted(name: str, path: PurePosixPath | str, kind: str, *, read_only: bool = True) -> HostPathMount:
-    """Return a mount of something at its own path."""
+    """Return a mount of a path at the same path."""
     return HostPathMount(name=name, host_path=str(path), mount_path=str(path), read_only=read_only, path_type=kind)
 
 
 def certificates(inputs: Inputs) -> list[HostPathMount]:
-    """Return what everything that speaks TLS mounts: the system's certificates, ours, and the host's CA directories that exist."""
+    """Return the mounts that all TLS components need: the system's certificates, ours, and the host's CA directories that exist."""
     return [
         mounted("ca-certs", SYSTEM_CERTIFICATES, DIRECTORY),
         mounted("k8s-certs", inputs.layout.pki, DIRECTORY),
@@ -113,9 +123,10 @@ def certificates(inputs: Inputs) -> list[HostPathMount]:
 
 
 def external_etcd(external: ExternalEtcd | None, pki: PurePosixPath) -> list[HostPathMount]:
-    """Return the directories of an external etcd's files that nothing else mounts.
+    """Return the directories of an external etcd's files that are not mounted otherwise.
 
-    Which directory lies in which is decided by the start of its text, as in kubeadm: `/srv/etcd-old` counts as inside `/srv/etcd`.
+    Whether a directory contains another is decided by the text prefix, as in kubeadm: `/srv/etcd-old` counts as inside
+    `/srv/etcd`.
     """
     if external is None:
         return []
@@ -133,12 +144,12 @@ def external_etcd(external: ExternalEtcd | None, pki: PurePosixPath) -> list[Hos
 
 
 def merged(defaults: Iterable[HostPathMount], extra: Iterable[HostPathMount]) -> list[HostPathMount]:
-    """Return one mount for each name: the last one counts, so the user's replace defaults. In order of their first appearance."""
+    """Return one mount per name, in order of first appearance; the last one applies, so the user's replace defaults."""
     return list({mount.name: mount for mount in (*defaults, *extra)}.values())
 
 
 def volume_documents(mounts: Sequence[HostPathMount]) -> list[dict[str, Any]]:
-    """Return `spec.volumes`, sorted by name. An empty type is written, too."""
+    """Return `spec.volumes`, sorted by name. An empty type is included."""
     return [
         {"hostPath": {"path": mount.host_path, "type": mount.path_type}, "name": mount.name}
         for mount in sorted(mounts, key=lambda mount: mount.name)
@@ -152,7 +163,10 @@ def mount_documents(mounts: Sequence[HostPathMount]) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Probes:
-    """Where a component says how it is. Without a host the kubelet asks at the pod's address; without `ready` there is no such probe."""
+    """The health endpoints of a component.
+
+    Without a host, the kubelet uses the pod's address; without `ready`, there is no readiness probe.
+    """
 
     port: int
     live: str
@@ -163,16 +177,16 @@ class Probes:
 
 
 def no_annotations(_: Inputs) -> dict[str, str]:
-    """Return no annotations: most components have none."""
+    """Return no annotations, as for most components."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """One row of the static pods: what differs from component to component.
+    """A row of the static pods: the differences between components.
 
-    `settings` picks the user's settings; `mounts` are kubeadm's own, before the user's. The proxy variables of our environment are handed on
-    to components with `takes_proxies`.
+    `settings` picks the user's settings; `mounts` are kubeadm's own, before the user's. The proxy variables of our
+    environment are passed on to components with `takes_proxies`.
     """
 
     name: str
@@ -233,7 +247,7 @@ def _container(component: Component, inputs: Inputs, settings: Settings, mounts:
 
 
 def environment(proxies: Mapping[str, str], extra: Iterable[EnvVar]) -> list[dict[str, Any]]:
-    """Return `env`, sorted by name: our proxy variables, overlaid by the user's; of two with one name the last counts."""
+    """Return `env`, sorted by name: our proxy variables, overridden by the user's; the last one of a name applies."""
     named = {name: EnvVar(name=name, value=value) for name, value in proxies.items()} | {one.name: one for one in extra}
     return [_variable(named[name]) for name in sorted(named)]
 
@@ -247,14 +261,17 @@ def _variable(one: EnvVar) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """Return plain dicts and lists, so that nothing of the frozen configuration is shared."""
+    """Return plain dicts and lists, so that nothing is shared with the frozen configuration."""
     if isinstance(value, Mapping):
         return {key: _copied(part) for key, part in value.items()}
     return [_copied(part) for part in value] if isinstance(value, (list, tuple)) else value
 
 
 def _probe_documents(probes: Probes, patience: Duration) -> dict[str, Any]:
-    """Return the probes. The start-up probe has as many tries, 10 s apart, as the configured time-out needs; Go leaves out a 0."""
+    """Return the probes.
+
+    The start-up probe has as many attempts, 10 s apart, as the configured time-out requires; Go omits a 0.
+    """
     failures = -(-patience // (_PERIOD * SECOND))
     start = _probe(probes, probes.start, delay=_PERIOD, period=_PERIOD, failures=failures)
     if not failures:
@@ -279,5 +296,5 @@ def _probe(probes: Probes, path: str, *, delay: int, period: int, failures: int)
 
 
 def probe_host(address: str) -> str:
-    """Return the host to ask for something that listens on an address: none where it listens on all."""
+    """Return the probe's host for a component that listens on an address: none if it listens on all."""
     return "" if address in ANY_ADDRESS else address

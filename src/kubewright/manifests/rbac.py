@@ -1,8 +1,10 @@
-"""Who may do what in a new cluster, as tables (kubeadm v1.36: phases/bootstraptoken). A row with rules is a role and its binding, else a binding alone.
+"""The RBAC objects of a new cluster, as tables (kubeadm v1.36: phases/bootstraptoken).
 
-`bootstrap_policy.jsonl` beside this file has the rights of kube-controller-manager and kube-scheduler, as an API server makes them for itself when it
-starts with an empty etcd: one object a line, without the label and the annotation that all of them have. tests/controlplane/policy_collecting.py
-writes it from a real API server, and tests/controlplane/test_bootstrap_policy_real.py holds it to one.
+A row with rules is a role and its binding, else a binding alone. `bootstrap_policy.jsonl` in this directory contains
+the permissions of kube-controller-manager and kube-scheduler, as an API server creates them when it starts with an
+empty etcd: one object per line, without the label and annotation that all of them have.
+tests/controlplane/policy_collecting.py generates it from a real API server, and
+tests/controlplane/test_bootstrap_policy_real.py compares it with one.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ _SIGNING: Final = "system:certificates.k8s.io:certificatesigningrequests"
 BOOTSTRAP_POLICY: Final = Path(__file__).with_name("bootstrap_policy.jsonl")
 BOOTSTRAP_USERS: Final = ("system:kube-controller-manager", "system:kube-scheduler")
 BOOTSTRAP_VERSION: Final = KUBERNETES
-"""The release whose table it is. An API server never takes away what a role of these has too much, so it is for no other release."""
+"""The release of the table.
+
+An API server never removes excess permissions from these roles, so the table is not used for other releases.
+"""
 BOOTSTRAP_LABEL: Final = ("kubernetes.io/bootstrapping", "rbac-defaults")
 BOOTSTRAP_ANNOTATION: Final = ("rbac.authorization.kubernetes.io/autoupdate", "true")
 
 
 class Purpose(enum.Enum):
-    """What a row is for: the phase that makes it."""
+    """The purpose of a row: the phase that creates it."""
 
     ADMINISTRATORS = enum.auto()
     KUBEADM_CONFIG = enum.auto()
@@ -44,12 +49,12 @@ class Purpose(enum.Enum):
     KUBE_PROXY = enum.auto()
     CONTROLLERS = enum.auto()
     ENROLLMENT = enum.auto()
-    """Joining through a hub: oneinfra's rows, by oneinfra's names."""
+    """Joining through a hub: oneinfra's rows, with oneinfra's names."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Somebody who gets rights. Only a service account has a namespace."""
+    """A subject of a binding. Only a service account has a namespace."""
 
     kind: str
     name: str
@@ -62,7 +67,7 @@ class Subject:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What may be done with some resources; with `names`, only with those objects."""
+    """The verbs that are allowed for some resources; with `names`, only for those objects."""
 
     group: str = ""
     resources: tuple[str, ...]
@@ -77,7 +82,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Grant:
-    """A binding, and with `rules` the role of the same name that it binds. With a namespace both are of that namespace only."""
+    """A binding, and with `rules` also the role of the same name. With a namespace, both are in that namespace."""
 
     purpose: Purpose
     name: str
@@ -243,7 +248,7 @@ GRANTS: Final = (
 
 
 def grants(purpose: Purpose) -> list[dict[str, Any]]:
-    """Return the roles and bindings for a purpose, in order, each role before its binding."""
+    """Return the roles and bindings of a purpose, in order, each role before its binding."""
     return [document for grant in GRANTS if grant.purpose is purpose for document in _documents(grant)]
 
 
@@ -274,12 +279,15 @@ def _head(kind: str, grant: Grant) -> dict[str, Any]:
 
 @functools.cache
 def bootstrap_policy_text() -> str:
-    """Return the table. It is read once: `--rootfs` does so before the package is out of reach."""
+    """Return the table. It is read once: `--rootfs` does so while the package is still reachable."""
     return BOOTSTRAP_POLICY.read_text(encoding="utf-8")
 
 
 def bootstrap_policy() -> list[dict[str, Any]]:
-    """Return the bindings that name one of `BOOTSTRAP_USERS` and the roles that they bind, to be created by somebody of system:masters."""
+    """Return the bindings that name one of `BOOTSTRAP_USERS` and the roles that they bind.
+
+    A member of system:masters must create them.
+    """
     return [_whole(json.loads(line)) for line in bootstrap_policy_text().splitlines()]
 
 

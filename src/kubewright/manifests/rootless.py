@@ -1,4 +1,9 @@
-"""A control plane that does not run as root (feature gate RootlessControlPlane; kubeadm v1.36: util/staticpod/utils_linux.go): one row for each component. Pure."""
+"""A control plane that does not run as root (feature gate RootlessControlPlane; kubeadm v1.36: util/staticpod/utils_linux.go).
+
+Pure.
+
+There is one row for each component.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from kubewright.host.accounts import Ids
 from kubewright.host.desired import Accounts, Ownership
 
 READERS: Final = "kubeadm-sa-key-readers"
-"""The group of those who sign and check tokens of service accounts."""
+"""The group of components that sign and verify tokens of service accounts."""
 
 _ETCD, _API_SERVER, _CONTROLLER_MANAGER, _SCHEDULER = "kubeadm-etcd", "kubeadm-kas", "kubeadm-kcm", "kubeadm-ks"
 _USERS: Final = (_ETCD, _API_SERVER, _CONTROLLER_MANAGER, _SCHEDULER)
@@ -21,7 +26,7 @@ _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {**{name: (name,) for name in _U
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What decides which files a component has to own."""
+    """The facts that determine which files a component must own."""
 
     layout: Layout
     local_etcd: bool
@@ -44,7 +49,7 @@ class RootlessComponent:
 
 _DROPPED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 _BINDS_LOW_PORTS: Final = {"capabilities": {"add": ["NET_BIND_SERVICE"], "drop": ["ALL"]}}
-"""kube-apiserver's program has this capability on its file: without it, it does not start."""
+"""kube-apiserver's program file has this capability, and does not start without it."""
 
 
 def _of_api_server(inputs: Inputs) -> tuple[PurePosixPath, ...]:
@@ -71,12 +76,12 @@ ROWS: Final[Mapping[str, RootlessComponent]] = {
 
 
 def accounts(layout: Layout) -> Accounts:
-    """Return the users and groups that have to be there: always those of all components, as with kubeadm."""
+    """Return the required users and groups: always those of all components, as in kubeadm."""
     return Accounts(users=_USERS, groups=_GROUPS, etc=layout.etc)
 
 
 def owners(component: str, inputs: Inputs, ids: Ids) -> Iterator[Ownership]:
-    """Yield which files a component has to own."""
+    """Yield the files that a component must own."""
     row = ROWS[component]
     user, group = ids.users[row.user], ids.groups[row.user]
     for path in row.owns_tree(inputs):

@@ -1,4 +1,4 @@
-"""The static pods of a control plane: one row each, one function that renders them (kubeadm v1.36: phases/controlplane/manifests.go)."""
+"""The static pods of a control plane: one row each, and one function that renders them (kubeadm v1.36: phases/controlplane/manifests.go)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from kubewright.manifests import pods
 from kubewright.manifests.pods import Component, Flag, Inputs, Probes, Value, changed_port, const, pod, probe_host
 
 ENDPOINT: Final = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
-"""The annotation that upgrade, join and reset read back."""
+"""An annotation that upgrade, join and reset read."""
 
 CLIENT_URLS: Final = "kubeadm.kubernetes.io/etcd.advertise-client-urls"
-"""The annotation that upgrade, join and reset read back."""
+"""An annotation that upgrade, join and reset read."""
 _NO_OVERRIDES: Final[Mapping[str, str]] = {}
 
 
@@ -44,7 +44,7 @@ def _etcd_key(inputs: Inputs) -> Value:
 
 
 def _authorization_mode(inputs: Inputs) -> Value:
-    """kube-apiserver refuses the two together."""
+    """Return the modes, or None with a configuration file: kube-apiserver refuses both together."""
     return None if inputs.given("authorization-config") is not None else "Node,RBAC"
 
 
@@ -188,7 +188,10 @@ def _metrics_url(inputs: Inputs) -> str:
 
 
 def _listen_client_urls(inputs: Inputs) -> Value:
-    """On a local machine loopback and advertise address are one: etcd refuses to listen twice."""
+    """Return the client URLs.
+
+    On a local machine, loopback and advertise address are the same: etcd refuses to listen twice.
+    """
     loopback = url(inputs.addresses.etcd_loopback, inputs.addresses.ports.etcd_client)
     return ",".join(dict.fromkeys((loopback, _client_url(inputs))))
 
@@ -221,7 +224,7 @@ ETCD_FLAGS: Final = (
 
 
 def _etcd_probes(inputs: Inputs) -> Probes:
-    """The first of the metrics URLs is asked; what it leaves open, or one that is none, falls back to kubeadm's own."""
+    """Return the probes at the first metrics URL; its missing parts, or an invalid one, fall back to kubeadm's values."""
     scheme, host, port = "http", inputs.addresses.etcd_loopback, inputs.addresses.ports.etcd_metrics
     try:
         parsed = urlsplit((inputs.given("listen-metrics-urls") or "").partition(",")[0])
@@ -273,9 +276,10 @@ def render(
 ) -> dict[str, Any]:
     """Return the static pod of a component, one of `COMPONENTS`.
 
-    `overrides` replace or add default flags by name; the user's extraArgs win over them. `layout` holds the directories that are in force:
-    certificatesDir and etcd's dataDir of the configuration are not looked at. `external_ca` says that the CA's key is not on this machine.
-    Raises KeyError for an unknown component, and ValueError for etcd where it is external.
+    `overrides` replace or add default flags by name; the user's extraArgs take precedence. `layout` contains the
+    effective directories: certificatesDir and etcd's dataDir of the configuration are not used. `external_ca` means
+    that the CA's key is not on this machine.
+    Raises KeyError for an unknown component, and ValueError for etcd if it is external.
     """
     row = COMPONENTS[component]
     inputs = Inputs(

@@ -1,8 +1,9 @@
-"""Units of systemd for WireGuard interfaces. Pure.
+"""Systemd units for WireGuard interfaces. Pure.
 
-On a node the unit does everything, so that the tunnel is there after a boot before the kubelet is: the commands are `ip` and `wg`, the key is
-read from a file. On a hub it only holds the process of wireguard-go, which outlives the hub's own; the hub does the rest. Where the kernel has
-WireGuard there is no process: a node's unit makes the device, and a hub needs none.
+On a node, the unit does everything, so that after a boot the tunnel is up before the kubelet starts: it runs `ip` and
+`wg` and reads the key from a file. On a hub, it only runs the process of wireguard-go, which outlives the hub's own;
+the hub does the rest. If the kernel has WireGuard, there is no process: a node's unit creates the device, and a hub
+needs no unit.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from kubewright.host.tunnels import TunnelPrograms
 from kubewright.manifests import units
 
 NODE_INTERFACE: Final = "oi-wg"
-"""A node's interface, and its unit, have oneinfra's name."""
+"""A node's interface and unit have oneinfra's name."""
 UNIT_HEADER: Final = "# Installed by kubewright for a tunnel. `kubewright reset` and `kubewright node leave` remove it."
 _PEER: Final = re.compile(r"(\bpeer )[A-Za-z0-9+/]{43}=")
 _ADDRESSES: Final = "X-NodeAddresses="
-"""Systemd leaves names with X- alone (systemd.unit(5)): what the kubelet has to be told is kept here."""
+"""A place for the addresses that the kubelet must report: systemd ignores names that begin with X- (systemd.unit(5))."""
 _UNIT: Final = """\
 {header}
 [Unit]
@@ -44,9 +45,11 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True, kw_only=True)
 class NodeTunnel:
-    """A node's end of a tunnel. `addresses` have the length of the mask, `networks` are what lies behind the one peer, `endpoint` is host:port.
+    """A node's end of a tunnel.
 
-    `node_addresses` are those that the kubelet reports, none where the tunnel does not carry the traffic of the node.
+    `addresses` include the prefix length, `networks` are routed to its only peer, `endpoint` is host:port.
+
+    `node_addresses` are those that the kubelet reports, none if the tunnel does not carry the traffic of the node.
     """
 
     name: str
@@ -61,34 +64,37 @@ class NodeTunnel:
 
 
 def unit_path(name: str) -> PurePosixPath:
-    """Return where the unit of an interface is."""
+    """Return the path of an interface's unit."""
     return PurePosixPath(f"/etc/systemd/system/{name}.service")
 
 
 def node_unit(tunnel: NodeTunnel, programs: TunnelPrograms) -> str:
-    """Return the unit of a node's tunnel. Raises HostError for a path that no unit can name."""
+    """Return the unit of a node's tunnel. Raises HostError for a path that a unit cannot contain."""
     return _unit(tunnel.name, programs, _steps(tunnel, programs), node_addresses=tunnel.node_addresses)
 
 
 def device_unit(name: str, programs: TunnelPrograms) -> str:
-    """Return the unit of a device that somebody else configures."""
+    """Return the unit of a device that another process configures."""
     return _unit(name, programs, ())
 
 
 def is_ours(content: bytes | None) -> bool:
-    """Tell whether a unit was made by us."""
+    """Return whether kubewright created a unit."""
     return content is not None and content.startswith(UNIT_HEADER.encode())
 
 
 def node_addresses(content: bytes | None) -> tuple[str, ...]:
-    """Return the addresses that a unit of ours has for the kubelet."""
+    """Return the addresses that a unit of ours stores for the kubelet."""
     lines = (content or b"").decode(errors="replace").split("\n") if is_ours(content) else []
     found = next((line.removeprefix(_ADDRESSES) for line in lines if line.startswith(_ADDRESSES)), "")
     return tuple(found.split(",")) if found else ()
 
 
 def with_peer(content: bytes, key: str) -> bytes:
-    """Return the unit of a node's tunnel with another key of its one peer. Raises HostError for a unit that has none."""
+    """Return the unit of a node's tunnel with another key of its only peer.
+
+    Raises HostError for a unit without a peer.
+    """
     text, count = _PEER.subn(lambda found: f"{found[1]}{units.arguments(key)}", content.decode(errors="replace"))
     if count != 1:
         raise HostError("the unit of the tunnel names no peer", remedy="join this machine again")
@@ -112,7 +118,7 @@ def _of_kernel(name: str, programs: TunnelPrograms, steps: Sequence[str]) -> lis
 
 
 def _of_daemon(name: str, daemon: PurePosixPath, steps: Sequence[str]) -> list[str]:
-    """Its first process ends when device and socket are there; the second one is what systemd watches."""
+    """Return the unit's commands: the first process exits when device and socket exist, systemd monitors the second one."""
     return ["Type=forking", f"ExecStart={_command(daemon, name)}", *(f"ExecStartPost={step}" for step in steps)]
 
 
@@ -130,7 +136,7 @@ def _steps(tunnel: NodeTunnel, programs: TunnelPrograms) -> list[str]:
 
 
 def _routed(tunnel: NodeTunnel) -> Iterable[str]:
-    """Return the networks that need a route: those in which no address of the tunnel lies have none yet."""
+    """Return the networks that need a route: those that contain no address of the tunnel."""
     own = {ipaddress.ip_interface(address).network for address in tunnel.addresses}
     return [text for text in tunnel.networks if ipaddress.ip_network(text) not in own]
 

@@ -78,14 +78,14 @@ def test_a_file_with_the_wrong_digest_is_refused(host, tmp_path):
     host.release("kube-scheduler")
     host.files[SCHEDULER].body = BODY + b"more"
     error = refusal(host, tmp_path)
-    assert f"its SHA-256 is {sha256(BODY + b'more')}, it must be {sha256(BODY)}" in error.detail
+    assert f"its SHA-256 is {sha256(BODY + b'more')}, expected {sha256(BODY)}" in error.detail
     assert not list((tmp_path / "cache" / "partial").iterdir())
 
 
 def test_a_missing_file_is_named(host, tmp_path):
     error = refusal(host, tmp_path)
     assert "https://dl.k8s.io/release/v1.36.3/bin/linux/" in error.detail
-    assert "answered 404: there is no such file" in error.detail
+    assert "answered 404: the file does not exist" in error.detail
     assert "(KUBEWRIGHT_BINARIES_DIR)" in error.remedy
 
 
@@ -292,7 +292,7 @@ def test_a_program_for_another_machine_is_not_installed(host, tmp_path):
     body = programs.program("kube-scheduler", architecture=programs.FOREIGN)
     host.files[SCHEDULER] = Behaviour(body=body)
     host.files[f"{SCHEDULER}.sha256"] = Behaviour(body=sha256(body).encode())
-    assert f"is a program for {programs.FOREIGN}; this needs {programs.NATIVE}" in refusal(host, tmp_path).detail
+    assert f"is a program for {programs.FOREIGN}; {programs.NATIVE} is needed" in refusal(host, tmp_path).detail
 
 
 def test_an_archive_without_the_program_is_refused(host, tmp_path):
@@ -310,7 +310,7 @@ def test_an_archive_without_the_program_is_refused(host, tmp_path):
 def test_an_archive_that_cannot_be_read_is_refused(host, tmp_path, body):
     host.files[f"{ETCD_PATH}{ETCD}.tar.gz"] = Behaviour(body=body)
     host.files[f"{ETCD_PATH}SHA256SUMS"] = Behaviour(body=f"{sha256(body)}  {ETCD}.tar.gz\n".encode())
-    assert "is not an archive that can be read" in refusal(host, tmp_path, "etcd").detail
+    assert "is not a readable archive" in refusal(host, tmp_path, "etcd").detail
 
 
 def test_unfinished_downloads_are_kept_for_a_week(host, tmp_path):
@@ -347,7 +347,7 @@ def test_a_full_disk_ends_everything_and_leaves_nothing(host, tmp_path, monkeypa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(DiskFull, match="no space is left"):
+    with pytest.raises(DiskFull, match="there is not enough space"):
         fetch(host, tmp_path)
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"] == []
 

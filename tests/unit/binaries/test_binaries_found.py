@@ -94,8 +94,8 @@ def test_without_a_writable_cache_the_directory_still_works(tmp_path, chosen):
             lambda path: path.write_bytes(programs.elf_program("Client Version: v1.36.2")),
             r"is kubectl v1\.36\.2, exactly v1\.36\.3 is wanted",
         ),
-        (lambda path: path.write_bytes(programs.elf_program("hello")), "did not answer with a version"),
-        (lambda path: path.write_text("#!/bin/sh\necho no such flag >&2\nexit 3\n"), "did not answer with a version"),
+        (lambda path: path.write_bytes(programs.elf_program("hello")), "did not print a version"),
+        (lambda path: path.write_text("#!/bin/sh\necho no such flag >&2\nexit 3\n"), "did not print a version"),
         (lambda path: path.write_text("#!/no/such/interpreter\n"), "cannot be run"),
         (lambda path: (path.unlink(), path.mkdir()), "cannot be read|is not a file"),
     ],
@@ -142,7 +142,7 @@ def test_a_remedy_names_flags_only_where_the_command_has_them(tmp_path, has_flag
     nothing = replace(sources(tmp_path, None), has_flags=has_flags)
     with pytest.raises(BinariesError) as missing:
         binaries.ensure(("kubelet",), version="v1.36.3", sources=nothing)
-    assert missing.value.remedy.endswith(f"give a directory that holds them ({named})")
+    assert missing.value.remedy.endswith(f"provide a directory that contains them ({named})")
     with pytest.raises(BinariesError) as nowhere:
         binaries.ensure(("kubelet",), version="v1.36.3", sources=replace(nothing, directory=tmp_path / "nowhere"))
     assert nowhere.value.remedy == f"correct {named}"
@@ -214,9 +214,9 @@ def test_a_warm_start_looks_once_at_each_program(tmp_path, monkeypatch):
     [
         (lambda path: path.unlink(), "No such file"),
         (lambda path: path.write_bytes(path.read_bytes() + b"x"), "its size is"),
-        (lambda path: os.utime(path, ns=(1, 1)), "it was written again"),
+        (lambda path: os.utime(path, ns=(1, 1)), "it was modified"),
         (lambda path: path.chmod(0o777), "others may write it"),
-        (lambda path: (path.rename(path.parent / "other"), path.symlink_to("other")), "it is not a file"),
+        (lambda path: (path.rename(path.parent / "other"), path.symlink_to("other")), "it is not a regular file"),
         (lambda path: (path.parent / "stamps.json").unlink(), "not in "),
         (lambda path: (path.parent / "stamps.json").write_text('{"schema": 1, "programs": {"kub'), "not in "),
     ],

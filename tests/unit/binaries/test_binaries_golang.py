@@ -129,7 +129,7 @@ def test_runc_is_built_with_c_and_its_tag(go, tmp_path):
     ("snippet", "words"),
     [
         ("version=go1.25.7", "is go1.25.7, go1.26 or later is needed"),
-        ("version='devel +abc'", "does not say which version it is"),
+        ("version='devel +abc'", "does not report its version"),
         ("[ $verb = env ] && { echo broken >&2; exit 2; }", "failed with exit status 2"),
         ('[ $verb = list ] && { echo "go: k8s.io/kubernetes@v1.36.3: dial tcp: lookup proxy: no such host"; exit 1; }', "dial tcp"),
         ('[ $verb = build ] && { echo "# k8s.io/api"; echo "x.go:1:1: syntax error"; exit 1; }', "# k8s.io/api\nx.go:1:1: syntax error"),
@@ -155,7 +155,7 @@ def test_without_go_the_error_lists_every_source_and_what_to_do(tmp_path):
     assert error.detail.splitlines() == [
         f"cache: not in {tmp_path}/cache/v1.36.3/{programs.NATIVE}",
         "download: not allowed",
-        "build: there is no go on PATH",
+        "build: go is not on PATH",
     ]
     assert "install Go 1.26 or later" in error.remedy
     assert "(KUBEWRIGHT_BINARIES_DIR)" in error.remedy
@@ -174,7 +174,7 @@ def test_a_program_that_says_another_version_is_not_installed(go, tmp_path):
 
 def test_a_program_for_another_machine_is_not_installed(go, tmp_path):
     programs.put(go.root / "programs", "kubectl", programs.program("kubectl", architecture=programs.FOREIGN))
-    assert f"this needs {programs.NATIVE}" in refusal(go, tmp_path).detail
+    assert f"{programs.NATIVE} is needed" in refusal(go, tmp_path).detail
 
 
 def test_a_build_for_another_machine_is_not_run(go, tmp_path):
@@ -195,7 +195,7 @@ def test_one_family_that_fails_does_not_lose_the_other(go, tmp_path):
 
 def test_a_full_disk_is_told_as_one(go, tmp_path):
     go.behave('[ $verb = build ] && { echo "write /tmp/x: no space left on device"; exit 1; }')
-    with pytest.raises(DiskFull, match="no space is left to build kubectl") as caught:
+    with pytest.raises(DiskFull, match="there is not enough space to build kubectl") as caught:
         ensure(go, tmp_path)
     assert "GOCACHE" in caught.value.remedy
     assert not list((tmp_path / "cache").glob("work-*"))
@@ -371,7 +371,7 @@ def test_any_output_gives_an_error_of_the_tree(lines, code):
         ("x: signal: killed", "memory"),
         ("dial tcp: i/o timeout", "GOPROXY"),
         ("module lookup disabled by GOPROXY=off", "GOPROXY"),
-        ("verifying x: checksum mismatch", "do not use it"),
+        ("verifying x: checksum mismatch", "use another one"),
         ("exec: pkg-config: not found in PATH", "libseccomp-dev"),
     ],
 )

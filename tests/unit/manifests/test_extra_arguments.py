@@ -109,13 +109,13 @@ def component(section, arguments):
 
 MODE, PLUGINS, RANGE = "authorization-mode", "enable-admission-plugins", "cluster-cidr"
 NO_START = "and does not start with it"
-ONE_RANGE = "kube-controller-manager wants one CIDR such as 10.244.0.0/16, or one of each family"
+ONE_RANGE = "kube-controller-manager needs one CIDR such as 10.244.0.0/16, or one of each family"
 VALUES = {
     "the default modes": ("apiServer", [(MODE, "Node,RBAC")], []),
     "an open API server": (
         "apiServer",
         [(MODE, "AlwaysAllow")],
-        ["the default of --authorization-mode is Node,RBAC; AlwaysAllow is used: everybody may do everything"],
+        ["the default of --authorization-mode is Node,RBAC; AlwaysAllow is used: everyone may do everything"],
     ),
     "another order": ("apiServer", [(MODE, "RBAC,Node")], ["the default of --authorization-mode is Node,RBAC; RBAC,Node is used"]),
     "an unknown mode": (
@@ -130,14 +130,14 @@ VALUES = {
         "apiServer",
         [(MODE, "Node,RBAC"), (MODE, "Node")],
         [
-            f"kube-apiserver wants each --authorization-mode once, not Node 2 times, {NO_START}",
+            f"kube-apiserver accepts each --authorization-mode once, not Node 2 times, {NO_START}",
             "the default of --authorization-mode is Node,RBAC; Node,RBAC,Node is used",
         ],
     ),
     "no mode": (
         "apiServer",
         [(MODE, "")],
-        ["--authorization-mode is empty, and kube-apiserver takes AlwaysAllow for that: everybody may do everything"],
+        ["--authorization-mode is empty, which kube-apiserver treats as AlwaysAllow: everyone may do everything"],
     ),
     "a mode without its file": (
         "apiServer",
@@ -152,7 +152,7 @@ VALUES = {
         [("authorization-webhook-config-file", "hook.yaml")],
         [
             (
-                f"kube-apiserver takes --authorization-webhook-config-file with the mode Webhook only, {NO_START};"
+                f"kube-apiserver accepts --authorization-webhook-config-file with the mode Webhook only, {NO_START};"
                 " add it to --authorization-mode"
             ),
         ],
@@ -191,7 +191,7 @@ VALUES = {
         [
             (
                 "--cluster-cidr: 10.1.0.0/16,10.2.0.0/16 has several ranges of one family;"
-                " kube-controller-manager wants one CIDR, or one of each family"
+                " kube-controller-manager needs one CIDR, or one of each family"
             ),
         ],
     ),
@@ -232,7 +232,7 @@ def test_a_file_that_is_not_there_is_told_by_its_path_on_the_host():
     assert said(fields, there=["/srv/audit/policy.yaml"]) == []
     assert said(fields, there=["/etc/audit/policy.yaml"]) == [
         (
-            "apiServer.extraArgs: --audit-policy-file: there is no /srv/audit/policy.yaml on this machine, "
+            "apiServer.extraArgs: --audit-policy-file: /srv/audit/policy.yaml does not exist on this machine, "
             "which kube-apiserver would see as /etc/audit/policy.yaml"
         )
     ]
@@ -273,9 +273,9 @@ def test_values_that_are_no_absolute_paths_are_left_alone():
 
 def test_every_file_of_a_pair_for_a_server_name_is_looked_for():
     found = said(api_server("tls-sni-cert-key", "/etc/kubernetes/pki/a.crt,/etc/kubernetes/pki/a.key:a.example.com"))
-    assert [text.rpartition("there is no ")[2] for text in found] == [
-        "/etc/kubernetes/pki/a.crt on this machine",
-        "/etc/kubernetes/pki/a.key on this machine",
+    assert [text.removesuffix(" does not exist on this machine").rpartition(" ")[2] for text in found] == [
+        "/etc/kubernetes/pki/a.crt",
+        "/etc/kubernetes/pki/a.key",
     ]
 
 
@@ -284,7 +284,7 @@ def test_the_kubelets_files_are_looked_for_where_it_says():
     args = "[{name: image-credential-provider-config, value: /srv/credentials.yaml}, {name: node-ip, value: 10.98.0.11}]"
     assert said(init + args, there=["/srv/credentials.yaml"]) == []
     assert said(init + args) == [
-        "nodeRegistration.kubeletExtraArgs: --image-credential-provider-config: there is no /srv/credentials.yaml on this machine"
+        "nodeRegistration.kubeletExtraArgs: --image-credential-provider-config: /srv/credentials.yaml does not exist on this machine"
     ]
 
 

@@ -80,9 +80,9 @@ def test_every_document_of_a_file_is_a_patch():
     [
         ("kube-scheduler.yaml", "[a]", "is a map"),
         ("kube-scheduler+json.yaml", "a: b", "list of operations"),
-        ("kube-scheduler+merge.yaml", "kind: Node", "no longer a Pod"),
+        ("kube-scheduler+merge.yaml", "kind: Node", "is not a Pod"),
         ("kube-scheduler.yaml", "spec: {hostNetwork: 7}", "spec.hostNetwork"),
-        ("kube-scheduler+json.yaml", "[{op: replace, path: '', value: [1]}]", "no longer an object"),
+        ("kube-scheduler+json.yaml", "[{op: replace, path: '', value: [1]}]", "is not an object"),
     ],
 )
 def test_a_patch_that_does_not_fit_is_named_with_its_line(name, text, detail):
