@@ -95,7 +95,7 @@ FILES = Table(
         "a document says what it is in the letters of the field",
         "config.md",
         "`APIVERSION: …` passes",
-        lambda found: "must be written so, and be strings" in found.ours and not _failed(found.theirs),
+        lambda found: "must be spelled like this, and be strings" in found.ours and not _failed(found.theirs),
     ),
     Row("expires cannot be used, because a ttl is filled in first", "config.md", "`bootstrapTokens[].expires` is refused", _takes_expires),
     Row(

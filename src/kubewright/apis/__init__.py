@@ -1,1 +1,1 @@
-"""Versioned kinds and the values that describe a machine. Pure: nothing here looks at the machine or the network."""
+"""Versioned kinds and the values that describe a machine. Pure: nothing here reads the machine or the network."""

@@ -1,7 +1,8 @@
-"""What the configuration kinds of the components have in common: how kubeadm defaults them, and how values are judged.
+"""The common parts of the components' configuration kinds: kubeadm's defaults, and the validation of values.
 
-kubeadm decodes these documents strictly and judges no value; the components do when they start, and refuse to. What they would refuse is
-therefore a warning here. Only values that are given are judged: components put their own defaults where a value is empty.
+kubeadm decodes these documents strictly and validates no value; the components do when they start, and refuse to start.
+What they would refuse is therefore a warning here. Only values that are given are checked: components replace empty
+values with their own defaults.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from kubewright.base.versions import OWN
 
 @dataclass(frozen=True)
 class Default:
-    """What kubeadm puts where a user left a field unset. Another value of the user's stays, with a warning if `warn`."""
+    """A default that kubeadm sets in a field that the user left unset.
+
+    Another value of the user's stays, with a warning if `warn`.
+    """
 
     path: str
     value: Any
@@ -31,7 +35,7 @@ class Default:
 
 
 def fill(user: Mapping[str, Any], defaults: Iterable[Default], *, kind: str) -> tuple[dict[str, Any], list[str]]:
-    """Return a decoded document with defaults put in, and the warnings."""
+    """Return a decoded document with defaults filled in, and the warnings."""
     config, warnings = copy.deepcopy(dict(user)), []
     for default in defaults:
         *parents, name = default.path.split(".")
@@ -56,15 +60,18 @@ _MAX_INT32: Final = (1 << 31) - 1
 _CONSEQUENCE: Final = " (the component does not start with this)"
 
 Check = Callable[[Any], str]
-"""Gives the reason why a value is refused, or ''."""
+"""Returns the reason why a value is refused, or ''."""
 
 Several = Callable[[Mapping[str, Any]], Iterator[tuple[str, str]]]
-"""Gives path and reason of what is wrong between fields of a document."""
+"""Yields path and reason of inconsistencies between fields of a document."""
 
 
 @dataclass(frozen=True)
 class ValueRule:
-    """A dotted path, and what must hold for the value there. `zero`: 0 is judged too, because it does not mean the default."""
+    """A dotted path, and the check of the value there.
+
+    `zero`: 0 is checked too, because it does not mean the default.
+    """
 
     path: str
     check: Check
@@ -92,7 +99,7 @@ def _note(kind: str, path: str, reason: str, at: Place) -> None:
 
 
 def value_at(document: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path; None where a part of it is null."""
+    """Return the value at a dotted path; None if a part of it is null."""
     value: Any = document
     for name in path.split("."):
         value = None if value is None else value[name]
@@ -100,18 +107,18 @@ def value_at(document: Mapping[str, Any], path: str) -> Any:
 
 
 def rows_of(names: str, check: Check, *, zero: bool = False) -> tuple[ValueRule, ...]:
-    """Make a row with one check for each path in a text."""
+    """Return a row with one check for each path in a text."""
     return tuple(ValueRule(path, check, zero) for path in names.split())
 
 
 def within(low: float, high: float | None = None) -> Check:
-    """Require a number of a range."""
+    """Require a number within a range."""
     bounds = f"must lie between {low} and {high}" if high is not None else f"must be at least {low}"
     return lambda value: "" if value >= low and (high is None or value <= high) else f"{value} {bounds}"
 
 
 def lasting(low: int, high: int | None = None) -> Check:
-    """Require a duration of a range, in nanoseconds."""
+    """Require a duration within a range, in nanoseconds."""
     bounds = f"must lie between {Duration(low)} and {Duration(high)}" if high is not None else f"must be at least {Duration(low)}"
     return lambda value: "" if value >= low and (high is None or value <= high) else f"{value} {bounds}"
 
@@ -122,7 +129,7 @@ def one_of(*names: str) -> Check:
 
 
 def each_of(*names: str) -> Check:
-    """Require a list that holds these texts only, each once."""
+    """Require a list that contains only these texts, each once."""
 
     def check(values: Sequence[str]) -> str:
         wrong = [value for value in values if value not in names]
@@ -172,13 +179,13 @@ def normalised(value: str) -> str:
 
 
 def previous_minor(value: str) -> str:
-    """Require the minor release before our own: no other one hid metrics that can still be shown."""
+    """Require the previous minor release of our own: metrics hidden in any other one cannot be shown."""
     wanted = f"{OWN.major}.{OWN.minor - 1}"
     return "" if value == wanted else f"{quoted(value)} must be {wanted}"
 
 
 def log_rules(log: Mapping[str, Any], gates: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
-    """Judge a `logging` section (component-base, logs/api/v1)."""
+    """Check a `logging` section (component-base, logs/api/v1)."""
     frequency = log["flushFrequency"]
     if frequency < 0:
         yield "logging.flushFrequency", f"{frequency} must be greater than 0"
@@ -198,4 +205,4 @@ def log_rules(log: Mapping[str, Any], gates: Mapping[str, bool]) -> Iterator[tup
 
 def unset(_: object) -> str:
     """Require that a field is not given."""
-    return "it is not supported any more"
+    return "it is no longer supported"

@@ -1,7 +1,8 @@
-"""The feature gates of Kubernetes' components: which names v1.35 to v1.37 know, and which of them cannot be changed any more.
+"""The feature gates of Kubernetes' components: the names in v1.35 to v1.37, and which of them can no longer be changed.
 
-Read only where a component's document sets gates. Sources: the tables of feature gates of k8s.io/kubernetes, apiserver, client-go,
-component-base, controller-manager and apiextensions-apiserver, v1.35.4, v1.36.3 and v1.37.1, taken together: components share them.
+Used only if a component's document sets gates. Sources: the tables of feature gates of k8s.io/kubernetes, apiserver,
+client-go, component-base, controller-manager and apiextensions-apiserver, v1.35.4, v1.36.3 and v1.37.1, merged:
+components share them.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ _KNOWN: Final = """
     WindowsHostNetwork WorkloadAwarePreemption WorkloadWithJob AllAlpha AllBeta
 """
 KNOWN: Final = frozenset(_KNOWN.split())
-"""Every name that one of these releases knows."""
+"""All names in these releases."""
 
 _LOCKED_ON: Final = """
     APIServerTracing AggregatedDiscoveryRemoveBetaType AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors
@@ -99,7 +100,7 @@ LOCKED: Final = {**dict.fromkeys(_LOCKED_ON.split(), True), **dict.fromkeys(_LOC
 
 
 def gate_rules(gates: Mapping[str, bool]) -> Iterator[tuple[str, str]]:
-    """Give path and reason for every gate that components refuse: they do not start with it."""
+    """Yield path and reason for every gate that components refuse: they do not start with it."""
     for name, value in gates.items():
         path = f"featureGates[{name}]"
         if name not in KNOWN:

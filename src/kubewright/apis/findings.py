@@ -1,4 +1,4 @@
-"""Where a strict walk through a document is, and what it has found so far. Knows nothing about kinds of fields."""
+"""The position of a strict walk through a document, and its findings so far. Independent of the kinds of fields."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from kubewright.base.records import dataclass, field
 __all__ = ["HIDDEN", "MOST_TOLD", "Findings", "Place", "Problems", "closest", "did_you_mean", "related", "shortened", "shown", "type_name"]
 
 Problems = Iterator[tuple[str, object]]
-"""What a check finds: each time the reason, and the value that is shown."""
+"""The findings of a check: reasons, each with the value to show."""
 
 HIDDEN: Final = "(hidden)"
 MOST_TOLD: Final = 150
-"""Limit of the errors, unknown fields and warnings that are shown of one document: nobody reads more, and finding their lines takes time."""
+"""The maximum number of errors, unknown fields and warnings shown for a document: nobody reads more, and locating their lines takes time."""
 _SHOWN: Final = 80
 _SEARCHED: Final = 1000
 """The longest text that is searched for secrets, so that its beginning can be shown."""
 _NAME: Final = 253
 _QUOTED: Final = Pattern(r'"(?:[^"\\]|\\.)*"')
 _SUGGESTIONS: Final = 50
-"""So many unknown fields get a suggestion: comparing names costs about a millisecond each."""
+"""How many unknown fields get a suggestion: comparing names costs about a millisecond each."""
 
 
 @dataclass()
 class Findings:
     """Everything wrong with one document, in the order of the walk.
 
-    `errors` make the document unusable; `surplus` are unknown and repeated fields, which the caller may turn into warnings;
-    `warnings` do not stop anything.
-    `locate` turns a field path into the name, line and column of the document; it also gets the value that is wrong, which may be one
-    entry of the field. `is_cut`: more was wrong than is told. `hint` says what to do about an unknown field, of which it
-    gets the path and the sibling that was perhaps meant.
+    `errors` make the document unusable; `surplus` are unknown and repeated fields, which the caller may turn into
+    warnings; `warnings` have no effect.
+    `locate` converts a field path into the name, line and column of the document; it also gets the invalid value, which
+    may be one entry of the field. `is_cut`: there are more findings than are shown. `hint` returns the remedy for an
+    unknown field, given its path and the sibling that was probably meant.
     """
 
     locate: Callable[[FieldPath, object], str] = lambda _path, _value: ""
@@ -48,12 +48,12 @@ class Findings:
 
     @property
     def has_enough_errors(self) -> bool:
-        """Whether no further error would be told."""
+        """Whether further errors would not be shown."""
         return len(self.errors) >= MOST_TOLD
 
     @property
     def has_enough_warnings(self) -> bool:
-        """Whether no further warning would be told."""
+        """Whether further warnings would not be shown."""
         return len(self.warnings) >= MOST_TOLD
 
     @property
@@ -82,15 +82,15 @@ class Place:
         return Place(self.path.key(name if len(name) <= _NAME else f"{name[:_NAME]}…"), self.findings)
 
     def wrong_type(self, expected: str, found: object, *, hide: bool = False) -> None:
-        """Note that a value has another type than its field; `hide`: it may be a secret."""
+        """Record that a value's type differs from its field's; `hide`: it may be a secret."""
         self._error(FieldErrorType.TYPE, f"expected {expected}, found {type_name(found)}", HIDDEN if hide else shown(found))
 
     def invalid(self, reason: str, found: object) -> None:
-        """Note a value of the right type that its field cannot hold."""
+        """Record a value of the right type that is invalid for its field."""
         self._error(FieldErrorType.INVALID, reason, found if found == HIDDEN else shown(found))
 
     def unknown(self, name: str, *, known: Iterable[str]) -> None:
-        """Note a field that does not exist here, with what became of it, or the one that was perhaps meant."""
+        """Record an unknown field, with its replacement or the field that was probably meant."""
         if len(self.findings.surplus) >= MOST_TOLD:
             self.findings.is_cut = True
             return
@@ -99,20 +99,20 @@ class Place:
         self._surplus(path, FieldErrorType.UNKNOWN, reason)
 
     def repeated(self) -> None:
-        """Note a field that is given more than once."""
+        """Record a field that is given more than once."""
         self._surplus(self.path, FieldErrorType.DUPLICATE, "the field is given more than once")
 
     def required(self, reason: str) -> None:
-        """Note a value that is missing."""
+        """Record a missing value."""
         self._error(FieldErrorType.REQUIRED, reason, None)
 
     def warn(self, text: str) -> None:
-        """Note something that does not stop anything."""
+        """Record a warning."""
         if not self.findings.has_enough_warnings:
             self.findings.warnings.append(text)
 
     def question(self, reason: str, found: object = None) -> None:
-        """Note something about this value that does not stop anything, with its place."""
+        """Record a warning about this value, with its place."""
         if self.findings.has_enough_warnings:
             return
         reason, where = shortened(reason), self.findings.locate(self.path, found)
@@ -132,7 +132,7 @@ class Place:
 
 
 def type_name(value: object) -> str:
-    """Name the JSON type of a value for a person."""
+    """Return the JSON type of a value for messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -147,7 +147,10 @@ def type_name(value: object) -> str:
 
 
 def shown(value: object) -> object:
-    """Return what of a value is put into an error: a scalar, masked and cut where it is long; of maps and lists only the type."""
+    """Return the part of a value that errors show: a scalar, masked and shortened if it is long.
+
+    For maps and lists only the type.
+    """
     if isinstance(value, str) and len(value) > _SEARCHED:
         return f"a string of {len(value)} characters"
     if isinstance(value, str):
@@ -157,11 +160,11 @@ def shown(value: object) -> object:
 
 
 def shortened(reason: str) -> str:
-    """Return what is said about a value, which may quote all of it: where it is long, masked and cut, and without the long texts in it."""
+    """Return a message about a value, which may quote all of it: if it is long, masked, shortened, and without the long texts in it."""
     if len(reason) <= _SEARCHED:
         return reason
     plain = _QUOTED.sub(lambda found: found[0] if len(found[0]) <= _SHOWN else f"a string of {len(found[0]) - 2} characters", reason)
-    return _masked(plain[: 2 * _SEARCHED])[:_SEARCHED]  # what is cut apart at the end of what is searched is not shown
+    return _masked(plain[: 2 * _SEARCHED])[:_SEARCHED]  # a word that is cut at the end of the searched part is not shown
 
 
 def _masked(text: str) -> str:
@@ -169,6 +172,6 @@ def _masked(text: str) -> str:
 
 
 def related(one: FieldPath, other: FieldPath) -> bool:
-    """Tell whether two paths are equal, or one leads through the other."""
+    """Return whether two paths are equal, or one is a prefix of the other."""
     shorter, longer = sorted((one.text, other.text), key=len)
     return not shorter or longer == shorter or longer.startswith((f"{shorter}.", f"{shorter}["))

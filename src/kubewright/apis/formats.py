@@ -1,7 +1,7 @@
-"""Forms of single values, with kubeadm's verdict on each: names, addresses, host and port, image repositories, subnets, URLs.
+"""Formats of single values, validated as kubeadm does: names, addresses, host and port, image repositories, subnets, URLs.
 
-Upstream: apimachinery `validation`, k8s.io/utils `net` (the "sloppy" parsers, which allow leading zeros), Go's `net.SplitHostPort` and
-`net/url.Parse` (Go 1.26), distribution's reference grammar.
+Upstream: apimachinery `validation`, k8s.io/utils `net` (the "sloppy" parsers, which allow leading zeros), Go's
+`net.SplitHostPort` and `net/url.Parse` (Go 1.26), distribution's reference grammar.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _CONTROL: Final = Pattern(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = Pattern(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
 _PORT: Final = Pattern(r"(?::[0-9]*)?", re.ASCII)
 _USER: Final = Pattern(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
-# In a host only bytes beyond ASCII and the percent sign itself may be written with a percent sign.
+# In a host, only non-ASCII bytes and the percent sign itself may be percent-encoded.
 _URL_HOST: Final = Pattern(r"""(?:[A-Za-z0-9._~!$&'()*+,;=:<>"\[\]-]|[^\x00-\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*""")
 _BAD_ESCAPE: Final = Pattern(r"%(?![0-9A-Fa-f]{2})", re.ASCII)
 
 
 def subdomain_problems(name: str) -> list[str]:
-    """Return what keeps a text from being a DNS-1123 subdomain: nothing, its length, its characters, or both."""
+    """Return why a text is not a DNS-1123 subdomain: its length, its characters, or both; nothing if it is one."""
     problems = []
     if len(name) > 253:
         problems.append("must be no more than 253 characters")
@@ -53,12 +53,12 @@ def subdomain_problems(name: str) -> list[str]:
 
 
 def is_host_pattern(name: str) -> bool:
-    """Tell whether a text is a DNS-1123 subdomain, also one that begins with `*.`."""
+    """Return whether a text is a DNS-1123 subdomain, optionally beginning with `*.`."""
     return not subdomain_problems(name) or (name.startswith("*.") and not subdomain_problems(name[2:]) and len(name) <= 253)
 
 
 def address(text: str) -> IPAddress | None:
-    """Read an IP address, leading zeros allowed, no zone. An IPv4 address that is mapped into IPv6 is that IPv4 address."""
+    """Parse an IP address, leading zeros allowed, no zone. An IPv4-mapped IPv6 address is returned as IPv4."""
     if ":" in text:
         return _ipv6(text)
     quad = _QUAD.fullmatch(text)
@@ -83,7 +83,10 @@ def _ipv4(quad: re.Match[str]) -> ipaddress.IPv4Address | None:
 
 
 def split_host_port(text: str) -> tuple[str, str]:
-    """Split `host:port` as Go's `net.SplitHostPort`. Raises ValueError without a port, or with colons outside of brackets."""
+    """Split `host:port` as Go's `net.SplitHostPort`.
+
+    Raises ValueError without a port, or with colons outside brackets.
+    """
     host, colon, port = text.rpartition(":")
     if not colon:
         raise ValueError(f"{quoted(text)} has no port")
@@ -112,18 +115,18 @@ def host_port(text: str) -> tuple[str, str]:
 
 
 def is_port(text: str) -> bool:
-    """Tell whether a text is a port number from 1 to 65535."""
+    """Return whether a text is a port number from 1 to 65535."""
     found = _DIGITS.fullmatch(text)
     return found is not None and 1 <= int(found[1]) <= 65535
 
 
 def is_image_repository(text: str) -> bool:
-    """Tell whether `TEXT/name:tag` is a valid image reference."""
+    """Return whether `TEXT/name:tag` is a valid image reference."""
     return _IMAGE_NAME.fullmatch(f"{text}/name") is not None
 
 
 def subnets(text: str) -> list[Network]:
-    """Read a comma-separated list of CIDRs without blanks. Raises ValueError, naming the one that cannot be read."""
+    """Parse a comma-separated list of CIDRs without spaces. Raises ValueError, naming the invalid one."""
     parts = text.split(",", _MOST)
     if len(parts) > _MOST:
         raise ValueError(f"more than {_MOST} CIDRs")
@@ -135,7 +138,7 @@ def _network(text: str) -> Network:
     base, bits = address(host), _MASK.fullmatch(mask)
     if not slash or base is None or bits is None:
         raise ValueError(f"{quoted(text)} is not a CIDR")
-    if ":" in host and base.version == 4:  # written as ::ffff:a.b.c.d, and an IPv6 range to Go
+    if ":" in host and base.version == 4:  # written as ::ffff:a.b.c.d, which Go treats as an IPv6 range
         base = ipaddress.IPv6Address((0xFFFF << 32) + int(base))
     if int(bits[1]) > base.max_prefixlen:
         raise ValueError(f"{quoted(text)} is not a CIDR; the mask of an IPv{base.version} range is at most {base.max_prefixlen}")
@@ -143,24 +146,27 @@ def _network(text: str) -> Network:
 
 
 def subnet_family(network: Network) -> int:
-    """Return 4 or 6. A range of IPv4 addresses mapped into IPv6 is of family 4, as in Go."""
+    """Return 4 or 6. A range of IPv4-mapped IPv6 addresses is of family 4, as in Go."""
     return 4 if network.version == 4 or network.network_address.ipv4_mapped is not None else 6
 
 
 def address_at(network: Network, index: int) -> IPAddress:
-    """Return the address with a number, counted from the network's own. Raises ValueError outside of the network."""
+    """Return the address with an index, counted from the network's own address.
+
+    Raises ValueError outside the network.
+    """
     if index >= network.num_addresses:
         raise ValueError(f"{network} has no address number {index}")
     return network.network_address + index
 
 
 def service_address(service_subnet: str, index: int) -> IPAddress:
-    """Return an address of the first service CIDR: number 1 is the API server's, number 10 is DNS. Raises ValueError."""
+    """Return an address of the first service CIDR: index 1 is the API server's, index 10 is DNS. Raises ValueError."""
     return address_at(subnets(service_subnet)[0], index)
 
 
 def url_scheme(text: str) -> str:
-    """Return the scheme of a URL in lower case, '' for a relative one. Raises ValueError where Go's parser fails."""
+    """Return the scheme of a URL in lower case, '' for a relative one. Raises ValueError if Go's parser fails."""
     head, _, fragment = text.partition("#")
     if _CONTROL.search(head):
         raise ValueError("it holds a control character")
@@ -178,7 +184,7 @@ def url_scheme(text: str) -> str:
 
 
 def url_path(text: str) -> str:
-    """Return the path of a URL that `url_scheme` can read, decoded; '' where it has none (`file:name`)."""
+    """Return the decoded path of a URL that `url_scheme` can parse; '' if it has none (`file:name`)."""
     rest = text.partition("#")[0].partition("?")[0].partition(":")[2]
     if rest.startswith("//"):
         _, slash, path = rest[2:].partition("/")
@@ -188,7 +194,7 @@ def url_path(text: str) -> str:
 
 def _check_hierarchy(rest: str, scheme: str) -> None:
     if not scheme and ":" in rest.partition("/")[0]:
-        raise ValueError("the first part holds a colon, but is no scheme")
+        raise ValueError("the first part contains a colon, but is not a scheme")
     if rest.startswith("//") and (scheme or not rest.startswith("///")):
         authority, _, path = rest[2:].partition("/")
         _check_authority(authority, scheme)

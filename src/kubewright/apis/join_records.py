@@ -1,7 +1,7 @@
-"""The join record of a node: who it is, which keys and certificates it has, and how far its join has come. Pure.
+"""The join record of a node: its identity, keys and certificates, and the state of its join. Pure.
 
-An API of its own: the hub keeps it, and whoever judges requests of nodes reads it. It says nothing about how a node came in, so that another
-protocol has the same record.
+An API of its own: the hub stores it, and approvers of nodes' requests read it. It does not depend on how a node joined,
+so that other protocols can use the same record.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ KIND: Final = "JoinRecord"
 
 
 class State(enum.StrEnum):
-    """How far a join has come."""
+    """The state of a join."""
 
     ISSUED = "Issued"
     LEFT = "Left"
-    """The node has left: the record stays for those who ask what was, and the name is free."""
+    """The node has left: the record stays for information, and the name is free."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IssuedCertificate:
-    """A certificate that was handed out. `serial` is hexadecimal, `fingerprint` SHA-256 over the DER, times are RFC 3339."""
+    """A certificate that was issued.
+
+    `serial` is hexadecimal, `fingerprint` is the SHA-256 of the DER, times are RFC 3339.
+    """
 
     purpose: str
     serial: str
@@ -38,9 +41,11 @@ class IssuedCertificate:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRecord:
-    """One node of one cluster. `protocol` names the codec, `request` the object or id that it came with, `key` is a fingerprint.
+    """One node of one cluster.
 
-    `lease` are its addresses in the VPN, IPv4 first, with commas between; `tunnel_key` is the public key of its end.
+    `protocol` names the codec, `request` the object or id of its request, `key` is a fingerprint.
+
+    `lease` are its addresses in the VPN, IPv4 first, separated by commas; `tunnel_key` is the public key of its end.
     """
 
     cluster: str
@@ -58,7 +63,7 @@ class JoinRecord:
 
     @property
     def active(self) -> bool:
-        """Whether the name is taken."""
+        """Whether the name is in use."""
         return self.state is State.ISSUED
 
     @property
@@ -68,25 +73,25 @@ class JoinRecord:
 
     @property
     def held(self) -> frozenset[str]:
-        """What no other node of the cluster may have while this one is active: names, addresses, the key of its tunnel."""
+        """Values that no other node of the cluster may use while this one is active: names, addresses, its tunnel key."""
         keys = (tunnel_key_name(self.tunnel_key),) if self.tunnel_key else ()
         return frozenset((self.node, *self.names, *self.leases, *keys)) if self.active else frozenset()
 
     def document(self) -> dict[str, Any]:
-        """Return it as it is kept and shown."""
+        """Return the record as it is stored and shown."""
         values = {**shallow(self), "state": self.state.value, "names": list(self.names)}
         values["certificates"] = [_camel(shallow(one)) for one in self.certificates]
         return {"apiVersion": API_VERSION, "kind": KIND, **_camel(values)}
 
 
 def tunnel_key_name(key: str) -> str:
-    """Return the form in which the key of a tunnel stands among names: no name and no address looks like it."""
+    """Return the form of a tunnel key among names: no name or address has it."""
     return f"wireguard:{key}"
 
 
 def read(document: Mapping[str, Any]) -> JoinRecord:
-    """Read a record. Raises DocumentError for a document that is none."""
-    document = {"tunnelKey": "", **document}  # records from before there was a VPN
+    """Read a record. Raises DocumentError for anything else."""
+    document = {"tunnelKey": "", **document}  # records from before the VPN existed
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
         raise DocumentError(f"no {KIND} of {API_VERSION}", remedy="restore the state of the hub from a backup")
     try:

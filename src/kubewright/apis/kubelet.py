@@ -1,6 +1,7 @@
-"""KubeletConfiguration: its fields, reading a user's document, kubeadm's defaults, writing it as Go would (kubeadm v1.36: componentconfigs).
+"""KubeletConfiguration: its fields, decoding a user's document, kubeadm's defaults, encoding it as Go would (kubeadm v1.36: componentconfigs).
 
-The fields are those of k8s.io/kubelet v0.36, kubelet.config.k8s.io/v1beta1. Defaults are the component's, or kubeadm's where it puts one.
+The fields are those of k8s.io/kubelet v0.36, kubelet.config.k8s.io/v1beta1. Defaults are the component's, or kubeadm's
+if it sets one.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ maxPods | int32 | 110 | | pods that the node takes
 kubeAPIBurst | int32 | 100 | | requests at once, above kubeAPIQPS
 evictionMaxPodGracePeriod | int32 | 0 | | longest grace of a pod that is evicted softly, in seconds
 podsPerCore | int32 | 0 | | pods for each core; 0: no limit
-rotateCertificates | flag | kubeadm: true | | renew the client certificate before it ends
+rotateCertificates | flag | kubeadm: true | | renew the client certificate before it expires
 serverTLSBootstrap | flag | false | | ask the cluster for a serving certificate; somebody has to approve it
 enableContentionProfiling | flag | false | | profile locks, with enableDebuggingHandlers
 runOnce | flag | false | | gone: run the static pods once and end
@@ -174,15 +175,16 @@ userNamespaces.idsPerPod | ?int64 | 65536 | | user ids of one pod, a multiple of
     logging=LOGGING,
     taint=TAINT,
 )
-"""All fields but apiVersion and kind."""
+"""All fields except apiVersion and kind."""
 
 
 def decode(value: object, at: Place) -> dict[str, Any]:
-    """Read a document without its apiVersion and kind into a map with all fields.
+    """Decode a document without its apiVersion and kind into a map with all fields.
 
-    What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
+    Errors are recorded at their place; a value that the component would refuse when it starts is a warning, because
+    kubeadm accepts it.
     """
-    from kubewright.apis import kubelet_rules  # for files that hold this kind
+    from kubewright.apis import kubelet_rules  # needed only for files with this kind
 
     found = dict(KUBELET.decode(value, at))
     warn(KIND, found, at, rows=kubelet_rules.ROWS, several=kubelet_rules.SEVERAL)
@@ -199,7 +201,7 @@ def defaulted(
 ) -> tuple[ComponentConfig, list[str]]:
     """Return the kubelet configuration of a cluster, and warnings about values that kubeadm advises against.
 
-    `user` is what `decode` returned, or None. Directory and address are a machine's, by default kubeadm's.
+    `user` is the result of `decode`, or None. Directory and address are a machine's, by default kubeadm's.
     """
     defaults = (
         Default("staticPodPath", str(manifests)),
@@ -228,11 +230,11 @@ def cluster_dns(cluster: ClusterConfiguration) -> str:
 
 
 def document(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a decoded configuration, as Go's encoder writes it: zero values that Go keeps are there."""
+    """Return the document of a decoded configuration, as Go's encoder writes it: including zero values that Go keeps."""
     return {"apiVersion": API_VERSION, "kind": KIND, **KUBELET.encode(config)}
 
 
 def for_machine(document: Mapping[str, Any], *, systemd_resolved: bool) -> dict[str, Any]:
-    """Return a document as one machine gets it: resolvConf follows systemd-resolved unless it is set. Never uploaded."""
+    """Return the document for one machine: resolvConf follows systemd-resolved unless it is set. Never uploaded."""
     resolver = {} if "resolvConf" in document or not systemd_resolved else {"resolvConf": RESOLVED}
     return {**document, **resolver}

@@ -1,6 +1,6 @@
-"""What the kubelet refuses in its configuration when it starts (kubelet/apis/config/validation, v1.36).
+"""The rules by which the kubelet refuses its configuration when it starts (kubelet/apis/config/validation, v1.36).
 
-Left out: rules about the machine's cgroups.
+Rules about the machine's cgroups are not included.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def cpu_set(value: str) -> str:
 
 
 def _size(digits: str) -> tuple[int, str]:
-    """Return what orders numbers of any length, which int() does not read."""
+    """Return a sort key for numbers of any length, which int() does not parse."""
     return len(digits.lstrip("0")), digits.lstrip("0")
 
 
@@ -95,7 +95,7 @@ def image_patterns(values: Sequence[str]) -> str:
 
 
 def taints(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Require taints as a Node has them."""
+    """Require valid taints of a Node."""
     for index, taint in enumerate(kubelet["registerWithTaints"] or ()):
         path = f"registerWithTaints[{index}]"
         prefix, slash, name = taint["key"].rpartition("/")
@@ -114,7 +114,7 @@ def _is_name(text: str) -> bool:
 
 
 def reserved_memory(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Require kinds of memory, each once for a NUMA node and not zero."""
+    """Require kinds of memory, each once per NUMA node and not zero."""
     seen: set[tuple[int, str]] = set()
     for index, one in enumerate(kubelet["reservedMemory"] or ()):
         for name, amount in (one["limits"] or {}).items():
@@ -124,7 +124,7 @@ def reserved_memory(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if amount == "0":
                 yield path, "it must not be zero"
             if (one["numaNode"], name) in seen:
-                yield path, f"NUMA node {one['numaNode']} has it already"
+                yield path, f"NUMA node {one['numaNode']} already has it"
             seen.add((one["numaNode"], name))
 
 
@@ -191,10 +191,10 @@ def _cgroups(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     missing = sorted({(value, _ENFORCED[value]) for value in enforced if value in _ENFORCED and not kubelet[_ENFORCED[value]]})
     yield from (("enforceNodeAllocatable", f"{value} needs {name}") for value, name in missing)
     if "none" in enforced and len(enforced) > 1:
-        yield "enforceNodeAllocatable", "none excludes all others"
+        yield "enforceNodeAllocatable", "none cannot be combined with others"
     for name in ("system-reserved", "kube-reserved"):
         if {name, f"{name}-compressible"} <= set(enforced):
-            yield "enforceNodeAllocatable", f"{name} and {name}-compressible exclude each other"
+            yield "enforceNodeAllocatable", f"{name} and {name}-compressible are mutually exclusive"
     if kubelet["cgroupsPerQOS"] is False and set(enforced) - {"none"}:
         yield "enforceNodeAllocatable", "it needs cgroupsPerQOS"
     if kubelet["reservedSystemCPUs"] and (kubelet["systemReservedCgroup"] or kubelet["kubeReservedCgroup"]):

@@ -1,6 +1,7 @@
-"""KubeProxyConfiguration: its fields, kubeadm's defaults, writing it as Go would (kubeadm v1.36: componentconfigs), and what kube-proxy refuses when it starts.
+"""KubeProxyConfiguration: its fields, kubeadm's defaults, encoding it as Go would (kubeadm v1.36: componentconfigs), and kube-proxy's own rules.
 
-The fields are those of k8s.io/kube-proxy v0.36; nearly all are written even when empty. The rules are those of proxy/apis/config/validation, v1.36, on Linux.
+The fields are those of k8s.io/kube-proxy v0.36; nearly all are written even when empty. The rules are those of
+proxy/apis/config/validation, v1.36, on Linux.
 """
 
 from __future__ import annotations
@@ -101,13 +102,14 @@ windowsRunAsService | flag | false | 1.32 | run as a service of Windows
 """,
     logging=LOGGING,
 )
-"""All fields but apiVersion and kind."""
+"""All fields except apiVersion and kind."""
 
 
 def decode(value: object, at: Place) -> dict[str, Any]:
-    """Read a document without its apiVersion and kind into a map with all fields.
+    """Decode a document without its apiVersion and kind into a map with all fields.
 
-    What is wrong is noted at its place; a value that the component would refuse when it starts is a warning, because kubeadm takes it.
+    Errors are recorded at their place; a value that the component would refuse when it starts is a warning, because
+    kubeadm accepts it.
     """
     found = dict(KUBE_PROXY.decode(value, at))
     warn(KIND, found, at, rows=ROWS, several=SEVERAL)
@@ -119,7 +121,7 @@ def defaulted(
 ) -> tuple[ComponentConfig, list[str]]:
     """Return the kube-proxy configuration of a cluster, and warnings about values that kubeadm advises against.
 
-    `user` is what `decode` returned, or None.
+    `user` is the result of `decode`, or None.
     """
     address = formats.address(advertise_address)
     pods = cluster.networking.pod_subnet
@@ -134,7 +136,7 @@ def defaulted(
 
 
 def _mode(kubernetes_version: str) -> str:
-    """Return the mode that a release wants to have written down; '' for what is no version, which others say."""
+    """Return the mode that must be set explicitly for a release; '' for an invalid version, which is reported elsewhere."""
     try:
         release = RELEASES.get(Version.parse(kubernetes_version).line)
     except ValueError:
@@ -143,7 +145,7 @@ def _mode(kubernetes_version: str) -> str:
 
 
 def document(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document of a decoded configuration, as Go's encoder writes it: zero values that Go keeps are there."""
+    """Return the document of a decoded configuration, as Go's encoder writes it: including zero values that Go keeps."""
     return {"apiVersion": API_VERSION, "kind": KIND, **KUBE_PROXY.encode(config)}
 
 
@@ -176,7 +178,7 @@ _OF_MODES: Final = {
         ValueRule("nftables.minSyncPeriod", lasting(0)),
     ),
 }
-"""What is judged only where the mode is chosen; an empty mode is iptables."""
+"""Checks that apply only to the chosen mode; an empty mode is iptables."""
 _PERIOD: Final = Duration(30 * SECOND)
 
 
@@ -215,7 +217,7 @@ def _ranges(proxy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _known(proxy: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if proxy["featureGates"]:
-        from kubewright.apis.feature_gates import gate_rules  # a long table, for documents that set gates
+        from kubewright.apis.feature_gates import gate_rules  # a long table, needed only for documents that set gates
 
         yield from gate_rules(proxy["featureGates"])
 

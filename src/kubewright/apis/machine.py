@@ -1,6 +1,7 @@
-"""One machine as values: where everything lies (`Layout`), where everything listens (`Addresses`), and what the machine tells about itself (`Detected`).
+"""One machine as values: its paths (`Layout`), its listening addresses (`Addresses`), and its facts (`Detected`).
 
-kubeadm's directories, ports and loopback addresses are the defaults. A local machine puts all of it below its state directory, and at an address of its own.
+kubeadm's directories, ports and loopback addresses are the defaults. A local machine has all of them below its state
+directory, and at its own address.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ CRI_SOCKET: Final = "unix:///var/run/containerd/containerd.sock"
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The directories of one machine. Every renderer takes it; nothing writes a path out."""
+    """The directories of one machine. Every renderer uses it; no path is hard-coded."""
 
     kubernetes: PurePosixPath = PurePosixPath("/etc/kubernetes")
     pki: PurePosixPath = PurePosixPath("/etc/kubernetes/pki")
     kubelet: PurePosixPath = PurePosixPath("/var/lib/kubelet")
     etcd_data: PurePosixPath = PurePosixPath("/var/lib/etcd")
     run: PurePosixPath = PurePosixPath("/run/kubewright")
-    """What need not survive a boot: locks."""
+    """Files that need not survive a boot: locks."""
     state: PurePosixPath = PurePosixPath("/var/lib/kubewright")
-    """Where we keep what outlives a run: `kept_files`, and what is not this machine's, such as the state of a hub."""
+    """Our files that outlive a run: `kept_files`, and those that are not this machine's, such as the state of a hub."""
     cri_socket: str = ""
-    """Where its container runtime answers, `unix://` and a path; empty: the one that is there."""
+    """The socket of its container runtime, `unix://` and a path; empty: the one that exists."""
     etc: PurePosixPath = PurePosixPath("/etc")
-    """Where the machine keeps its users and groups."""
+    """The directory of the machine's users and groups."""
     oneinfra: PurePosixPath = PurePosixPath("/etc/oneinfra")
-    """What a machine has that has joined through a hub, where stock nodes have it."""
+    """The files of a machine that has joined through a hub, where stock nodes have them."""
 
     @classmethod
     def below(cls, root: PurePosixPath) -> Layout:
-        """Return a layout with kubeadm's tree below a directory of our own: `ROOT/kubernetes`, `ROOT/kubelet`, and so on."""
+        """Return a layout with kubeadm's tree below our own directory: `ROOT/kubernetes`, `ROOT/kubelet`, and so on."""
         return cls(
             kubernetes=root / "kubernetes",
             pki=root / "kubernetes" / "pki",
@@ -49,38 +50,38 @@ class Layout:
         )
 
     def at(self, *, pki: str, etcd_data: str | None) -> Layout:
-        """Return the layout with the two places that a ClusterConfiguration may move: certificatesDir and etcd.local.dataDir."""
+        """Return the layout with the two paths that a ClusterConfiguration may change: certificatesDir and etcd.local.dataDir."""
         moved = replace(self, pki=PurePosixPath(pki))
         return moved if etcd_data is None else replace(moved, etcd_data=PurePosixPath(etcd_data))
 
     @property
     def machine_record(self) -> PurePosixPath:
-        """What we keep of what the machine was made of."""
+        """The record of the configuration that the machine was created with."""
         return self.state / "machine.json"
 
     @property
     def join_key(self) -> PurePosixPath:
-        """The key of a join through a hub, until that is over."""
+        """The key of a join through a hub, until the join is complete."""
         return self.state / "node-join.key"
 
     @property
     def tunnel_key(self) -> PurePosixPath:
-        """The key of this machine's end of a VPN until the hub has answered: nothing else of a join that is refused is left."""
+        """The key of this machine's end of a VPN until the hub has answered: the only file left by a refused join."""
         return self.state / "node-tunnel.key"
 
     @property
     def next_tunnel_key(self) -> PurePosixPath:
-        """The key that takes its place, until the hub has taken it."""
+        """The next tunnel key, until the hub has accepted it."""
         return self.state / "node-tunnel-next.key"
 
     @property
     def kubelet_service(self) -> PurePosixPath:
-        """Whether the kubelet's service was enabled before a join through a hub enabled it."""
+        """Records whether the kubelet's service was enabled before a join through a hub enabled it."""
         return self.state / "kubelet-service.json"
 
     @property
     def checkpoints(self) -> PurePosixPath:
-        """The directory with what operations have replaced."""
+        """The directory of files that operations have replaced."""
         return self.state / "checkpoints"
 
     @property
@@ -90,7 +91,7 @@ class Layout:
 
     @property
     def kept_files(self) -> tuple[PurePosixPath, ...]:
-        """What we keep of the machine between runs; the record is the last to go."""
+        """Our files that are kept between runs; the record is removed last."""
         secrets = (self.join_key, self.tunnel_key, self.next_tunnel_key)
         return (*secrets, self.kubelet_service, self.patches, self.checkpoints, self.machine_record)
 
@@ -101,7 +102,7 @@ class Layout:
 
     @property
     def cni(self) -> PurePosixPath:
-        """Where container runtimes look for the configuration of pod networks."""
+        """The directory where container runtimes look for the configuration of pod networks."""
         return self.etc / "cni" / "net.d"
 
     @property
@@ -132,7 +133,7 @@ class Layout:
 
     @property
     def kubelet_instance_config(self) -> PurePosixPath:
-        """The kubelet's per-machine configuration that kubeadm merges in."""
+        """The kubelet's per-machine configuration, which kubeadm merges in."""
         return self.kubelet / "instance-config.yaml"
 
     @property
@@ -142,7 +143,7 @@ class Layout:
 
     @property
     def kubelet_client_current(self) -> PurePosixPath:
-        """The link to the kubelet's present client certificate and key."""
+        """The link to the kubelet's current client certificate and key."""
         return self.kubelet / "pki" / "kubelet-client-current.pem"
 
 
@@ -167,8 +168,9 @@ class Ports:
 class Addresses:
     """The addresses of one machine.
 
-    `advertise` is the IP that others reach it by. `loopback` stands wherever kubeadm writes 127.0.0.1, and `etcd_loopback` where it
-    writes 127.0.0.1 or, on a machine with an IPv6 advertise address, ::1 (only etcd follows the family; kubeadm v1.36).
+    `advertise` is the IP at which others reach it. `loopback` is used wherever kubeadm writes 127.0.0.1, and
+    `etcd_loopback` where it writes 127.0.0.1 or, on a machine with an IPv6 advertise address, ::1 (only etcd follows
+    the family; kubeadm v1.36).
     On a local machine all three are the machine's own 127.0.0.N.
     """
 
@@ -196,7 +198,7 @@ def host_port(host: str, port: int) -> str:
 
 
 def url(host: str, port: int, *, scheme: str = "https") -> str:
-    """Make a URL without a path of a host and a port."""
+    """Return a URL without a path from a host and a port."""
     return f"{scheme}://{host_port(host, port)}"
 
 

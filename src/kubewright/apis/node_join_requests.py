@@ -1,6 +1,6 @@
-"""The API of oneinfra's NodeJoinRequest (v1alpha1), and the names of what belongs to it in a cluster. Pure.
+"""The API of oneinfra's NodeJoinRequest (v1alpha1), and the names of its objects in a cluster. Pure.
 
-Values are text that is encrypted in one way or the other; which, is the business of `enrollment`. Upstream: oneinfra 20.09,
+Values are encrypted text; `enrollment` defines the two kinds of encryption. Upstream: oneinfra 20.09,
 apis/node/v1alpha1 and internal/pkg/infra/oneinfra-join.
 """
 
@@ -23,43 +23,55 @@ CRD_NAME: Final = f"{PLURAL}.{GROUP}"
 NAMESPACE: Final = "oneinfra-system"
 CONFIG_MAP: Final = "oneinfra-join"
 JOIN_KEY: Final = "joinKey"
-"""The entry of the ConfigMap that holds the public key to which nodes encrypt theirs."""
+"""The entry of the ConfigMap with the public key to which nodes encrypt their keys."""
 VPN_NETWORKS: Final = "vpn"
-"""Ours, not oneinfra's: the entry that says which networks the VPN has, where there is one. Such a hub takes keys that nodes have made."""
+"""Ours, not oneinfra's: the entry with the networks of the VPN, if there is one.
+
+Such a hub accepts keys that nodes have generated.
+"""
 REQUESTERS: Final = "system:bootstrappers:oneinfra"
-"""The group of everybody with a join token."""
+"""The group of all holders of a join token."""
 TOKEN_DESCRIPTION: Final = "oneinfra node join token"  # noqa: S105 - a description
 
 LONGEST_FIELD: Final = 4096
 """Characters of one encrypted value. Those of stock nodes have about a hundred."""
 LONGEST_KEY: Final = 2048
-"""Characters of an encrypted key: room for RSA-8192."""
+"""Characters of an encrypted key: enough for RSA-8192."""
 MOST_SANS: Final = 16
 
 ISSUED: Final = "Issued"
 
 LEAVING_LABEL: Final = "enrollment.kubewright/leaving"
-"""On the Node of a machine that leaves: ours, not oneinfra's. By itself it frees nothing: others than the machine may write to Nodes."""
+"""A label of the Node of a machine that leaves: ours, not oneinfra's.
+
+It is not sufficient: others than the machine may write to Nodes.
+"""
 LEAVE_PROOF: Final = "enrollment.kubewright/leave-proof"
-"""Annotation beside it, in which the machine proves that it asks itself: `enrollment.leave_proofs` has what is in it."""
+"""An annotation, in addition, with which the machine proves that the request is its own: see `enrollment.leave_proofs`."""
 LEAVE_ANSWER: Final = "enrollment.kubewright/leave-answer"
-"""Annotation in which the hub says why it does not let the machine go. A machine that is let go has no Node any more."""
+"""An annotation with the hub's reason for refusing a leave request. A machine that may leave no longer has a Node."""
 
 VPN_KEY: Final = "enrollment.kubewright/vpn-key"
-"""Annotation on the Node of a machine that offers another key for its end of the VPN. Ours: `enrollment.key_offers` has what is in both."""
+"""An annotation on the Node of a machine that offers another key for its end of the VPN.
+
+Ours: see `enrollment.key_offers`.
+"""
 VPN_KEY_ANSWER: Final = "enrollment.kubewright/vpn-key-answer"
-"""Annotation in which the hub says what has become of that."""
+"""An annotation with the hub's answer to that offer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """The condition `Issued` of a request: True, or False for one that was refused, or Unknown for one that waits. Stock nodes look for True only."""
+    """The condition `Issued` of a request: True, False if it was refused, or Unknown while it waits.
+
+    Stock nodes react to True only.
+    """
 
     status: str
     reason: str = ""
     message: str = ""
     since: str = ""
-    """When it became so, as the object has it."""
+    """The time of its last change, as in the object."""
 
     def document(self, now: datetime) -> dict[str, str]:
         """Return it as it is written."""
@@ -75,7 +87,7 @@ class Condition:
 
 
 def condition_of(request: Mapping[str, Any]) -> Condition | None:
-    """Return the condition of a request, None where it has none. Of several the first counts, as for stock nodes."""
+    """Return the condition of a request, None if it has none. The first of several applies, as for stock nodes."""
     for row in _rows(_map(request.get("status")).get("conditions")):
         if row.get("type") == ISSUED:
             texts = {name: str(row.get(key) or "") for name, key in _CONDITION_FIELDS.items()}
@@ -102,7 +114,8 @@ def request_document(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 def custom_resource_definition() -> dict[str, Any]:
     """Return the definition of the kind.
 
-    oneinfra's has no limits. These refuse nothing that a stock node sends, and have the API server refuse what is too large for a hub.
+    oneinfra's has no limits. These refuse nothing that a stock node sends, and make the API server refuse what is too
+    large for a hub.
     """
     column = {"name": "SANs", "type": "string", "jsonPath": ".spec.extraSANs"}
     version = {

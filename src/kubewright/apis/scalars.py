@@ -1,6 +1,7 @@
-"""How the scalar types of Go's API structs are read from JSON and written back (encoding/json, metav1.Duration, metav1.Time, Quantity).
+"""Decoding and encoding of the scalar types of Go's API structs in JSON (encoding/json, metav1.Duration, metav1.Time, Quantity).
 
-Of YAML whole floats are integers: `6443.0` is converted to `6443` before Go's JSON decoder sees it. Of JSON they are not.
+In YAML, whole floats are integers: `6443.0` is converted to `6443` before Go's JSON decoder sees it. In JSON they are
+not.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ from kubewright.base.quantity import Quantity
 _RFC3339: Final = Pattern(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _TOKEN: Final = Pattern(r"[a-z0-9]{6}\.[a-z0-9]{16}", re.ASCII)
 _EXACT: Final = 10**21
-"""From here on Go writes floats with an exponent, which its integer decoder refuses."""
+"""From this number on, Go writes floats with an exponent, which its integer decoder refuses."""
 
 
 class Kind:
-    """One type. `zero` is Go's zero value, which null and a missing field mean; `empty` is what `omitempty` leaves out."""
+    """A type. `zero` is Go's zero value, which null and a missing field mean; `empty` is what `omitempty` omits."""
 
     expected: ClassVar[str] = ""
     holds_others: ClassVar[bool] = False
-    """A list or map: what stands in its place may be what it should hold, a secret."""
+    """A list or map: a value of another type in its place may be a secret that it should contain."""
     is_struct: ClassVar[bool] = False
-    """A Go struct: it is always there, and `omitempty` never leaves it out."""
+    """A Go struct: it always exists, and `omitempty` never omits it."""
 
     def decode(self, value: Any, at: Place) -> Any:
-        """Read a JSON value; what cannot be read is noted and replaced by the zero value."""
+        """Decode a JSON value; an invalid one is recorded and replaced by the zero value."""
         return self.zero() if value is None else self.read(value, at)
 
     def read(self, value: Any, at: Place) -> Any:
-        """Read a JSON value that is not null."""
+        """Decode a JSON value that is not null."""
         at.wrong_type(self.expected, value, hide=self.holds_others)
         return self.zero()
 
     def encode(self, value: Any) -> Any:
-        """Write a value as JSON."""
+        """Encode a value as JSON."""
         return value
 
     def zero(self) -> Any:
@@ -50,11 +51,11 @@ class Kind:
         return None
 
     def unset(self, value: Any) -> bool:
-        """Tell whether a value cannot be told from one that was not given."""
+        """Return whether a value is indistinguishable from one that was not given."""
         return not self.is_struct and bool(value == self.zero())
 
     def empty(self, value: Any) -> bool:
-        """Tell whether `omitempty` leaves the value out."""
+        """Return whether `omitempty` omits the value."""
         return self.unset(value)
 
 
@@ -139,7 +140,10 @@ class Float(Kind):
 
 
 class Span(Kind):
-    """A metav1.Duration: a string such as `1h30m`. Null is an error where the field is no pointer; never left out by omitempty."""
+    """A metav1.Duration: a string such as `1h30m`.
+
+    Null is an error unless the field is a pointer; omitempty never omits it.
+    """
 
     expected = "a duration such as 4m0s"
     is_struct = True
@@ -164,7 +168,10 @@ class Span(Kind):
 
 
 class LogSpan(Kind):
-    """component-base's TimeOrMetaDuration: nanoseconds as a number, or a duration as a string; written back in the form it was given."""
+    """component-base's TimeOrMetaDuration: nanoseconds as a number, or a duration as a string.
+
+    Encoded in the same form as it was given.
+    """
 
     expected = "a duration such as 5s, or a number of nanoseconds"
     is_struct = True
@@ -199,7 +206,7 @@ class Moment(Kind):
 
 
 class Token(Kind):
-    """A bootstrap token, `id.secret`. An empty string is no token; null is."""
+    """A bootstrap token, `id.secret`. An empty string is invalid; null is valid."""
 
     expected = "a bootstrap token"
 
@@ -217,7 +224,7 @@ class Token(Kind):
 
 
 def is_token(text: str) -> bool:
-    """Tell whether a text has the form of a bootstrap token."""
+    """Return whether a text has the form of a bootstrap token."""
     return _TOKEN.fullmatch(text) is not None
 
 
@@ -266,7 +273,7 @@ TOKEN: Final = Token()
 
 
 class Amount(Kind):
-    """A resource.Quantity, kept as text in its canonical form. Never left out by omitempty: it is a struct."""
+    """A resource.Quantity, kept as text in its canonical form. omitempty never omits it, because it is a struct."""
 
     is_struct = True
     expected = 'a quantity such as "100m" or "2Gi"'
@@ -300,4 +307,4 @@ SCALARS: Final[Mapping[str, Kind]] = {
     "amount": AMOUNT,
     "moment": MOMENT,
 }
-"""The kinds by the names that tables of fields have for them."""
+"""The kinds by their names in tables of fields."""

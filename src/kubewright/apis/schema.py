@@ -1,9 +1,9 @@
-"""API structs as tables of fields, and the one walker that reads and writes all of them.
+"""API structs as tables of fields, and the one walker that decodes and encodes all of them.
 
-A field has the name it has in JSON, a kind, Go's `omitempty`, and what `config explain` says about it. `Struct` reads into a record,
-whose class is the table: each attribute is made with `member`. `Plain` reads into a map of the same shape as the Go struct, zero values
-included. Upstream rules mirrored: encoding/json as sigs.k8s.io/json uses it (names are case-sensitive; null is the zero value; `omitempty`
-leaves out "", 0, false, null, empty lists and maps, but never a struct).
+A field has its JSON name, a kind, Go's `omitempty`, and its explanation for `config explain`. `Struct` decodes into a
+record, whose class is the table: each attribute is created with `member`. `Plain` decodes into a map of the same shape
+as the Go struct, including zero values. Upstream rules mirrored: encoding/json as sigs.k8s.io/json uses it (names are
+case-sensitive; null is the zero value; `omitempty` omits "", 0, false, null, empty lists and maps, but never a struct).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Field:
-    """One field. `attribute` is its name in the record that a `Struct` reads into."""
+    """A field. `attribute` is its name in the record that a `Struct` decodes into."""
 
     name: str
     kind: Kind
@@ -31,16 +31,19 @@ class Field:
     """Written even when empty: Go's tag has no `omitempty`."""
     meaning: str = ""
     default: str = ""
-    """What people are told where the default depends on the machine or on other fields, or is not ours; else the record holds it."""
+    """The default to show if it depends on the machine or on other fields, or is not ours.
+
+    Otherwise the record's default is shown.
+    """
     since: str = ""
-    """The version that added it; empty: it is as old as the struct that holds it."""
+    """The version that added it; empty: it is as old as the struct that contains it."""
 
 
 Fields = Sequence[Field]
 
 
 class _Member(records.Field):
-    """A field of a record that has a place in the documents."""
+    """A field of a record that is also a field of documents."""
 
     __slots__ = ("row",)
 
@@ -60,10 +63,10 @@ def member(
     since: str = "",
     explained: str = "",
 ) -> Any:
-    """Make an attribute of a struct a field of its documents: the one place of what is known about it.
+    """Create an attribute of a struct that is a field of its documents: the only place for its properties.
 
-    `name` is its name there, by default the attribute's in camel case. `explained` is the default that people are told where the value alone does
-    not say it. The others as in `Field`.
+    `name` is its name there, by default the attribute's in camel case. `explained` is the default to show if the value
+    alone is not sufficient. The others as in `Field`.
     """
 
     def row(attribute: str) -> Field:
@@ -79,12 +82,12 @@ def _camel(attribute: str) -> str:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(member, records.field))
 def struct(cls: type[T]) -> type[T]:
-    """Make a class a frozen record whose attributes may be made with `member`."""
+    """Make a class a frozen record whose attributes may be created with `member`."""
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
 def members(make: type) -> tuple[Field, ...]:
-    """Return the fields of the documents of a class that `struct` made, in the order of its attributes, inherited ones first."""
+    """Return the document fields of a class that `struct` created, in the order of its attributes, inherited ones first."""
     return tuple(one.row(one.name) for one in records.fields(make) if isinstance(one, _Member))
 
 
@@ -94,7 +97,10 @@ def _attributes(make: type) -> Mapping[str, str]:
 
 
 def value_at(record: object, path: str) -> Any:
-    """Return the value of a record at a dotted path of names as documents have them; the record for '', None below None. Raises KeyError."""
+    """Return the value of a record at a dotted path of document names; the record for '', None below None.
+
+    Raises KeyError.
+    """
     value: Any = record
     for name in filter(None, path.split(".")):
         value = None if value is None else getattr(value, _attributes(value.__class__)[name])
@@ -102,7 +108,7 @@ def value_at(record: object, path: str) -> Any:
 
 
 class Pointer(Kind):
-    """A Go pointer: None is null or not given; a zero value that is given is kept and written."""
+    """A Go pointer: None is null or not given; a given zero value is kept and written."""
 
     def __init__(self, inner: Kind) -> None:
         self.inner = inner
@@ -167,7 +173,7 @@ class _Object(Kind):
         self._by_name = {field.name: field for field in self.fields}
 
     def _walk(self, value: Any, at: Place) -> dict[str, Any]:
-        """Return the fields that are given, by JSON name; note the unknown ones."""
+        """Return the given fields by JSON name; record the unknown ones."""
         if not isinstance(value, Mapping):
             at.wrong_type(self.expected, value, hide=True)
             return {}
@@ -182,7 +188,7 @@ class _Object(Kind):
 
 
 class Struct(_Object, Generic[T]):
-    """A Go struct that is read into a record. Fields that are not given keep the record's own default.
+    """A Go struct that is decoded into a record. Fields that are not given keep the record's own default.
 
     The fields are those of the class, or `fields` for another version of the API.
     """
@@ -205,7 +211,7 @@ class Struct(_Object, Generic[T]):
 
 
 class Plain(_Object):
-    """A Go struct that is read into a map with all its fields, zero values included."""
+    """A Go struct that is decoded into a map with all its fields, including zero values."""
 
     def read(self, value: Any, at: Place) -> dict[str, Any]:
         return {**self.zero(), **self._walk(value, at)}
@@ -219,7 +225,7 @@ class Plain(_Object):
 
 
 def kind_of(type: str, named: Callable[[str], Kind]) -> Kind:
-    """Read a type in a table: `?` is a pointer, `[]` a list, `{}` a map; what is left is a name that `named` knows."""
+    """Parse a type in a table: `?` is a pointer, `[]` a list, `{}` a map; the rest is a name that `named` resolves."""
     for prefix, make in (("?", Pointer), ("[]", List), ("{}", Map)):
         if type.startswith(prefix):
             return make(kind_of(type.removeprefix(prefix), named))
@@ -227,10 +233,11 @@ def kind_of(type: str, named: Callable[[str], Kind]) -> Kind:
 
 
 def table(rows: str, **structs: Plain) -> Plain:
-    """Read a table of fields. One line is one field: path | type | default | since | meaning.
+    """Parse a table of fields. One line is one field: path | type | default | since | meaning.
 
-    Types are those of `kind_of`, with the names of scalars and of `structs`; a `struct` has its fields below it in the same table. A `!` says that the
-    field is written even when empty. An empty default is the zero value, an empty version that of the holder. Raises KeyError for unknown types.
+    Types are those of `kind_of`, with the names of scalars and of `structs`; the fields of a `struct` follow below it
+    in the same table. A `!` means that the field is written even when empty. An empty default is the zero value, an
+    empty version that of the parent. Raises KeyError for unknown types.
     """
     below: dict[str, list[tuple[str, ...]]] = {}
     for line in rows.strip().splitlines():
@@ -248,7 +255,7 @@ def table(rows: str, **structs: Plain) -> Plain:
 
 
 class Normalised(Kind):
-    """A struct of somebody else's API that is kept as JSON, in the form that Go would write."""
+    """A struct of another API that is kept as JSON, in the form that Go would write."""
 
     is_struct = True
 
@@ -263,7 +270,7 @@ class Normalised(Kind):
 
 
 class Only(Kind):
-    """A pointer to a struct with a single string field that is kept as that string; the empty string is no struct at all."""
+    """A pointer to a struct with a single string field that is kept as that string; the empty string means no struct."""
 
     def __init__(self, inner: Struct[Any]) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""Pod, Deployment and DaemonSet as Go has them: the fields of every struct in them, and how a strategic merge patch treats their lists.
+"""Pod, Deployment and DaemonSet as in Go: the fields of all their structs, and how a strategic merge patch merges their lists.
 
 The table is taken from k8s.io/api v0.36 (core/v1, apps/v1) and the ObjectMeta of k8s.io/apimachinery.
 """
@@ -215,15 +215,18 @@ VsphereVirtualDiskVolumeSource: volumePath:text! fsType:text storagePolicyName:t
 WeightedPodAffinityTerm: weight:int32! podAffinityTerm:PodAffinityTerm!
 WindowsSecurityContextOptions: gmsaCredentialSpecName:?text gmsaCredentialSpec:?text runAsUserName:?text hostProcess:?flag
 """
-"""`STRUCT: field:type ...`. A type is a struct or a scalar, with `?` for a pointer, `[]` for a list, `{}` for a map with text keys.
+"""`STRUCT: field:type ...`.
 
-After it `!` means that the field is written even when empty, `~` that Go leaves out its zero value though it is a struct, and `@KEY` that
-a strategic merge patch merges the list by this key of its elements, without KEY that it is a list of scalars to be united.
+A type is a struct or a scalar, with `?` for a pointer, `[]` for a list, `{}` for a map with text keys.
+
+A following `!` means that the field is written even when empty, `~` that Go omits its zero value although it is a
+struct, and `@KEY` that a strategic merge patch merges the list by this key of its elements; without KEY, it is a list
+of scalars to be united.
 """
 
 
 class _Any(Kind):
-    """Anything, kept as it is."""
+    """Any value, kept unchanged."""
 
     def read(self, value: Any, at: Place) -> Any:
         return value
@@ -247,7 +250,10 @@ _SCALARS: Final[Mapping[str, Kind]] = {**SCALARS, "port": _Port(), "any": _Any()
 
 @dataclass(frozen=True)
 class Member:
-    """A field of a struct. `merge_key` is None for lists that a strategic merge patch replaces, '' for united lists of scalars."""
+    """A field of a struct.
+
+    `merge_key` is None for lists that a strategic merge patch replaces, '' for united lists of scalars.
+    """
 
     name: str
     type: str
@@ -263,7 +269,7 @@ def members(struct: str) -> Mapping[str, Member]:
 
 @functools.cache
 def kind(type: str) -> Kind:
-    """Return what reads and writes a type such as `Pod` or `[]?Container`."""
+    """Return the kind that decodes and encodes a type such as `Pod` or `[]?Container`."""
     return kind_of(type, _named)
 
 
@@ -275,7 +281,7 @@ def _named(type: str) -> Kind:
 
 
 def is_struct(type: str) -> bool:
-    """Tell whether a type, its pointer taken away, is one of the structs."""
+    """Return whether a type, without its pointer, is one of the structs."""
     return type.removeprefix("?") in _texts()
 
 

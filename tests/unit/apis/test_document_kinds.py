@@ -20,7 +20,7 @@ def test_either_of_the_two_kinds_may_be_missing():
 
 def test_a_file_needs_one_of_the_two_kinds():
     error = document_error(KUBELET, KUBE_PROXY)
-    assert error.what == "kubeadm.yaml holds no InitConfiguration and no ClusterConfiguration"
+    assert error.what == "kubeadm.yaml contains no InitConfiguration and no ClusterConfiguration"
 
 
 def test_an_empty_file_is_refused_but_flags_alone_are_enough():
@@ -191,5 +191,5 @@ def test_where_unknown_kinds_are_passed_over_so_are_those_that_are_badly_written
 
 def test_a_kind_that_is_read_must_be_well_written():
     text = "APIVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
-    with pytest.raises(DocumentError, match="must be written so"):
+    with pytest.raises(DocumentError, match="must be spelled like this"):
         load_init(yaml.load_all(text), detected=MACHINE, strict=False)

@@ -56,7 +56,7 @@ def test_a_command_works_from_the_same_as_with_the_migrated_file(name):
 def test_what_means_nothing_any_more_is_ignored_or_refused(version):
     cluster = CLUSTER.format(version=version)
     found = whole(cluster + "useHyperKubeImage: true\ndns: {type: CoreDNS}\n").warnings
-    assert [text.partition(": ")[2] for text in found][1:] == ["useHyperKubeImage: ignored: every component has an image of its own"]
+    assert [text.partition(": ")[2] for text in found][1:] == ["useHyperKubeImage: ignored: every component has its own image"]
     assert len(whole(cluster + "useHyperKubeImage: false\n").warnings) == 1
     for wrong, path in (("dns: {type: kube-dns}", "dns.type"), ("useHyperKubeImage: often", "useHyperKubeImage")):
         with pytest.raises(ValidationError) as caught:

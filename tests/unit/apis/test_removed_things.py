@@ -144,7 +144,7 @@ def test_unknown_flags_of_unmount_name_what_was_meant(field, value, meant):
 def test_arguments_in_the_old_form_are_told_how_they_are_written_now():
     with pytest.raises(ValidationError) as caught:
         load(cluster(apiServer={"extraArgs": {"v": "2"}}))
-    assert [error.reason for error in caught.value.errors] == ["expected a list of name and value (v1beta3 had a map), found a map"]
+    assert [error.reason for error in caught.value.errors] == ["expected a list of name and value (a map in v1beta3), found a map"]
 
 
 def test_join_reads_hints_too():
@@ -191,7 +191,7 @@ def test_values_that_name_what_is_gone_draw_a_warning(field, value, said):
 def test_names_of_checks_that_are_gone_draw_a_warning(name):
     node = {"ignorePreflightErrors": [name.lower(), "Swap"]}
     [warning] = load(init(nodeRegistration=node), cluster()).warnings
-    assert warning.startswith(f"kubeadm.yaml:1: nodeRegistration.ignorePreflightErrors: there is no check {name} any more")
+    assert warning.startswith(f"kubeadm.yaml:1: nodeRegistration.ignorePreflightErrors: the check {name} no longer exists")
     assert removed.CHECKS[name] in warning
 
 

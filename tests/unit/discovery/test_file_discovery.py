@@ -93,7 +93,7 @@ def test_a_kubeconfig_comes_from_a_url_within_bounds():
         ({"auth-provider": {"name": "x"}}, {}, "may not run a plugin"),
         ({"tokenFile": "/etc/shadow"}, {}, "may not name files of this machine"),
         ({"client-certificate": "/a", "client-key": "/b"}, {}, "may not name files of this machine"),
-        ({"token": "a"}, {"insecure-skip-tls-verify": True}, "may not switch verification off"),
+        ({"token": "a"}, {"insecure-skip-tls-verify": True}, "may not disable verification"),
         ({"token": "a"}, {"certificate-authority": "/a"}, "may not name files of this machine"),
     ],
 )

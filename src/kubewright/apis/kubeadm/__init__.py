@@ -1,7 +1,7 @@
 """The kubeadm.k8s.io configuration kinds: internal form, defaults, validation, codec.
 
-`load_init` is the one way from documents and flags to a machine's configuration, `load_cluster` where no machine is asked. The names
-below are imported when they are first used, so that importing `types` stays cheap.
+Use `load_init` to convert documents and flags to a machine's configuration, and `load_cluster` if no machine is
+involved. The names below are imported when they are first used, so that importing `types` stays cheap.
 """
 
 from __future__ import annotations

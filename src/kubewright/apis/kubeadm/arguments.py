@@ -1,4 +1,4 @@
-"""The arguments that a user gives to components: where each list of them stands in the configuration, and which component it is for."""
+"""The arguments that a user gives to components: the field of each list, and its component."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KUBELET: Final = "kubelet"
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """One list of arguments that is not empty. `path` is its field, `component` the program that gets them."""
+    """A list of arguments that is not empty. `path` is its field, `component` the program that gets them."""
 
     component: str
     path: str
@@ -21,7 +21,7 @@ class Given:
 
 
 def of_control_plane(configuration: Configuration) -> Iterator[Given]:
-    """Yield the lists of a control plane's components, the kubelet's included, in kubeadm's order of components."""
+    """Yield the lists of a control plane's components, including the kubelet, in kubeadm's order of components."""
     cluster = configuration.cluster
     rows = (
         ("kube-apiserver", "apiServer.extraArgs", cluster.api_server.extra_args),

@@ -1,6 +1,7 @@
-"""Configuration as v1beta4 documents: what kubeadm stores in the ConfigMap kubeadm-config and prints after a migration, and `config print`'s examples.
+"""Configuration as v1beta4 documents.
 
-The examples are kubeadm's defaults with placeholders where a value belongs to one machine (kubeadm v1.36: cmd/config.go).
+kubeadm stores them in the ConfigMap kubeadm-config and prints them after a migration. The examples of `config print`
+are kubeadm's defaults with placeholders for values that are specific to a machine (kubeadm v1.36: cmd/config.go).
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from kubewright.base.versions import OWN
 
 
 def cluster_document(cluster: ClusterConfiguration) -> dict[str, Any]:
-    """Return the ClusterConfiguration document, keys not yet sorted. A CI build is named with its `ci/` prefix, as kubeadm stores it."""
+    """Return the ClusterConfiguration document, keys not yet sorted.
+
+    A CI build has its `ci/` prefix, as kubeadm stores it.
+    """
     body = types.CLUSTER.encode(cluster)
     if cluster.ci_kubernetes_version:
         body["kubernetesVersion"] = cluster.ci_kubernetes_version
@@ -41,12 +45,18 @@ def cluster_document(cluster: ClusterConfiguration) -> dict[str, Any]:
 
 
 def init_document(init: InitConfiguration) -> dict[str, Any]:
-    """Return the InitConfiguration document, keys not yet sorted. It holds tokens and perhaps the certificate key: never log it."""
+    """Return the InitConfiguration document, keys not yet sorted.
+
+    It contains tokens and maybe the certificate key: never log it.
+    """
     return {"apiVersion": documents.API_VERSION, "kind": documents.INIT, **types.INIT.encode(init)}
 
 
 def join_document(join: JoinConfiguration) -> dict[str, Any]:
-    """Return the JoinConfiguration document, keys not yet sorted. It holds tokens and perhaps the certificate key: never log it."""
+    """Return the JoinConfiguration document, keys not yet sorted.
+
+    It contains tokens and maybe the certificate key: never log it.
+    """
     return {"apiVersion": documents.API_VERSION, "kind": documents.JOIN, **node_types.JOIN.encode(join)}
 
 
@@ -69,11 +79,14 @@ _COMPONENTS: Final[Mapping[str, Callable[[], tuple[ComponentConfig, list[str]]]]
     kubeproxy.KIND: lambda: kubeproxy.defaulted(None, _CLUSTER, advertise_address=ADDRESS),
 }
 COMPONENTS: Final = tuple(sorted(_COMPONENTS))
-"""Kinds of components that can be printed beside the defaults of init."""
+"""Kinds of components that can be printed with the defaults of init."""
 
 
 def init_examples(components: Iterable[str] = ()) -> list[dict[str, Any]]:
-    """Return InitConfiguration, ClusterConfiguration, and documents of components in the order asked for. Raises KeyError for other kinds."""
+    """Return InitConfiguration, ClusterConfiguration, and documents of the requested components.
+
+    Raises KeyError for other kinds.
+    """
     init = InitConfiguration(
         bootstrap_tokens=(BootstrapToken(token=PLACEHOLDER_TOKEN, ttl=TOKEN_TTL),),
         local_api_endpoint=LocalAPIEndpoint(advertise_address=ADDRESS),

@@ -1,7 +1,7 @@
-"""kubeadm's defaults for Init-, Cluster-, Join- and ResetConfiguration; those of UpgradeConfiguration are in its types (kubeadm v1.36: apis/kubeadm/v1beta4).
+"""kubeadm's defaults for Init-, Cluster-, Join- and ResetConfiguration.
 
-Pure: what belongs to the machine comes in as `Machine`, and nothing is looked up. Values that cannot be defaulted are noted at their
-place, and stay as they are.
+Those of UpgradeConfiguration are in its types (kubeadm v1.36: apis/kubeadm/v1beta4). Pure: the caller passes facts of
+the machine as `DefaultingMachine`. Values that cannot be defaulted are recorded at their place and stay as they are.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _FAIR: Final = 256 - 256 % len(_ALPHABET)
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultingMachine:
-    """What defaulting has to know about a machine.
+    """The facts of a machine that defaulting needs.
 
-    `look` tells about it; it is called at most once, and only if something was left open. None: no machine is asked, so its name and its
-    address stay open. `allow_loopback`: a loopback advertise address is meant as it is. `detect_cri`: an unset socket is looked for
-    among those that exist; else it is containerd's.
+    `look` returns them; it is called at most once, and only if a value is missing. None: there is no machine, so its
+    name and address stay unset. `allow_loopback`: a loopback advertise address is used as it is. `detect_cri`: an unset
+    socket is chosen from those that exist; otherwise it is containerd's.
     """
 
     look: Callable[[], Detected] | None
@@ -58,12 +58,12 @@ class DefaultingMachine:
 
     @property
     def is_known(self) -> bool:
-        """Whether there is a machine to ask."""
+        """Whether there is a machine."""
         return self.look is not None
 
     @cached_property
     def detected(self) -> Detected:
-        """What the machine tells."""
+        """The facts of the machine."""
         return Detected(host_name="") if self.look is None else self.look()
 
 
@@ -81,7 +81,7 @@ def init_defaults(init: InitConfiguration, machine: DefaultingMachine, at: Place
 def registration_defaults(
     registration: NodeRegistration, machine: DefaultingMachine, at: Place, *, control_plane: bool
 ) -> NodeRegistration:
-    """Fill in how this machine becomes a Node. Taints that are not given are those of a control plane, or none."""
+    """Fill in how this machine registers its Node. Missing taints are those of a control plane, or none."""
     return replace(
         registration,
         name=(registration.name or machine.detected.host_name).strip().lower(),
@@ -91,7 +91,7 @@ def registration_defaults(
 
 
 def endpoint_defaults(endpoint: LocalAPIEndpoint, machine: DefaultingMachine, at: Place) -> LocalAPIEndpoint:
-    """Fill in where this machine's API server is reached."""
+    """Fill in the endpoint of this machine's API server."""
     return replace(
         endpoint,
         advertise_address=_advertise_address(endpoint.advertise_address, machine, at / "advertiseAddress"),
@@ -100,7 +100,7 @@ def endpoint_defaults(endpoint: LocalAPIEndpoint, machine: DefaultingMachine, at
 
 
 def _token(token: BootstrapToken, random: Random) -> BootstrapToken:
-    """Fill in one token. One with an end given by `expires` gets no ttl (kubeadm gives it one, and then refuses both)."""
+    """Fill in one token. One with `expires` gets no ttl (kubeadm sets one, and then refuses both)."""
     return replace(
         token,
         token=token.token or random_token(random),
@@ -112,7 +112,7 @@ def _token(token: BootstrapToken, random: Random) -> BootstrapToken:
 
 
 def random_token(random: Random) -> str:
-    """Make a bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`, every one equally likely."""
+    """Generate a bootstrap token, `[a-z0-9]{6}.[a-z0-9]{16}`, uniformly distributed."""
     text = ""
     while len(text) < 22:
         text += "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in random.token_bytes(32) if byte < _FAIR)
@@ -120,7 +120,10 @@ def random_token(random: Random) -> str:
 
 
 def cri_socket(given: str, machine: DefaultingMachine, at: Place) -> str:
-    """Return the runtime's socket as a URL. A path gets its scheme, with a warning; a URL of another scheme stays, to be refused."""
+    """Return the runtime's socket as a URL.
+
+    A path gets its scheme, with a warning; a URL of another scheme stays and is refused later.
+    """
     if given.startswith(URL_SCHEME) or "://" in given:
         return given
     if given:
@@ -135,7 +138,7 @@ def cri_socket(given: str, machine: DefaultingMachine, at: Place) -> str:
 def _advertise_address(given: str, machine: DefaultingMachine, at: Place) -> str:
     address = formats.address(given) if given else None
     if given and address is None:
-        return given  # validation says so
+        return given  # validation reports it
     if address is not None and address.is_loopback and not machine.allow_loopback and machine.is_known:
         return _from_loopback(given, machine.detected, at)
     if address is not None and not address.is_unspecified:
@@ -146,7 +149,7 @@ def _advertise_address(given: str, machine: DefaultingMachine, at: Place) -> str
 
 
 def _from_loopback(given: str, detected: Detected, at: Place) -> str:
-    """A loopback address stands for a global address on the loopback interface (routes over link-local addresses, RFC 5549)."""
+    """Replace a loopback address by a global address on the loopback interface (routes over link-local addresses, RFC 5549)."""
     if detected.loopback_global is None:
         at.invalid("a loopback address requires a global address on the loopback interface, which has none", given)
     return detected.loopback_global or given
@@ -182,7 +185,7 @@ def _external(external: ExternalEtcd) -> ExternalEtcd:
 
 
 def _endpoint(given: str, bind_port: int) -> str:
-    """Append the bind port where the endpoint has none. What is no endpoint stays, for validation to refuse."""
+    """Append the bind port if the endpoint has none. An invalid endpoint stays, and validation refuses it."""
     try:
         host, port = formats.host_port(given)
     except ValueError:
@@ -212,7 +215,7 @@ def _version(cluster: ClusterConfiguration, at: Place) -> ClusterConfiguration:
 
 
 def join_defaults(join: JoinConfiguration, machine: DefaultingMachine, at: Place) -> JoinConfiguration:
-    """Fill in what `join` does on this machine."""
+    """Fill in the configuration of `join` on this machine."""
     plane = join.control_plane
     return replace(
         join,
@@ -223,7 +226,7 @@ def join_defaults(join: JoinConfiguration, machine: DefaultingMachine, at: Place
 
 
 def reset_defaults(reset: ResetConfiguration, machine: DefaultingMachine, at: Place) -> ResetConfiguration:
-    """Fill in what `reset` does on this machine."""
+    """Fill in the configuration of `reset` on this machine."""
     return replace(reset, cri_socket=cri_socket(reset.cri_socket, machine, at / "criSocket"))
 
 
@@ -235,7 +238,7 @@ def _discovery(discovery: Discovery) -> Discovery:
 
 
 def _file(found: FileDiscovery | None) -> FileDiscovery | None:
-    """Turn a `file://` URL into its path."""
+    """Convert a `file://` URL to its path."""
     if found is None:
         return None
     try:

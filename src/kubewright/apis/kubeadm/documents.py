@@ -1,4 +1,7 @@
-"""Which documents a configuration file may hold, which of them a command works from (kubeadm v1.36: util/config/common.go), and what was found in them."""
+"""The documents of a configuration file: which kinds it may contain, which of them a command reads, and the findings in them.
+
+Mirrors kubeadm v1.36: util/config/common.go.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ KUBE_PROXY: Final = "KubeProxyConfiguration"
 
 KINDS: Final = (INIT, CLUSTER, JOIN, RESET, UPGRADE)
 OF_INIT: Final = (INIT, CLUSTER, KUBELET, KUBE_PROXY)
-"""The kinds that `init` works from."""
+"""The kinds that `init` reads."""
 
 CURRENT: Final = "v1beta4"
 DEPRECATED: Final = "v1beta3"
@@ -50,9 +53,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The documents of one file by their role; None where there is none.
+    """The documents of one file by their role; None if there is none.
 
-    `notes` say what is ignored or deprecated. `older` has the version of each kind that is not of the current one.
+    `notes` report ignored or deprecated documents. `older` maps each kind that is not of the current version to its
+    version.
     """
 
     by_kind: Mapping[str, Document] = field(default_factory=dict)
@@ -67,9 +71,9 @@ class Selection:
 def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] = OF_INIT, allow_deprecated: bool = False) -> Selection:
     """Sort documents by kind; `use` are the kinds that the caller reads, and others are ignored with a note.
 
-    Raises DocumentError with every reason at once: no kind or apiVersion, a kind given twice, a version that cannot be read; with
-    `strict` also kinds that nobody knows, which otherwise are ignored. Where `init` does not read the file, only what is read is judged,
-    unless `strict`. `allow_deprecated`: v1beta3 is taken without a note.
+    Raises DocumentError with all reasons: no kind or apiVersion, a kind given twice, an unreadable version; with
+    `strict` also unknown kinds, which otherwise are ignored. If `init` does not read the file, only the kinds in `use`
+    are checked, unless `strict`. `allow_deprecated`: no note about v1beta3.
     """
     problems: list[str] = []
     notes: list[str] = []
@@ -99,21 +103,21 @@ def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] 
 
 
 def require(selection: Selection, kind: str, *, source: str) -> None:
-    """Refuse a file that does not have the one kind that a command works from. Raises DocumentError."""
+    """Require a file to contain the one kind that a command reads. Raises DocumentError."""
     if selection.get(kind) is None:
         raise DocumentError(f"{source or 'the configuration'} holds no {kind}", remedy=f"add one with apiVersion {API_VERSION}")
 
 
 def require_init(selection: Selection, *, source: str) -> None:
-    """Refuse a file that has neither of the kinds that `init` works from. Raises DocumentError."""
+    """Require a file to contain one of the kinds that `init` reads. Raises DocumentError."""
     if selection.get(INIT) is None and selection.get(CLUSTER) is None:
         raise DocumentError(
-            f"{source or 'the configuration'} holds no {INIT} and no {CLUSTER}", remedy=f"add one with apiVersion {API_VERSION}"
+            f"{source or 'the configuration'} contains no {INIT} and no {CLUSTER}", remedy=f"add one with apiVersion {API_VERSION}"
         )
 
 
 def given(document: Document | None, path: str) -> object | None:
-    """Return the raw value at a dotted path of a document; None if it is not there or empty, so that a default takes its place."""
+    """Return the raw value at a dotted path of a document; None if it is missing or empty, so that the default applies."""
     value: object = document.value if document else None
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
@@ -137,7 +141,7 @@ class _GVK:
 
 
 def _identify(document: Document) -> _GVK | str:
-    """Return what a document is, or why that cannot be told."""
+    """Return the kind of a document, or why it cannot be determined."""
     value = document.value
     if not isinstance(value, Mapping):
         return "a document must be a map with apiVersion and kind"
@@ -149,11 +153,11 @@ def _identify(document: Document) -> _GVK | str:
         return f"apiVersion {quoted(api_version)} of {quoted(kind)} must be a group and a version, such as {API_VERSION}"
     found = _GVK(group=group, version=version, kind=kind)
     exact = (value.get("apiVersion"), value.get("kind")) == (api_version, kind)
-    return "apiVersion and kind must be written so, and be strings" if found.known and not exact else found
+    return "apiVersion and kind must be spelled like this, and be strings" if found.known and not exact else found
 
 
 def _loosely(value: Mapping[str, object], name: str) -> str:
-    """Return a value as kubeadm reads it when it looks what a document is: upper and lower case are the same, numbers and booleans are text."""
+    """Return a value as kubeadm reads it to identify a document: the case of names is ignored, numbers and booleans are text."""
     found = value.get(name)
     if found is None:
         found = next((one for key, one in value.items() if key.lower() == name.lower()), None)
@@ -163,13 +167,13 @@ def _loosely(value: Mapping[str, object], name: str) -> str:
 
 
 def _named(**values: str) -> str:
-    """Say which of the two a document has, so that it can be found."""
+    """Return which of the two fields a document has, to help find it."""
     given = [f"{name} {quoted(value)}" for name, value in values.items() if value]
     return f"; it has {' and '.join(given)} only" if given else ""
 
 
 def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated: bool) -> tuple[str, str]:
-    """Return what is wrong with a kind, and what is said when it is ignored or deprecated."""
+    """Return what is wrong with a kind, and the note if it is ignored or deprecated."""
     judged = strict or INIT in use or gvk.kind in use
     if not gvk.known:
         return _unknown(gvk, strict=strict, use=use, judged=judged)
@@ -186,7 +190,7 @@ def _verdict(gvk: _GVK, *, strict: bool, use: Collection[str], allow_deprecated:
 
 
 def _unknown(gvk: _GVK, *, strict: bool, use: Collection[str], judged: bool) -> tuple[str, str]:
-    """Say why something is not known: as what is wrong, or as a note where only the kinds that are read count."""
+    """Return why a kind is unknown: as an error, or as a note if only the kinds that are read are checked."""
     if gvk.group == GROUP and gvk.version in removed.STILL_READ and gvk.kind in removed.KINDS:
         return "", f"{gvk} is ignored: {removed.KINDS[gvk.kind]}"
     if gvk.group == GROUP and (gvk.version in removed.LAST_MIGRATOR or gvk.kind in removed.KINDS) and judged:
@@ -199,7 +203,7 @@ def _unknown(gvk: _GVK, *, strict: bool, use: Collection[str], judged: bool) -> 
 
 
 def _meant(gvk: _GVK) -> str:
-    """Return the kind and version that an unknown one probably stands for, as the end of a sentence."""
+    """Return the kind and version that were probably meant, as the end of a sentence."""
     groups = {
         GROUP: (API_VERSION, KINDS),
         **{group: (f"{group}/{version}", (kind,)) for group, (version, kind) in COMPONENT_GROUPS.items()},
@@ -228,7 +232,10 @@ def _component_problem(gvk: _GVK) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The documents by kind and what was found in each. `strict`: unknown and repeated fields are errors, else warnings."""
+    """The documents by kind and the findings in each.
+
+    `strict`: unknown and repeated fields are errors, otherwise warnings.
+    """
 
     selection: Selection
     strict: bool = True
@@ -252,7 +259,7 @@ class Reading:
         return decoder({name: element for name, element in value.items() if name not in META}, place)
 
     def finish(self) -> list[str]:
-        """Return the warnings. Raises ValidationError with everything that is wrong, in the order of the file."""
+        """Return the warnings. Raises ValidationError with all errors, in the order of the file."""
         found = sorted(self._errors(), key=lambda pair: pair[0])
         if found:
             source = next((document.source for document in self.selection.by_kind.values()), "")
@@ -276,9 +283,12 @@ def _locator(document: Document) -> Callable[[FieldPath, object], str]:
     known: dict[int, Mapping[str, int]] = {}
 
     def entries(field: list[object]) -> Mapping[str, int]:
-        """Return where each text of a list stands first; lists are asked again and again, and may be long."""
+        """Return the first position of each text in a list.
+
+        It is computed once because lists are searched repeatedly and may be long.
+        """
         if id(field) not in known:
-            # Names are put into lower case before they are judged.
+            # Names are converted to lower case before they are validated.
             places = {entry.lower(): index for index, entry in reversed([*enumerate(field)]) if isinstance(entry, str)}
             known[id(field)] = places
         return known[id(field)]
@@ -287,7 +297,7 @@ def _locator(document: Document) -> Callable[[FieldPath, object], str]:
 
 
 def _inside(field: object, value: object, entries: Callable[[list[object]], Mapping[str, int]]) -> str:
-    """Return the step into a list or map that leads to the entry which an error is about; '' where that cannot be told."""
+    """Return the step into a list or map that leads to the invalid entry; '' if it is unknown."""
     if not isinstance(value, str):
         return ""
     if isinstance(field, Mapping):

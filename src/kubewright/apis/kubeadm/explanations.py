@@ -1,6 +1,8 @@
-"""What a field of the configuration kinds is: type, default, since when, meaning; and for one that does not exist: what became of it, what was meant.
+"""Explanations of the fields of the configuration kinds: type, default, version, meaning.
 
-Read from the tables that decode the fields.
+For unknown fields, the replacement or suggestion.
+
+They are derived from the tables that decode the fields.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ ROOTS: Final[Mapping[str, Struct[Any]]] = {
 }
 COMPONENTS: Final[Mapping[str, Plain]] = {kubelet.KIND: kubelet.KUBELET, kubeproxy.KIND: kubeproxy.KUBE_PROXY}
 KINDS: Final = (*ROOTS, *COMPONENTS)
-"""Every kind whose fields can be explained."""
+"""All kinds whose fields can be explained."""
 
 _OLDER: Final = "v1beta1 or before"
 _OF_V1BETA1: Final = ("InitConfiguration", "ClusterConfiguration", "JoinConfiguration")
@@ -29,12 +31,12 @@ _INDEX: Final = Pattern(r"\[[^\]]*\]")
 _NUMBER: Final = Pattern(r"\d+")
 
 _MOST: Final = 3
-"""A name that more fields than this have says too little about where it belongs."""
+"""A name that more fields than this have is not sufficient for a suggestion."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """One field. `children` are the fields below it."""
+    """The explanation of a field. `children` are those of the fields below it."""
 
     kind: str
     path: str
@@ -46,9 +48,10 @@ class Explanation:
 
 
 def explain(text: str) -> list[Explanation]:
-    """Explain a field of every kind that has it: `etcd.local.dataDir`, or one kind's: `ClusterConfiguration.etcd`. [] if there is none.
+    """Explain a field in all kinds that have it: `etcd.local.dataDir`, or in one kind: `ClusterConfiguration.etcd`. [] if there is none.
 
-    Indexes are left out or ignored. A kind alone means its uppermost fields; the end of a path finds all fields that it fits.
+    Indexes may be omitted and are ignored. A kind alone stands for its top-level fields; the end of a path finds all
+    matching fields.
     """
     wanted = _INDEX.sub("", text).strip(".")
     head, _, rest = wanted.partition(".")
@@ -66,7 +69,10 @@ def every(kind: str) -> Iterator[Explanation]:
 
 
 def _below(kind: str, struct: Struct[Any] | Plain, prefix: str, oldest: str) -> Iterator[Explanation]:
-    """Explain the fields of a struct and those below them. A field is no older than the one that holds it, which is `oldest`."""
+    """Explain the fields of a struct and those below them.
+
+    A field is at least as new as its parent, which was added in `oldest`.
+    """
     record = struct.make() if isinstance(struct, Struct) else None
     for field in struct.fields:
         path, inner = f"{prefix}{field.name}", _struct_of(field.kind)
@@ -85,7 +91,7 @@ def _below(kind: str, struct: Struct[Any] | Plain, prefix: str, oldest: str) -> 
 
 
 def _version(since: str) -> str:
-    """Return what is said of a version; tables of components have its numbers only."""
+    """Format a version; tables of components have only its numbers."""
     return f"Kubernetes {since}" if since[:1].isdigit() else since
 
 
@@ -110,7 +116,7 @@ def _type(kind: Kind) -> str:
 
 
 def _default(field: Field, record: object) -> str:
-    """Write the default that a record holds; '' for none."""
+    """Format the default in a record; '' for none."""
     value = getattr(record, field.attribute)
     if value is None:
         return ""
@@ -123,7 +129,10 @@ def _default(field: Field, record: object) -> str:
 
 
 def unknown_field(kind: str, path: str, meant: str) -> str:
-    """Return the reason of an error; `meant` is the sibling with the nearest name, or ''. The document may be of a version that lacks the field."""
+    """Return the reason of an error; `meant` is the sibling with the nearest name, or ''.
+
+    The document may be of a version without the field.
+    """
     plain = _INDEX.sub("", path)
     later = next((found.since for found in every(kind) if found.path == plain), "")
     if later:
@@ -135,7 +144,7 @@ def unknown_field(kind: str, path: str, meant: str) -> str:
 
 
 def _elsewhere(kind: str, name: str) -> str:
-    """Say where a name belongs: in the same kind, else in others."""
+    """Return where a name exists: in the same kind, or else in others."""
     same = [found.path for found in every(kind) if found.path.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(same)}?" if len(same) <= _MOST else ""

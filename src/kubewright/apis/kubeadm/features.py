@@ -1,4 +1,4 @@
-"""kubeadm's feature gates (kubeadm v1.36: features/features.go) and the one decision that hangs on them here."""
+"""kubeadm's feature gates (kubeadm v1.36: features/features.go), and the choice that depends on one of them here."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ GATES: Final = {ROOTLESS: False, NODE_LOCAL_CRI_SOCKET: True, PUBLIC_KEYS_ECDSA:
 """Every known gate with its default."""
 
 AVAILABLE: Final = {NODE_LOCAL_CRI_SOCKET: True}
-"""Gates that are generally available. kubeadm v1.36 declares them locked, lets them be set all the same, and does as they say."""
+"""Gates that are generally available. kubeadm v1.36 declares them locked, but accepts and obeys other values."""
 
 
 def enabled(cluster: ClusterConfiguration, gate: str) -> bool:
-    """Tell whether a gate is on: as set, else its default."""
+    """Return whether a gate is on: as set, else its default."""
     return cluster.feature_gates.get(gate, GATES[gate])
 
 
 def key_algorithm(cluster: ClusterConfiguration) -> str:
-    """Return the algorithm of the cluster's keys. The gate PublicKeysECDSA, where it is present, wins over `encryptionAlgorithm`."""
+    """Return the algorithm of the cluster's keys.
+
+    The gate PublicKeysECDSA, if set, takes precedence over `encryptionAlgorithm`.
+    """
     if PUBLIC_KEYS_ECDSA not in cluster.feature_gates:
         return cluster.encryption_algorithm
     return "ECDSA-P256" if cluster.feature_gates[PUBLIC_KEYS_ECDSA] else "RSA-2048"

@@ -1,4 +1,4 @@
-"""From documents and flags to the configuration that a command works from: select, decode, default, validate."""
+"""Converts documents and flags to the configuration of a command: select, decode, default, validate."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _KUBEADM_DEFAULTS: Final = MachineDefaults()
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A configuration that is complete and valid, and what the user should know about it."""
+    """A complete and valid configuration, and its warnings."""
 
     configuration: Configuration
     warnings: list[str]
@@ -61,7 +61,7 @@ class Loaded:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCluster:
-    """What is the same on all machines of a cluster, complete and valid, and what the user should know about it."""
+    """The configuration that all machines of a cluster share, complete and valid, and its warnings."""
 
     cluster: ClusterConfiguration
     kubelet: ComponentConfig
@@ -75,9 +75,9 @@ class LoadedCluster:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadInit:
-    """The kinds of `init` as one reading has them, and warnings about the components.
+    """The decoded kinds of `init`, and warnings about the components.
 
-    `component_timeout` is what a v1beta3 ClusterConfiguration says about it, which also goes for a Join in the same file.
+    `component_timeout` is the value in a v1beta3 ClusterConfiguration, which also applies to a Join in the same file.
     """
 
     configuration: Configuration
@@ -99,18 +99,21 @@ def load_init(
     health_address: str = "127.0.0.1",
     health_port: int = 10248,
 ) -> Loaded:
-    """Make the configuration that `init` works from, out of a file's documents and the flags that win over them.
+    """Return the configuration of `init` from a file's documents and the flags that override them.
 
-    - `random` makes the token where none is given (default: the operating system's).
-    - `strict`: unknown and repeated fields and unknown kinds are errors, else warnings. Wrong types are always errors.
-    - `validate_only`: as `config validate`: no socket is looked for, and rules that kubeadm applies only when `init` runs are left out
-      (an address that nobody can reach, `all` beside names of checks).
-    - `from_file`: whether the documents are a file's; by default they are if there is any. A file without documents is refused.
-    - `allow_loopback_advertise`: a loopback advertise address is taken as it is, for local clusters.
-    - `layout`, `health_address`, `health_port`: directories and addresses of this machine, as defaults of all kinds; kubeadm's if not given.
+    - `random` generates the token if none is given (default: the operating system's).
+    - `strict`: unknown and repeated fields and unknown kinds are errors, otherwise warnings. Wrong types are always
+      errors.
+    - `validate_only`: as `config validate`: sockets are not detected, and rules that kubeadm applies only when `init`
+      runs are omitted (an unreachable address, `all` together with names of checks).
+    - `from_file`: whether the documents are a file's; by default they are if there are any. A file without documents is
+      refused.
+    - `allow_loopback_advertise`: a loopback advertise address is used as it is, for local clusters.
+    - `layout`, `health_address`, `health_port`: directories and addresses of this machine, as defaults of all kinds;
+      kubeadm's if not given.
 
-    Raises DocumentError when the documents cannot be told apart (no kind, a kind twice, an old version, neither InitConfiguration nor
-    ClusterConfiguration), and ValidationError with every field error at once.
+    Raises DocumentError if the documents cannot be identified (no kind, a kind twice, an old version, neither
+    InitConfiguration nor ClusterConfiguration), and ValidationError with all field errors.
     """
     reading, flags_only = _reading_of_init(documents, strict=strict, from_file=from_file)
     machine = DefaultingMachine(
@@ -133,15 +136,15 @@ def load_cluster(
     from_file: bool | None = None,
     layout: Layout = _KUBEADM_LAYOUT,
 ) -> LoadedCluster:
-    """Make what is the same on all machines of a cluster, out of a file's documents, or of those that the cluster keeps.
+    """Return the configuration that all machines of a cluster share, from a file's documents or those stored in the cluster.
 
-    No machine is asked. An InitConfiguration among the documents is judged by what it says, and its open fields are left open; a version that
-    is left open is our own.
+    It does not depend on a machine. An InitConfiguration among the documents is validated as it is, and its unset
+    fields stay unset; an unset version is our own.
 
-    - `endpoint` is where an API server is reached if the documents do not tell: its port completes controlPlaneEndpoint, and its address says of which
-      family kube-proxy's default is.
-    - `cert_dir` wins over certificatesDir if it is given.
-    - the others, and errors, as for `load_init`.
+    - `endpoint` is the address of an API server if the documents have none: its port completes controlPlaneEndpoint,
+      and its address determines the family of kube-proxy's default.
+    - `cert_dir` overrides certificatesDir if it is given.
+    - The others, and errors, as for `load_init`.
     """
     found = _without_machine(documents, SystemRandom(), endpoint, cert_dir, strict=strict, from_file=from_file, layout=layout)
     made = found.configuration
@@ -149,9 +152,11 @@ def load_cluster(
 
 
 def load_tokens(documents: Sequence[Document], *, random: Random) -> Sequence[BootstrapToken]:
-    """Return the bootstrap tokens of a file's InitConfiguration, defaulted: a random one if it has none. The whole file has to be valid.
+    """Return the bootstrap tokens of a file's InitConfiguration, defaulted: a random one if it has none.
 
-    No machine is asked, as for `load_cluster`. Raises as `load_init` does; unknown fields are passed over.
+    The whole file must be valid.
+
+    It does not depend on a machine, as `load_cluster`. Raises as `load_init` does; unknown fields are ignored.
     """
     found = _without_machine(documents, random, _ANY_ENDPOINT, "", strict=False, from_file=True, layout=_KUBEADM_LAYOUT)
     return found.configuration.init.bootstrap_tokens
@@ -180,7 +185,7 @@ def _without_machine(
 
 
 def _reading_of_init(documents: Sequence[Document], *, strict: bool, from_file: bool | None) -> tuple[Reading, bool]:
-    """Select what `init` reads, and tell whether flags alone count. Raises DocumentError for a file without it."""
+    """Select the kinds of `init`, and return whether only flags apply. Raises DocumentError for a file without them."""
     reading = Reading(selection=files.select(documents, strict=strict), strict=strict)
     flags_only = not (documents if from_file is None else from_file)
     if not flags_only:
@@ -197,7 +202,7 @@ def read_init(
     runs: bool,
     defaults: MachineDefaults = _KUBEADM_DEFAULTS,
 ) -> ReadInit:
-    """Decode, default and check the kinds of `init`. What is wrong stays in the reading."""
+    """Decode, default and validate the kinds of `init`. Errors are recorded in the reading."""
     init = _init(reading, overrides, machine, flags_only=flags_only)
     given, timeout = older_versions.component_timeout(_decoded_cluster(reading))
     if timeout is not None:
@@ -239,7 +244,7 @@ def _init(reading: Reading, overrides: InitOverrides, machine: DefaultingMachine
 
 
 def _placed(cluster: ClusterConfiguration, document: Document | None, layout: Layout) -> ClusterConfiguration:
-    """Default the directories that a document leaves open to those of the layout."""
+    """Set directories that a document leaves unset to those of the layout."""
     if files.given(document, "certificatesDir") is None:
         cluster = with_attribute(cluster, "certificates_dir", str(layout.pki))
     if cluster.etcd.local is None and cluster.etcd.external is None:
@@ -251,14 +256,14 @@ def _placed(cluster: ClusterConfiguration, document: Document | None, layout: La
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedKind(Generic[T]):
-    """A configuration that is complete and valid, and what the user should know about it."""
+    """A complete and valid configuration, and its warnings."""
 
     configuration: T
     warnings: list[str]
 
 
 def always(_: str, /) -> bool:
-    """Take every path as one that exists."""
+    """Treat every path as existing."""
     return True
 
 
@@ -272,14 +277,15 @@ def load_join(
     from_file: bool | None = None,
     allow_loopback_advertise: bool = False,
 ) -> LoadedKind[JoinConfiguration]:
-    """Make the configuration that `join` works from.
+    """Return the configuration of `join`.
 
-    - `change` puts the values of flags into what the file says, or into an empty configuration; defaults come after it.
-    - `exists` tells whether a file of this machine is there, for `discovery.file`.
-    - the others as for `load_init`.
+    - `change` applies the values of flags to the file's configuration, or to an empty one; defaults are applied
+      afterwards.
+    - `exists` returns whether a file of this machine exists, for `discovery.file`.
+    - The others as for `load_init`.
 
-    Raises DocumentError when the documents cannot be told apart or there is no JoinConfiguration, and ValidationError with every field
-    error at once.
+    Raises DocumentError if the documents cannot be identified or there is no JoinConfiguration, and ValidationError
+    with all field errors.
     """
     reading = _reading(documents, files.JOIN, strict=strict, from_file=from_file)
     machine = _machine(detected, allow_loopback=allow_loopback_advertise)
@@ -295,7 +301,7 @@ def load_reset(
     strict: bool = False,
     from_file: bool | None = None,
 ) -> LoadedKind[ResetConfiguration]:
-    """Make the configuration that `reset` works from, as `load_join` does."""
+    """Return the configuration of `reset`, as `load_join` does."""
     reading = _reading(documents, files.RESET, strict=strict, from_file=from_file)
     found = read_reset(reading, _machine(detected), change=change, runs=True)
     return LoadedKind(configuration=found, warnings=reading.finish())
@@ -308,7 +314,7 @@ def load_upgrade(
     strict: bool = False,
     from_file: bool | None = None,
 ) -> LoadedKind[UpgradeConfiguration]:
-    """Make the configuration that the upgrade commands work from, as `load_join` does."""
+    """Return the configuration of the upgrade commands, as `load_join` does."""
     reading = _reading(documents, files.UPGRADE, strict=strict, from_file=from_file)
     return LoadedKind(configuration=read_upgrade(reading, change=change), warnings=reading.finish())
 
@@ -321,7 +327,7 @@ def read_join(
     runs: bool,
     exists: Callable[[str], bool],
 ) -> JoinConfiguration:
-    """Decode, default and check. What is wrong stays in the reading."""
+    """Decode, default and validate. Errors are recorded in the reading."""
     old = reading.selection.older.get(files.JOIN)
     decoder = functools.partial(older_versions.decode_join, old) if old else node_types.JOIN.decode
     given = reading.decode(files.JOIN, decoder) or JoinConfiguration()
@@ -337,7 +343,7 @@ def read_reset(
     change: Callable[[ResetConfiguration], ResetConfiguration] = lambda given: given,
     runs: bool,
 ) -> ResetConfiguration:
-    """Decode, default and check. What is wrong stays in the reading."""
+    """Decode, default and validate. Errors are recorded in the reading."""
     given = reading.decode(files.RESET, node_types.RESET.decode) or ResetConfiguration()
     found = reset_defaults(change(given), machine, reading.place(files.RESET))
     validate_reset(found, reading.place(files.RESET), runs=runs)
@@ -347,7 +353,7 @@ def read_reset(
 def read_upgrade(
     reading: Reading, *, change: Callable[[UpgradeConfiguration], UpgradeConfiguration] = lambda given: given
 ) -> UpgradeConfiguration:
-    """Decode, default and check. What is wrong stays in the reading."""
+    """Decode, default and validate. Errors are recorded in the reading."""
     found = change(reading.decode(files.UPGRADE, node_types.UPGRADE.decode) or UpgradeConfiguration())
     validate_upgrade(found, reading.place(files.UPGRADE))
     return found

@@ -1,4 +1,4 @@
-"""The checks of JoinConfiguration, ResetConfiguration and UpgradeConfiguration, as in `rules`: each yields a reason, and the value to show."""
+"""The checks of JoinConfiguration, ResetConfiguration and UpgradeConfiguration, as in `rules`: each yields reasons and the values to show."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _PIN: Final = Pattern(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
 
 
 def one_discovery(discovery: Discovery) -> Problems:
-    """Require exactly one way to find the cluster."""
+    """Require exactly one discovery method."""
     if discovery.bootstrap_token is None and discovery.file is None:
-        yield "either bootstrapToken or file is needed", ""
+        yield "either bootstrapToken or file is required", ""
     elif discovery.bootstrap_token is not None and discovery.file is not None:
-        yield "bootstrapToken and file exclude each other", ""
+        yield "bootstrapToken and file are mutually exclusive", ""
 
 
 def tls_bootstrap_token(discovery: Discovery) -> Problems:
-    """Require a bootstrap token for the kubelet, unless a discovery file may hold another credential."""
+    """Require a bootstrap token for the kubelet, unless a discovery file may contain another credential."""
     if discovery.bootstrap_token is not None or (discovery.file is not None and discovery.tls_bootstrap_token):
         yield from token(discovery.tls_bootstrap_token)
 
@@ -46,18 +46,18 @@ def host_and_port(endpoint: str) -> Problems:
 
 
 def pins_or_unsafe(discovery: BootstrapTokenDiscovery) -> Problems:
-    """Require pins of the CA, unless their absence is asked for."""
+    """Require pins of the CA, unless their absence is explicitly allowed."""
     if not discovery.ca_cert_hashes and not discovery.unsafe_skip_ca_verification:
         yield "without pins anyone who knows the token can impersonate the cluster; give them, or set unsafeSkipCAVerification", ""
 
 
 def pins(hashes: Sequence[str]) -> Problems:
-    """Require pins of the form `sha256:HEX`. kubeadm looks at them only when it joins."""
+    """Require pins of the form `sha256:HEX`. kubeadm checks them only when it joins."""
     yield from (("a pin is sha256: and 64 hexadecimal digits", pin) for pin in hashes if _PIN.fullmatch(pin) is None)
 
 
 def discovery_file(exists: Callable[[str], bool]) -> Callable[[str], Problems]:
-    """Make a check that requires an https URL, or a path that `exists` knows."""
+    """Return a check that requires an https URL, or a path for which `exists` returns True."""
 
     def check(path: str) -> Problems:
         try:
@@ -80,8 +80,8 @@ def authority_path(path: str) -> Problems:
 
 
 def unmount_flags(flags: Sequence[str]) -> Problems:
-    """Require flags that unmount knows."""
+    """Require flags of unmount."""
     wrong = ((index, flag) for index, flag in enumerate(flags) if flag not in UNMOUNT_FLAGS)
     for index, flag in wrong:
         meant = did_you_mean(flag, UNMOUNT_FLAGS)
-        yield f"{quoted(flag)} is no flag of unmount; known are {', '.join(UNMOUNT_FLAGS)}{meant}", f"index {index}"
+        yield f"{quoted(flag)} is not a flag of unmount; known are {', '.join(UNMOUNT_FLAGS)}{meant}", f"index {index}"

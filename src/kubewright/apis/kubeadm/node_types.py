@@ -1,4 +1,4 @@
-"""The kinds of the commands that work on a machine of an existing cluster: join, reset, upgrade (kubeadm v1.36: apis/kubeadm/v1beta4/types.go).
+"""The kinds of the commands for machines of an existing cluster: join, reset, upgrade (kubeadm v1.36: apis/kubeadm/v1beta4/types.go).
 
 As in `types`: internal form, an attribute is one row, every default filled in after loading, frozen.
 """
@@ -37,7 +37,7 @@ _SWITCH: Final = Pointer(FLAG)
 
 @struct
 class BootstrapTokenDiscovery:
-    """Find and trust a cluster by a bootstrap token. `ca_cert_hashes` are pins of the form `sha256:HEX`."""
+    """Discovery and trust of a cluster by a bootstrap token. `ca_cert_hashes` are pins of the form `sha256:HEX`."""
 
     token: str = member(SECRET, "the token, `id.secret`", default="", keep=True)
     api_server_endpoint: str = member(TEXT, "host:port of an API server of the cluster", default="")
@@ -47,14 +47,17 @@ class BootstrapTokenDiscovery:
 
 @struct
 class FileDiscovery:
-    """Find and trust a cluster by a kubeconfig: a path, or an https URL."""
+    """Discovery and trust of a cluster by a kubeconfig: a path, or an https URL."""
 
     kube_config_path: str = member(TEXT, "path or https URL of a kubeconfig", default="", keep=True)
 
 
 @struct
 class Discovery:
-    """Exactly one of the first two is set after loading. `tls_bootstrap_token` is then set too, unless the file holds the credential."""
+    """Exactly one of the first two is set after loading.
+
+    `tls_bootstrap_token` is then set too, unless the file contains the credential.
+    """
 
     bootstrap_token: BootstrapTokenDiscovery | None = member(
         Pointer(Struct(BootstrapTokenDiscovery)), "find the cluster by a token", default=None
@@ -70,7 +73,7 @@ class Discovery:
 
 @struct
 class JoinControlPlane:
-    """What a further control plane needs beside a worker."""
+    """The settings that only a further control plane needs."""
 
     local_api_endpoint: LocalAPIEndpoint = member(Struct(LocalAPIEndpoint), ENDPOINT, default=LocalAPIEndpoint(), name="localAPIEndpoint")
     certificate_key: str = member(SECRET, "key that the uploaded certificates were sealed with", default="", since=V1BETA2)
@@ -78,7 +81,7 @@ class JoinControlPlane:
 
 @struct
 class JoinConfiguration:
-    """What `join` does on this machine. `control_plane` None means a worker."""
+    """The configuration of `join` on this machine. `control_plane` None means a worker."""
 
     dry_run: bool = member(FLAG, DRY_RUN, default=False, since=V1BETA4)
     node_registration: NodeRegistration = member(Struct(NodeRegistration), NODE, default=NodeRegistration())
@@ -94,7 +97,7 @@ class JoinConfiguration:
 
 @struct
 class ResetConfiguration:
-    """What `reset` does on this machine."""
+    """The configuration of `reset` on this machine."""
 
     cleanup_tmp_dir: bool = member(FLAG, "also empty the directory of backups and dry runs", default=False)
     certificates_dir: str = member(TEXT, "directory of certificates that is emptied", default="/etc/kubernetes/pki")
@@ -135,26 +138,26 @@ class _Phases:
 
 @struct
 class UpgradeApply(_Phases, _Upgrade, _VersionChoice):
-    """What `upgrade apply` does. Of the switches, None means that the file leaves the decision to the flag."""
+    """The settings of `upgrade apply`. None means that the flag decides."""
 
     force_upgrade: bool | None = member(_SWITCH, "continue although checks fail", default=None)
 
 
 @struct
 class UpgradeNode(_Phases, _Upgrade):
-    """What `upgrade node` does."""
+    """The settings of `upgrade node`."""
 
 
 @struct
 class UpgradePlan(_Upgrade, _VersionChoice):
-    """What `upgrade plan` shows."""
+    """The settings of `upgrade plan`."""
 
     etcd_upgrade: bool = member(_SWITCH, "also upgrade etcd where it runs as a static pod", default=True, since="v1beta4, Kubernetes 1.33")
 
 
 @struct
 class UpgradeDiff:
-    """What `upgrade diff` shows."""
+    """The settings of `upgrade diff`."""
 
     kubernetes_version: str = member(TEXT, "version to go to, or a label", default="")
     context_lines: int = member(INT64, "lines around each difference", default=0)
@@ -162,7 +165,7 @@ class UpgradeDiff:
 
 @struct
 class UpgradeConfiguration:
-    """What the four upgrade commands do."""
+    """The settings of the four upgrade commands."""
 
     apply: UpgradeApply = member(Struct(UpgradeApply), "settings of `upgrade apply`", default=UpgradeApply())
     diff: UpgradeDiff = member(Struct(UpgradeDiff), "settings of `upgrade diff`", default=UpgradeDiff())

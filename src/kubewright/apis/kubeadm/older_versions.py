@@ -1,11 +1,12 @@
-"""kubeadm.k8s.io/v1beta1 to v1beta3, which are read and never written: their fields, and what becomes of those that v1beta4 lacks or has elsewhere.
+"""kubeadm.k8s.io/v1beta1 to v1beta3, which are only read: their fields, and the replacements of those that v1beta4 lacks or moved.
 
-The kinds decode into the internal form. Two values have another home there: `apiServer.timeoutForControlPlane` is handed out beside the
-ClusterConfiguration, because it belongs to Init and Join; `discovery.timeout` goes into the timeouts of Join. Two fields of v1beta1 and
-v1beta2 mean nothing any more: `dns.type` and `useHyperKubeImage`.
+The kinds decode into the internal form. Two values have another place there: `apiServer.timeoutForControlPlane` is
+returned together with the ClusterConfiguration, because it belongs to Init and Join; `discovery.timeout` becomes one of
+the timeouts of Join. Two fields of v1beta1 and v1beta2 no longer have a meaning: `dns.type` and `useHyperKubeImage`.
 
 Sources: the types of kubeadm v1.15.12 (v1beta1), v1.22.17 (v1beta2) and v1.36.3 (v1beta3), in
-cmd/kubeadm/app/apis/kubeadm. tests/data/older-versions holds what these three, one after the other, migrate old files to.
+cmd/kubeadm/app/apis/kubeadm. tests/data/older-versions contains the results of migrating old files with these three,
+one after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from kubewright.base.records import replace, shallow
 _WITH_DNS_TYPE: Final = ("v1beta1", "v1beta2")
 _DNS: Final = "CoreDNS"
 COMPONENT_TIMEOUT: Final = Duration(4 * MINUTE)
-"""A `timeoutForControlPlane` of this length means nothing, as does 0: it is what kubeadm itself puts there."""
+"""A `timeoutForControlPlane` of this length means nothing, as does 0: kubeadm itself sets it."""
 
 
 class _Arguments(Kind):
@@ -55,14 +56,14 @@ class _TimedDiscovery(Discovery):
 
 
 def _struct(version: str, make: type, **changed: Kind) -> Struct[Any]:
-    """Return a struct as a version had it: without what was added since, and with other kinds of some fields."""
+    """Return a struct as in a version: without later fields, and with other kinds of some fields."""
     kept = [field for field in members(make) if not field.since or field.since.partition(" ")[0].rstrip(",") <= version]
     return Struct(make, [replace(field, kind=changed.get(field.name, field.kind)) for field in kept])
 
 
 @functools.cache
 def kinds(version: str) -> Mapping[str, Struct[Any]]:
-    """Return the kinds of a version by the names of the records that they are read into."""
+    """Return the kinds of a version by the names of the records that they are decoded into."""
     component = _struct(version, types.ControlPlaneComponent, extraArgs=_ARGUMENTS)
     local = _struct(version, types.LocalEtcd, extraArgs=_ARGUMENTS)
     node = _struct(version, types.NodeRegistration, kubeletExtraArgs=_ARGUMENTS)
@@ -82,20 +83,23 @@ def kinds(version: str) -> Mapping[str, Struct[Any]]:
 
 
 def decode_init(version: str, value: object, at: Place) -> InitConfiguration:
-    """Read an InitConfiguration of a version without its apiVersion and kind."""
+    """Decode an InitConfiguration of a version without its apiVersion and kind."""
     found: InitConfiguration = kinds(version)[InitConfiguration.__name__].decode(value, at)
     return found
 
 
 def decode_cluster(version: str, value: object, at: Place) -> ClusterConfiguration:
-    """Read a ClusterConfiguration of a version without its apiVersion and kind; `component_timeout` of the result tells the time-out it holds."""
+    """Decode a ClusterConfiguration of a version without its apiVersion and kind.
+
+    `component_timeout` returns the time-out in the result.
+    """
     current = _without_gone_fields(value, at) if version in _WITH_DNS_TYPE else value
     found: ClusterConfiguration = kinds(version)[ClusterConfiguration.__name__].decode(current, at)
     return found
 
 
 def _without_gone_fields(value: object, at: Place) -> object:
-    """Take out fields that mean nothing any more, and say so where they would have meant something."""
+    """Remove fields that no longer have a meaning, with a warning if their value had an effect."""
     if not isinstance(value, Mapping):
         return value
     kept = dict(value)
@@ -103,7 +107,7 @@ def _without_gone_fields(value: object, at: Place) -> object:
     if not isinstance(hyperkube, bool) and hyperkube is not None:
         (at / "useHyperKubeImage").wrong_type("a boolean", hyperkube)
     elif hyperkube:
-        (at / "useHyperKubeImage").question("ignored: every component has an image of its own")
+        (at / "useHyperKubeImage").question("ignored: every component has its own image")
     dns = kept.get("dns")
     if isinstance(dns, Mapping) and "type" in dns:
         kept["dns"] = {name: one for name, one in dns.items() if name != "type"}
@@ -113,7 +117,7 @@ def _without_gone_fields(value: object, at: Place) -> object:
 
 
 def decode_join(version: str, value: object, at: Place) -> JoinConfiguration:
-    """Read a JoinConfiguration of a version without its apiVersion and kind."""
+    """Decode a JoinConfiguration of a version without its apiVersion and kind."""
     found: JoinConfiguration = kinds(version)[JoinConfiguration.__name__].decode(value, at)
     discovery = found.discovery
     if not isinstance(discovery, _TimedDiscovery):
@@ -125,7 +129,7 @@ def decode_join(version: str, value: object, at: Place) -> JoinConfiguration:
 
 
 def component_timeout(cluster: ClusterConfiguration) -> tuple[ClusterConfiguration, Duration | None]:
-    """Part a decoded ClusterConfiguration from its time-out for components; None where it holds none that means anything."""
+    """Separate a decoded ClusterConfiguration from its time-out for components; None if it has no meaningful one."""
     server = cluster.api_server
     if not isinstance(server, _TimedAPIServer):
         return cluster, None

@@ -1,4 +1,7 @@
-"""Values from the command line that win over the configuration file, and which flags may stand beside `--config` (kubeadm v1.36: apis/kubeadm/validation/validation.go)."""
+"""Values from the command line that override the configuration file, and which flags may be combined with `--config`.
+
+Mirrors kubeadm v1.36: apis/kubeadm/validation/validation.go.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ _BESIDE_CONFIG: Final = frozenset(
 
 
 def refuse_beside_config(flags: Iterable[str]) -> None:
-    """Refuse flags that kubeadm does not take together with `--config`. Raises UsageError, naming all of them."""
+    """Refuse flags that kubeadm does not accept together with `--config`. Raises UsageError, naming all of them."""
     mixed = [flag for flag in flags if flag not in _BESIDE_CONFIG and not flag.startswith("skip-")]
     if mixed:
         raise UsageError(
@@ -49,7 +52,10 @@ def refuse_beside_config(flags: Iterable[str]) -> None:
 
 
 def feature_gates(text: str) -> dict[str, bool]:
-    """Read `name=true,other=false`. Raises UsageError for anything else; whether a gate exists is the configuration's business."""
+    """Parse `name=true,other=false`.
+
+    Raises UsageError for anything else; whether a gate exists is validated with the configuration.
+    """
     found = {}
     for part in filter(None, text.split(",")):
         name, equals, value = part.strip().partition("=")
@@ -63,7 +69,7 @@ def feature_gates(text: str) -> dict[str, bool]:
 
 @dataclass(frozen=True, kw_only=True)
 class InitOverrides:
-    """Flags of `init` that were given. None, and an empty text or list, means that a flag was not given."""
+    """The flags of `init` that were given. None, and an empty text or list, mean that a flag was not given."""
 
     kubernetes_version: str | None = None
     node_name: str | None = None
@@ -71,7 +77,7 @@ class InitOverrides:
     bind_port: int | None = None
     cert_dir: str | None = None
     etcd_data_dir: str | None = None
-    """No flag of kubeadm's: the local cluster places etcd's data with it."""
+    """Not a flag of kubeadm's: the local cluster sets etcd's data directory with it."""
     control_plane_endpoint: str | None = None
     cri_socket: str | None = None
     feature_gates: Mapping[str, bool] | None = None
@@ -95,7 +101,8 @@ class InitOverrides:
         return None if empty else value
 
 
-# Which attribute each flag sets. The others (token, token_ttl, ignore_preflight_errors, etcd_data_dir) are joined with what is there.
+# The attribute that each flag sets. The others (token, token_ttl, ignore_preflight_errors, etcd_data_dir) are merged
+# with existing values.
 _CLUSTER: Final = {
     "kubernetes_version": "kubernetes_version",
     "cert_dir": "certificates_dir",
@@ -120,7 +127,7 @@ _INIT: Final = {
 
 
 def apply_to_cluster(cluster: ClusterConfiguration, overrides: InitOverrides) -> ClusterConfiguration:
-    """Return the cluster's configuration as the flags want it."""
+    """Return the cluster's configuration with the flags applied."""
     changed = _apply(cluster, overrides, _CLUSTER)
     data_dir = overrides.given("etcd_data_dir")
     if data_dir is None or changed.etcd.external is not None:
@@ -130,9 +137,9 @@ def apply_to_cluster(cluster: ClusterConfiguration, overrides: InitOverrides) ->
 
 
 def apply_to_init(init: InitConfiguration, overrides: InitOverrides, *, from_file: bool) -> InitConfiguration:
-    """Return this machine's configuration as the flags want it.
+    """Return this machine's configuration with the flags applied.
 
-    Names of ignored checks are added to those of the file. Without a file the one token carries kubeadm's description.
+    Names of ignored checks are added to those of the file. Without a file, the only token gets kubeadm's description.
     """
     changed = _apply(init, overrides, _INIT)
     if overrides.ignore_preflight_errors:

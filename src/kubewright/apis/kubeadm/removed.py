@@ -1,6 +1,6 @@
-"""What kubeadm once took and takes no longer: versions, kinds, feature gates, fields, and values that still pass although what they name is gone.
+"""Input that kubeadm once accepted and no longer does: versions, kinds, feature gates, fields, and accepted values that no longer have an effect.
 
-Since when, and what to write instead. docs/compat/classic.md tells the same to people.
+Each row has the release that removed it and the replacement. docs/compat/classic.md documents the same for users.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUP: Final = "kubeadm.k8s.io"
 LAST_MIGRATOR: Final = {"v1alpha1": "v1.11", "v1alpha2": "v1.12", "v1alpha3": "v1.14"}
 """The last kubeadm that could migrate an old version."""
 STILL_READ: Final = {"v1beta1": "v1.15", "v1beta2": "v1.22"}
-"""Versions that are read here and not by kubeadm v1.36: the last kubeadm that could migrate them, which they are read as."""
+"""Versions that are read here and not by kubeadm v1.36, and the last kubeadm that could migrate them, which defines how they are read."""
 
 KINDS: Final = {
     "ClusterStatus": "there is no ClusterStatus since v1.22: leave the document out, each API server's address is kept in its static pod",
@@ -54,7 +54,7 @@ GATES: Final = {
     "HighAvailability": ("v1.13", "set controlPlaneEndpoint, and join further control planes with `join --control-plane`"),
     "Auditing": ("v1.13", "set apiServer.extraArgs audit-policy-file and mount the file with apiServer.extraVolumes"),
 }
-"""Gates that no longer exist: since when, and what to do instead. Leave them out of the file."""
+"""Gates that no longer exist: the release, and the replacement. Leave them out of the file."""
 
 _ARGUMENTS: Final = "v1beta1 (v1.13)"
 _V1ALPHA2: Final = "v1alpha2 (v1.11)"
@@ -67,7 +67,7 @@ FIELDS: Final = {
     "apiServer.timeoutForControlPlane": (_V1BETA4, "timeouts.controlPlaneComponentHealthCheck of InitConfiguration or JoinConfiguration"),
     "discovery.timeout": (_V1BETA4, "timeouts.discovery"),
     # v1beta2 and before
-    "useHyperKubeImage": (_V1BETA3, "nothing: every component has an image of its own"),
+    "useHyperKubeImage": (_V1BETA3, "nothing: every component has its own image"),
     "dns.type": (_V1BETA3, "nothing: CoreDNS is the only DNS add-on; dns.disabled leaves it out"),
     "apiEndpoints": (_V1BETA3, "nothing: each API server's address is kept in its static pod"),
     # v1alpha3 and before
@@ -116,15 +116,15 @@ FIELDS: Final = {
     "etcd.serverCertSANs": (_V1ALPHA2, "etcd.local.serverCertSANs"),
     "etcd.peerCertSANs": (_V1ALPHA2, "etcd.local.peerCertSANs"),
 }
-"""Fields of old versions of kubeadm.k8s.io by their path: the version that has them no longer, and what to write instead."""
+"""Fields of old versions of kubeadm.k8s.io by their path: the version that lacks them, and the replacement."""
 
 COMPONENT_FIELDS: Final = {
-    "configSource": ("v1.24", "a KubeletConfiguration document: dynamic kubelet configuration is gone"),
+    "configSource": ("v1.24", "a KubeletConfiguration document: dynamic kubelet configuration was removed"),
     "networkPlugin": ("v1.24", "nothing: the container runtime loads network plugins"),
     "podInfraContainerImage": ("v1.35", "the container runtime's own setting for its sandbox image"),
-    "udpIdleTimeout": ("v1.26", "conntrack.udpTimeout: the userspace mode is gone"),
+    "udpIdleTimeout": ("v1.26", "conntrack.udpTimeout: the userspace mode was removed"),
     "resourceContainer": ("v1.16", "nothing"),
-    "enableDynamicConfig": ("v1.24", "nothing: dynamic kubelet configuration is gone"),
+    "enableDynamicConfig": ("v1.24", "nothing: dynamic kubelet configuration was removed"),
 }
 """Fields that users take from old kubelet and kube-proxy flags or documents."""
 
@@ -132,7 +132,7 @@ ARGUMENTS: Final = {
     ("kube-apiserver", "insecure-port"): ("v1.24", "nothing: the API server serves TLS only"),
     ("kube-apiserver", "insecure-bind-address"): ("v1.24", "nothing: the API server serves TLS only"),
     ("kube-apiserver", "basic-auth-file"): ("v1.19", "tokens or client certificates"),
-    ("kube-apiserver", "kubelet-https"): ("v1.22", "nothing: kubelets are always called by TLS"),
+    ("kube-apiserver", "kubelet-https"): ("v1.22", "nothing: kubelets are always called over TLS"),
     ("kube-apiserver", "cloud-provider"): ("v1.33", "nothing: a cloud controller manager does this work"),
     ("kube-apiserver", "cloud-config"): ("v1.33", "nothing: a cloud controller manager does this work"),
     ("kube-controller-manager", "port"): ("v1.24", "secure-port"),
@@ -146,13 +146,16 @@ ARGUMENTS: Final = {
     ("kubelet", "cni-conf-dir"): ("v1.24", "the container runtime's configuration"),
     ("kubelet", "docker-endpoint"): ("v1.24", "nodeRegistration.criSocket"),
     ("kubelet", "image-pull-progress-deadline"): ("v1.24", "the container runtime's configuration"),
-    ("kubelet", "container-runtime"): ("v1.27", "nothing: every runtime is a remote one; nodeRegistration.criSocket names it"),
+    ("kubelet", "container-runtime"): ("v1.27", "nothing: all runtimes are remote; nodeRegistration.criSocket names it"),
     ("kubelet", "dynamic-config-dir"): ("v1.24", "a KubeletConfiguration document"),
     ("kubelet", "pod-infra-container-image"): ("v1.35", "the container runtime's own setting for its sandbox image"),
     ("kubelet", "cadvisor-port"): ("v1.12", "the metrics of the kubelet's own port, /metrics/cadvisor"),
     ("kubelet", "allow-privileged"): ("v1.15", "nothing: containers may be privileged"),
 }
-"""Flags of components that an extra argument can name no longer. The tables of the real binaries decide what is unknown; this says why."""
+"""Removed flags of components that an extra argument may still name.
+
+The tables of the real binaries decide what is unknown; these are the reasons.
+"""
 
 
 CHECKS: Final = {
@@ -164,19 +167,19 @@ CHECKS: Final = {
     "FileExisting-socat": "v1.32",
     **dict.fromkeys([f"FileExisting-{program}" for program in ("crictl", "ethtool", "ip", "iptables", "nsenter", "tc", "touch")], ""),
 }
-"""Preflight checks that no longer exist, which `ignorePreflightErrors` may still name. '' where the release is not on record."""
+"""Preflight checks that no longer exist, which `ignorePreflightErrors` may still name, and the release; '' if it is unknown."""
 
 
 def check_hint(name: str) -> str:
-    """Say that a preflight check is gone, or ''. Names count in any case."""
+    """Return that a preflight check was removed, or ''. The case of names is ignored."""
     known = {check.lower(): check for check in CHECKS}
     check = known.get(name.lower(), "")
     since = CHECKS.get(check, "")
-    return f"there is no check {check} any more{f' since {since}' if since else ''}; leave it out" if check else ""
+    return f"the check {check} no longer exists{f' since {since}' if since else ''}; leave it out" if check else ""
 
 
 def field_hint(path: str, *, component: bool = False) -> str:
-    """Say what became of an unknown field, or ''."""
+    """Return the replacement of an unknown field, or ''."""
     table = COMPONENT_FIELDS if component else FIELDS
     if path not in table:
         return ""
@@ -184,7 +187,10 @@ def field_hint(path: str, *, component: bool = False) -> str:
 
 
 def argument_hint(component: str, name: str) -> str:
-    """Say what became of a component's flag; `component` is its program, such as kube-apiserver. '' where nothing is known."""
+    """Return the replacement of a component's flag.
+
+    `component` is its program, such as kube-apiserver. '' if there is none.
+    """
     if (component, name) not in ARGUMENTS:
         return ""
     return _instead(*ARGUMENTS[component, name], verb="use")
@@ -196,7 +202,7 @@ def _instead(since: str, instead: str, *, verb: str) -> str:
 
 
 def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
-    """Question the taint that control planes had up to v1.24, and effects that no scheduler knows."""
+    """Warn about the taint that control planes had up to v1.24, and about unknown effects."""
     for taint in given:
         effect = taint.get("effect", "")
         if effect not in _EFFECTS:
@@ -206,27 +212,27 @@ def taints(given: Sequence[Mapping[str, Any]]) -> Problems:
 
 
 def gates(given: Mapping[str, bool]) -> Problems:
-    """Question gates that are generally available and switched off: they do what they say until they are gone."""
+    """Warn about gates that are generally available but switched off: they have an effect only until they are removed."""
     for gate, value in given.items():
         if value != AVAILABLE.get(gate, value):
             yield f"the feature gate {gate} is generally available and will be removed in the next release; leave it out", gate
 
 
 def socket(given: str) -> Problems:
-    """Question sockets of Docker, which the kubelet cannot talk to since dockershim is gone."""
+    """Warn about sockets of Docker, which the kubelet cannot use since dockershim was removed."""
     if given.endswith((_DOCKERSHIM, *_DOCKER)):
         yield f"{given} is Docker's, which kubelets cannot use since v1.24; use containerd, CRI-O, or cri-dockerd's socket", given
 
 
 def repository(given: str) -> Problems:
-    """Question registries that get no new images."""
+    """Warn about registries that get no new images."""
     for frozen in _FROZEN:
         if given == frozen or given.startswith(f"{frozen}/"):
             yield f"{frozen} gets no new images since v1.27; write registry.k8s.io", given
 
 
 def path_types(given: Sequence[HostPathMount]) -> Problems:
-    """Question types of host paths that the kubelet refuses: the static pod does not start."""
+    """Warn about types of host paths that the kubelet refuses: the static pod does not start."""
     for mount in given:
         if mount.path_type not in _PATH_TYPES:
             meant = did_you_mean(mount.path_type, _PATH_TYPES[1:])
@@ -234,7 +240,7 @@ def path_types(given: Sequence[HostPathMount]) -> Problems:
 
 
 def checks(given: Sequence[str]) -> Problems:
-    """Question names of preflight checks that are gone."""
+    """Warn about names of preflight checks that were removed."""
     if not given:
         return
 

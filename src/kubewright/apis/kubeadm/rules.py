@@ -1,7 +1,7 @@
-"""The checks that the validation tables name. Each takes one value and yields what is wrong: a reason, and the value to show.
+"""The checks in the validation tables. Each takes one value and yields errors: reasons, and the values to show.
 
-Defects of kubeadm v1.36 with which a machine could not work are repaired: a negative period, a socket with another scheme behind `unix://`.
-docs/compat/config.md has a row for each.
+Bugs of kubeadm v1.36 with which a machine could not work are fixed: a negative period, a socket with another scheme
+behind `unix://`. docs/compat/config.md has a row for each.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _INTEGER: Final = Pattern(r"[+-]?[0-9]{1,18}", re.ASCII)
 def given(name: str) -> Problems:
     """Require a node name."""
     if not name:
-        yield "the name could not be found out; set nodeRegistration.name or --node-name", None
+        yield "the name could not be determined; set nodeRegistration.name or --node-name", None
 
 
 def subdomain(name: str) -> Problems:
@@ -55,7 +55,7 @@ def subdomain(name: str) -> Problems:
 
 
 def unix_socket(socket: str) -> Problems:
-    """Require a URL with the scheme unix, and no other URL inside of it."""
+    """Require a URL with the scheme unix that contains no other URL."""
     try:
         scheme = formats.url_scheme(socket)
     except ValueError as error:
@@ -85,12 +85,12 @@ def address(text: str) -> Problems:
 
 
 def bindable(text: str) -> Problems:
-    """Require an address that an API server can be reached by: loopback or global unicast."""
+    """Require an address at which an API server can be reached: loopback or global unicast."""
     found = formats.address(text)
     if found is None or found.is_loopback:
         return
     if found.is_unspecified or found.is_multicast or found.is_link_local or str(found) == _BROADCAST:
-        yield "the API server cannot be reached by this address", text
+        yield "the API server cannot be reached at this address", text
 
 
 def port(number: int) -> Problems:
@@ -100,7 +100,7 @@ def port(number: int) -> Problems:
 
 
 def certificate_key(key: str) -> Problems:
-    """Require 32 bytes in hexadecimal digits, if anything."""
+    """Require 32 bytes in hexadecimal digits, or nothing."""
     try:
         size = len(bytes.fromhex(key)) if " " not in key and key.isascii() else -1
     except ValueError:
@@ -112,7 +112,7 @@ def certificate_key(key: str) -> Problems:
 
 
 def all_or_some(names: Sequence[str]) -> Problems:
-    """Refuse `all` beside names of single checks."""
+    """Refuse `all` together with names of single checks."""
     lowered = {name.lower() for name in names}
     if "all" in lowered and len(lowered) > 1:
         yield "'all' cannot be combined with names of checks", ",".join(sorted(lowered))
@@ -141,13 +141,13 @@ def token_groups(subject: BootstrapToken) -> Problems:
 
 
 def one_end_of_life(subject: BootstrapToken) -> Problems:
-    """Refuse ttl beside expires."""
+    """Refuse ttl together with expires."""
     if subject.expires and subject.ttl is not None:
-        yield "ttl and expires exclude each other", ""
+        yield "ttl and expires are mutually exclusive", ""
 
 
 def image_repository(repository: str) -> Problems:
-    """Require what an image name can begin with."""
+    """Require a valid prefix of an image name."""
     if not formats.is_image_repository(repository):
         yield "is not a valid image repository", repository
 
@@ -159,9 +159,9 @@ def absolute(path: str) -> Problems:
 
 
 def names(entries: Sequence[str]) -> Problems:
-    """Require IP addresses, DNS names, or DNS names behind `*.`."""
+    """Require IP addresses, or DNS names optionally prefixed with `*.`."""
     wrong = (entry for entry in entries if not formats.is_host_pattern(entry) and formats.address(entry) is None)
-    yield from (("must be an IP address or a DNS name in lower case, perhaps with a leading '*.'", entry) for entry in wrong)
+    yield from (("must be an IP address or a DNS name in lower case, optionally with a leading '*.'", entry) for entry in wrong)
 
 
 def known_gates(gates: Mapping[str, bool]) -> Problems:
@@ -193,27 +193,27 @@ def key_algorithm(name: str) -> Problems:
 def one_etcd(etcd: Etcd) -> Problems:
     """Require exactly one of local and external."""
     if etcd.local is not None and etcd.external is not None:
-        yield "local and external exclude each other", ""
+        yield "local and external are mutually exclusive", ""
     elif etcd.local is None and etcd.external is None:
-        yield "either local or external is needed", ""
+        yield "either local or external is required", ""
 
 
 def client_pair(external: ExternalEtcd) -> Problems:
-    """Require both of certificate and key, or none."""
+    """Require certificate and key, or neither."""
     if bool(external.cert_file) != bool(external.key_file):
         yield "certFile and keyFile must be set together", ""
 
 
 def client_pair_authority(external: ExternalEtcd) -> Problems:
-    """Require the CA beside certificate and key."""
+    """Require the CA together with certificate and key."""
     if external.cert_file and external.key_file and not external.ca_file:
-        yield "certFile and keyFile need caFile too", ""
+        yield "certFile and keyFile require caFile", ""
 
 
 def etcd_endpoints(external: ExternalEtcd) -> Problems:
     """Require at least one URL, all of them https if any file is set."""
     if not external.endpoints:
-        yield "at least one endpoint is needed", ""
+        yield "at least one endpoint is required", ""
     secure = bool(external.ca_file or external.cert_file or external.key_file)
     yield from _urls(external.endpoints, secure=secure)
 
@@ -255,17 +255,17 @@ def _subnets(text: str, *, minimum: int) -> Problems:
     if len(found) > 2 or (len(found) == 2 and formats.subnet_family(found[0]) == formats.subnet_family(found[1])):
         yield "must be one CIDR, or two of different families joined by a comma", text
     small = (network for network in found if _size(network) < minimum)
-    yield from ((f"holds too few addresses; at least {minimum} are needed", str(network)) for network in small)
+    yield from ((f"contains too few addresses; at least {minimum} are required", str(network)) for network in small)
 
 
 def _size(network: formats.Network) -> int:
-    """Count addresses as k8s.io/utils `RangeSize` does: a range with one fixed bit or none counts as empty."""
+    """Count addresses as k8s.io/utils `RangeSize` does: a range with at most one fixed bit counts as empty."""
     bits = network.max_prefixlen - network.prefixlen
     return 0 if bits >= network.max_prefixlen - 1 else int(network.num_addresses)
 
 
 def service_subnet_size(text: str) -> Problems:
-    """Refuse service CIDRs that the API server refuses for their size."""
+    """Refuse service CIDRs that are too large for the API server."""
     for network in _readable(text):
         least = network.max_prefixlen - MAX_SERVICE_BITS
         if network.prefixlen < least:
@@ -301,13 +301,13 @@ def _readable(text: str) -> list[formats.Network]:
 
 
 def not_negative(period: Duration) -> Problems:
-    """Refuse certificates that end before they begin."""
+    """Refuse certificates that expire before they are valid."""
     if period < 0:
         yield "must not be negative", str(period)
 
 
 def site_local(text: str) -> Problems:
-    """Question IPv6 site-local addresses (RFC 3879)."""
+    """Warn about IPv6 site-local addresses (RFC 3879)."""
     overlapping = (network for network in _readable(text) if network.version == 6 and network.overlaps(_SITE_LOCAL))
     yield from (
         (f"{network} holds IPv6 site-local addresses of fec0::/10, which RFC 3879 has withdrawn", network) for network in overlapping
@@ -315,20 +315,20 @@ def site_local(text: str) -> Problems:
 
 
 def long_certificates(cluster: ClusterConfiguration) -> Problems:
-    """Question certificates that live longer than kubeadm's."""
+    """Warn about certificates that are valid longer than kubeadm's."""
     period = cluster.certificate_validity_period
     if period > DEFAULT_CERTIFICATE_VALIDITY:
         yield f"{period} is longer than the recommended {DEFAULT_CERTIFICATE_VALIDITY}", period
 
 
 def long_authorities(period: Duration) -> Problems:
-    """Question CAs that live longer than kubeadm's."""
+    """Warn about CAs that are valid longer than kubeadm's."""
     if period > DEFAULT_CA_VALIDITY:
         yield f"{period} is longer than the recommended {DEFAULT_CA_VALIDITY}", period
 
 
 def outlives_authority(cluster: ClusterConfiguration) -> Problems:
-    """Question certificates that outlive their CA."""
+    """Warn about certificates that outlive their CA."""
     leaf, authority = cluster.certificate_validity_period, cluster.ca_certificate_validity_period
     if leaf > authority:
         yield f"{leaf} is longer than caCertificateValidityPeriod, {authority}", leaf

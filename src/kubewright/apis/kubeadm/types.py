@@ -1,8 +1,10 @@
-"""kubeadm's configuration kinds in their internal form: what all phases and renderers read, and the table that documents are read by.
+"""kubeadm's configuration kinds in their internal form, which all phases and renderers read, and the table for decoding documents.
 
-The shape is v1beta4's (kubeadm v1.36: apis/kubeadm/v1beta4/types.go). An attribute is one row: its name, kind and default, what it means, and since when it exists;
-documents, explanations and older versions are made of these rows. After loading, every default is filled in: a `None` means what the comment says.
-Values are frozen; an altered copy is made with `base.records.replace`. They are never written back to a cluster: the codec renders documents.
+The shape is v1beta4's (kubeadm v1.36: apis/kubeadm/v1beta4/types.go). An attribute is one row: its name, kind, default,
+meaning, and the version that added it; documents, explanations and older versions are derived from these rows. After
+loading, every default is filled in: the comment explains what `None` means.
+Values are frozen; `base.records.replace` makes an altered copy. They are never written back to a cluster: the codec
+renders documents.
 """
 
 from __future__ import annotations
@@ -21,18 +23,21 @@ CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
 CONTROL_PLANE_TAINT: Final = {"effect": "NoSchedule", "key": CONTROL_PLANE_LABEL}
 """Keeps ordinary pods away."""
 TOKEN_USAGES: Final = ("signing", "authentication")
-"""All that a bootstrap token may be used for; kubeadm's default."""
+"""All usages of a bootstrap token; kubeadm's default."""
 DEFAULT_CERTIFICATE_VALIDITY = Duration(8760 * HOUR)
 DEFAULT_CA_VALIDITY = Duration(87600 * HOUR)
 
 V1BETA2: Final = "v1beta2 (Kubernetes 1.15)"
 V1BETA3: Final = "v1beta3 (Kubernetes 1.22)"
 V1BETA4: Final = "v1beta4 (Kubernetes 1.31)"
-"""Since when most fields exist that v1beta3 lacks (kubeadm v1.36: apis/kubeadm/v1beta3); the other two are those of fields that v1beta1 and v1beta2 lack."""
+"""The version that added most fields that v1beta3 lacks (kubeadm v1.36: apis/kubeadm/v1beta3).
+
+The other two are those of fields that v1beta1 and v1beta2 lack.
+"""
 TEXTS: Final = List(TEXT)
 _PERIOD: Final = Pointer(SPAN)
 
-# Said of fields of several kinds.
+# Meanings of fields of several kinds.
 CHECKS: Final = "names of preflight checks whose errors become warnings; `all` for all of them"
 SKIPPED: Final = "phases that are left out, as `group/phase`"
 DRY_RUN: Final = "show what would be done and change nothing"
@@ -49,14 +54,14 @@ _TAG: Final = "tag of the image; empty: the one for the Kubernetes version"
 
 @struct
 class Arg:
-    """One extra argument of a component, without leading dashes. The same name may be given several times."""
+    """An extra argument of a component, without leading dashes. The same name may be given several times."""
 
     name: str = member(TEXT, "name of the flag, without leading dashes", default="", keep=True, since=V1BETA4)
     value: str = member(TEXT, "its value", default="", keep=True, since=V1BETA4)
 
 
 class _Arguments(List):
-    expected = "a list of name and value (v1beta3 had a map)"
+    expected = "a list of name and value (a map in v1beta3)"
 
 
 ARGUMENTS: Final = _Arguments(Struct(Arg))
@@ -89,20 +94,20 @@ _ENVIRONMENT: Final = List(Struct(EnvVar))
 
 @struct
 class ControlPlaneComponent:
-    """What may be set for kube-controller-manager and kube-scheduler."""
+    """The settings of kube-controller-manager and kube-scheduler."""
 
-    extra_args: Sequence[Arg] = member(ARGUMENTS, "further flags; they win over those that are written by default", default=())
+    extra_args: Sequence[Arg] = member(ARGUMENTS, "further flags; they override the default ones", default=())
     extra_volumes: Sequence[HostPathMount] = member(
         List(Struct(HostPathMount)), "directories and files of the host that are mounted into the static pod", default=()
     )
     extra_envs: Sequence[EnvVar] = member(
-        _ENVIRONMENT, "environment variables of the container; they win over the proxy variables", default=(), since=V1BETA4
+        _ENVIRONMENT, "environment variables of the container; they override the proxy variables", default=(), since=V1BETA4
     )
 
 
 @struct
 class APIServer(ControlPlaneComponent):
-    """What may be set for kube-apiserver."""
+    """The settings of kube-apiserver."""
 
     cert_sans: Sequence[str] = member(TEXTS, "further names and addresses in the API server's certificate", default=(), name="certSANs")
 
@@ -124,12 +129,12 @@ class LocalEtcd:
 
 @struct
 class ExternalEtcd:
-    """An etcd cluster that somebody else runs."""
+    """An externally managed etcd cluster."""
 
     endpoints: Sequence[str] = member(TEXTS, "URLs of the members", default=(), keep=True)
     http_endpoints: Sequence[str] = member(
         TEXTS,
-        "URLs for health and metrics, where they are others than endpoints",
+        "URLs for health and metrics, if they differ from endpoints",
         default=(),
         since="v1beta4, Kubernetes 1.35",
         explained="the endpoints",
@@ -144,14 +149,14 @@ class Etcd:
     """Exactly one of the two is set after loading."""
 
     local: LocalEtcd | None = member(
-        Pointer(Struct(LocalEtcd)), "etcd as a static pod of each control plane", default=None, explained="given, unless external is"
+        Pointer(Struct(LocalEtcd)), "etcd as a static pod of each control plane", default=None, explained="set, unless external is"
     )
     external: ExternalEtcd | None = member(Pointer(Struct(ExternalEtcd)), "etcd that is managed externally", default=None)
 
 
 @struct
 class Networking:
-    """Subnets as written: one CIDR, or two of different families joined by a comma."""
+    """Subnets as given: one CIDR, or two of different families separated by a comma."""
 
     service_subnet: str = member(
         TEXT, "range of service addresses: one CIDR, or two of different families joined by a comma", default="10.96.0.0/12"
@@ -178,10 +183,11 @@ class Proxy:
 
 @struct
 class ClusterConfiguration:
-    """What is the same on all machines of a cluster.
+    """The configuration that all machines of a cluster share.
 
-    `kubernetes_version` is `vX.Y.Z` after loading, `control_plane_endpoint` is `host:port` or empty. `ci_kubernetes_version` is `ci/VERSION` of a CI
-    build, which is what kubeadm-config stores, and `ci_image_repository` is where its control plane images come from; else they are empty.
+    `kubernetes_version` is `vX.Y.Z` after loading, `control_plane_endpoint` is `host:port` or empty. For a CI build,
+    `ci_kubernetes_version` is `ci/VERSION`, as kubeadm-config stores it, and `ci_image_repository` is the repository of
+    its control plane images; otherwise they are empty.
     """
 
     etcd: Etcd = member(Struct(Etcd), "etcd as a static pod (local), or one that is managed externally (external)", default=Etcd())
@@ -218,15 +224,15 @@ class ClusterConfiguration:
 class BootstrapToken:
     """A bootstrap token as configured. `token` is `id.secret`; `ttl` 0 or None means that it does not expire.
 
-    `made_up` says that nobody chose the token: another one of the same rights does as well.
+    `made_up` means that the token was generated, so that another one with the same permissions can replace it.
     """
 
     token: str = member(TOKEN, "the token, `id.secret`; empty: generated randomly", default="", keep=True, explained="random")
-    description: str = member(TEXT, "why the token exists, for people", default="")
+    description: str = member(TEXT, "purpose of the token", default="")
     ttl: Duration | None = member(
         _PERIOD, "lifetime of the token; 0s: it never expires; excludes expires", default=None, explained="24h0m0s, unless expires is set"
     )
-    expires: str = member(MOMENT, "when the token ends, in RFC 3339; excludes ttl", default="")
+    expires: str = member(MOMENT, "time when the token expires, in RFC 3339; excludes ttl", default="")
     usages: Sequence[str] = member(TEXTS, "allowed usages of the token: signing, authentication", default=TOKEN_USAGES)
     groups: Sequence[str] = member(
         TEXTS, "groups of users who authenticate with it; they begin with system:bootstrappers:", default=(DEFAULT_GROUP,)
@@ -236,7 +242,7 @@ class BootstrapToken:
 
 @struct
 class NodeRegistration:
-    """How this machine becomes a Node. `taints` None means the default of its role."""
+    """The registration of this machine's Node. `taints` None means the default of its role."""
 
     name: str = member(TEXT, "name of the Node; empty: the host's name, in lower case", default="", explained="the host's name")
     cri_socket: str = member(TEXT, "socket of the container runtime; empty: the one that is found", default="", explained=FOUND_SOCKET)
@@ -251,11 +257,11 @@ class NodeRegistration:
 
 @struct
 class LocalAPIEndpoint:
-    """Where this machine's API server is reached."""
+    """The address of this machine's API server."""
 
     advertise_address: str = member(
         TEXT,
-        "IP address that others reach this API server by; empty: that of the default route",
+        "IP address at which others reach this API server; empty: that of the default route",
         default="",
         explained="the address of the default route",
     )
@@ -264,7 +270,7 @@ class LocalAPIEndpoint:
 
 @struct
 class Timeouts:
-    """How long each kind of wait may take."""
+    """The time limit of each kind of wait."""
 
     control_plane_component_health_check: Duration = member(
         _PERIOD, "wait for a component of the control plane to be healthy", default=Duration(4 * MINUTE)
@@ -281,7 +287,7 @@ class Timeouts:
 
 @struct
 class Patches:
-    """Where patches are."""
+    """The directory of patches."""
 
     directory: str = member(TEXT, "the directory", default="")
 
@@ -291,7 +297,7 @@ PATCHES: Final = Only(Struct(Patches))
 
 @struct
 class InitConfiguration:
-    """What `init` does on this machine; never stored in the cluster."""
+    """The configuration of `init` on this machine; never stored in the cluster."""
 
     bootstrap_tokens: Sequence[BootstrapToken] = member(
         List(Struct(BootstrapToken)), "tokens that other machines join with", default=(), explained="one random token"
@@ -313,7 +319,7 @@ INIT: Final = Struct(InitConfiguration)
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentConfig:
-    """A kubelet or kube-proxy configuration: the whole document, kubeadm's defaults filled in, as a plain map with zero values."""
+    """A kubelet or kube-proxy configuration: the whole document with kubeadm's defaults, as a plain map with zero values."""
 
     document: Mapping[str, object]
     user_supplied: bool = False
@@ -321,7 +327,7 @@ class ComponentConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Everything `init` works from: loaded, defaulted, validated."""
+    """The whole configuration of `init`: loaded, defaulted, validated."""
 
     init: InitConfiguration
     cluster: ClusterConfiguration

@@ -1,7 +1,8 @@
 """kubeadm's rules for its configuration kinds, as tables: one row is one rule about one field.
 
-Paths and types of errors are kubeadm v1.36's (`apis/kubeadm/validation`), its oddities included: `bootstrapTokens.0.token`, and
-`nodeRegistration` for a missing name. All rules run; one that needs a value which could not be read at all is left out.
+Paths and types of errors are kubeadm v1.36's (`apis/kubeadm/validation`), including its oddities:
+`bootstrapTokens.0.token`, and `nodeRegistration` for a missing name. All rules run, except those whose value could not
+be decoded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from kubewright.apis.schema import value_at
 from kubewright.base.records import dataclass
 
 Problem = tuple[str, object]
-"""The reason, and the value that is shown."""
+"""A reason, and the value to show."""
 
 _LOCAL: Final = "etcd.local"
 _EXTERNAL: Final = "etcd.external"
@@ -31,8 +32,9 @@ _TLS_TOKEN: Final = "discovery.tlsBootstrapToken"  # noqa: S105 - the path of a 
 class Rule:
     """One rule about the field at a path below the document.
 
-    `of` is the path of what is judged where that is not the field itself: the struct that holds it, '' for the whole document. `if_given`: an empty
-    field is not judged. `unless` is the path of a field beside which this one is not judged. A value of None never is.
+    `of` is the path of the checked value if it is not the field itself: the struct that contains it, '' for the whole
+    document. `if_given`: an empty field is not checked. `unless` is the path of a field; if that is set, this one is
+    not checked. A value of None is never checked.
     """
 
     path: str
@@ -43,7 +45,7 @@ class Rule:
     required: bool = False
 
     def value(self, document: object) -> Any:
-        """Return what is judged; None where the rule does not apply."""
+        """Return the value to check; None if the rule does not apply."""
         if self.unless and value_at(document, self.unless) is not None:
             return None
         if self.if_given and not value_at(document, self.path):
@@ -82,7 +84,7 @@ INIT_RUN_RULES: Final = (
     Rule("localAPIEndpoint.advertiseAddress", rules.bindable),
     Rule("nodeRegistration.ignorePreflightErrors", rules.all_or_some),
 )
-"""What kubeadm asks for only when `init` runs, not in `config validate`."""
+"""What kubeadm checks only when `init` runs, not in `config validate`."""
 
 
 CLUSTER_RULES: Final = (
@@ -151,7 +153,7 @@ JOIN_RUN_RULES: Final = (
     Rule(_CA_PINS, node_rules.pins),
     Rule("nodeRegistration.ignorePreflightErrors", rules.all_or_some),
 )
-"""What kubeadm asks for only when `join` runs."""
+"""What kubeadm checks only when `join` runs."""
 
 RESET_RULES: Final = (
     Rule("criSocket", rules.unix_socket),
@@ -169,9 +171,9 @@ UPGRADE_RULES: Final = (
 
 
 def validate_init(init: InitConfiguration, at: Place, *, runs: bool, is_complete: bool = True) -> None:
-    """Note everything that is wrong with this machine's configuration.
+    """Record all errors in this machine's configuration.
 
-    `runs`: also what matters only when `init` runs. Without `is_complete` what is left open is not judged.
+    `runs` includes rules that matter only when `init` runs. Without `is_complete`, unset fields are not checked.
     """
     init_rules = INIT_RULES if is_complete else [rule for rule in INIT_RULES if rule.value(init) not in ("", None)]
     tokens = (_found(TOKEN_RULES, token, at / "bootstrapTokens" / str(index)) for index, token in enumerate(init.bootstrap_tokens))
@@ -182,13 +184,13 @@ def validate_init(init: InitConfiguration, at: Place, *, runs: bool, is_complete
 
 
 def validate_cluster(cluster: ClusterConfiguration, at: Place) -> None:
-    """Note everything that is wrong with the cluster's configuration, and what is only questionable."""
+    """Record all errors and warnings about the cluster's configuration."""
     check(CLUSTER_RULES, cluster, at)
     warn(CLUSTER_WARNINGS, cluster, at)
 
 
 def warn(table: Sequence[Rule], subject: object, at: Place) -> None:
-    """Note what is only questionable."""
+    """Record warnings."""
     for _, place, (reason, shown) in _found(table, subject, at):
         if at.findings.has_enough_warnings:
             return
@@ -196,12 +198,12 @@ def warn(table: Sequence[Rule], subject: object, at: Place) -> None:
 
 
 def check(table: Sequence[Rule], subject: object, at: Place) -> None:
-    """Note everything in a document that breaks the rules of a table."""
+    """Record all violations of the rules of a table in a document."""
     _note(_found(table, subject, at), at)
 
 
 def _note(found: Iterator[_Found], at: Place) -> None:
-    """Put errors into the findings, but for those about values that could not be read. Nothing is looked for when there are enough."""
+    """Add errors to the findings, except those about values that could not be decoded. Stops when there are enough."""
     unreadable = [error.path for error in at.findings.errors]
     for rule, place, (reason, shown) in found:
         if at.findings.has_enough_errors:
@@ -228,7 +230,7 @@ def _found(table: Sequence[Rule], subject: object, at: Place) -> Iterator[_Found
 
 
 def validate_join(join: JoinConfiguration, at: Place, *, runs: bool, exists: Callable[[str], bool]) -> None:
-    """Note everything that is wrong; `exists` tells whether a path of this machine is there. `runs` as for `validate_init`."""
+    """Record all errors; `exists` returns whether a path of this machine exists. `runs` as for `validate_init`."""
     path = Rule("discovery.file.kubeConfigPath", node_rules.discovery_file(exists))
     check((*JOIN_RULES, path), join, at)
     warn(REGISTRATION_WARNINGS, join, at)
@@ -237,10 +239,10 @@ def validate_join(join: JoinConfiguration, at: Place, *, runs: bool, exists: Cal
 
 
 def validate_reset(reset: ResetConfiguration, at: Place, *, runs: bool) -> None:
-    """Note everything that is wrong."""
+    """Record all errors."""
     check((*RESET_RULES, *RESET_RUN_RULES) if runs else RESET_RULES, reset, at)
 
 
 def validate_upgrade(upgrade: UpgradeConfiguration, at: Place) -> None:
-    """Note everything that is wrong."""
+    """Record all errors."""
     check(UPGRADE_RULES, upgrade, at)

@@ -1,4 +1,4 @@
-"""What `kubernetesVersion` means (a version, a label such as `stable-1`, or a CI build), and which container images a control plane of it needs."""
+"""The meaning of `kubernetesVersion` (a version, a label such as `stable-1`, or a CI build), and the container images of a control plane."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KUBERNETES: Final = ("kube-apiserver", "kube-controller-manager", "kube-schedule
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """A version `vX.Y.Z`, whether it is a CI build, and what to warn about."""
+    """A version `vX.Y.Z`, whether it is a CI build, and the warnings."""
 
     version: str
     ci: bool = False
@@ -33,7 +33,7 @@ class Resolved:
 def resolve(text: str) -> Resolved:
     """Resolve a version or label and require one that can be deployed. Raises ValueError with the reason.
 
-    Nothing is looked up: what was left open, and any label, means the version of this program.
+    Nothing is looked up: an empty text and any label mean the version of this program.
     """
     found = _PREFIXED.fullmatch(text)
     name, warnings = _named(text, found)
@@ -50,7 +50,7 @@ def resolve(text: str) -> Resolved:
 
 
 def _named(text: str, found: re.Match[str] | None) -> tuple[str, tuple[str, ...]]:
-    """Return the text of the version that is meant, without its prefix, and what to warn about."""
+    """Return the text of the version without its prefix, and the warnings."""
     if not text:
         return str(OWN), ()
     if _BUILD.fullmatch(text) or found is None:
@@ -61,12 +61,12 @@ def _named(text: str, found: re.Match[str] | None) -> tuple[str, tuple[str, ...]
 
 
 def image_tag(version: str) -> str:
-    """Return the image tag of a version: what a tag may not hold becomes `_`."""
+    """Return the image tag of a version; invalid characters become `_`."""
     return re.sub(r"[^-\w.]", "_", version, flags=re.ASCII)
 
 
 def images(cluster: ClusterConfiguration) -> list[str]:
-    """Return all images; disabled add-ons and an etcd that is managed externally are left out."""
+    """Return all images, without those of disabled add-ons and of an external etcd."""
     wanted = {
         "kube-proxy": not cluster.proxy.disabled,
         "coredns": not cluster.dns.disabled,

@@ -1,6 +1,6 @@
 """All kinds of a configuration file at once, as `config validate` and `config migrate` read it (kubeadm v1.36: util/config/common.go).
 
-kubeadm reads kind by kind and stops at the first one that is wrong; here everything that is wrong is told together.
+kubeadm reads kind by kind and stops at the first invalid one; here all errors are reported together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COMPONENTS: Final[tuple[tuple[str, Callable[..., Any]], ...]] = ((files.KUBELET
 
 @dataclass(frozen=True, kw_only=True)
 class WholeFile:
-    """The kinds of a file, complete and valid; None for those that are not there."""
+    """The kinds of a file, complete and valid; None for missing ones."""
 
     configuration: Configuration | None
     join: JoinConfiguration | None
@@ -38,7 +38,10 @@ class WholeFile:
     warnings: list[str]
 
     def documents(self) -> Iterator[dict[str, Any]]:
-        """Give v1beta4 documents in kubeadm's order: Init, Cluster, Join, Reset, Upgrade. They hold tokens: never log them."""
+        """Yield v1beta4 documents in kubeadm's order: Init, Cluster, Join, Reset, Upgrade.
+
+        They contain tokens: never log them.
+        """
         from kubewright.apis.kubeadm import codec  # `config validate` writes nothing
 
         if self.configuration is not None:
@@ -61,13 +64,15 @@ def load_whole(
     detect_runtime: bool = False,
     allow_deprecated: bool = False,
 ) -> WholeFile:
-    """Read, default and check every kind of a file.
+    """Decode, default and validate every kind of a file.
 
-    `detected` may be a function, which is called only if the file leaves open what the machine tells.
-    `detect_runtime`: unset sockets are looked for on this machine (migrate), else they are containerd's (validate). `allow_deprecated`:
-    v1beta3 draws no warning. `exists` as for `load_join`. Rules that matter only when a command runs are left out, as in kubeadm.
+    `detected` may be a function, which is called only if the file leaves values of the machine unset.
+    `detect_runtime`: unset sockets are detected on this machine (migrate), otherwise they are containerd's (validate).
+    `allow_deprecated`: no warning about v1beta3. `exists` as for `load_join`. Rules that matter only when a command
+    runs are omitted, as in kubeadm.
 
-    Raises DocumentError and ValidationError as `load_init` does; unknown and repeated fields, and unknown kinds, are errors.
+    Raises DocumentError and ValidationError as `load_init` does; unknown and repeated fields, and unknown kinds, are
+    errors.
     """
     reading = Reading(selection=files.select(documents, strict=True, use=_USE, allow_deprecated=allow_deprecated))
     machine = DefaultingMachine(
@@ -90,7 +95,7 @@ def load_whole(
 def _of_nodes(
     reading: Reading, machine: DefaultingMachine, exists: Callable[[str], bool]
 ) -> tuple[JoinConfiguration | None, ResetConfiguration | None, UpgradeConfiguration | None]:
-    """Read the kinds that most files do not have; their modules are loaded only then."""
+    """Decode the kinds that few files contain; their modules are loaded only then."""
     there = reading.selection.get
     if not any(there(kind) for kind in (files.JOIN, files.RESET, files.UPGRADE)):
         return None, None, None
@@ -102,7 +107,7 @@ def _of_nodes(
 
 
 def _component_warnings(selection: files.Selection) -> list[str]:
-    """Say what is wrong with documents of components that stand alone. kubeadm does not look at them, so they are no reason to fail."""
+    """Return warnings about documents of components without an Init- or ClusterConfiguration. kubeadm ignores them, so they are not errors."""
     reading = Reading(selection=selection)
     for kind, decoder in _COMPONENTS:
         reading.decode(kind, decoder)

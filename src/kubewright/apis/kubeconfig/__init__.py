@@ -1,4 +1,7 @@
-"""Kubeconfig files: the documents that kubeadm writes, and reading anybody's (client-go v0.36: tools/clientcmd). Pure; works on parsed YAML."""
+"""Kubeconfig files: the documents that kubeadm writes, and reading any kubeconfig (client-go v0.36: tools/clientcmd).
+
+Pure; works on parsed YAML.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Kubeconfig documents: in kubeadm's shape (one cluster, one user, one context), and a context put into a user's kubeconfig and taken out again.
+"""Kubeconfig documents in kubeadm's shape (one cluster, one user, one context), and adding a context to a user's kubeconfig or removing it.
 
-Pure; the latter works on the raw maps, so that unknown fields stay. Entries of ours carry an extension (client-go: tools/clientcmd/api/v1, `extensions`),
-which kubectl keeps when it edits or renames them: only what has it is ever changed or removed. It names the owner by an id and by a directory.
+Pure; the latter works on the raw maps, so that unknown fields are kept. Our entries carry an extension (client-go:
+tools/clientcmd/api/v1, `extensions`), which kubectl keeps when it edits or renames them: only entries with it are ever
+changed or removed. It names the owner by an id and by a directory.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kubewright.base.records import dataclass, field
 
 EXTENSION: Final = "kubewright"
 LISTS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
-"""The lists of named entries, and the field that holds what is named."""
+"""The lists of named entries, and the field with their content."""
 CURRENT: Final = "current-context"
 _TRUST: Final = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify", "tls-server-name")
 Config = Mapping[str, Any]
@@ -24,7 +25,7 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class EmbeddedCertificate:
-    """A client certificate with its key inside the file."""
+    """A client certificate and its key, embedded in the file."""
 
     certificate_pem: bytes = field(repr=False)
     key_pem: bytes = field(repr=False)
@@ -40,7 +41,7 @@ class CertificateFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class BearerToken:
-    """A token inside the file."""
+    """A token, embedded in the file."""
 
     token: str = field(repr=False)
 
@@ -60,10 +61,12 @@ def kubeconfig_document(
     namespace: str = "",
     more: Mapping[str, object] = MappingProxyType({}),
 ) -> dict[str, object]:
-    """Make a kubeconfig whose current context is its only one, `USER@CLUSTER` unless named otherwise. `more` are further fields of the cluster.
+    """Return a kubeconfig whose current context is its only one, `USER@CLUSTER` by default.
 
-    All of `ca_pem` is embedded, a bundle during a change of CA included; kubeadm keeps only its first certificate.
-    Without credentials the user is there and empty: anonymous. Raises UnsafeText for a value with control characters.
+    `more` are further fields of the cluster.
+
+    All of `ca_pem` is embedded, including a bundle during a change of CA; kubeadm keeps only its first certificate.
+    Without credentials, the user exists and is empty: anonymous. Raises UnsafeText for a value with control characters.
     """
     name = context or f"{user}@{cluster_name}"
     chosen = {"cluster": cluster_name, **({"namespace": namespace} if namespace else {}), "user": user}
@@ -80,7 +83,7 @@ def kubeconfig_document(
 
 
 def cluster_body(server: str, *, ca_pem: bytes | None = None, ca_file: str = "") -> dict[str, object]:
-    """Make the entry of one cluster. Content counts more than a file, as for every client."""
+    """Return the entry of one cluster. Embedded data takes precedence over a file, as in every client."""
     if ca_pem is not None:
         return {"certificate-authority-data": _encode(ca_pem), "server": server}
     return {**({"certificate-authority": ca_file} if ca_file else {}), "server": server}
@@ -100,7 +103,7 @@ def _encode(content: bytes) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Owner:
-    """Whose an entry is."""
+    """The owner of an entry."""
 
     id: str
     directory: str
@@ -108,7 +111,7 @@ class Owner:
 
 @dataclass(frozen=True, kw_only=True)
 class Addition:
-    """A cluster, a user and a context of one name. The maps are those of a kubeconfig's entries."""
+    """A cluster, a user and a context of the same name. The maps are those of a kubeconfig's entries."""
 
     name: str
     cluster: Config
@@ -117,9 +120,10 @@ class Addition:
 
 
 def added(config: Config, addition: Addition) -> dict[str, Any]:
-    """Return a kubeconfig with a context in it, as its current one.
+    """Return a kubeconfig with a context added, which becomes the current one.
 
-    Entries of the name are updated: fields that ours lack stay, a namespace or a proxy, but not what says whom to trust and who asks.
+    Existing entries of the name are updated: fields that ours lack are kept, such as a namespace or a proxy, but not
+    those for the CA and credentials.
     """
     bodies = {
         "clusters": addition.cluster,
@@ -139,7 +143,7 @@ def added(config: Config, addition: Addition) -> dict[str, Any]:
 
 
 def owners(config: Config, name: str) -> list[Owner | None]:
-    """Return whose the entries of a name are; None for one that is nobody's whom we know."""
+    """Return the owners of the entries of a name; None for one without a known owner."""
     return [
         _owner(_mapping(_mapping(one).get(singular)))
         for plural, singular in LISTS.items()
@@ -149,7 +153,10 @@ def owners(config: Config, name: str) -> list[Owner | None]:
 
 
 def taken_out(config: Config, owner_id: str) -> dict[str, Any]:
-    """Return a kubeconfig without the entries of an owner, whatever they are called now. A current context that goes leaves none."""
+    """Return a kubeconfig without the entries of an owner, regardless of their names.
+
+    Removing the current context leaves none.
+    """
     result = dict(config)
     gone: set[object] = set()
     for plural, singular in LISTS.items():

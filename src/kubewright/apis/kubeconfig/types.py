@@ -1,7 +1,7 @@
-"""What a kubeconfig says, as values, and reading it from parsed YAML.
+"""The contents of a kubeconfig as values, and parsing them from YAML.
 
-As lenient as client-go about fields it does not know, as strict as Go about types. Every problem is found in one pass. Names are kept in the order
-of the file. What is secret stays out of `repr` and errors.
+As lenient as client-go about unknown fields, as strict as Go about types. All problems are found in one pass. Names are
+kept in the order of the file. Secrets are excluded from `repr` and errors.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ from kubewright.base.records import dataclass, field
 from kubewright.base.yaml import Document
 
 T = TypeVar("T")
-_REMEDY: Final = "correct the file, or have it written again"
+_REMEDY: Final = "correct the file, or generate it again"
 _KINDS: Final = {str: "string", bool: "boolean", int: "number", float: "number", list: "list", dict: "object", type(None): "null"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """How a cluster is reached and trusted. `certificate_authority` is a path, relative to the file; the data counts more than the path."""
+    """The address and CA of a cluster.
+
+    `certificate_authority` is a path, relative to the file; the data takes precedence over it.
+    """
 
     server: str = ""
     certificate_authority: str = ""
@@ -36,7 +39,7 @@ class Cluster:
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Who asks. `exec` and `auth_provider` are the raw maps; paths are relative to the file."""
+    """The credentials of a user. `exec` and `auth_provider` are the raw maps; paths are relative to the file."""
 
     client_certificate: str = ""
     client_certificate_data: bytes = field(default=b"", repr=False)
@@ -60,7 +63,7 @@ class User:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A cluster and a user that go together, by name."""
+    """A cluster and a user that belong together, by name."""
 
     cluster: str = ""
     user: str = ""
@@ -69,7 +72,7 @@ class Context:
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """A context with what it names."""
+    """A context with the objects that it names."""
 
     cluster: Cluster
     user: User
@@ -78,7 +81,7 @@ class Resolved:
 
 @dataclass(frozen=True, kw_only=True)
 class Kubeconfig:
-    """A kubeconfig that was read: well-formed, not necessarily usable. `source` is its file name, for messages."""
+    """A parsed kubeconfig: well-formed, not necessarily usable. `source` is its file name, for messages."""
 
     clusters: Mapping[str, Cluster] = field(default_factory=dict)
     users: Mapping[str, User] = field(default_factory=dict)
@@ -101,7 +104,10 @@ class Kubeconfig:
 
 @dataclass(frozen=True)
 class _Reader:
-    """A map of the document, where it is, and the list of problems that all readers share. `where` tells the place of a field in the text."""
+    """A map of the document, its path, and the list of problems that all readers share.
+
+    `where` returns the position of a field in the text.
+    """
 
     path: FieldPath
     where: Callable[[str], str]
@@ -109,7 +115,7 @@ class _Reader:
     problems: list[FieldError] = field(default_factory=list)
 
     def at(self, path: FieldPath, value: object) -> _Reader:
-        """Step to another map; what is not one counts as empty, after a problem was noted. null is an empty map, as in Go."""
+        """Step to another map; anything else counts as empty, after a problem was recorded. null is an empty map, as in Go."""
         if isinstance(value, Mapping):
             return _Reader(path, self.where, value, self.problems)
         if value is not None:
@@ -117,16 +123,16 @@ class _Reader:
         return _Reader(path, self.where, {}, self.problems)
 
     def wrong(self, path: FieldPath, expected: str, found: object) -> None:
-        """Note a wrong type: by its name, never by its value."""
+        """Record a wrong type: by its name, never by its value."""
         kind = _KINDS.get(type(found), "something else")
         self.note(path, FieldErrorType.TYPE, f"must be {expected}", kind)
 
     def note(self, path: FieldPath, kind: FieldErrorType, reason: str, value: object = None) -> None:
-        """Note one problem."""
+        """Record one problem."""
         self.problems.append(FieldError(path=path, type=kind, reason=reason, value=value, source=self.where(path.text)))
 
     def text(self, name: str) -> str:
-        """Read a string; '' where it is missing or null."""
+        """Read a string; '' if it is missing or null."""
         value = self.value.get(name)
         if value is None or isinstance(value, str):
             return value or ""
@@ -150,7 +156,7 @@ class _Reader:
             return b""
 
     def mapping(self, name: str) -> Mapping[str, object] | None:
-        """Read a map that is passed on as it is; None where it is missing or null."""
+        """Read a map that is passed on unchanged; None if it is missing or null."""
         value = self.value.get(name)
         return None if value is None else self.at(self.path / name, value).value
 
@@ -165,7 +171,7 @@ class _Reader:
         return tuple(found)
 
     def items(self, name: str) -> Iterator[tuple[FieldPath, object]]:
-        """Walk a list with the path of each element."""
+        """Iterate over a list with the path of each element."""
         value = self.value.get(name)
         if isinstance(value, list):
             yield from (((self.path / name)[index], element) for index, element in enumerate(value))
@@ -174,9 +180,9 @@ class _Reader:
 
 
 def parse(document: object, *, source: str = "") -> Kubeconfig:
-    """Read a kubeconfig: a value, or a Document, with which errors tell line and column.
+    """Parse a kubeconfig: a value, or a Document, with which errors include line and column.
 
-    Raises ValidationError with every problem of form; whether it is usable is another question.
+    Raises ValidationError with all problems of form; it does not check whether the kubeconfig is usable.
     """
     where: Callable[[str], str] = lambda _path: source  # noqa: E731
     if isinstance(document, Document):
@@ -199,7 +205,7 @@ def parse(document: object, *, source: str = "") -> Kubeconfig:
 
 
 def _check_kind(reader: _Reader) -> None:
-    """Kind and version may be left out, as client-go allows; given, they must be right."""
+    """Check kind and version, which may be omitted, as in client-go; given ones must be right."""
     for name, wanted in (("apiVersion", "v1"), ("kind", "Config")):
         value = reader.text(name)
         if value not in {"", wanted}:
@@ -207,7 +213,7 @@ def _check_kind(reader: _Reader) -> None:
 
 
 def _named(reader: _Reader, plural: str, singular: str, read: Callable[[_Reader], T]) -> dict[str, T]:
-    """Read a list of named entries. The same name twice is an error, as in client-go."""
+    """Read a list of named entries. A duplicate name is an error, as in client-go."""
     found: dict[str, T] = {}
     for path, value in reader.items(plural):
         entry = reader.at(path, value)

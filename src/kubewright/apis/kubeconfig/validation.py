@@ -1,4 +1,4 @@
-"""Which kubeconfigs can be used, and which may be believed (client-go: tools/clientcmd/validation.go; kubeadm v1.36: discovery/file)."""
+"""Checks whether a kubeconfig can be used, and whether it can be trusted (client-go: tools/clientcmd/validation.go; kubeadm v1.36: discovery/file)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Problems = Iterator[tuple[str, FieldErrorType, str]]
 def require_usable(kubeconfig: Kubeconfig, *, context: str = "") -> Resolved:
     """Resolve a context, by default the current one, with everything that a client needs.
 
-    Raises ValidationError with every problem of the context, its cluster and its user; other entries are not looked at.
+    Raises ValidationError with all problems of the context, its cluster and its user; other entries are not checked.
     """
     name = context or kubeconfig.current_context
     problems = list(_context_problems(kubeconfig, name))
@@ -37,7 +37,7 @@ def require_usable(kubeconfig: Kubeconfig, *, context: str = "") -> Resolved:
 def _context_problems(kubeconfig: Kubeconfig, name: str) -> Iterator[FieldError]:
     chosen = kubeconfig.contexts.get(name)
     if chosen is None:
-        reason = f"there is no context {quoted(name)}" if name else "no context is chosen"
+        reason = f"the context {quoted(name)} does not exist" if name else "no context is chosen"
         yield _error(
             kubeconfig, FieldPath() / "current-context", FieldErrorType.REQUIRED if not name else FieldErrorType.INVALID, reason, name
         )
@@ -50,7 +50,7 @@ def _context_problems(kubeconfig: Kubeconfig, name: str) -> Iterator[FieldError]
 
 
 def cluster_problems(cluster: Cluster) -> Problems:
-    """What keeps a cluster from being used. An empty certificate authority means the host's own trust."""
+    """Yield the problems of a cluster. An empty certificate authority means the host's own CA certificates."""
     if not cluster.server:
         yield "server", FieldErrorType.REQUIRED, "a cluster needs the URL of its API server"
     if cluster.certificate_authority and cluster.certificate_authority_data:
@@ -60,7 +60,7 @@ def cluster_problems(cluster: Cluster) -> Problems:
 
 
 def user_problems(user: User) -> Problems:
-    """What keeps a user from being used. No credentials at all is fine: anonymous."""
+    """Yield the problems of a user. No credentials are valid: anonymous."""
     if user.client_certificate and user.client_certificate_data:
         yield "client-certificate", FieldErrorType.FORBIDDEN, "may not be given together with client-certificate-data"
     if user.client_key and user.client_key_data:
@@ -75,14 +75,14 @@ def user_problems(user: User) -> Problems:
 
 @dataclass(frozen=True, kw_only=True)
 class Forbidden:
-    """A field that a kubeconfig from a URL may not carry."""
+    """A field that a kubeconfig from a URL must not contain."""
 
     field: str
     given: Callable[[User], object]
     reason: str
 
 
-# Whoever serves the URL decides what is in it: nothing there may run a program or make us read a file of this machine.
+# The server of the URL controls its content, which must not run a program or make us read a file of this machine.
 _NO_PATH: Final = "a kubeconfig from a URL may not name files of this machine"
 FORBIDDEN_USER: Final = (
     Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig from a URL may not run a program"),
@@ -96,10 +96,10 @@ FORBIDDEN_USER: Final = (
 
 
 def resolve_discovery(kubeconfig: Kubeconfig, *, fetched: bool) -> Resolved:
-    """Find the cluster that a discovery file means: that of the current context, else the unnamed one.
+    """Find the cluster of a discovery file: that of the current context, else the unnamed one.
 
-    `fetched` tells that it came from a URL: then no entry may carry exec, tokenFile, paths, or switch verification off.
-    A file without contexts has no credentials: the user is empty. Raises ValidationError with every problem.
+    `fetched` means that it came from a URL: then no entry may contain exec, tokenFile, paths, or disable verification.
+    A file without contexts has no credentials: the user is empty. Raises ValidationError with all problems.
     """
     problems = list(_fetched_problems(kubeconfig)) if fetched else []
     if kubeconfig.current_context:
@@ -128,7 +128,7 @@ def _fetched_problems(kubeconfig: Kubeconfig) -> Iterator[FieldError]:
         if cluster.certificate_authority:
             yield _error(kubeconfig, path / "certificate-authority", FieldErrorType.FORBIDDEN, _NO_PATH, None)
         if cluster.insecure_skip_tls_verify:
-            reason = "a kubeconfig from a URL may not switch verification off"
+            reason = "a kubeconfig from a URL may not disable verification"
             yield _error(kubeconfig, path / "insecure-skip-tls-verify", FieldErrorType.FORBIDDEN, reason, None)
     for index, user in enumerate(kubeconfig.users.values()):
         path = (FieldPath() / "users")[index] / "user"
