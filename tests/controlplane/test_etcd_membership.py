@@ -195,7 +195,7 @@ def test_a_member_is_removed_by_its_peer_url(cluster: Cluster) -> None:
     assert remove_member(client, cluster.peer("one"), clock=clock, within=PATIENCE).reason == "it is the only member"
     _join(cluster, "two")
     assert remove_member(client, cluster.peer("two"), clock=clock, within=PATIENCE).action is Action.DELETE
-    assert remove_member(client, cluster.peer("two"), clock=clock, within=PATIENCE).reason == "it is no member"
+    assert remove_member(client, cluster.peer("two"), clock=clock, within=PATIENCE).reason == "it is not a member"
     assert [member.name for member in client.members()] == ["one"]
 
 

@@ -1,1 +1,4 @@
-"""Membership and health of an etcd cluster, over etcd's JSON gateway. What a member needs on its machine is the business of `lifecycle`."""
+"""Membership and health of an etcd cluster, over etcd's JSON gateway.
+
+The files of a member on its machine are left to `lifecycle`.
+"""

@@ -1,6 +1,6 @@
-"""The seam of etcd: what is asked of a cluster about its members and data, their states and errors.
+"""The seam of etcd: requests about a cluster's members and data, their states and errors.
 
-etcd's own words are the only thing that tells many of its refusals apart.
+Many of etcd's refusals differ only in their text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kubewright.base.records import dataclass
 
 
 class EtcdError(APIError):
-    """Etcd answered, and refused."""
+    """Etcd answered with a refusal."""
 
 
 class LearnerNotInSync(EtcdError):
@@ -21,47 +21,47 @@ class LearnerNotInSync(EtcdError):
 
 
 class TooManyLearners(EtcdError):
-    """Etcd takes one learner at a time, and there is one."""
+    """Etcd accepts one learner at a time, and there is one."""
 
 
 class MemberExists(EtcdError):
-    """There is a member with this peer URL."""
+    """A member with this peer URL exists."""
 
 
 class MemberNotFound(EtcdError):
-    """There is no such member."""
+    """The member does not exist."""
 
 
 class NotLearner(EtcdError):
-    """The member votes already."""
+    """The member already votes."""
 
 
 class UnhealthyCluster(EtcdError):
-    """Etcd changes no members while one of them is not connected to the others, or has just come."""
+    """Etcd changes no members while one of them is not connected to the others, or was just added."""
 
 
 class NoQuorum(EtcdError):
-    """Too few members are up: there is no leader, or nobody answers it."""
+    """Too few members are up: there is no leader, or it does not answer."""
 
 
 class StillLearning(EtcdError):
-    """The member that was asked is a learner itself, and those answer next to nothing."""
+    """The requested member is itself a learner, and learners serve almost no requests."""
 
 
 PASSING: Final = (LearnerNotInSync, TooManyLearners, UnhealthyCluster, NoQuorum, StillLearning)
-"""What time may mend."""
+"""Errors that may be temporary."""
 
 _QUORUM: Final = "make sure that more than half of the members run and reach each other on their peer ports (2380)"
 
 _BY_WORDS: Final[tuple[tuple[str, type[EtcdError], str], ...]] = (
     ("in sync with leader", LearnerNotInSync, "wait until it has caught up; look at the log of its etcd if that takes long"),
     ("too many learner", TooManyLearners, "wait until the other learner votes, or remove it"),
-    ("peer urls already exists", MemberExists, "use the member that is there, or remove it"),
-    ("member id already exist", MemberExists, "use the member that is there, or remove it"),
+    ("peer urls already exists", MemberExists, "use the existing member, or remove it"),
+    ("member id already exist", MemberExists, "use the existing member, or remove it"),
     ("member not found", MemberNotFound, "list the members"),
     ("can only promote a learner", NotLearner, "nothing is left to do"),
     ("unhealthy cluster", UnhealthyCluster, "make sure that all members run; etcd waits five seconds after a member was added"),
-    ("not enough started members", UnhealthyCluster, "see that all members run"),
+    ("not enough started members", UnhealthyCluster, "make sure that all members run"),
     ("not supported for learner", StillLearning, "ask another member"),
     ("no leader", NoQuorum, _QUORUM),
     ("leader changed", NoQuorum, _QUORUM),
@@ -70,15 +70,15 @@ _BY_WORDS: Final[tuple[tuple[str, type[EtcdError], str], ...]] = (
     ("server stopped", NoQuorum, "it may be restarting: try again"),
     ("deadline exceeded", NoQuorum, _QUORUM),
 )
-"""Words of a refusal (etcd v3.6, api/v3rpc/rpctypes/error.go), its class, and what to do. The first that fits counts."""
+"""Text of a refusal (etcd v3.6, api/v3rpc/rpctypes/error.go), its class, and the remedy. The first match applies."""
 
 
 _UNAVAILABLE: Final = 14
-"""gRPC's code for a server that cannot answer now."""
+"""gRPC's code for a server that is currently unavailable."""
 
 
 def refusal(answer: object, *, server: str, doing: str) -> EtcdError:
-    """Make the error of an answer that is not a success."""
+    """Return the error for an answer that is not a success."""
     body: dict[str, Any] = answer if isinstance(answer, dict) else {}
     said = str(body.get("message") or body.get("error") or "no reason given")[:500]
     what = f"etcd at {server} refused to {doing}"
@@ -91,7 +91,7 @@ def refusal(answer: object, *, server: str, doing: str) -> EtcdError:
 
 
 def nobody(failed: Sequence[APIError], *, doing: str) -> APIError:
-    """Return the error for several members of which none did what it was asked for."""
+    """Return the error for several members that all failed."""
     kind: type[APIError] = NoQuorum if any(isinstance(error, NoQuorum) for error in failed) else Unreachable
     return kind(f"none of {len(failed)} members of etcd can be asked to {doing}", detail="\n".join(map(str, failed)), remedy=_QUORUM)
 
@@ -113,16 +113,18 @@ class Member:
 
     @property
     def shown(self) -> str:
-        """What messages call it: its name or id, and where it is."""
+        """Its description in messages: its name or id, and its URL."""
         return " at ".join((self.name or self.hex_id, *self.peer_urls[:1]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """How one endpoint is. `errors` is what it complains of, alarms among them; `problem` why it gave no answer, else empty.
+    """The state of one endpoint.
 
-    `size` is the size of its database file in bytes, of which `in_use` hold data; it takes no writes beyond `quota`. `storage_version` is empty
-    until all members are on 3.6.
+    `errors` are its problems, including alarms; `problem` is why it gave no answer, else empty.
+
+    `size` is the size of its database file in bytes, of which `in_use` contain data; it accepts no writes beyond
+    `quota`. `storage_version` is empty until all members are on 3.6.
     """
 
     endpoint: str
@@ -172,13 +174,13 @@ class Hash:
     compact_revision: int
 
     def differs(self, other: Hash) -> bool:
-        """Whether two members certainly hold different data."""
+        """Whether two members certainly have different data."""
         comparable = (self.revision, self.compact_revision) == (other.revision, other.compact_revision)
         return comparable and self.value != other.value
 
 
 def read_member(value: Mapping[str, Any]) -> Member:
-    """Read a member of an answer. Raises ValueError, TypeError, KeyError or AttributeError for what is none."""
+    """Parse a member in an answer. Raises ValueError, TypeError, KeyError or AttributeError for anything else."""
     return Member(
         id=int(value["ID"]),
         name=str(value.get("name", "")),
@@ -189,7 +191,7 @@ def read_member(value: Mapping[str, Any]) -> Member:
 
 
 def read_status(value: Mapping[str, Any], *, endpoint: str) -> Status:
-    """Read the answer of one endpoint. Raises as `read_member` does."""
+    """Parse the answer of one endpoint. Raises as `read_member` does."""
     header = value["header"]
     return Status(
         endpoint=endpoint,
@@ -211,19 +213,19 @@ def read_status(value: Mapping[str, Any], *, endpoint: str) -> Status:
 
 
 def read_hash(value: Mapping[str, Any]) -> Hash:
-    """Read the hash of one endpoint. Raises as `read_member` does."""
+    """Parse the hash of one endpoint. Raises as `read_member` does."""
     return Hash(
         value=int(value["hash"]), revision=int(value.get("hash_revision", 0)), compact_revision=int(value.get("compact_revision", 0))
     )
 
 
 def by_peer_url(members: Iterable[Member], peer_url: str) -> Member | None:
-    """Return the member with a peer URL, None if there is none: a peer URL is what tells machines apart."""
+    """Return the member with a peer URL, None if there is none: the peer URL identifies a machine."""
     return next((member for member in members if peer_url in member.peer_urls), None)
 
 
 def quorum(statuses: Iterable[Status]) -> bool:
-    """Tell whether more than half of the endpoints are healthy (kubeadm v1.36: util/etcd/etcd.go)."""
+    """Return whether more than half of the endpoints are healthy (kubeadm v1.36: util/etcd/etcd.go)."""
     found = [status.healthy for status in statuses]
     return sum(found) * 2 > len(found)
 
@@ -231,7 +233,8 @@ def quorum(statuses: Iterable[Status]) -> bool:
 def initial_cluster(members: Iterable[Member], *, name: str, peer_url: str) -> str:
     """Return the value of `--initial-cluster` for the member with this peer URL: all members in the order of the list.
 
-    Its own entry has the name that it will start with, and one that never started has its id (kubeadm v1.36: util/etcd/etcd.go).
+    Its own entry has the name with which it will start; a member that never started has its id (kubeadm v1.36:
+    util/etcd/etcd.go).
     """
 
     def called(member: Member) -> str:
@@ -244,19 +247,25 @@ class Etcd(Protocol):
     """An etcd cluster. Every verb raises the errors of `failures`, or Unreachable if no endpoint gives an answer."""
 
     def members(self, *, agreed: bool = True) -> list[Member]:
-        """Read: return the members in etcd's order; `agreed` off: as one of them knows them, which needs no quorum."""
+        """Read: return the members in etcd's order.
+
+        With `agreed` off, as one of them knows them, which needs no quorum.
+        """
         ...
 
     def statuses(self) -> list[Status]:
-        """Read: ask all endpoints at once how they are; one that does not answer is told by its `problem`, and raises nothing."""
+        """Read: return the status of all endpoints, requested concurrently.
+
+        One that does not answer has a `problem`, and raises nothing.
+        """
         ...
 
     def status(self, endpoint: str, /) -> Status:
-        """Read: ask one endpoint how it is, which need not be one of those that are asked for members."""
+        """Read: return the status of one endpoint, which need not be one of the client's."""
         ...
 
     def reach(self, peer_url: str, /) -> str:
-        """Read: say why the peer port of a member cannot be reached from here; empty if it can."""
+        """Read: return why the peer port of a member cannot be reached from here; empty if it can."""
         ...
 
     def alarms(self) -> list[Alarm]:
@@ -268,14 +277,17 @@ class Etcd(Protocol):
         ...
 
     def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
-        """Read: yield the database of one member and its SHA-256, in the form of a snapshot file, while it arrives. Needs no quorum.
+        """Read: yield the database of one member and its SHA-256, in the form of a snapshot file, as it arrives.
 
-        Whoever does not read it to its end closes it. A stream that ended early is shorter than the last 32 bytes say: `snapshots.Checker`.
+        Needs no quorum.
+
+        A caller that does not read it to the end must close it. A truncated stream does not match the SHA-256 in the
+        last 32 bytes: `snapshots.Checker`.
         """
         ...
 
     def move_leader(self, endpoint: str, target: int, /) -> None:
-        """Write: make another member the leader; `endpoint` is that of the present leader."""
+        """Write: make another member the leader; `endpoint` is that of the current leader."""
         ...
 
     def add_learner(self, peer_url: str, /) -> list[Member]:
@@ -287,7 +299,7 @@ class Etcd(Protocol):
         ...
 
     def remove(self, member_id: int, /) -> list[Member]:
-        """Write: remove a member; returns those that are left. Raises MemberNotFound, UnhealthyCluster."""
+        """Write: remove a member; returns the remaining ones. Raises MemberNotFound, UnhealthyCluster."""
         ...
 
     def close(self) -> None:

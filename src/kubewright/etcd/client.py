@@ -20,24 +20,24 @@ from kubewright.http.messages import Limits, Transport
 T = TypeVar("T")
 
 TIMEOUT: Final = 2.0
-"""Seconds that one endpoint is given for one answer, as kubeadm's client gives (kubeadm v1.36: constants/constants.go)."""
+"""Seconds to wait for an answer of one endpoint, as in kubeadm's client (kubeadm v1.36: constants/constants.go)."""
 HASHING: Final = 60.0
 """Seconds for a hash: the member reads all of its data."""
 MOVING: Final = 10.0
-"""Seconds in which another member becomes the leader; etcd itself gives up after its election timeout."""
+"""Seconds for a change of leader; etcd itself gives up after its election timeout."""
 FIRST_PIECE: Final = 30.0
-"""Seconds until a snapshot begins: the member first writes what it holds in memory."""
+"""Seconds until a snapshot begins: the member first writes its data in memory to disk."""
 STALL: Final = 30.0
-"""Seconds without a byte after which a snapshot is given up."""
+"""Seconds without a byte after which a snapshot is aborted."""
 _JSON: Final = {"content-type": "application/json"}
 _LIMITS: Final = Limits(body=1 << 20, connections=2, connect=TIMEOUT)
 
 
 class EtcdClient:
-    """Talks to one etcd cluster. Implements `api.Etcd`.
+    """A client of one etcd cluster. Implements `api.Etcd`.
 
-    `endpoints` are URLs, of which one that answers is enough; the one that answered last is asked first. `context` is None for an etcd
-    without TLS.
+    `endpoints` are URLs, of which one that answers is sufficient; the one that answered last is tried first. `context`
+    is None for an etcd without TLS.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class EtcdClient:
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """Where it asks, in order."""
+        """The endpoints in the order in which they are tried."""
         with self._lock:
             return tuple(self._endpoints)
 
@@ -78,10 +78,10 @@ class EtcdClient:
             return Status(endpoint=endpoint, problem=str(error))
 
     def reach(self, peer_url: str, /) -> str:
-        try:  # any answer will do; members trust the same authority on both of their ports
+        try:  # any answer is fine; members trust the same CA on both of their ports
             self._transport(peer_url).request("GET", "/version", timeout=self._timeout)
         except NoAnswer as error:
-            hung_up = error.reason is Reason.RESET  # as on a client whose certificate has a name of another host (etcd: checkCertSAN)
+            hung_up = error.reason is Reason.RESET  # as for a client whose certificate has a name of another host (etcd: checkCertSAN)
             return "" if hung_up else str(error)
         except APIError as error:
             return str(error)
@@ -118,7 +118,7 @@ class EtcdClient:
         return self._any(f"remove member {member_id:x}", "/v3/cluster/member/remove", {"ID": str(member_id)}, _members)
 
     def follow(self, members: Sequence[Member]) -> None:
-        """From now on ask the members that have started, learners last; without any, those that were asked so far."""
+        """From now on use the members that have started, learners last; without any, keep the current endpoints."""
         ordered = sorted(members, key=lambda member: member.learner)
         found = list(dict.fromkeys(url for member in ordered for url in member.client_urls))
         with self._lock:
@@ -131,7 +131,7 @@ class EtcdClient:
             transport.close()
 
     def _any(self, doing: str, path: str, body: Mapping[str, object], read: Callable[[Any], T]) -> T:
-        """Ask one endpoint after the other until one answers or refuses. Raises what they said, if all fail."""
+        """Try one endpoint after the other until one answers or refuses. Raises their errors if all fail."""
         failed: list[APIError] = []
         for endpoint in self.endpoints:
             try:
@@ -178,7 +178,7 @@ class EtcdClient:
             return self._transports[endpoint]
 
     def _default_transport(self, endpoint: str) -> Transport:
-        from kubewright.http.sync import Transport as SyncTransport  # urllib3: only who really calls pays for it
+        from kubewright.http.sync import Transport as SyncTransport  # urllib3: loaded only for real calls
 
         return SyncTransport(endpoint, context=self._context, limits=_LIMITS, clock=self._clock)
 

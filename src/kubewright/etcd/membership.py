@@ -1,6 +1,6 @@
-"""The membership of a machine in etcd: its member is there and votes (what `join` wants), or is gone (what `reset` and a failed join want).
+"""The membership of a machine in etcd: its member exists and votes (for `join`), or is removed (for `reset` and a failed join).
 
-Decisions are pure; what they come to is looked for, waited for, and done.
+Decisions are pure; this module also observes, waits and acts.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ _QUEUE_AT_MOST: Final = 0.5
 
 
 def to_remove(members: Sequence[Member], peer_url: str) -> Member | None:
-    """Return the member with a peer URL if it can go; None if it is not there, or is the only one: etcd without members is no etcd."""
+    """Return the member with a peer URL if it can be removed; None if it is missing or the only one: etcd needs a member."""
     return by_peer_url(members, peer_url) if len(members) > 1 else None
 
 
 def remove_member(etcd: Etcd, peer_url: str, *, clock: Clock, within: float, leaderless: float = float("inf")) -> Change:
-    """Make the member with this peer URL be gone, and say what that took. One that is absent, or the only one, takes nothing.
+    """Ensure that the member with this peer URL is removed. One that is missing, or the only one, needs no change.
 
-    Tries again for `within` seconds while a leader refuses: etcd removes nobody during the five seconds after its members have connected. Without
-    an answer by a leader it gives up after `leaderless` seconds. The last error is then raised as it is.
+    Tries again for `within` seconds while a leader refuses: etcd removes no member during the five seconds after its
+    members have connected. Without an answer by a leader, it gives up after `leaderless` seconds. The last error is
+    then raised unchanged.
     """
     removal, answered = _Removal(etcd, peer_url), clock.monotonic()
 
@@ -59,7 +60,11 @@ def remove_member(etcd: Etcd, peer_url: str, *, clock: Clock, within: float, lea
 
 
 class _Removal:
-    """Attempts to remove one member. Its own etcd ends with its membership, often before it has answered: who then is gone was removed by us."""
+    """Attempts to remove one member.
+
+    Its own etcd exits when it is removed, often before it has answered: if it is missing afterwards, we have removed
+    it.
+    """
 
     def __init__(self, etcd: Etcd, peer_url: str) -> None:
         self._etcd = etcd
@@ -78,7 +83,7 @@ class _Removal:
             except MemberNotFound:
                 self._asked = asked_before
         if self._asked is None:
-            return self._nothing("it was removed by something else" if one else "it is no member")
+            return self._nothing("it was removed by something else" if one else "it is not a member")
         return Change(target=target(self._peer_url, name=self._asked.name), action=Action.DELETE)
 
     def _nothing(self, reason: str) -> Change:
@@ -86,13 +91,13 @@ class _Removal:
 
 
 def target(peer_url: str, *, name: str = "") -> str:
-    """Return what changes call a member: `member two at https://10.0.0.2:2380`."""
+    """Return the target of changes for a member: `member two at https://10.0.0.2:2380`."""
     return f"member {name} at {peer_url}" if name else f"member {peer_url}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EtcdMember:
-    """A member that should be there. `has_data`: its data directory holds what a member has written."""
+    """A desired member. `has_data`: its data directory contains data that a member has written."""
 
     name: str
     peer_url: str
@@ -100,12 +105,12 @@ class EtcdMember:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return target(self.peer_url, name=self.name)
 
 
 class Step(enum.Enum):
-    """What has to happen before its etcd may start."""
+    """What must happen before its etcd may start."""
 
     ADD = "add"
     KEEP = "keep"
@@ -113,9 +118,10 @@ class Step(enum.Enum):
 
 
 def decide(members: Sequence[Member], desired: EtcdMember) -> Step:
-    """Tell what a machine's member needs. Pure.
+    """Return what a machine's member needs. Pure.
 
-    A member that has started once and whose data is gone must not start again under its old id: it has promised what it forgot.
+    A member that has started once and lost its data must not start again under its old id: it would break promises that
+    it no longer knows.
     """
     found = by_peer_url(members, desired.peer_url)
     if found is None:
@@ -125,7 +131,7 @@ def decide(members: Sequence[Member], desired: EtcdMember) -> Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Joining:
-    """How members are added: the cluster, the clock and the patience of `timeouts.etcdAPICall`, in seconds, for each step."""
+    """How members are added: the cluster, the clock and the limit of `timeouts.etcdAPICall`, in seconds, for each step."""
 
     etcd: Etcd
     clock: Clock
@@ -137,9 +143,11 @@ class Joining:
         return retry(self.etcd.members, clock=self.clock, on=(*PASSING, Unreachable), within=self.within, backoff=PAUSES)
 
     def add(self, desired: EtcdMember) -> Change:
-        """Make the machine's member be there, as a learner if it is new. Waits for its turn where another one is learning.
+        """Ensure that the machine's member exists, as a learner if it is new.
 
-        Raises WaitTimeout, which names the learner that is in the way.
+        Waits for its turn while another one is learning.
+
+        Raises WaitTimeout, which names the other learner.
         """
         members = self.look()
         step = decide(members, desired)
@@ -164,9 +172,9 @@ class Joining:
         return Change(target=desired.target, action=Action.UPDATE if step is Step.REPLACE else Action.CREATE, reason=reason)
 
     def promote(self, desired: EtcdMember) -> Change:
-        """Give the machine's member its vote as soon as it has started and caught up; one that votes is left alone.
+        """Promote the machine's member as soon as it has started and caught up; one that already votes is left alone.
 
-        Raises WaitTimeout with the reason, MemberNotFound if it is no member any more.
+        Raises WaitTimeout with the reason, MemberNotFound if it is no longer a member.
         """
         found = self._own(self.look(), desired)
         if not found.learner:
@@ -189,7 +197,7 @@ class Joining:
         found = by_peer_url(members, desired.peer_url)
         if found is None:
             raise MemberNotFound(
-                f"etcd has no {desired.target} any more",
+                f"etcd no longer has {desired.target}",
                 remedy="it was removed: reset this machine, and join again",
             )
         return found
@@ -207,7 +215,7 @@ class Joining:
 
 
 class _Queue:
-    """Waits until etcd takes a member. The patience begins again whenever another learner is in the way than before."""
+    """Waits until etcd accepts a member. The time limit starts again whenever another learner than before is ahead."""
 
     def __init__(self, etcd: Etcd, desired: EtcdMember) -> None:
         self._etcd = etcd
@@ -228,11 +236,11 @@ class _Queue:
             self._ahead = self._learner()
             if self._ahead is not None:
                 self._said = f"etcd accepts one learner at a time, and {_about(self._ahead)}"
-        except (*PASSING, MemberNotFound, Unreachable) as error:  # the last one is what etcd 3.6 may answer right after a removal
+        except (*PASSING, MemberNotFound, Unreachable) as error:  # etcd 3.6 may answer with the last one right after a removal
             self._said, self._ahead = str(error), None
 
     def moved(self) -> str | None:
-        """Try again; None once it is done, or another one is ahead."""
+        """Try again; None once it is done, or another learner is ahead."""
         before = self._ahead
         self.turn()
         if self.done or (self._ahead is not None and before is not None and self._ahead.id != before.id):
@@ -240,17 +248,17 @@ class _Queue:
         return self._said
 
     def diagnosis(self) -> str:
-        """Say what is known of the learner that is in the way."""
+        """Return what is known of the learner that is ahead."""
         return "" if self._ahead is None else f"its id is {self._ahead.hex_id}"
 
     def remedy(self) -> str:
-        """Say how the learner goes away."""
+        """Return how to get rid of the learner that is ahead."""
         one = self._ahead
         if one is None:
             return "make sure that all members of etcd run"
         where = one.name or ", ".join(one.peer_urls)
         return (
-            f"run the same join again on {where}, or reset that machine; if there is no such machine any more, "
+            f"run the same join again on {where}, or reset that machine; if that machine no longer exists, "
             f"remove its member in a pod of etcd: etcdctl member remove {one.hex_id}"
         )
 

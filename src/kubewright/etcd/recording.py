@@ -1,4 +1,4 @@
-"""The etcd of plans: it reads a real cluster, and only remembers what would be written."""
+"""The etcd of plans: it reads a real cluster, and only records writes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RecordingEtcd:
         return self._base.statuses() if self._base is not None else []
 
     def status(self, endpoint: str, /) -> Status:
-        return self._base.status(endpoint) if self._base is not None else Status(endpoint=endpoint, problem="it is not there")
+        return self._base.status(endpoint) if self._base is not None else Status(endpoint=endpoint, problem="it does not exist")
 
     def reach(self, peer_url: str, /) -> str:
         return self._base.reach(peer_url) if self._base is not None else ""
@@ -47,7 +47,7 @@ class RecordingEtcd:
     def add_learner(self, peer_url: str, /) -> list[Member]:
         found = self.members()
         if by_peer_url(found, peer_url) is not None:
-            raise MemberExists(f"there is a member at {peer_url}")
+            raise MemberExists(f"a member at {peer_url} exists")
         made = Member(id=1 + max((member.id for member in found), default=0), peer_urls=(peer_url,), learner=True)
         return self._record("add", made, [*found, made])
 
@@ -65,7 +65,7 @@ class RecordingEtcd:
 
     def _real(self, endpoint: str) -> Etcd:
         if self._base is None:
-            raise Unreachable(f"there is no etcd at {endpoint}")
+            raise Unreachable(f"no etcd is at {endpoint}")
         return self._base
 
     def _find(self, member_id: int) -> Member:

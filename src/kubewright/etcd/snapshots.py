@@ -1,7 +1,7 @@
-"""Snapshots of etcd: the stream of its JSON gateway, and what makes a file a whole snapshot.
+"""Snapshots of etcd: the stream of its JSON gateway, and the verification of snapshot files.
 
-A snapshot file is the database of a member (bbolt pages) followed by the SHA-256 of it, 32 bytes; the database is a multiple of 512 bytes long
-(etcd v3.6, etcdutl/snapshot/v3_snapshot.go). Pages are not read here: that is etcdutl's business.
+A snapshot file is the database of a member (bbolt pages) followed by its SHA-256, 32 bytes; the size of the database is
+a multiple of 512 bytes (etcd v3.6, etcdutl/snapshot/v3_snapshot.go). Pages are not parsed here: etcdutl does that.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from kubewright.base.records import dataclass
 TRAILER: Final = 32
 """Bytes of the SHA-256 at the end."""
 SECTOR: Final = 512
-"""What the size of the database is a multiple of."""
+"""The size of the database is a multiple of this."""
 MESSAGE_LIMIT: Final = 8 << 20
 """Bytes of one message of the stream; etcd puts 32 KiB of the database into each."""
 _MAGIC: Final = 0xED0CDAED.to_bytes(4, "little")
 _MAGIC_AT: Final = 16
-"""Where a bbolt database says that it is one: behind the header of its first page (bbolt v1.4, internal/common/meta.go)."""
+"""The position of the magic number of a bbolt database: behind the header of its first page (bbolt v1.4, internal/common/meta.go)."""
 
 
 def messages(chunks: Iterable[bytes], *, source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the messages of a stream of the gateway, one JSON value on each line, however they are cut into chunks. Raises Unreachable."""
+    """Yield the messages of a stream of the gateway, one JSON value per line, regardless of chunk boundaries.
+
+    Raises Unreachable.
+    """
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -51,7 +54,7 @@ def _message(line: bytes, *, source: str) -> Mapping[str, Any]:
 
 
 def piece(value: Mapping[str, Any], *, source: str) -> bytes:
-    """Return the part of the file that a message holds. Raises Unreachable."""
+    """Return the part of the file in a message. Raises Unreachable."""
     try:
         return base64.b64decode(value["result"].get("blob", ""), validate=True)
     except (KeyError, AttributeError, TypeError, binascii.Error, ValueError) as error:
@@ -64,14 +67,14 @@ def _foreign(source: str, found: str) -> Unreachable:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A whole snapshot: the size of its file in bytes, and the SHA-256 of its database in hexadecimal, which its last bytes repeat."""
+    """A complete snapshot: the size of its file in bytes, and the SHA-256 of its database in hexadecimal, which its last bytes repeat."""
 
     size: int
     sha256: str
 
 
 class Checker:
-    """Takes a snapshot piece by piece and judges it at the end. `name` is what errors call it."""
+    """Reads a snapshot piece by piece and verifies it at the end. `name` is its name in errors."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -81,7 +84,7 @@ class Checker:
         self.size = 0
 
     def take(self, content: bytes) -> bytes:
-        """Look at the next piece. Returns it."""
+        """Process the next piece. Returns it."""
         self.size += len(content)
         if len(self._first) < _MAGIC_AT + len(_MAGIC):
             self._first += content[: _MAGIC_AT + len(_MAGIC)]
@@ -91,7 +94,7 @@ class Checker:
         return content
 
     def finish(self) -> Snapshot:
-        """Return what was taken. Raises DocumentError for what is not a whole snapshot."""
+        """Return the complete snapshot. Raises DocumentError for anything else."""
         if self._first[_MAGIC_AT : _MAGIC_AT + len(_MAGIC)] != _MAGIC:
             raise self._refused("it does not begin as a database of etcd does")
         if self.size % SECTOR == 0:

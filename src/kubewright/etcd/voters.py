@@ -1,7 +1,7 @@
-"""Which voting members of etcd are dead.
+"""Detection of dead voting members of etcd.
 
-Etcd takes no new member while one that votes is not connected to the others (etcd v3.6, server/etcdserver/server.go, mayAddMember), and says
-only that the cluster is unhealthy.
+Etcd accepts no new member while a voting one is not connected to the others (etcd v3.6, server/etcdserver/server.go,
+mayAddMember), and reports only that the cluster is unhealthy.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from kubewright.etcd.api import Etcd, Member, Status
 
 @dataclass(frozen=True, kw_only=True)
 class DeadVoter:
-    """A member that votes and is not up, and why that is believed."""
+    """A voting member that is considered dead, and the reason."""
 
     member: Member
     problem: str
 
     @property
     def reason(self) -> str:
-        """Name the member and the problem, on one line."""
+        """The member and its problem, on one line."""
         return f"{self.member.shown}: {self.problem}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Voters:
-    """The voting members of a cluster, and those of them that are dead."""
+    """The voting members of a cluster, and the dead ones among them."""
 
     members: Sequence[Member]
     dead: Sequence[DeadVoter]
 
     @property
     def has_quorum(self) -> bool:
-        """Whether those that live can agree on something, such as the removal of a dead one."""
+        """Whether the living members have a quorum, for example for the removal of a dead one."""
         return (len(self.members) - len(self.dead)) * 2 > len(self.members)
 
     def without(self, member: Member) -> Voters:
-        """Return the voting members that are left when one is removed."""
+        """Return the voting members that remain after removing one."""
         return Voters(
             members=[one for one in self.members if one.id != member.id], dead=[one for one in self.dead if one.member.id != member.id]
         )
@@ -51,10 +51,12 @@ class Voters:
 
 
 def look(etcd: Etcd, *, without: str = "") -> Voters:
-    """Ask every voting member how it is. The one with the peer URL `without` counts as living: it is this machine's, which starts it.
+    """Check every voting member.
 
-    A member whose peer port can be reached lives: perhaps only its port for clients is barred from here. Raises APIError where nobody tells who
-    the members are.
+    The one with the peer URL `without` counts as living: it is this machine's, which starts it.
+
+    A member whose peer port can be reached is alive: perhaps only its client port is blocked from here. Raises APIError
+    if no endpoint returns the members.
     """
     members = [member for member in etcd.members(agreed=False) if not member.learner]
     known = {status.endpoint: status for status in etcd.statuses()}
@@ -65,7 +67,7 @@ def look(etcd: Etcd, *, without: str = "") -> Voters:
 
 
 def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
-    """Say why a member is believed to be dead, '' if it lives. `known` are the endpoints that have been asked."""
+    """Return why a member is considered dead, '' if it is alive. `known` are the endpoints whose status is known."""
     if not member.name:
         return "it has never started"
     said = [known.get(url) or etcd.status(url) for url in member.client_urls]

@@ -1,4 +1,4 @@
-"""The nodes of one process: started, added, removed and stopped together."""
+"""The nodes of one process: starting, adding, removing and stopping them together."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kubewright.base.errors import UsageError
 from kubewright.host.files import Files
 
 JOINS: Final = 16
-"""Nodes that join at once. More do not join faster: the API server is busy by then."""
+"""Nodes that join at once. More do not join faster, because the API server is the bottleneck."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 
@@ -29,10 +29,10 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 class Fleet:
     """Simulated nodes that share one event loop.
 
-        made ── add() ──> running (add and remove as you like) ── stop() ──> stopped
+            created ── add() ──> running (add and remove freely) ── stop() ──> stopped
 
-    Each node keeps its certificate in a directory of its own below `directory`, so that a fleet that is started again does not join again.
-    What happens to the Node objects of removed nodes is the caller's business: a node may not delete itself.
+    Each node keeps its certificate in its own directory below `directory`, so that a fleet that is started again does
+    not join again. The caller is responsible for the Node objects of removed nodes: a node may not delete itself.
     """
 
     def __init__(
@@ -46,7 +46,10 @@ class Fleet:
         joins: int = JOINS,
         durable: bool = False,
     ) -> None:
-        """Keep the arguments; nothing happens before `add`. `facts` makes the machine of a node from its name."""
+        """Keep the arguments; nothing happens before `add`.
+
+        `facts` returns the facts of a node's machine, given its name.
+        """
         self._directory = directory
         self._facts = facts
         self._seams = seams or Seams()
@@ -58,20 +61,20 @@ class Fleet:
         self._stopped = False
 
     async def without_certificates(self, *names: str) -> list[str]:
-        """Return those of the names that have no usable certificate: only they need a token to come in."""
+        """Return those of the names that have no usable certificate: only they need a token to join."""
         found = []
         for name in names:
             if not is_usable(self._store(name), name, now=self._seams.clock.now()):
                 found.append(name)
-            await asyncio.sleep(0)  # a name takes milliseconds, and all of them would keep the loop from everything else for seconds
+            await asyncio.sleep(0)  # each name takes milliseconds, and all of them would block the loop for seconds
         return found
 
     async def add(self, *names: str, bootstrap: Bootstrap | None = None) -> None:
-        """Start these nodes; those that run already are left alone. Returns without waiting for them.
+        """Start these nodes; those already running are left alone. Returns without waiting for them.
 
-        `bootstrap` lets in those that have no usable certificate, now or after they slept too long; those that are outside start again
-        with it: what they had may have expired.
-        Raises UsageError for a name that no node can have; nothing is started then.
+        `bootstrap` is for those that have no usable certificate, now or after a long pause; nodes that have not joined
+        are restarted with it, because their earlier token may have expired.
+        Raises UsageError for an invalid node name; nothing is started then.
         """
         for name in names:
             _require_name(name)
@@ -84,7 +87,10 @@ class Fleet:
                 await asyncio.sleep(0)
 
     async def remove(self, *names: str) -> None:
-        """End these nodes and forget their certificates; those that do not run lose only their directories."""
+        """Stop these nodes and delete their certificates.
+
+        For those that do not run, only their directories are deleted.
+        """
         for name in names:
             _require_name(name)
         await self._end([name for name in names if name in self._running])
@@ -92,13 +98,16 @@ class Fleet:
             await asyncio.to_thread(self._forget, name)
 
     async def restart(self, *names: str) -> None:
-        """End nodes and start them again with the certificates that they have: they register anew. Those that do not run are left alone."""
+        """Stop nodes and start them again with their certificates: they register again.
+
+        Those that do not run are left alone.
+        """
         found = [name for name in names if name in self._running]
         await self._end(found)
         await self.add(*found)
 
     def agents(self) -> list[NodeAgent]:
-        """Return the agents that run."""
+        """Return the running agents."""
         return [node.agent for node in self._running.values()]
 
     def outside(self) -> list[str]:
@@ -106,7 +115,7 @@ class Fleet:
         return [name for name, node in self._running.items() if node.agent.is_outside]
 
     async def stop(self) -> None:
-        """End all nodes; their certificates stay. Idempotent."""
+        """Stop all nodes; their certificates stay. Idempotent."""
         self._stopped = True
         await self._end(list(self._running))
 

@@ -1,5 +1,5 @@
-"""Checks of a machine before it is changed: kubeadm's, with kubeadm's names (kubeadm v1.36: preflight), each with what to do about it.
+"""Checks of a machine before it is changed: kubeadm's, with kubeadm's names (kubeadm v1.36: preflight), each with a remedy.
 
-`lists` says which checks a command runs, `checks` has what they look at (`base.checks` runs them), the other modules contain them by topic. They only
-read: nothing here changes the machine. Must not import workflows.
+`lists` defines which checks a command runs, `checks` has their subject (`base.checks` runs them), the other modules
+contain them by topic. They only read: nothing here changes the machine. Must not import workflows.
 """

@@ -13,12 +13,15 @@ from kubewright.preflight.checks import Subject
 
 SERVICE: Final = "kubelet"
 SKEW: Final = 3
-"""Minor releases that a kubelet may be older than we are."""
+"""How many minor releases a kubelet may be older than this program."""
 _VERSION: Final = re.compile(r"v\d+\.\d+\.\d+\S*")
 
 
 def kubelet_version(subject: Subject) -> Version | None:
-    """Return the version that the machine's kubelet says it has, None where it says none. Raises HostError where it does not start."""
+    """Return the version that the machine's kubelet reports, None if it reports none.
+
+    Raises HostError if it does not start.
+    """
     found = _VERSION.search(subject.host.programs.version(SERVICE))
     return Version.parse(found[0]) if found else None
 
@@ -27,9 +30,7 @@ def kubelet_fits(subject: Subject) -> Iterable[Finding]:
     """The kubelet must not be too old for this program, nor newer than the control plane."""
     found = kubelet_version(subject)
     if found is None:
-        yield Finding(
-            text="couldn't get kubelet version: it prints none", remedy="install the kubelet, of the version that the cluster has"
-        )
+        yield Finding(text="couldn't get kubelet version: it prints none", remedy="install the kubelet, of the cluster's version")
         return
     if (found.major, found.minor) < (OWN.major, OWN.minor - SKEW):
         yield Finding(
@@ -45,21 +46,21 @@ def kubelet_fits(subject: Subject) -> Iterable[Finding]:
 
 
 def kubelet_service(subject: Subject) -> Iterable[Finding]:
-    """The kubelet must be started with the machine. A unit that no package has brought is installed later."""
+    """The kubelet's service must be enabled. A unit that no package has installed is installed later."""
     found = subject.host.service(SERVICE)
     if found is None and subject.host.facts.systemd and subject.host.programs.path(SERVICE) is not None:
         return
     if found is None:
         yield warning(
             "no service manager of this machine knows a kubelet service",
-            remedy="install the kubelet's package, or start it yourself when told to",
+            remedy="install the kubelet's package, or start it yourself when prompted",
         )
     elif not found.enabled:
         yield warning("kubelet service is not enabled", remedy="run `systemctl enable kubelet.service`")
 
 
 def kubernetes_version(subject: Subject) -> Iterable[Finding]:
-    """A control plane of a later minor release has flags and objects that we do not know."""
+    """The version must not be of a later minor release, whose flags and objects this program does not know."""
     if subject.cluster is None:
         return
     wanted = Version.parse(subject.cluster.kubernetes_version)
@@ -85,11 +86,11 @@ def runtime_answers(subject: Subject) -> Iterable[Finding]:
 
 
 def runtime_version(subject: Subject) -> Iterable[Finding]:
-    """A runtime that does not tell its cgroup driver has to be replaced before the next kubelets."""
+    """A runtime that does not report its cgroup driver must be replaced before newer kubelets are installed."""
     try:
         driver = subject.host.runtime.cgroup_driver()
     except RuntimeUnavailable:
-        return  # the check named CRI says so
+        return  # the check named CRI reports it
     if driver is None:
         yield warning(
             "You must update your container runtime to a version that supports the CRI method RuntimeConfig. Falling back to using cgroupDriver"

@@ -1,4 +1,7 @@
-"""Which checks a command runs, in kubeadm's order (kubeadm v1.36: preflight/checks.go). A row is a check; adding one is adding a row."""
+"""The checks of each command, in kubeadm's order (kubeadm v1.36: preflight/checks.go).
+
+A row is a check; to add one, add a row.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ TOOLS: Final = ("losetup", "mount", "cp")
 
 Find = Callable[[Subject], Iterable[Finding]]
 ROOT: Final = Check(name=PRIVILEGED, find=machine.privileged, comes_first=True)
-"""Without root the other checks would only find that they may not look."""
+"""Without root, the other checks would only report missing permissions."""
 
 
 def _runtime_and_system(verification: Find) -> tuple[Check, ...]:
@@ -43,16 +46,19 @@ UPGRADE: Final = (
     Check(name="SystemVerification", find=system.verification),
     Check(name="ContainerRuntimeVersion", find=components.runtime_version),
 )
-"""What a machine is checked for before an upgrade."""
+"""The checks of a machine before an upgrade."""
 
 
 def hub_join(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
-    """What is checked before a machine asks a hub: as for every machine, but for the kubelet, which the hub names. See `given_kubelet`."""
+    """Return the checks before a machine contacts a hub: all common ones except the kubelet's, which the hub defines.
+
+    See `given_kubelet`.
+    """
     return (ROOT, *_runtime_and_system(system.kernel), network.port(addresses.ports.kubelet, ours="kubelet" if resumed else ""))
 
 
 def given_kubelet(configuration: Mapping[str, Any], version: Version) -> tuple[Check, ...]:
-    """What a machine is checked for once the version and the configuration of its kubelet are known."""
+    """Return the checks that depend on the version and the configuration of the machine's kubelet."""
     refuses_v1, refuses_swap = (configuration.get(name) is not False for name in ("failCgroupV1", "failSwapOn"))
     return (
         Check(name="Swap", find=functools.partial(machine.kubelet_takes_swap, refuses=refuses_swap)),
@@ -61,7 +67,7 @@ def given_kubelet(configuration: Mapping[str, Any], version: Version) -> tuple[C
 
 
 def common(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
-    """What every machine is checked for, whatever becomes of it."""
+    """Return the checks of every machine, regardless of its role."""
     return (
         *_runtime_and_system(system.verification),
         Check(name="KubeletVersion", find=components.kubelet_fits),
@@ -71,7 +77,7 @@ def common(addresses: Addresses, *, resumed: bool = False) -> tuple[Check, ...]:
 
 
 def init(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, resumed: bool = False) -> tuple[Check, ...]:
-    """What `init` checks. Where a run is resumed, what the earlier one made and started does not stand in the way."""
+    """Return the checks of `init`. If a run is resumed, the results of the earlier one are not problems."""
     return (
         ROOT,
         *_control_plane(cluster, addresses, layout, resumed=resumed),
@@ -85,7 +91,7 @@ def init(cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *,
 def control_plane_join(
     cluster: ClusterConfiguration, addresses: Addresses, layout: Layout, *, has_certificate_key: bool, resumed: bool = False
 ) -> tuple[Check, ...]:
-    """What a machine that joins as a control plane is checked for besides `join`, once the cluster's configuration is known."""
+    """Return the additional checks of a joining control plane, which need the cluster's configuration."""
     external = cluster.etcd.external
     of_etcd = () if external is not None and has_certificate_key else _etcd(cluster, addresses, layout, resumed=resumed)
     return (*_control_plane(cluster, addresses, layout, resumed=resumed), *of_etcd)
@@ -100,7 +106,10 @@ def join(
     endpoint_host: str = "",
     resumed: bool = False,
 ) -> tuple[Check, ...]:
-    """What `join` checks before it asks the cluster anything. `endpoint_host` is that of token discovery, empty for any other."""
+    """Return the checks of `join` before it contacts the cluster.
+
+    `endpoint_host` is that of token discovery, otherwise empty.
+    """
     written = (layout.kubeconfig("kubelet"), layout.kubeconfig("bootstrap-kubelet"))
     return (
         ROOT,
@@ -142,7 +151,7 @@ def _external_etcd(cluster: ClusterConfiguration) -> Iterator[Check]:
 
 
 def _families(cluster: ClusterConfiguration, addresses: Addresses) -> Sequence[int]:
-    """Return the address families that the cluster has: forwarding is needed for each."""
+    """Return the cluster's address families: forwarding is needed for each."""
     found = {
         formats.subnet_family(part)
         for text in _ranges(cluster.networking.service_subnet, cluster.networking.pod_subnet)

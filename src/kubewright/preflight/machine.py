@@ -28,7 +28,7 @@ def privileged(subject: Subject) -> Iterable[Finding]:
 
 
 def cores(subject: Subject) -> Iterable[Finding]:
-    """A control plane with one processor starves."""
+    """A control plane needs more than one processor."""
     found = subject.host.facts.machine.cores
     if found < CORES:
         yield Finding(
@@ -37,7 +37,7 @@ def cores(subject: Subject) -> Iterable[Finding]:
 
 
 def memory(subject: Subject) -> Iterable[Finding]:
-    """A control plane needs most of this for itself."""
+    """A control plane uses most of this itself."""
     found = subject.host.facts.machine.memory // _MIB
     if found < MEMORY:
         yield Finding(text=f"the system RAM ({found} MB) is less than the minimum {MEMORY} MB", remedy="give the machine more memory")
@@ -57,7 +57,7 @@ def kubelet_takes_swap(subject: Subject, *, refuses: bool) -> Iterable[Finding]:
     if refuses and _swaps(subject):
         yield Finding(
             text="swap is on, and the kubelet does not start with it unless its configuration has failSwapOn: false",
-            remedy="turn it off (`swapoff -a`, and its lines in /etc/fstab), or have failSwapOn: false set in the configuration of kubelets",
+            remedy="turn it off (`swapoff -a`, and its lines in /etc/fstab), or set failSwapOn: false in the configuration of kubelets",
         )
 
 
@@ -76,23 +76,25 @@ def in_path(program: str) -> Check:
 
 
 def switched_on(path: PurePosixPath) -> Check:
-    """A kernel setting that must be 1: without forwarding, pods of other machines are not reached."""
+    """A kernel setting that must be 1: without forwarding, pods of other machines are unreachable."""
     setting = str(path.relative_to("/proc/sys")).replace("/", ".")
 
     def find(subject: Subject) -> Iterable[Finding]:
         content = subject.host.read(path)
         if content is None:
-            yield Finding(text=f"{path} does not exist", remedy="see that the kernel has this protocol, and that /proc/sys is mounted")
+            yield Finding(
+                text=f"{path} does not exist", remedy="make sure that the kernel has this protocol, and that /proc/sys is mounted"
+            )
         elif content[:1] != b"1":
             yield Finding(
-                text=f"{path} contents are not set to 1", remedy=f"set it with `sysctl -w {setting}=1`, and in /etc/sysctl.d for good"
+                text=f"{path} contents are not set to 1", remedy=f"set it with `sysctl -w {setting}=1`, and permanently in /etc/sysctl.d"
             )
 
     return Check(name=path_name("FileContent", path), find=find)
 
 
 def hostname(resolve: Callable[[str], object] | None = None) -> Check:
-    """The name of the Node: components find the machine by it."""
+    """The name of the Node, by which components find the machine."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         name = subject.node.name
@@ -116,7 +118,7 @@ def _resolve(name: str) -> object:
 
 
 def file_available(path: PurePosixPath) -> Check:
-    """A file that the command is going to write must not be there."""
+    """A file that the command is going to write must not exist."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         if subject.host.state(path) is not None:
@@ -126,7 +128,7 @@ def file_available(path: PurePosixPath) -> Check:
 
 
 def directory_empty(path: PurePosixPath) -> Check:
-    """A directory for data must not hold somebody else's."""
+    """A data directory must not contain data of others."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         if subject.host.entries(path):
@@ -136,7 +138,7 @@ def directory_empty(path: PurePosixPath) -> Check:
 
 
 def file_existing(path: PurePosixPath, *, name: str) -> Check:
-    """A file that the configuration names must be there."""
+    """A file that the configuration names must exist."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         if subject.host.state(path) is None:

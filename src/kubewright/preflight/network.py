@@ -1,4 +1,4 @@
-"""Checks of what is reached over the network: ports, the packet filter's manager, proxies that would be asked for the cluster's own addresses, an external etcd."""
+"""Checks of the network: ports, firewalld, proxies that would be used for the cluster's own addresses, an external etcd."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _PATIENCE: Final = 10.0
 _REMEDY: Final = "make sure that it answers there, and that the certificate files of etcd.external are the right ones"
 
 Ask = Callable[[str, ExternalEtcd, Subject], Response]
-"""GETs `/version` of one endpoint. Raises KubewrightError for no answer."""
+"""Requests `/version` of one endpoint. Raises KubewrightError if it does not answer."""
 
 
 def port(number: int, *, ours: str = "") -> Check:
-    """No program may listen on the port, except one of `ours` that an earlier run has started."""
+    """No program may listen on the port, except that of `ours` if an earlier run has started it."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         owner = subject.host.network.owner_of_port(_EVERYWHERE, number)
@@ -49,7 +49,7 @@ def port(number: int, *, ours: str = "") -> Check:
 
 
 def _is(program: str, ours: str) -> bool:
-    """Compare names of programs as the kernel tells them: 15 letters."""
+    """Compare names of programs as the kernel reports them: 15 characters."""
     return bool(ours) and program == ours[:_NAME]
 
 
@@ -65,7 +65,7 @@ def firewall(subject: Subject) -> Iterable[Finding]:
 
 
 def proxied_host(host: str) -> Check:
-    """A proxy in the environment would be asked for the API server."""
+    """No proxy in the environment should be used for the API server."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         proxy = Proxies.from_environment(subject.host.facts.detected.proxy_environment).for_url(url(host, 443))
@@ -78,7 +78,7 @@ def proxied_host(host: str) -> Check:
 
 
 def proxied_range(subnet: str) -> Check:
-    """A proxy in the environment would be asked for services or pods."""
+    """No proxy in the environment should be used for services or pods."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         first = formats.address_at(formats.subnets(subnet)[0], 1)
@@ -94,7 +94,7 @@ def proxied_range(subnet: str) -> Check:
 
 
 def external_version(external: ExternalEtcd, *, ask: Ask | None = None, clock: Clock | None = None) -> Check:
-    """Every endpoint must answer with a version that is not too old. A server that stumbles is asked again, 5 s apart."""
+    """Every endpoint must report a version that is new enough. A server with a temporary error is retried after 5 s."""
 
     def find(subject: Subject) -> Iterable[Finding]:
         for endpoint in external.http_endpoints or external.endpoints:
@@ -139,9 +139,9 @@ def _patiently(endpoint: str, external: ExternalEtcd, subject: Subject, ask: Ask
 
 
 def _context(endpoint: str, external: ExternalEtcd, read: Callable[[PurePosixPath], bytes | None]) -> SSLContext | None:
-    """Return what a connection to an endpoint is secured with: nothing at http://, and without a CA file what this machine trusts.
+    """Return the TLS context for an endpoint: None for http://, and the machine's CA certificates without a CA file.
 
-    kube-apiserver does the same with these fields, and so does kubeadm v1.36.3 (cmd/kubeadm/app/preflight/checks.go).
+    kube-apiserver uses these fields in the same way, and so does kubeadm v1.36.3 (cmd/kubeadm/app/preflight/checks.go).
     """
     from kubewright.http import tls
 

@@ -28,7 +28,7 @@ _CONFIGS: Final = (
     "/usr/src/linux-headers-{release}/.config",
     "/lib/modules/{release}/build/.config",
 )
-# Each row: names, one of which the kernel must have built in or as a module.
+# Each row: alternative names, one of which the kernel must have built in or as a module.
 _NEEDED: Final = (
     *(("NAMESPACES",), ("NET_NS",), ("PID_NS",), ("IPC_NS",), ("UTS_NS",), ("CPUSETS",), ("MEMCG",), ("INET",), ("EXT4_FS",), ("PROC_FS",)),
     ("NETFILTER_XT_TARGET_REDIRECT", "IP_NF_TARGET_REDIRECT"),
@@ -46,20 +46,20 @@ _OPTIONAL: Final[Mapping[int, tuple[str, ...]]] = {1: ("hugetlb", "blkio"), 2: (
 _UNIFIED: Final = PurePosixPath("/sys/fs/cgroup/cgroup.controllers")
 _LISTED: Final = PurePosixPath("/proc/cgroups")
 _LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of a kernel configuration that are read at most."""
+"""The maximum size of a kernel configuration in bytes."""
 V1_ENDS: Final = (1, 35)
-"""Kubelets from this version on refuse cgroup v1 unless they are told otherwise."""
+"""Kubelets from this version on refuse cgroup v1 unless they are configured otherwise."""
 
 
 def verification(subject: Subject) -> Iterable[Finding]:
-    """All of it is one check with one name, as in kubeadm."""
+    """All of this is one check with one name, as in kubeadm."""
     yield from kernel(subject)
     if cgroup_version(subject) == 1:
         yield _cgroups_v1(subject)
 
 
 def kernel(subject: Subject) -> Iterable[Finding]:
-    """All but the version of cgroups, for who knows how the kubelet will be configured: `kubelet_takes_cgroups`."""
+    """All except the version of cgroups, for callers that know the kubelet's configuration: `kubelet_takes_cgroups`."""
     cgroups = cgroup_version(subject)
     yield from _release(subject)
     yield from _configuration(subject, cgroups)
@@ -76,7 +76,7 @@ def kubelet_takes_cgroups(subject: Subject, *, kubelet: Version, refuses_v1: boo
     if refuses_v1 and cgroup_version(subject) == 1 and (kubelet.major, kubelet.minor) >= V1_ENDS:
         yield Finding(
             text=f"this machine has cgroup v1, and the kubelet {kubelet} does not start with it unless its configuration has failCgroupV1: false",
-            remedy="boot with systemd.unified_cgroup_hierarchy=1, or have failCgroupV1: false set in the configuration of kubelets",
+            remedy="boot with systemd.unified_cgroup_hierarchy=1, or set failCgroupV1: false in the configuration of kubelets",
         )
 
 
@@ -96,7 +96,7 @@ def _configuration(subject: Subject, cgroups: int) -> Iterable[Finding]:
     if options is None:
         yield Finding(
             text="failed to parse kernel config: unable to load it",
-            remedy="load the module that shows it (`modprobe configs`), or install the kernel's headers or its /boot/config",
+            remedy="load the module that provides it (`modprobe configs`), or install the kernel's headers or its /boot/config",
         )
         return
     for names in (*_NEEDED, *((name,) for name in _NEEDED_BY_CGROUPS[cgroups])):
@@ -107,7 +107,7 @@ def _configuration(subject: Subject, cgroups: int) -> Iterable[Finding]:
 
 
 def _options(subject: Subject) -> frozenset[str] | None:
-    """Return the options that the kernel has, built in or as a module; None where nothing tells."""
+    """Return the options that the kernel has, built in or as a module; None if the kernel's configuration is unavailable."""
     for pattern in _CONFIGS:
         content = subject.host.read(PurePosixPath(pattern.format(release=subject.host.facts.machine.kernel)))
         if content is not None:
@@ -120,9 +120,7 @@ def _unpacked(content: bytes) -> bytes:
     try:
         return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(content, _LARGEST)
     except (zlib.error, gzip.BadGzipFile) as error:
-        raise HostError(
-            "/proc/config.gz cannot be unpacked", detail=str(error), remedy="see what it holds: `zcat /proc/config.gz`"
-        ) from error
+        raise HostError("/proc/config.gz cannot be unpacked", detail=str(error), remedy="inspect it with `zcat /proc/config.gz`") from error
 
 
 def _controllers(subject: Subject, cgroups: int) -> Iterable[Finding]:
@@ -131,11 +129,11 @@ def _controllers(subject: Subject, cgroups: int) -> Iterable[Finding]:
     if missing:
         yield Finding(
             text=f"missing required cgroups: {' '.join(missing)}",
-            remedy="switch them on at the kernel's command line, for example with cgroup_enable=memory, and boot again",
+            remedy="enable them on the kernel's command line, for example with cgroup_enable=memory, and reboot",
         )
     lacking = [name for name in _OPTIONAL[cgroups] if name not in there]
     if lacking:
-        yield warning(f"missing optional cgroups: {' '.join(lacking)}", remedy="nothing, unless pods are to use them")
+        yield warning(f"missing optional cgroups: {' '.join(lacking)}", remedy="nothing, unless pods need them")
 
 
 def _enabled(subject: Subject, cgroups: int) -> frozenset[str]:
@@ -146,13 +144,15 @@ def _enabled(subject: Subject, cgroups: int) -> frozenset[str]:
 
 
 def _cgroups_v1(subject: Subject) -> Finding:
-    """A kubelet whose version cannot be told counts as a young one: its own check says what is wrong with it."""
+    """A kubelet of unknown version counts as a new one: its own check reports what is wrong with it."""
     try:
         kubelet = kubelet_version(subject)
     except HostError:
         kubelet = None
     text = "cgroups v1 support is deprecated and will be removed in a future release. Please migrate to cgroups v2"
-    remedy = "boot with systemd.unified_cgroup_hierarchy=1; to go on with v1, set failCgroupV1: false in the kubelet's configuration and ignore this"
+    remedy = (
+        "boot with systemd.unified_cgroup_hierarchy=1; to keep v1, set failCgroupV1: false in the kubelet's configuration and ignore this"
+    )
     if kubelet is not None and (kubelet.major, kubelet.minor) < V1_ENDS:
         return warning(text, remedy=remedy)
     return Finding(text=f"{text}: kubelets from v1.35 on do not start with it by default", remedy=remedy)

@@ -1,6 +1,6 @@
-"""The cluster behind the fixture: one for a test run, started by whichever of its processes asks first, with a namespace for each test.
+"""The cluster behind the fixture: one per test run, started by the first of its processes that needs it, with a namespace for each test.
 
-A person sees nothing of its start, unless its programs have to be fetched or built first.
+Its start is not shown, unless its programs must be fetched or built first.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 EVERY: Final = 10.0
 """Seconds between two lines about one task."""
 WITHIN: Final = 1800.0
-"""Seconds for another process of the run to bring the cluster up: it may have to build the programs first."""
+"""Seconds to wait for another process of the run to start the cluster: it may have to build the programs first."""
 
 
 def obtain(run: Run, wanted: Settings, *, reporter: Reporter) -> LocalCluster:
-    """Return the run's cluster, started if nobody has done so; waits while another process of the run starts it.
+    """Return the run's cluster, starting it if necessary; waits while another process of the run starts it.
 
     Raises what `up` raises, and UsageError on another machine than the run's.
     """
@@ -59,7 +59,7 @@ def obtain(run: Run, wanted: Settings, *, reporter: Reporter) -> LocalCluster:
 
 
 def _bring_up(cluster: LocalCluster, run: Run) -> str | None:
-    """Start the cluster unless it is up. Returns why that must wait: another process is at it."""
+    """Start the cluster unless it is up. Returns why it must wait: another process is starting it."""
     try:
         if not _is_up(cluster.paths):
             for left in abandoned(run.state_dir):
@@ -82,7 +82,7 @@ def finish(run: Run) -> None:
 
 @contextmanager
 def fresh_namespace(client: KubeClient, *, test: str) -> Iterator[str]:
-    """Make a namespace named after a test, wait until pods can be made in it, and delete it afterwards, without waiting."""
+    """Create a namespace named after a test, wait until pods can be created in it, and delete it afterwards without waiting."""
     made = client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": f"{prefix(test)}-"}})
     name = str(made["metadata"]["name"])
     try:
@@ -90,12 +90,14 @@ def fresh_namespace(client: KubeClient, *, test: str) -> Iterator[str]:
         waiter.until(lambda: _account(client, name), within=30, saying="the default service account", every=0.01, at_most=0.1)
         yield name
     finally:
-        with suppress(APIError):  # the test may have stopped the API server or deleted the namespace; it all goes with the cluster
+        with suppress(
+            APIError
+        ):  # the test may have stopped the API server or deleted the namespace; the cluster's removal removes everything
             client.delete(named("Namespace"), name, propagation="Background")
 
 
 def prefix(test: str) -> str:
-    """Turn the name of a test into the beginning of a namespace's name (RFC 1123 label), which the API server then completes."""
+    """Convert the name of a test to a prefix of a namespace's name (RFC 1123 label), which the API server then completes."""
     return re.sub(r"[^a-z0-9]+", "-", test.lower()).strip("-")[:40].strip("-") or "test"
 
 
@@ -103,7 +105,7 @@ def _account(client: KubeClient, namespace: str) -> str | None:
     try:
         client.get(named("ServiceAccount"), "default", namespace)
     except NotFound:
-        return "it is not there yet"
+        return "it does not exist yet"
     return None
 
 

@@ -1,8 +1,9 @@
 """The pytest plugin: `kubewright_cluster`, a real control plane for the whole run, and `kubewright_namespace`, a fresh one per test.
 
-Installed with kubewright; costs nothing until a test asks for a fixture, so nothing of ours is imported here. One cluster serves a whole
-test run, also with pytest-xdist: the first worker that needs it starts it, the others wait for that. It is tied to the process that
-controls the run: however that ends, `kill -9` included, the cluster ends and its files go.
+It is installed with kubewright and costs nothing until a test uses a fixture, so none of our modules is imported here.
+One cluster serves a whole test run, also with pytest-xdist: the first worker that needs it starts it, the others wait
+for that. It is tied to the process that controls the run: when that ends in any way, including `kill -9`, the cluster
+is stopped and its files are removed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 
 _RUN = pytest.StashKey["Run"]()
 _WORKER_INPUT = "kubewright"
-"""Where a worker of pytest-xdist finds the run."""
+"""The entry of a pytest-xdist worker's input with the run."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add our options."""
     group = parser.getgroup("kubewright", "a real Kubernetes control plane as a fixture")
-    group.addoption("--kubewright-keep", action="store_true", help="leave the cluster running after the tests, for a look")
+    group.addoption("--kubewright-keep", action="store_true", help="leave the cluster running after the tests")
     group.addoption("--kubewright-version", default="", metavar="VERSION", help="Kubernetes version of the cluster")
     group.addoption("--kubewright-binaries-dir", default="", metavar="DIR", help="directory with etcd, kube-apiserver and so on")
     group.addoption("--kubewright-state-dir", default="", metavar="DIR", help="directory for the cluster's files")
@@ -40,10 +41,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: object) -> None:
-    """Tell a worker of pytest-xdist which run it belongs to."""
+    """Pass the run to a worker of pytest-xdist."""
     from kubewright.base.errors import UsageError
 
-    with suppress(UsageError):  # no home directory: the fixture will say so, if a test asks for it
+    with suppress(UsageError):  # no home directory: the fixture reports it if a test uses it
         node.workerinput[_WORKER_INPUT] = _run(node.config).as_map()  # type: ignore[attr-defined]  # xdist has no types of its own
 
 
@@ -59,7 +60,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what was left running, and how to end it."""
+    """Report a cluster that was left running, and how to stop it."""
     run = config.stash.get(_RUN, None)
     if run is None or not config.getoption("kubewright_keep") or not run.paths.record.exists():
         return
@@ -93,7 +94,7 @@ def _kubewright_client(kubewright_cluster: LocalCluster) -> Iterator[KubeClient]
 
 @pytest.fixture
 def kubewright_namespace(_kubewright_client: KubeClient, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a fresh namespace whose default service account is there; deleted after the test, without waiting."""
+    """The name of a fresh namespace with its default service account; deleted after the test, without waiting."""
     from kubewright.testing import clusters
 
     with _readable_errors(), clusters.fresh_namespace(_kubewright_client, test=request.node.name) as name:
@@ -105,7 +106,7 @@ def _is_worker(config: pytest.Config) -> bool:
 
 
 def _run(config: pytest.Config) -> Run:
-    """Return the run that a process belongs to; the controlling one makes it when it is first asked for."""
+    """Return the run of a process; the controlling one creates it at the first call."""
     from kubewright.testing.runs import Run
 
     if _RUN not in config.stash:
@@ -117,7 +118,10 @@ def _run(config: pytest.Config) -> Run:
 
 @contextmanager
 def _readable_errors() -> Iterator[None]:
-    """Show an error of ours as a message with its remedy: a traceback would hide it. Any other is a bug and keeps its own."""
+    """Show our errors as a message with its remedy instead of a traceback.
+
+    Other exceptions are bugs and keep theirs.
+    """
     from kubewright.base.errors import Interrupted, KubewrightError
 
     try:
@@ -126,4 +130,6 @@ def _readable_errors() -> Iterator[None]:
         raise KeyboardInterrupt from error
     except KubewrightError as error:
         parts = (f"kubewright: {error.what}", error.detail, f"hint: {error.remedy}" if error.remedy else "")
-        raise pytest.fail.Exception("\n".join(part for part in parts if part), pytrace=False) from None  # the same text twice else
+        raise pytest.fail.Exception(
+            "\n".join(part for part in parts if part), pytrace=False
+        ) from None  # otherwise the same text appears twice

@@ -1,6 +1,7 @@
-"""One test run: the name of its cluster, where that lies, and the process that it must not outlive.
+"""A test run: the name and directory of its cluster, and the process that the cluster must not outlive.
 
-The process that controls the run makes it; the workers of pytest-xdist get it, so that all of them use the same cluster.
+The process that controls the run creates it; the workers of pytest-xdist receive it, so that all of them use the same
+cluster.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ class Run:
 
     @classmethod
     def begin(cls, *, state_dir: str, keep: bool) -> Run:
-        """Make the run that this process controls. No two runs have the same name, on whichever machine."""
+        """Create the run that this process controls. Names of runs are unique, also across machines."""
         mine = os.getpid()
         name = f"pytest-{mine}-{draw(token_bytes, 5)}"
         return cls(name=name, state_dir=str(state_directory(state_dir)), owner="" if keep else str(Identity.of(mine)))
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Run:
-        """Read what `as_map` gave."""
+        """Parse the result of `as_map`."""
         return cls(name=given["name"], state_dir=given["state_dir"], owner=given["owner"])
 
     def as_map(self) -> dict[str, str]:
@@ -47,19 +48,20 @@ class Run:
 
     @property
     def paths(self) -> ClusterPaths:
-        """Where its cluster lies."""
+        """The paths of its cluster."""
         return cluster_paths(self.name, state_dir=self.state_dir)
 
     @property
     def is_here(self) -> bool:
-        """Whether the controlling process is of this machine: a worker of pytest-xdist may be elsewhere."""
+        """Whether the controlling process is on this machine: a worker of pytest-xdist may be elsewhere."""
         return not self.owner or RealProcesses().alive(Identity.parse(self.owner))
 
 
 def abandoned(state_dir: str) -> Iterator[ClusterPaths]:
-    """Find what runs left that were killed together with their daemon, or before they had one. Clusters that were kept are not meant.
+    """Find the clusters of runs that were killed together with their daemon, or before they had one, except those that were kept.
 
-    A daemon that answers looks after its owner itself: it may be of another container, where our view of processes means nothing.
+    A daemon that answers monitors its owner itself: the owner may be in another container, where our view of processes
+    is meaningless.
     """
     from kubewright.local.cluster.daemon_client import ControlClient
 
@@ -70,7 +72,10 @@ def abandoned(state_dir: str) -> Iterator[ClusterPaths]:
 
 
 def _has_ended(where: ClusterPaths, pid: int) -> bool:
-    """Whether the run of a cluster has ended; where it was killed before it noted its identity, its process id must do."""
+    """Return whether the run of a cluster has ended.
+
+    If it was killed before it recorded its identity, its process id must be sufficient.
+    """
     from kubewright.local.daemon_process import read_settings
 
     try:

@@ -1,4 +1,4 @@
-"""What the user of the plugin can set, on the command line or in the ini file. The command line counts more."""
+"""The plugin's settings on the command line or in the ini file. The command line takes precedence."""
 
 from __future__ import annotations
 

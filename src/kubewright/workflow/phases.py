@@ -1,6 +1,6 @@
-"""Phases: trees of named steps as plain values, and the rules by which some of them are chosen (kubeadm v1.36: cmd/phases/workflow).
+"""Phases: trees of named steps as plain values, and the rules for selecting some of them (kubeadm v1.36: cmd/phases/workflow).
 
-Cheap to import: what a phase does may be named instead of imported, so that help and completion can be made of the tree alone.
+Cheap to import: a phase may name its function instead of importing it, so that help and completion need only the tree.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ Context_contra = TypeVar("Context_contra", contravariant=True)
 """The context type of phase functions: a phase that needs less of the context fits into any tree."""
 
 Step = Change | Waited
-"""The values that a phase's function yields: one for each thing that it ensured or waited for."""
+"""The values that a phase's function yields: one for each target that it ensured, and for each wait."""
 
 
 @dataclass(frozen=True)
 class Phase(Generic[Context_contra]):
     """One step of a workflow, or a group of them.
 
-    `run` takes the context of the workflow and yields its steps, before the children run;
-    written as `module:function` it is imported only then.
-    `condition` returns None if the phase applies, else the reason why it and its children are left out.
-    `depends` are full names of phases without which this one makes no sense in the same run.
-    `flags` names the flags of the phase's own command, separated by blanks, `argument` its positional argument: the command table says what
-    these are. A `hidden` phase has no command and no line in the help.
-    `every` marks a leaf `all`: as a command it runs its parent with all children; in a run of the workflow it does not exist.
+    `run` takes the context of the workflow and yields its steps, before the children run; written as `module:function`,
+    it is imported only then.
+    `condition` returns None if the phase applies, else the reason why it and its children are skipped.
+    `depends` are full names of phases that must run if this one runs.
+    `flags` names the flags of the phase's own command, separated by spaces, `argument` its positional argument; the
+    command table defines both. A `hidden` phase has no command and no line in the help.
+    `every` marks a leaf `all`: as a command it runs its parent with all children; in a run of the workflow it does not
+    exist.
     """
 
     name: str
@@ -67,7 +68,7 @@ class Phase(Generic[Context_contra]):
 
 @dataclass(frozen=True)
 class Node(Generic[Context_contra]):
-    """A phase at its place. `above` are the nodes from the root down to its parent."""
+    """A phase at its place in the tree. `above` are the nodes from the root down to its parent."""
 
     phase: Phase[Context_contra]
     above: tuple[Node[Context_contra], ...] = ()
@@ -83,7 +84,7 @@ class Node(Generic[Context_contra]):
         return (*self.above, self)
 
     def within(self, names: frozenset[str]) -> bool:
-        """Tell whether this phase or one above it is among the names."""
+        """Return whether this phase or one above it is among the names."""
         return any(node.name in names for node in self.line)
 
     def below(self) -> Iterator[Node[Context_contra]]:
@@ -94,7 +95,7 @@ class Node(Generic[Context_contra]):
 
 
 class Phases(Generic[Context_contra]):
-    """The tree of a workflow. Raises ValueError for a tree that contradicts itself, which is a mistake in the program."""
+    """The tree of a workflow. Raises ValueError for an inconsistent tree, which is a bug in the program."""
 
     def __init__(self, *phases: Phase[Context_contra]) -> None:
         self.roots = phases
@@ -103,12 +104,12 @@ class Phases(Generic[Context_contra]):
 
     @property
     def nodes(self) -> tuple[Node[Context_contra], ...]:
-        """Everything that a run of the workflow goes through, in order: parents before children, hidden phases too, no `all`."""
+        """All nodes that a run of the workflow visits, in order: parents before children, including hidden phases, without `all`."""
         return tuple(node for node in self._all.values() if not node.phase.every)
 
     @property
     def commands(self) -> tuple[Node[Context_contra], ...]:
-        """Everything that has a command of its own, in order: groups and their `all` too, nothing hidden."""
+        """All nodes that have their own command, in order: including groups and their `all`, without hidden ones."""
         return tuple(node for node in self._all.values() if not any(above.phase.hidden for above in node.line))
 
     def find(self, name: str) -> Node[Context_contra]:
@@ -123,7 +124,7 @@ class Phases(Generic[Context_contra]):
         return self._all[name]
 
     def named(self, words: Sequence[str]) -> Node[Context_contra] | None:
-        """Return the node that a command line means with the words after `phase`, aliases included; None if there is no such command."""
+        """Return the node for the words after `phase` on a command line, aliases included; None if there is no such command."""
         level, found = self.roots, None
         for word in words:
             phase = next((phase for phase in level if not phase.hidden and word in {phase.word, *phase.aliases}), None)
@@ -134,10 +135,11 @@ class Phases(Generic[Context_contra]):
         return found
 
     def select(self, *, only: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Node[Context_contra], ...]:
-        """Choose what runs, in order.
+        """Select the nodes to run, in order.
 
-        `only` names phases that run with all below them, without their parents; `X/all` is all of X. `skip` names phases that are left out
-        with all below them. Raises UsageError for an unknown name, or if a phase is chosen without those it depends on.
+        `only` names phases that run with all below them, without their parents; `X/all` is all of X. `skip` names
+        phases that are skipped with all below them. Raises UsageError for an unknown name, or if a phase is selected
+        without those that it depends on.
         """
         wanted = frozenset(self._meant(name) for name in only)
         unwanted = frozenset(self.find(name).name for name in skip)
@@ -146,7 +148,7 @@ class Phases(Generic[Context_contra]):
         return chosen
 
     def load(self) -> None:
-        """Import everything that the phases only name, for a process that will not find it later."""
+        """Import all functions that phases only name, for a process that cannot import them later."""
         for node in self._all.values():
             resolved(node.phase.run)
             resolved(node.phase.condition)
@@ -174,7 +176,7 @@ def _check_dependencies(chosen: Sequence[Node[Context_contra]]) -> None:
 
 
 def resolved(target: object) -> object:
-    """Import what is named as `module:function`; anything else is returned as it is."""
+    """Import an object named as `module:function`; return anything else unchanged."""
     if not isinstance(target, str):
         return target
     module, _, name = target.partition(":")

@@ -27,7 +27,7 @@ _NOTE: Final = "error execution phase "
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What a run did: all changes and waits in the order of the phases, and the seconds that each phase took."""
+    """The result of a run: all changes and waits in the order of the phases, and the seconds that each phase took."""
 
     changes: tuple[Change, ...]
     waits: tuple[Waited, ...]
@@ -44,13 +44,13 @@ def run(
     skip: Sequence[str] = (),
     order: Sequence[str] = (),
 ) -> Result:
-    """Run the chosen phases of a tree in order (see `Phases.select`).
+    """Run the selected phases of a tree in order (see `Phases.select`).
 
-    `order` names phases that run one after the other, from the place of the first of them on, whatever the tree has between them; the result
-    is in the order of the tree even so.
+    `order` names phases that run one after the other, from the place of the first of them on, regardless of other
+    phases between them; the result is in the order of the tree nevertheless.
 
-    What a phase raises is raised on unchanged, with the phase's name as a note (`failed_phase`, `explain`). Raises Interrupted for Ctrl-C and
-    signals like it, and UsageError before anything runs.
+    Exceptions of a phase are raised unchanged, with the phase's name as a note (`failed_phase`, `explain`). Raises
+    Interrupted for Ctrl-C and similar signals, and UsageError before anything runs.
     """
     nodes = phases.select(only=only, skip=skip)
     skipped = frozenset(node.name for node in phases.nodes if node.within(frozenset(skip)))
@@ -64,7 +64,7 @@ def run(
 
 
 def _ordered(nodes: Sequence[Node[Context]], order: Sequence[str]) -> list[Node[Context]]:
-    """Bring the named nodes into that order, at the place of the first of them."""
+    """Return the nodes with the named ones in that order, at the place of the first of them."""
     named = {node.name: node for node in nodes if node.name in order}
     rest = [node for node in nodes if node.name not in named]
     place = nodes.index(named[order[0]]) if named else 0
@@ -72,13 +72,13 @@ def _ordered(nodes: Sequence[Node[Context]], order: Sequence[str]) -> list[Node[
 
 
 def failed_phase(error: BaseException) -> str | None:
-    """Return the full name of the phase in which an error was raised, or None if it was raised outside of a phase."""
+    """Return the full name of the phase in which an error was raised, or None if it was raised outside a phase."""
     notes = (note for note in getattr(error, "__notes__", ()) if note.startswith(_NOTE))
     return next((note.removeprefix(_NOTE) for note in notes), None)
 
 
 def explain(error: BaseException) -> str:
-    """Return the text of an error with its phase in front, as kubeadm puts it: `error execution phase NAME: CAUSE`."""
+    """Return the text of an error prefixed with its phase, as kubeadm does: `error execution phase NAME: CAUSE`."""
     phase = failed_phase(error)
     return str(error) if phase is None else f"{_NOTE}{phase}: {error}"
 
@@ -103,7 +103,7 @@ class _Run(Generic[Context]):
         self._conditions: dict[str, str | None] = {}
 
     def walk(self, nodes: Iterable[Node[Context]], *, chosen: frozenset[str], skipped: frozenset[str]) -> None:
-        """Run the chosen ones of the nodes, and tell of the skipped ones at their place."""
+        """Run the selected nodes, and report the skipped ones at their place."""
         for node in nodes:
             if node.name in skipped:
                 self._reporter.emit(PhaseSkipped(phase=node.name, reason="named by --skip-phases"))
@@ -112,7 +112,7 @@ class _Run(Generic[Context]):
                     self._visit(node)
 
     def result(self, names: Sequence[str]) -> Result:
-        """Return what was done, in the order of these phases."""
+        """Return the results in the order of these phases."""
         done = {name: self._phases[name] for name in names if name in self._phases}
         return Result(
             changes=tuple(change for phase in done.values() for change in phase.changes),
@@ -141,7 +141,7 @@ class _Run(Generic[Context]):
         self._reporter.emit(PhaseFinished(phase=node.name, seconds=done.seconds))
 
     def _left_out(self, node: Node[Context]) -> str | None:
-        """Return why a phase or one above it does not apply. Each condition is asked once in a run."""
+        """Return why a phase or one above it does not apply. Each condition is evaluated once per run."""
         for above in node.line:
             if above.name not in self._conditions:
                 self._conditions[above.name] = above.phase.left_out(self._context)
@@ -152,7 +152,7 @@ class _Run(Generic[Context]):
 
 @contextmanager
 def _naming(phase: str) -> Iterator[None]:
-    """Note the phase on whatever is raised in the block, unless an inner run has done so."""
+    """Add the phase as a note to exceptions in the block, unless an inner run has done so."""
     try:
         yield
     except BaseException as error:
@@ -162,10 +162,12 @@ def _naming(phase: str) -> Iterator[None]:
 
 
 class InTreeOrder:
-    """Hands events on as if phases had run in the order of `names`; those of a phase that runs ahead of others wait for its place.
+    """Forwards events as if phases had run in the order of `names`.
 
-    `required` are the phases that will certainly run: nothing of a later phase is told before they have ended. `close` hands on what
-    still waits: to be called at the end of a run, also of one that fails.
+    Those of a phase that runs early wait for their place.
+
+    `required` are the phases that will certainly run: no event of a later phase is forwarded before they have ended.
+    Call `close` at the end of a run, even if it fails: it forwards the waiting events.
     """
 
     def __init__(self, inner: Reporter, names: Sequence[str], *, required: frozenset[str]) -> None:
@@ -185,7 +187,7 @@ class InTreeOrder:
                 self._tell(self._current, event)
 
     def close(self) -> None:
-        """Pass on all events that wait."""
+        """Forward all waiting events."""
         with self._lock:
             self._open, self._current = [], None
             self._hand_on()
@@ -197,7 +199,7 @@ class InTreeOrder:
             self._held.setdefault(place, []).append(event)
 
     def _turn(self, place: int | None, *, running: bool) -> None:
-        """Note which phase runs; the one before has then ended, as has one that says so."""
+        """Record which phase runs; the previous one has then ended, as has one that reports it."""
         ended = {self._current} if running else {place}
         self._current = place if running else None if place == self._current else self._current
         self._open = [one for one in self._open if one not in ended]
@@ -216,20 +218,23 @@ class InTreeOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a run would change, in its order; targets that stay as they are do not count. False if it would change nothing."""
+    """The changes of a run, in order; targets that stay unchanged do not count. False if there are none."""
 
     changes: tuple[Change, ...]
 
     @classmethod
     def of(cls, changes: Iterable[Change], *, ephemeral: bool = True) -> Plan:
-        """Make a plan of what a run reports. Without `ephemeral` it holds drift only: nothing that is short-lived by its nature."""
+        """Return the plan of a run's reported changes.
+
+        Without `ephemeral`, it contains drift only: no short-lived targets.
+        """
         return cls(changes=tuple(change for change in changes if change and (ephemeral or change.lifetime is Lifetime.DURABLE)))
 
     def __bool__(self) -> bool:
         return bool(self.changes)
 
     def settled(self) -> Plan:
-        """Return this plan, or an empty one where all of it is short-lived: a run would make a token anew, and nothing would differ."""
+        """Return this plan, or an empty one if all of it is short-lived: a run would only create another token."""
         return self if any(change.lifetime is Lifetime.DURABLE for change in self.changes) else Plan(changes=())
 
     def as_list(self) -> list[dict[str, object]]:
@@ -237,7 +242,7 @@ class Plan:
         return [change.as_map() for change in self.changes]
 
     def text(self) -> str:
-        """Return the form for a person, each change with its diff and a sum at the end; empty if nothing differs."""
+        """Return the form for people, each change with its diff and a summary at the end; empty if nothing differs."""
         if not self.changes:
             return ""
         return "".join(_told(change) for change in self.changes) + f"\nplan: {self.summary()}\n"

@@ -175,7 +175,7 @@ def test_members_are_removed_where_others_are_left():
     assert to_remove([ONE, two], MINE.peer_url) is two
     etcd = Etcd(ONE, two)
     assert remove_member(etcd, MINE.peer_url, clock=FakeClock(), within=1).action is Action.DELETE
-    assert remove_member(etcd, MINE.peer_url, clock=FakeClock(), within=1).reason == "it is no member"
+    assert remove_member(etcd, MINE.peer_url, clock=FakeClock(), within=1).reason == "it is not a member"
     assert remove_member(etcd, ONE.peer_urls[0], clock=FakeClock(), within=1).reason == "it is the only member"
 
 
