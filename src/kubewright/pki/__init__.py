@@ -1,1 +1,4 @@
-"""Keys, certificates, requests, pins: the certificate table and what keeps it true. Files are reached through the CertificateStore protocol only."""
+"""Keys, certificates, requests, pins: the certificate table, and the functions that apply it.
+
+Files are accessed through CertificateStore only.
+"""

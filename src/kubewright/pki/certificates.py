@@ -26,7 +26,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LONGEST_CHAIN = 8
 _VERSION = 0xA0
-"""The first part of a certificate, where it is there."""
+"""The first element of a certificate, which is optional."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,10 +41,13 @@ class AlternativeNames:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """A certificate that was read. `extensions` are the names in the order of the file; `usages` the names of extended key usages.
+    """A parsed certificate.
 
-    `key_kind` is `RSA-2048`, `ECDSA-P256` or the library's name of another kind; `public_key` is the DER SubjectPublicKeyInfo as the
-    certificate has it, of which pins are made. `path_length` is how many CAs may follow below an authority, None for any number.
+    `extensions` are the names in the order of the file; `usages` the names of extended key usages.
+
+    `key_kind` is `RSA-2048`, `ECDSA-P256` or the library's name of another kind; `public_key` is the DER
+    SubjectPublicKeyInfo as in the certificate, from which pins are computed. `path_length` is how many CAs may follow
+    below a CA, None for any number.
     """
 
     der: bytes = field(repr=False)
@@ -64,7 +67,7 @@ class Certificate:
 
     @property
     def native_subject(self) -> x509.Name:
-        """The subject as the library has it, which reads it anew each time and warns of lengths that Go and clusters do not mind."""
+        """The subject as an object of the library, which parses it each time and warns of lengths that Go and clusters accept."""
         with quiet():
             return self.native.subject
 
@@ -84,11 +87,11 @@ class Certificate:
         return self.not_after - self.not_before
 
     def pem(self) -> bytes:
-        """Return it as a PEM block."""
+        """Return the certificate as a PEM block."""
         return pem.encode(pem.CERTIFICATE, self.der)
 
     def describe(self) -> str:
-        """Name it in a message: its subject and its serial number."""
+        """Describe it in a message: its subject and its serial number."""
         return f"certificate {', '.join(f'{name}={value}' for name, value in self.subject) or 'without subject'} (serial {self.serial:x})"
 
     def issued_by(self, issuer: Certificate) -> bool:
@@ -105,7 +108,7 @@ class Certificate:
     def has_signed(self, content: bytes, signature: bytes) -> bool:
         """Whether this certificate's key has signed a text (`PrivateKey.sign`).
 
-        False for kinds of keys that we do not make.
+        False for kinds of keys that we do not generate.
         """
         from cryptography.exceptions import InvalidSignature
         from cryptography.hazmat.primitives import hashes
@@ -126,7 +129,7 @@ class Certificate:
 
 
 def read(content: bytes, *, source: str) -> Certificate:
-    """Read one DER certificate. Raises CertificateError, naming `source`."""
+    """Parse one DER certificate. Raises CertificateError, naming `source`."""
     from cryptography import x509
 
     with reading(f"the certificate in {source}", remedy=f"restore {source} from a copy, or remove it together with its key"):
@@ -152,37 +155,41 @@ def read(content: bytes, *, source: str) -> Certificate:
 
 
 def first(text: bytes, *, source: str) -> Certificate:
-    """Read the first certificate of PEM text. Raises CertificateError, naming `source`, also where there is none."""
+    """Parse the first certificate of PEM text. Raises CertificateError, naming `source`, also if there is none."""
     return read(pem.certificates(text, source=source)[0], source=source)
 
 
 def _parts(native: x509.Certificate) -> list[Element]:
-    """Return issuer, validity, subject and public key as they are written: the library's form of them may be another one, and make another pin."""
+    """Return issuer, validity, subject and public key as encoded in the file: the library may encode them differently, which changes the pin."""
     parts = [*der.one(native.tbs_certificate_bytes, "the content of a certificate").children()]
     first = 3 if parts[0].identifier == _VERSION else 2
     return parts[first : first + 4]
 
 
 def _attributes(name: Element) -> Iterator[tuple[str, str]]:
-    """Yield the attributes of a distinguished name, `commonName` and its like. Raises DERError for a value that is no string, as Go does."""
+    """Yield the attributes of a distinguished name, such as `commonName`.
+
+    Raises DERError for a value that is not a string, as Go does.
+    """
     from cryptography import x509
 
     for attribute in itertools.chain.from_iterable(distinguished_names.read(name)):
         if attribute.text is None:
-            raise DERError(f"the attribute {attribute.oid} of a name is no string")
+            raise DERError(f"the attribute {attribute.oid} of a name is not a string")
         yield extension_name(x509.ObjectIdentifier(attribute.oid)), attribute.text
 
 
 def extension_name(oid: x509.ObjectIdentifier) -> str:
-    """Return the short name of an object identifier, or its dotted form where the library knows none."""
+    """Return the short name of an object identifier, or its dotted form if the library has none."""
     known: str = oid._name  # noqa: SLF001 (the library has the table and no public way to it)
     return oid.dotted_string if known == "Unknown OID" else known
 
 
 def alternative_names(extensions: x509.Extensions) -> AlternativeNames:
-    """Return the alternative names of a certificate; kinds that Kubernetes has no use for are left out.
+    """Return the alternative names of a certificate; kinds that Kubernetes does not use are left out.
 
-    An IPv4 address that is mapped into IPv6 is that IPv4 address, and URIs are as Go writes them. Raises URIError for one that Go refuses.
+    An IPv4-mapped IPv6 address is returned as IPv4, and URIs as Go formats them. Raises URIError for one that Go
+    refuses.
     """
     from cryptography import x509
 
@@ -225,9 +232,9 @@ def _usages(extensions: x509.Extensions) -> tuple[str, ...]:
 
 
 def parse(text: bytes, *, source: str = "the bundle") -> list[Certificate]:
-    """Read every certificate of PEM text, in order; blocks of other kinds are skipped.
+    """Parse every certificate of PEM text, in order; blocks of other kinds are skipped.
 
-    Raises CertificateError, naming `source`, for one that cannot be read, and where there is none.
+    Raises CertificateError, naming `source`, for one that cannot be parsed, and if there is none.
     """
     return [read(content, source=source) for content in pem.certificates(text, source=source)]
 
@@ -290,13 +297,13 @@ class Pair:
 
 def fits(certificate: Certificate, key: PrivateKey) -> bool:
     """Whether a certificate is for this key."""
-    import hmac  # this imports OpenSSL, which a check for the pair's existence does not need
+    import hmac  # hmac imports OpenSSL, which is not needed to check whether the pair exists
 
     return hmac.compare_digest(certificate.public_key, key.public_der())
 
 
 def parse_pair(text: bytes, *, source: str) -> Pair:
-    """Read PEM text with certificates and one key, in any order, and require that they fit.
+    """Parse PEM text with certificates and one key, in any order, and require that they match.
 
     Raises CertificateError, naming `source`, for anything unreadable, and CertificateMismatch if the key belongs to
     another certificate.
@@ -305,12 +312,12 @@ def parse_pair(text: bytes, *, source: str) -> Pair:
 
 
 def pair_of(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Pair:
-    """Read certificates and key from two texts and require that they fit. Raises as `parse` does."""
+    """Parse certificates and key from two texts and require that they match. Raises as `parse_pair` does."""
     found = parse(certificate_pem, source=source)
     key = keys.load(key_pem, source=source)
     if not fits(found[0], key):
         raise CertificateMismatch(
-            f"certificate and key of {source} do not fit",
+            f"certificate and key of {source} do not match",
             detail=f"the key is not that of the {found[0].describe()}",
             remedy=f"restore both from the same backup, or remove {source} to have both created again",
         )
@@ -318,7 +325,7 @@ def pair_of(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Pair:
 
 
 def join(certificate_pem: bytes, key_pem: bytes) -> bytes:
-    """Write certificate and key as one text, certificates first. What either text holds beside its own blocks is dropped."""
+    """Return certificate and key as one text, certificates first. Other blocks of either text are dropped."""
     found = pem.certificates(certificate_pem, source="the certificate")
     private = (block for block in pem.blocks(key_pem, source="the key") if block.private)
     return b"".join(pem.encode(pem.CERTIFICATE, content) for content in found) + pem.join(private)

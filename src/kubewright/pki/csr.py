@@ -1,4 +1,7 @@
-"""Certificate signing requests (PKCS#10) as a node's kubelet makes them; `request_details` reads them (kubelet v1.36: pkg/kubelet/certificate)."""
+"""Certificate signing requests (PKCS#10) as a kubelet creates them.
+
+`request_details` parses them (kubelet v1.36: pkg/kubelet/certificate).
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,19 @@ def node_user(node_name: str) -> str:
 
 
 def node_client_request(node_name: str, key: PrivateKey) -> bytes:
-    """Make the request for a node's client certificate, as PEM."""
+    """Create the request for a node's client certificate, as PEM."""
     return request(key, common_name=node_user(node_name), organizations=(NODES,))
 
 
 def node_serving_request(node_name: str, key: PrivateKey, *, names: Names) -> bytes:
-    """Make the request for a kubelet's serving certificate, as PEM. Names and addresses are sorted as text, as the kubelet does.
+    """Create the request for a kubelet's serving certificate, as PEM.
+
+    Names and addresses are sorted as text, as in the kubelet.
 
     Raises CertificateError without at least one address: no signer accepts it (Kubernetes 1.31).
     """
     if not names.ips:
-        raise CertificateError(f"node {node_name} has no address to ask a serving certificate for", remedy="wait until its Node has one")
+        raise CertificateError(f"node {node_name} has no address for a serving certificate", remedy="wait until its Node has one")
     sorted_names = Names(dns=tuple(sorted(set(names.dns))), ips=tuple(sorted(set(names.ips))))
     return request(key, common_name=node_user(node_name), organizations=(NODES,), names=sorted_names)
 
@@ -44,9 +49,12 @@ def node_serving_request(node_name: str, key: PrivateKey, *, names: Names) -> by
 def request(
     key: PrivateKey, *, common_name: str, organizations: tuple[str, ...] = (), names: Names = NO_NAMES, plain_digest: bool = False
 ) -> bytes:
-    """Make a request with a subject and alternative names only, as PEM. Raises CertificateError for names that cannot be in one.
+    """Create a request with only a subject and alternative names, as PEM.
 
-    `plain_digest`: SHA-256 for RSA keys of any size, as kubeadm's requests have it; the kubelet's use larger digests for larger keys.
+    Raises CertificateError for names that it cannot contain.
+
+    `plain_digest`: SHA-256 for RSA keys of any size, as in kubeadm's requests; the kubelet's use larger digests for
+    larger keys.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
@@ -59,12 +67,12 @@ def request(
         return builder.sign(key.native, digest).public_bytes(Encoding.PEM)  # type: ignore[arg-type]
     except (ValueError, TypeError) as error:
         raise CertificateError(
-            f"a request for {quoted(common_name)} cannot be made", detail=str(error), remedy="correct the names"
+            f"cannot create a certificate request for {quoted(common_name)}", detail=str(error), remedy="correct the names"
         ) from error
 
 
 def _digest(key: PrivateKey) -> hashes.HashAlgorithm:
-    """Requests by large RSA keys use larger digests (client-go: util/certificate/csr, util/cert)."""
+    """Return the digest: requests by large RSA keys use larger ones (client-go: util/certificate/csr, util/cert)."""
     from cryptography.hazmat.primitives import hashes
 
     large = {3072: hashes.SHA384(), 4096: hashes.SHA512()}
@@ -72,7 +80,7 @@ def _digest(key: PrivateKey) -> hashes.HashAlgorithm:
 
 
 def node_client_usages(key: PrivateKey) -> list[str]:
-    """Return `spec.usages` of a client request: RSA keys add `key encipherment`, in the middle."""
+    """Return `spec.usages` of a client request; RSA keys add `key encipherment` in the middle."""
     return _usages(key, "client auth")
 
 
@@ -87,7 +95,7 @@ def _usages(key: PrivateKey, purpose: str) -> list[str]:
 
 
 def digest_name(public_key: bytes, *, common_name: str, organizations: Sequence[str], usages: Sequence[str]) -> str:
-    """Return the object name that a blocking kubelet gives its request: the same key and content give the same name.
+    """Return the object name that a waiting kubelet gives its request: the same key and content give the same name.
 
     `public_key` is DER SubjectPublicKeyInfo (kubelet: pkg/kubelet/certificate/bootstrap).
     """

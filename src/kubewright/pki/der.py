@@ -1,7 +1,7 @@
-"""DER, one element at a time, as strict and as lenient as Go's encoding/asn1: what Go's X.509 accepts has to be read here too.
+"""DER, one element at a time, as strict and as lenient as Go's encoding/asn1: anything that Go's X.509 accepts must be readable here.
 
-Whole structures are the X.509 library's business. It refuses requests that the API server takes (odd strings, explicit defaults, unknown kinds
-of names), and of those every part has to be seen.
+The X.509 library parses whole structures. It refuses some requests that the API server accepts (odd strings, explicit
+defaults, unknown kinds of names), and every part of those must be visible.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _HIGH_TAG: Final = 0x1F
 _LONGEST_LENGTH: Final = 1 << 23
 _LARGEST_ARC: Final = (1 << 31) - 1
 _USUAL_IDENTIFIER: Final = 32
-"""Bytes. Longer ones, which an attacker may have made up, are not cached."""
+"""In bytes. Longer ones, which an attacker may have generated, are not cached."""
 _PRINTABLE: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 '()+,-./:=?")
 _PRINTABLE_READ: Final = _PRINTABLE | frozenset(b"*&")
-"""Go reads these two in a PrintableString because certificates have them."""
+"""Go accepts these two in a PrintableString because certificates contain them."""
 _NUMERIC: Final = frozenset(b"0123456789 ")
 
 
@@ -41,7 +41,7 @@ class DERError(ValueError):
 
 
 class Element(NamedTuple):
-    """One element. `identifier` is its first byte: class, form and, unless all five low bits are set, the tag's number."""
+    """An element. `identifier` is its first byte: class, form and, unless all five low bits are set, the tag number."""
 
     identifier: int
     content: bytes
@@ -67,7 +67,7 @@ def elements(data: bytes) -> Iterator[Element]:
 
 
 def one(data: bytes, what: str) -> Element:
-    """Read one element with nothing after it. Raises DERError."""
+    """Parse one element with nothing after it. Raises DERError."""
     if not data:
         raise DERError(f"{what} is empty")
     found, end = _element(data, 0)
@@ -176,7 +176,7 @@ def boolean(content: bytes) -> bool:
 
 
 def bits(content: bytes) -> bytes:
-    """Read the content of a BIT STRING; where it is no whole number of bytes it is aligned to the right, as Go does. Raises DERError."""
+    """Parse the content of a BIT STRING; a partial byte is aligned to the right, as in Go. Raises DERError."""
     if not content:
         raise DERError("a bit string is empty")
     unused, value = content[0], content[1:]
@@ -186,7 +186,10 @@ def bits(content: bytes) -> bytes:
 
 
 def string(element: Element) -> str | None:
-    """Read a string of one of the kinds that Go reads where any value may stand; None for every other kind of value. Raises DERError."""
+    """Parse a string of a kind that Go parses where any value is allowed; None for other kinds of values.
+
+    Raises DERError.
+    """
     read = _STRINGS.get(element.identifier)
     return None if read is None else read(element.content)
 
@@ -201,7 +204,7 @@ def _numeric(content: bytes) -> str:
 
 def _of(content: bytes, allowed: frozenset[int], kind: str) -> str:
     if not allowed.issuperset(content):
-        raise DERError(f"a {kind} holds a character that it may not hold")
+        raise DERError(f"a {kind} contains a character that is not allowed")
     return content.decode("ascii")
 
 
@@ -209,15 +212,16 @@ def _encoded(encoding: str, kind: str, content: bytes) -> str:
     try:
         return content.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DERError(f"a {kind} holds a character that it may not hold") from error
+        raise DERError(f"a {kind} contains a character that is not allowed") from error
 
 
 def _bmp(content: bytes) -> str:
     content = content.removesuffix(b"\0\0") if len(content) % 2 == 0 else content
     text = _encoded("utf-16-be", "BMPString", content)
-    # 0xFFFE, 0xFFFF, 0xFDD0 to 0xFDEF are no characters; whatever needs a surrogate pair is outside of the basic plane.
+    # 0xFFFE, 0xFFFF and 0xFDD0 to 0xFDEF are not characters; characters with surrogate pairs are outside the basic
+    # plane.
     if any(ord(mark) > 0xFFFD or (0xFDD0 <= ord(mark) <= 0xFDEF) or unicodedata.category(mark) == "Cs" for mark in text):
-        raise DERError("a BMPString holds a character that it may not hold")
+        raise DERError("a BMPString contains a character that is not allowed")
     return text
 
 
@@ -232,12 +236,12 @@ _STRINGS: Final[Mapping[int, Callable[[bytes], str]]] = {
 
 
 def is_printable(text: str) -> bool:
-    """Whether Go writes a text as PrintableString; every other one becomes a UTF8String."""
+    """Whether Go encodes a text as PrintableString; all others become a UTF8String."""
     return text.isascii() and _PRINTABLE.issuperset(text.encode())
 
 
 def encode(identifier: int, *contents: bytes) -> bytes:
-    """Write one element."""
+    """Encode one element."""
     content = b"".join(contents)
     size = len(content)
     if size < 0x80:

@@ -1,6 +1,6 @@
-"""Distinguished names (RFC 5280, section 4.1.2.4) as Go's crypto/x509 reads them, in certificates and in requests.
+"""Distinguished names (RFC 5280, section 4.1.2.4) as Go's crypto/x509 parses them, in certificates and in requests.
 
-The X.509 library reads some kinds of strings differently: a T61String is Latin-1 for Go and UTF-8 for the library.
+The X.509 library parses some kinds of strings differently: a T61String is Latin-1 for Go and UTF-8 for the library.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from kubewright.pki.der import DERError, Element
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute:
-    """One attribute of a name. `text` is None for a value that is no string."""
+    """One attribute of a name. `text` is None for a value that is not a string."""
 
     oid: str
     text: str | None
 
 
 def read(name: Element) -> Iterator[tuple[Attribute, ...]]:
-    """Yield the sets of attributes of a name. Raises DERError for what Go refuses."""
+    """Yield the sets of attributes of a name. Raises DERError for anything that Go refuses."""
     for part in name.require(der.SEQUENCE, "the subject").children():
         yield tuple(_attribute(one) for one in part.require(der.SET, "a part of the subject").children())
 

@@ -30,9 +30,11 @@ from kubewright.pki.store import (
 
 @dataclass(frozen=True)
 class IssuingSources:
-    """What making takes: time, random numbers, keys. `started` is the time that all lives of one run are counted from; None: the time of each call.
+    """The dependencies of issuing: time, random numbers, keys.
 
-    One run of kubeadm counts from the start of its process, so that all its certificates end in the same second.
+    `started` is the start of all validity periods of a run; None: the time of each call.
+
+    A run of kubeadm uses the start of its process, so that all its certificates expire in the same second.
     """
 
     clock: Clock
@@ -42,12 +44,12 @@ class IssuingSources:
 
     @property
     def start(self) -> datetime:
-        """The time that lives are counted from."""
+        """The time at which validity periods start."""
         return self.started or self.clock.now()
 
 
 def ensure(store: CertificateStore, spec: CertificateSpec | KeyPairSpec, sources: IssuingSources) -> Change:
-    """Keep or make one certificate or key pair. Raises as the two functions below do."""
+    """Keep or create one certificate or key pair. Raises as the two functions below do."""
     if isinstance(spec, KeyPairSpec):
         return ensure_key_pair(store, spec, sources)
     return ensure_certificate(store, spec, sources)
@@ -56,13 +58,13 @@ def ensure(store: CertificateStore, spec: CertificateSpec | KeyPairSpec, sources
 def ensure_certificate(
     store: CertificateStore, spec: CertificateSpec, sources: IssuingSources, *, checks: tuple[Check, ...] = CHECKS
 ) -> Change:
-    """Keep a certificate that matches its spec; make one, and its key, if there is none.
+    """Keep a certificate that matches its spec; create one, and its key, if there is none.
 
     A leaf matches if it chains to its CA, its key exists and belongs to it, and it has the subject, the usages and at
     least the names of the spec. A CA certificate matches if it is one; without a key it is external and signs nothing.
     The reason of the change says what was found and when it expires: an expired certificate is kept, because renewal is
     a separate command. Raises CertificateMismatch, naming the file and the first difference, and CertificateError for
-    what cannot be read or made.
+    files that cannot be read or created.
     """
     if spec.is_authority:
         return _ensure_authority(store, spec, sources)
@@ -87,7 +89,7 @@ def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: I
 
 
 def _make_leaf(store: CertificateStore, spec: CertificateSpec, authority: LoadedAuthority, sources: IssuingSources) -> Change:
-    authority.signing_key(wanted=spec.name)  # before a key is made and written
+    authority.signing_key(wanted=spec.name)  # before a key is generated and written
     key, said = _key_for(store, spec, sources)
     made = issuing.signed(spec, key, authority, started=sources.start, random=sources.random)
     return _put(store, spec, made, said, sources)
@@ -100,7 +102,7 @@ def _put(store: CertificateStore, spec: CertificateSpec, made: bytes, said: str,
 
 
 def _key_for(store: CertificateStore, spec: CertificateSpec, sources: IssuingSources) -> tuple[PrivateKey, str]:
-    """Return the existing key, or make and write one; also return the text to report about it."""
+    """Return the existing key, or generate and write one; also return the text to report about it."""
     found = _read_key(store, spec)
     if found is not None:
         return found, "made for the existing key"
@@ -119,10 +121,10 @@ def _kept(name: str, reason: str) -> Change:
 
 
 def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, sources: IssuingSources) -> Change:
-    """Keep the service account keys, or make them; a public half that is missing is made from the private one.
+    """Keep the service account keys, or generate them; a missing public half is derived from the private one.
 
-    Raises CertificateMismatch where the two halves do not fit, CertificateError where one cannot be read, the private one alone is
-    missing, or both are missing beside an external authority, which provides them (kubeadm v1.36).
+    Raises CertificateMismatch if the two halves do not match, CertificateError if one cannot be read, the private one
+    alone is missing, or both are missing with an external CA, whose administrator must provide them (kubeadm v1.36).
     """
     target = f"key pair {spec.name}"
     private, public = _read_key(store, spec), store.read(spec.public_file)
@@ -157,7 +159,7 @@ def _require_halves(spec: KeyPairSpec, private: PrivateKey, public: bytes) -> No
     """Require that the public file contains the private key's half: kube-apiserver accepts several during a key rotation."""
     if private.public_der() not in keys.load_public(public, source=spec.public_file):
         raise CertificateMismatch(
-            f"{spec.key_file} and {spec.public_file} do not fit",
+            f"{spec.key_file} and {spec.public_file} do not match",
             detail="the API server would refuse every token that kube-controller-manager issues",
             remedy=f"restore both from the same copy, or remove {spec.public_file} to have it created from {spec.key_file}",
         )

@@ -1,4 +1,4 @@
-"""Making certificates exactly as kubeadm v1.36 does (cmd/kubeadm/app/util/pkiutil): serial, times, extensions and their order."""
+"""Issues certificates exactly as kubeadm v1.36 does (cmd/kubeadm/app/util/pkiutil): serial, times, extensions and their order."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 BACKDATED: Final = timedelta(minutes=5)
-"""How far notBefore lies back, for clocks that are behind."""
+"""The difference between notBefore and the current time, for clocks that are behind."""
 
 _SERIAL_BYTES: Final = 8
 _SHORT: Final = 64
 
 
 def self_signed(spec: CertificateSpec, key: PrivateKey, *, started: datetime, random: Random) -> bytes:
-    """Make the certificate of an authority, as PEM. `started` is the time that its life is counted from."""
+    """Create the certificate of a CA, as PEM. `started` is the start of its validity period."""
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -49,7 +49,7 @@ def signed(
     random: Random,
     not_before: datetime | None = None,
 ) -> bytes:
-    """Make a certificate that an authority signs, as PEM. Raises as `certificate` does."""
+    """Create a certificate that a CA signs, as PEM. Raises as `certificate` does."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
     made = certificate(spec, key, authority, started=started, random=random, not_before=not_before)
@@ -65,10 +65,10 @@ def certificate(
     random: Random,
     not_before: datetime | None = None,
 ) -> x509.Certificate:
-    """Make a certificate that an authority signs.
+    """Create a certificate that a CA signs.
 
-    Its life ends one period after `started` and begins five minutes before, or at `not_before`: client certificates inside kubeconfigs
-    begin with the authority. Raises CertificateError where the authority's key is kept elsewhere.
+    Its validity ends one period after `started` and begins five minutes before, or at `not_before`: client certificates
+    inside kubeconfigs begin with the CA's. Raises CertificateError if the CA's key is kept elsewhere.
     """
     from cryptography import x509
 
@@ -84,7 +84,7 @@ def certificate(
 
 
 def subject_of(common_name: str, organizations: tuple[str, ...] = ()) -> x509.Name:
-    """Make a subject: the organisations as one set, then the common name, as Go writes them."""
+    """Return a subject: the organisations as one set, then the common name, as Go encodes them."""
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
@@ -96,7 +96,7 @@ def subject_of(common_name: str, organizations: tuple[str, ...] = ()) -> x509.Na
 
 
 def _attribute(kind: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[str]:
-    """Make one attribute; longer than the library likes, because node names have up to 253 characters."""
+    """Return one attribute; it may be longer than the library allows, because node names have up to 253 characters."""
     from cryptography import x509
 
     if len(value) <= _SHORT:
@@ -106,7 +106,7 @@ def _attribute(kind: x509.ObjectIdentifier, value: str) -> x509.NameAttribute[st
 
 
 def san_extension(names: Names) -> x509.SubjectAlternativeName:
-    """Make the alternative names: DNS names first, then addresses."""
+    """Return the extension with the alternative names: DNS names first, then addresses."""
     from cryptography import x509
 
     addresses = [x509.IPAddress(ipaddress.ip_address(ip)) for ip in names.ips]
@@ -121,7 +121,7 @@ def _basic(
     period: tuple[datetime, datetime],
     random: Random,
 ) -> x509.CertificateBuilder:
-    """Everything up to the basic constraints, in kubeadm's order."""
+    """Return a builder with everything up to the basic constraints, in kubeadm's order."""
     from cryptography import x509
 
     builder = x509.CertificateBuilder(issuer, subject, key.native.public_key(), _serial(random), *period)
@@ -142,9 +142,9 @@ def _period(spec: CertificateSpec, started: datetime) -> tuple[datetime, datetim
     try:
         end = begin + spec.lifetime
     except OverflowError as error:
-        raise CertificateError(f"{spec.name} would end after the year 9999", remedy="configure a shorter validity period") from error
+        raise CertificateError(f"{spec.name} would expire after the year 9999", remedy="configure a shorter validity period") from error
     if end <= begin:
-        raise CertificateError(f"{spec.name} would end before it begins", remedy="configure a validity period above zero")
+        raise CertificateError(f"{spec.name} would expire before it is valid", remedy="configure a validity period above zero")
     return begin - BACKDATED, end
 
 
@@ -154,7 +154,7 @@ def _serial(random: Random) -> int:
 
 
 def _usage(usage: str) -> x509.ObjectIdentifier:
-    """Return the identifier of a usage by its name, as `certificates` reads them, or of one in dotted form. Raises ValueError."""
+    """Return the identifier of a usage, given its name as in `certificates`, or in dotted form. Raises ValueError."""
     from cryptography import x509
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -179,7 +179,7 @@ def _key_usage(*, signs: bool) -> x509.KeyUsage:
 
 
 def _key_identifier(authority: x509.Certificate) -> bytes | None:
-    """Return the authority's key identifier; some authorities made elsewhere have none."""
+    """Return the CA's key identifier; some CAs that were created elsewhere have none."""
     from cryptography import x509
 
     try:
@@ -190,10 +190,10 @@ def _key_identifier(authority: x509.Certificate) -> bytes | None:
 
 @contextmanager
 def _making(name: str) -> Iterator[None]:
-    """Name the certificate in errors about what cannot be put into one: a name that is not ASCII."""
+    """Name the certificate in errors about values that it cannot contain, such as a name that is not ASCII."""
     try:
         yield
     except (ValueError, TypeError) as error:
         raise CertificateError(
-            f"{name} cannot be made", detail=str(error), remedy="correct the node name, the certificate SANs or the DNS domain"
+            f"{name} cannot be issued", detail=str(error), remedy="correct the node name, the certificate SANs or the DNS domain"
         ) from error

@@ -1,7 +1,7 @@
-"""Private keys: making them, reading them, the PEM forms that kubeadm writes.
+"""Private keys: generating and parsing them, and the PEM forms that kubeadm writes.
 
-Keys are made by the X.509 library from the system's randomness: an injected `Random` covers serial numbers only. Making an RSA key
-releases the interpreter lock, so several are made in threads while something else goes on.
+The X.509 library generates keys from the system's randomness: an injected `Random` covers serial numbers only.
+Generating an RSA key releases the interpreter lock, so several are generated in threads in parallel with other work.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ class Algorithm(enum.StrEnum):
 
     @property
     def slow(self) -> bool:
-        """Whether making a key takes long enough to do it in a thread."""
+        """Whether generating a key takes long enough to do it in a thread."""
         return self.value.startswith("RSA")
 
 
 _EXPONENT: Final = 65537
 _LARGEST: Final = 16384
-"""Bits of the largest RSA key that OpenSSL works with."""
+"""Bits of the largest RSA key that OpenSSL supports."""
 
 
 class PrivateKey:
-    """An RSA or ECDSA private key. Its text forms never show the key itself unless asked through `pem`."""
+    """An RSA or ECDSA private key. Its text forms never show the key itself, except `pem`."""
 
     __slots__ = ("native",)
 
@@ -59,7 +59,7 @@ class PrivateKey:
 
     @property
     def kind(self) -> str:
-        """The kind of key: `RSA-2048`, `ECDSA-P256`, or similar for keys that we would not make."""
+        """The kind of key: `RSA-2048`, `ECDSA-P256`, or similar for kinds that we do not generate."""
         return kind_of(self.native)
 
     def pem(self) -> bytes:
@@ -84,7 +84,7 @@ class PrivateKey:
         return {384: hashes.SHA384(), 521: hashes.SHA512()}.get(bits, hashes.SHA256())
 
     def sign(self, content: bytes) -> bytes:
-        """Sign a text as `certificates.Certificate.has_signed` checks it: PKCS#1 v1.5 or ECDSA, with the digest of `signature_hash`."""
+        """Sign a text as `certificates.Certificate.has_signed` verifies it: PKCS#1 v1.5 or ECDSA, with the digest of `signature_hash`."""
         from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 
         if isinstance(self.native, rsa.RSAPrivateKey):
@@ -93,7 +93,7 @@ class PrivateKey:
 
 
 def kind_of(key: object) -> str:
-    """Name the kind and size of a private or public key of the library: `RSA-2048`, `ECDSA-P256`, else its class."""
+    """Return the kind and size of a private or public key of the library: `RSA-2048`, `ECDSA-P256`, else its class."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     if isinstance(key, (rsa.RSAPrivateKey, rsa.RSAPublicKey)):
@@ -111,7 +111,7 @@ def public_der(key: object) -> bytes:
 
 
 def generate(algorithm: Algorithm | str) -> PrivateKey:
-    """Make one key. Raises CertificateError for an algorithm that is not in the list."""
+    """Generate one key. Raises CertificateError for an algorithm that is not in the list."""
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
     chosen = _algorithm(algorithm)
@@ -124,29 +124,29 @@ def _algorithm(name: Algorithm | str) -> Algorithm:
     try:
         return Algorithm(name)
     except ValueError as error:
-        raise CertificateError(f"there is no key algorithm {quoted(name)}", remedy=f"use one of {', '.join(Algorithm)}") from error
+        raise CertificateError(f"{quoted(name)} is not a known key algorithm", remedy=f"use one of {', '.join(Algorithm)}") from error
 
 
 class KeySource(Protocol):
     """A source of new keys."""
 
     def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
-        """Return a key that has been given to no other caller."""
+        """Return a key that no other caller has received."""
         ...
 
 
 class FreshKeys:
-    """Makes each key on demand."""
+    """Generates each key on demand."""
 
     def take(self, algorithm: Algorithm | str, /) -> PrivateKey:
         return generate(algorithm)
 
 
 class KeyPool:
-    """Makes keys in threads ahead of their use.
+    """Generates keys in threads ahead of their use.
 
-    `reserve` starts making them, `take` waits for one; a key that was not reserved is made on the spot. Cheap keys are never made ahead.
-    Leaving the context drops what was not begun. Several threads may take at a time.
+    `reserve` starts generating them, `take` waits for one; a key that was not reserved is generated immediately. Cheap
+    keys are never generated ahead. Leaving the context drops pending keys. Several threads may take at a time.
     """
 
     def __init__(self, *, threads: int | None = None) -> None:
@@ -155,14 +155,14 @@ class KeyPool:
         self._lock = threading.Lock()
 
     def reserve(self, algorithm: Algorithm | str, count: int = 1) -> None:
-        """Begin making so many keys."""
+        """Start generating so many keys."""
         chosen = _algorithm(algorithm)
         if chosen.slow:
             started = [self._executor.submit(generate, chosen) for _ in range(count)]
             self._waiting.setdefault(chosen, []).extend(started)
 
     def have(self, algorithms: Sequence[Algorithm]) -> None:
-        """Begin making keys until these are reserved and not taken."""
+        """Start generating keys until these are reserved and not taken."""
         for algorithm in dict.fromkeys(algorithms):
             self.reserve(algorithm, max(0, algorithms.count(algorithm) - len(self._waiting.get(algorithm, []))))
 
@@ -174,7 +174,7 @@ class KeyPool:
         return generate(chosen) if reserved is None else reserved.result()
 
     def close(self) -> None:
-        """Stop making keys. Keys under way are finished by their threads and dropped."""
+        """Stop generating keys. Threads finish the keys in progress, which are dropped."""
         if "_executor" in self.__dict__:
             self._executor.shutdown(wait=False, cancel_futures=True)
             self._waiting.clear()
@@ -193,9 +193,10 @@ class KeyPool:
 
 
 def load(text: bytes, *, source: str) -> PrivateKey:
-    """Read the first private key of PEM text: PKCS#1, SEC 1 or PKCS#8, without a password, RSA or ECDSA.
+    """Parse the first private key of PEM text: PKCS#1, SEC 1 or PKCS#8, without a password, RSA or ECDSA.
 
-    Blocks before it, such as the `EC PARAMETERS` that openssl writes, are skipped. Raises CertificateError, naming `source`.
+    Blocks before it, such as the `EC PARAMETERS` that openssl writes, are skipped. Raises CertificateError, naming
+    `source`.
     """
     from cryptography.hazmat.primitives.asymmetric import ec, rsa
     from cryptography.hazmat.primitives.serialization import load_der_private_key
@@ -210,17 +211,17 @@ def load(text: bytes, *, source: str) -> PrivateKey:
         native = load_der_private_key(found.der, None, unsafe_skip_rsa_key_validation=True)
         whole = not isinstance(native, rsa.RSAPrivateKey) or _consistent(native.private_numbers())
     if not whole:
-        raise CertificateError(f"the private key in {source} is damaged: its numbers do not belong together", remedy=remedy)
+        raise CertificateError(f"the private key in {source} is damaged: its numbers are inconsistent", remedy=remedy)
     if not isinstance(native, (rsa.RSAPrivateKey, ec.EllipticCurvePrivateKey)):
         raise CertificateError(f"the private key in {source} is {kind_of(native)}, neither RSA nor ECDSA", remedy=remedy)
     return PrivateKey(native)
 
 
 def _consistent(found: rsa.RSAPrivateNumbers) -> bool:
-    """Check everything about an RSA key but that its factors are prime.
+    """Check everything about an RSA key except that its factors are prime.
 
-    The library's own check takes twice as long as making the key (37 ms for 2048 bits, 0.1 ms for this), nearly all of it for primality,
-    which no damaged file comes near once the rest fits.
+    The library's own check takes twice as long as generating the key (37 ms for 2048 bits, 0.1 ms for this), nearly all
+    of it for primality, which a damaged file never satisfies if the rest is consistent.
     """
     p, q, d, public = found.p, found.q, found.d, found.public_numbers
     if not (p > 1 and q > 1 and p * q == public.n and public.n % 2 and public.n.bit_length() <= _LARGEST and public.e > 1):
@@ -230,9 +231,9 @@ def _consistent(found: rsa.RSAPrivateNumbers) -> bool:
 
 
 def load_public(text: bytes, *, source: str) -> list[bytes]:
-    """Read every `PUBLIC KEY` or `RSA PUBLIC KEY` of PEM text, each as DER SubjectPublicKeyInfo.
+    """Parse every `PUBLIC KEY` or `RSA PUBLIC KEY` of PEM text, each as DER SubjectPublicKeyInfo.
 
-    Raises CertificateError, naming `source`, for one that cannot be read, and where there is none.
+    Raises CertificateError, naming `source`, for one that cannot be parsed, and if there is none.
     """
     from cryptography.hazmat.primitives.serialization import load_der_public_key
 

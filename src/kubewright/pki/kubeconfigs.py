@@ -1,4 +1,4 @@
-"""Kubeconfigs with client certificates: keep valid ones, make missing ones.
+"""Kubeconfigs with client certificates: keep valid ones, create missing ones.
 
 Source: kubeadm v1.36: phases/kubeconfig.
 """
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
 
 def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, spec: KubeconfigSpec, sources: IssuingSources) -> Change:
-    """Keep a kubeconfig that fits its spec; make one, with a new key and client certificate, where there is none or an empty file.
+    """Keep a kubeconfig that matches its spec.
 
-    `files` is the Kubernetes directory, `certificates` that of the certificates. A file fits if it can be used, and its first authority
-    is one of ca.crt; an embedded client certificate must fit its key. Another server than wanted is kept and told in the reason.
-    Raises CertificateMismatch with the first difference, CertificateError for what cannot be read, or made without the CA's key.
+    Create one, with a new key and client certificate, if there is none or an empty file.
+
+    `files` is the Kubernetes directory, `certificates` that of the certificates. A file matches if it can be used, and
+    its first CA is one of ca.crt; an embedded client certificate must match its key. Another server than wanted is kept
+    and reported in the reason. Raises CertificateMismatch with the first difference, CertificateError for a file that
+    cannot be read, or created without the CA's key.
     """
     authority = require_authority(certificates, spec.certificate.signer, wanted=spec.file)
     found = files.read(spec.file)
@@ -40,7 +43,10 @@ def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, s
 
 
 def issue(spec: KubeconfigSpec, authority: LoadedAuthority, sources: IssuingSources) -> Pair:
-    """Make the key and the certificate. It begins when the authority does, as kubeadm's. Raises CertificateError without the CA's key."""
+    """Issue the key and the certificate.
+
+    Its validity begins with the CA's, as in kubeadm. Raises CertificateError without the CA's key.
+    """
     authority.signing_key(wanted=spec.file)
     key = sources.keys.take(spec.certificate.algorithm)
     begin = authority.certificate.not_before
@@ -49,7 +55,7 @@ def issue(spec: KubeconfigSpec, authority: LoadedAuthority, sources: IssuingSour
 
 
 def document(spec: KubeconfigSpec, authority: LoadedAuthority, pair: Pair) -> dict[str, object]:
-    """Make the document, with the whole CA file in it."""
+    """Return the document, which embeds the whole CA file."""
     return kubeconfig_document(
         server=spec.server,
         ca_pem=authority.pem,
@@ -60,7 +66,7 @@ def document(spec: KubeconfigSpec, authority: LoadedAuthority, pair: Pair) -> di
 
 
 def load(text: bytes, *, source: str) -> Kubeconfig:
-    """Read a kubeconfig file. Raises CertificateError, naming `source`, where it is no kubeconfig."""
+    """Parse a kubeconfig file. Raises CertificateError, naming `source`, for anything else."""
     from kubewright.apis.kubeconfig import parse
 
     try:
@@ -71,7 +77,7 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
 
 
 def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources: IssuingSources) -> str:
-    """Require that a file may stay, and return what to report about it."""
+    """Require that a file may be kept, and return the text to report about it."""
     resolved = resolve(load(text, source=spec.file), spec.file)
     said = ["existing"]
     _require_authority(spec.file, resolved, authority)
@@ -96,7 +102,7 @@ def resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:
 
 
 def _require_authority(source: str, resolved: Resolved, authority: LoadedAuthority) -> None:
-    """Require the first authority of the file among those of ca.crt: the file may be older than a bundle made for a change of CA."""
+    """Require that the first CA of the file is in ca.crt: the file may be older than a bundle for a change of CA."""
     embedded = resolved.cluster.certificate_authority_data
     if not embedded:
         raise CertificateMismatch(f"{source} contains no CA certificate", detail="it has no CA data", remedy=_again(source))

@@ -1,4 +1,4 @@
-"""Which names and addresses the serving certificates are for (kubeadm v1.36: util/pkiutil)."""
+"""Names and addresses in the serving certificates (kubeadm v1.36: util/pkiutil)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KUBEADM_LOOPBACKS: Final = ("127.0.0.1", "::1")
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What a certificate is for: DNS names sorted and once each, addresses in their order and once each."""
+    """The names in a certificate: DNS names sorted, addresses in their order, both without duplicates."""
 
     dns: tuple[str, ...] = ()
     ips: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ NO_NAMES: Final = Names()
 
 
 def of(dns: Iterable[str], ips: Iterable[str], extra: Iterable[str] = ()) -> Names:
-    """Make names; each of `extra` is an address if it parses as one, else a DNS name."""
+    """Return names; each of `extra` is an address if it parses as one, else a DNS name."""
     names, addresses = list(dns), [_canonical(ip) for ip in ips]
     for one in extra:
         address = formats.address(one)
@@ -42,12 +42,12 @@ def of(dns: Iterable[str], ips: Iterable[str], extra: Iterable[str] = ()) -> Nam
 
 
 def _canonical(text: str) -> str:
-    """Return an address in its shortest form; what is none stays."""
+    """Return an address in its shortest form, other text unchanged."""
     return str(formats.address(text) or text)
 
 
 def api_server(configuration: Configuration, addresses: Addresses) -> Names:
-    """Names of the API server. The user's own DNS names are lower-cased."""
+    """Return the names of the API server. The user's own DNS names are lower-cased."""
     cluster = configuration.cluster
     service = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", f"kubernetes.default.svc.{cluster.networking.dns_domain}")
     endpoint = [endpoint_host(cluster.control_plane_endpoint)] if cluster.control_plane_endpoint else []
@@ -59,13 +59,13 @@ def api_server(configuration: Configuration, addresses: Addresses) -> Names:
 
 
 def etcd_server(configuration: Configuration, addresses: Addresses) -> Names:
-    """Names of the etcd member towards its clients."""
+    """Return the names of the etcd member for its clients."""
     local = configuration.cluster.etcd.local
     return _etcd(configuration, addresses, local.server_cert_sans if local else ())
 
 
 def etcd_peer(configuration: Configuration, addresses: Addresses) -> Names:
-    """Names of the etcd member towards other members."""
+    """Return the names of the etcd member for other members."""
     local = configuration.cluster.etcd.local
     return _etcd(configuration, addresses, local.peer_cert_sans if local else ())
 
@@ -76,13 +76,16 @@ def _etcd(configuration: Configuration, addresses: Addresses, extra: Iterable[st
 
 
 def _loopbacks(addresses: Addresses) -> tuple[str, ...]:
-    """Return 127.0.0.1 and ::1 whatever the family, as kubeadm does; on a local machine the machine's own loopback addresses instead."""
+    """Return 127.0.0.1 and ::1 for any family, as kubeadm does.
+
+    On a local machine the machine's own loopback addresses instead.
+    """
     own = (addresses.loopback, addresses.etcd_loopback)
     return _KUBEADM_LOOPBACKS if set(own) <= set(_KUBEADM_LOOPBACKS) else own
 
 
 def endpoint_host(endpoint: str) -> str:
-    """Return the host of `host:port` or `[v6]:port`; a bare host, or a bare IPv6 address, is returned as it is."""
+    """Return the host of `host:port` or `[v6]:port`; a bare host or IPv6 address is returned unchanged."""
     if endpoint.startswith("["):
         return endpoint[1:].partition("]")[0]
     host, _, port = endpoint.rpartition(":")
@@ -95,7 +98,7 @@ def _service_address(subnets: str) -> str:
 
 
 def covers(pattern: str, name: str) -> bool:
-    """Whether a DNS name of a certificate stands for a wanted one: equal without regard to case, or a wildcard for exactly one label."""
+    """Whether a certificate's DNS name covers a wanted one: equal ignoring case, or a wildcard for exactly one label."""
     pattern, name = pattern.lower(), name.lower()
     if pattern == name:
         return True
@@ -103,7 +106,7 @@ def covers(pattern: str, name: str) -> bool:
 
 
 def missing(wanted: Names, *, dns: Iterable[str], ips: Iterable[str]) -> list[str]:
-    """Return the wanted names that a certificate with these names does not stand for, in order."""
+    """Return the wanted names that a certificate with these names does not cover, in order."""
     patterns, addresses = list(dns), {_canonical(ip) for ip in ips}
     lacking = [name for name in wanted.dns if not any(covers(pattern, name) for pattern in patterns)]
     return lacking + [ip for ip in wanted.ips if _canonical(ip) not in addresses]

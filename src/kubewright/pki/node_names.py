@@ -1,7 +1,7 @@
-"""Which names a node may have, and which names and addresses its serving certificate may be for. Pure.
+"""The names that a node may have, and the names and addresses in its serving certificate. Pure.
 
-A rule is a row: it looks at one name and says what is wrong with it. They hold for whoever issues: a hub, and an approver of kubelet-serving
-requests.
+A rule is a row: it checks one name and returns what is wrong with it. The rules apply to all issuers: a hub, and an
+approver of kubelet-serving requests.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ MOST_NAMES: Final = 16
 _LOCAL_NAMES: Final = frozenset({"localhost", "localhost.localdomain"})
 _KUBERNETES: Final = "kubernetes"
 LOOPBACKS: Final = ("localhost", "127.0.0.1", "::1")
-"""What serving certificates of stock joins are for beside the node's own names."""
+"""Names in serving certificates of stock joins in addition to the node's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NamePolicy:
-    """What a cluster allows.
+    """The names that a cluster allows.
 
-    - `reserved` are names and addresses of control planes, API endpoints, etcd and the hub; `networks` those of Services, pods and VPNs.
-    - `foreign` says of names and addresses which other node has them. Both have them as `known_as` writes them.
-    - `node_names` are patterns, one of which the name of a node has to fit; none: any name. `names` and `ranges` are the patterns and networks
-      that further names and addresses of a certificate have to be in; none of either: no further one is allowed but the node's own name.
+    - `reserved` are names and addresses of control planes, API endpoints, etcd and the hub; `networks` those of
+      Services, pods and VPNs.
+    - `foreign` maps names and addresses to the other nodes that own them. Both are in the form of `known_as`.
+    - `node_names` are patterns, one of which the name of a node must match; none: any name. Further names and addresses
+      of a certificate must match `names` or be in `ranges`; if both are empty, only the node's own name is allowed.
     - `open_addresses`: any address that is not reserved or foreign is allowed as well.
     """
 
@@ -46,7 +47,7 @@ class NamePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class NameRefused:
-    """A name that is not allowed: `rule` is the rule's short name, `message` names the value."""
+    """A name that is not allowed: `rule` is the rule's short name, `message` contains the value."""
 
     rule: str
     message: str
@@ -54,7 +55,7 @@ class NameRefused:
 
 @dataclass(frozen=True, kw_only=True)
 class _Asked:
-    """One name of one node. `address` is what it means as an address, None for a DNS name."""
+    """A name requested by a node. `address` is its value as an address, None for a DNS name."""
 
     text: str
     node: str
@@ -62,7 +63,7 @@ class _Asked:
 
 
 Rule = Callable[[_Asked, NamePolicy], str]
-"""Says what is wrong, '' if nothing is."""
+"""Returns what is wrong, '' if nothing is."""
 
 
 def _has_form(asked: _Asked, _: NamePolicy) -> str:
@@ -104,7 +105,7 @@ def _reserved_name(name: str, domain: str) -> str:
     if name in _LOCAL_NAMES or name.endswith(".localhost"):
         return "is every machine's own name"
     if first == _KUBERNETES or name.endswith((".svc", f".svc.{domain}")) or name in {"svc", domain}:
-        return "is a name of the cluster's own"
+        return "is one of the cluster's own names"
     return ""
 
 
@@ -131,17 +132,17 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
     ("ForeignName", _is_foreign),
     ("NotAllowed", _is_allowed),
 )
-"""In the order in which they are asked: the first one that finds something is told."""
+"""In the order of evaluation: the first problem is reported."""
 
 
 def known_as(name: str) -> str:
-    """Return the one form in which a name or an address is kept and compared: `2001:DB8:0::1` is `2001:db8::1`."""
+    """Return the canonical form in which names and addresses are stored and compared: `2001:DB8:0::1` is `2001:db8::1`."""
     address = formats.address(name)
     return name if address is None else str(address)
 
 
 def node_name_refused(name: str, policy: NamePolicy) -> NameRefused | None:
-    """Say what keeps a node from having a name: its form, that it is reserved or another node's, or that the cluster allows others."""
+    """Return why a node may not have a name: its form, reserved, used by another node, or not allowed by the cluster."""
     asked = _Asked(text=name, node=name, address=formats.address(name))
     problem = "is an address" if asked.address is not None else _has_form(asked, policy)
     if problem:
@@ -158,7 +159,10 @@ def node_name_refused(name: str, policy: NamePolicy) -> NameRefused | None:
 
 
 def names_refused(names: Sequence[str], node: str, policy: NamePolicy, *, loopback: bool = False) -> NameRefused | None:
-    """Say which of the names for a node's certificate is not allowed, and why. `loopback` takes those of stock joins as they are."""
+    """Return which of the names for a node's certificate is not allowed, and why.
+
+    `loopback` allows those of stock joins.
+    """
     if len(names) > MOST_NAMES:
         return NameRefused(rule="SanForm", message=f"{len(names)} names are more than {MOST_NAMES}")
     seen: set[str] = set()

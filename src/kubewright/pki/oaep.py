@@ -1,4 +1,4 @@
-"""Encrypting a short secret to an RSA key: OAEP with SHA-256 for the hash and for MGF1, without a label (RFC 8017, section 7.1)."""
+"""Encryption of a short secret to an RSA key: OAEP with SHA-256 for the hash and for MGF1, without a label (RFC 8017, section 7.1)."""
 
 from __future__ import annotations
 
@@ -14,31 +14,34 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
 _HASHES: Final = 2 * 32 + 2
-"""Bytes of a block that the padding takes."""
+"""Bytes of a block that the padding uses."""
 _LEAST_BITS: Final = 2048
 
 
 class RecipientKey:
-    """The public half of an RSA key, to which something is encrypted."""
+    """The public half of an RSA key as the recipient of an encrypted value."""
 
     def __init__(self, native: rsa.RSAPublicKey) -> None:
         self._native = native
 
     @property
     def pin(self) -> Pin:
-        """The digest by which people compare it."""
+        """The digest for comparing the key."""
         return pins.of_public_key(keys.public_der(self._native))
 
     def encrypt(self, content: bytes) -> bytes:
-        """Encrypt. Raises CertificateError for more than the key has room for."""
+        """Encrypt. Raises CertificateError if the content is too large for the key."""
         room = self._native.key_size // 8 - _HASHES
         if len(content) > room:
-            raise CertificateError(f"{len(content)} bytes are too many for this key", detail=f"it has room for {room}")
+            raise CertificateError(f"{len(content)} bytes are too large for this key", detail=f"it has room for {room}")
         return self._native.encrypt(content, _padding())
 
 
 def load_recipient(text: bytes, *, source: str) -> RecipientKey:
-    """Read a `PUBLIC KEY`. Raises CertificateError, naming `source`, for anything but an RSA key of at least 2048 bits."""
+    """Parse a `PUBLIC KEY`.
+
+    Raises CertificateError, naming `source`, for anything but an RSA key of at least 2048 bits.
+    """
     from cryptography.hazmat.primitives.asymmetric import rsa
     from cryptography.hazmat.primitives.serialization import load_der_public_key
 
@@ -53,12 +56,15 @@ def load_recipient(text: bytes, *, source: str) -> RecipientKey:
 
 
 def ciphertext_size(key: PrivateKey) -> int:
-    """Return how many bytes everything that is encrypted to a key has: as many as its modulus. Raises CertificateError for a key that is not RSA."""
+    """Return the size of values encrypted to a key: that of its modulus.
+
+    Raises CertificateError for a key that is not RSA.
+    """
     return (_rsa(key).key_size + 7) // 8
 
 
 def decrypt(key: PrivateKey, ciphertext: bytes, *, what: str) -> bytes:
-    """Decrypt. Raises TrustError, naming `what` it is: which of the reasons it was must not be told."""
+    """Decrypt. Raises TrustError, naming `what` it is; the error must not distinguish the reasons."""
     try:
         return bytes(_rsa(key).decrypt(ciphertext, _padding()))
     except ValueError as error:
@@ -72,7 +78,7 @@ def _rsa(key: PrivateKey) -> rsa.RSAPrivateKey:
     from cryptography.hazmat.primitives.asymmetric import rsa
 
     if not isinstance(key.native, rsa.RSAPrivateKey):
-        raise CertificateError(f"{key.kind} is no RSA key", remedy="use an RSA key of at least 2048 bits")
+        raise CertificateError(f"{key.kind} is not an RSA key", remedy="use an RSA key of at least 2048 bits")
     return key.native
 
 

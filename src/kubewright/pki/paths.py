@@ -1,9 +1,9 @@
-"""Certification paths (RFC 5280, section 6): which CAs of a bundle may be trusted because one that is trusted has signed them.
+"""Certification paths (RFC 5280, section 6): which CAs of a bundle may be trusted because a trusted CA has signed them.
 
 A verifier treats such a CA as a trust anchor, and ignores the constraints of the CAs above it. So a CA vouches for
-another only if no constraint is lost: a CA with constraints of its own (names, purposes or policies) vouches for none,
-and the other CA must not allow longer paths. A server whose chain needs more than this has to send the chain, which
-OpenSSL then validates completely.
+another only if no constraint is lost: a CA with its own constraints (names, purposes or policies) vouches for none, and
+the other CA must not allow longer paths. A server whose chain needs more than this must send the chain, which OpenSSL
+then validates completely.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from kubewright.pki.certificates import Certificate
 
 _LONGEST: Final = 8
-"""Signatures from an anchor to a CA."""
+"""The number of signatures from an anchor to a CA."""
 
 
 def vouched_for(anchors: Iterable[Certificate], others: Sequence[Certificate], *, now: datetime) -> list[Certificate]:
@@ -42,7 +42,7 @@ def _vouches(issuer: Certificate, subject: Certificate, now: datetime) -> bool:
 
 
 def _is_unlimited(authority: Certificate) -> bool:
-    """Whether a CA may sign certificates for any name and for servers. An extension that is critical and not known here limits it."""
+    """Whether a CA may sign certificates for any name and for servers. An unknown critical extension limits it."""
     from cryptography import x509
 
     known = (x509.BasicConstraints, x509.KeyUsage, x509.ExtendedKeyUsage)

@@ -1,8 +1,9 @@
-"""PEM text (RFC 7468) as plain bytes, and the errors of what is in it.
+"""PEM text (RFC 7468) as plain bytes, and errors about its contents.
 
-What is read here is what Go's `encoding/pem` reads, block by block, or it is refused: text around blocks is skipped, but Go also skips a block
-that is broken, so that two readers of one text may see different blocks. Here every `-----BEGIN` has to begin a whole block. Whatever the X.509
-library raises on unusable input becomes an error of our tree, and its warnings stay unsaid.
+This parser reads what Go's `encoding/pem` reads, block by block, or refuses the text: text around blocks is skipped,
+but Go also skips a broken block, so that two parsers of one text may see different blocks. Here every `-----BEGIN` must
+begin a whole block. Exceptions of the X.509 library for unusable input become errors of our tree, and its warnings are
+suppressed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ REQUEST: Final = "CERTIFICATE REQUEST"
 PUBLIC_KEY: Final = "PUBLIC KEY"
 
 MARK: Final = b"-----BEGIN"
-"""What every block begins with."""
+"""The first bytes of every block."""
 _BEGIN: Final = re.compile(rb"-----BEGIN ([A-Za-z0-9 ]{1,64})-----")
 _END: Final = b"\n-----END "
 _LINE: Final = 64
@@ -36,24 +37,27 @@ _FILTERS: Final = threading.RLock()
 
 @dataclass(frozen=True)
 class Block:
-    """One PEM block: its label and the DER below it. `headers` tells that it has header lines, as encrypted old-style keys do."""
+    """One PEM block: its label and DER content.
+
+    `headers` means that it has header lines, as encrypted old-style keys do.
+    """
 
     label: str
     der: bytes = field(repr=False)
     headers: bool = False
 
     def pem(self) -> bytes:
-        """Return the block as text with lines of 64 characters and a final line break."""
+        """Return the block as text with lines of 64 characters and a final newline."""
         return encode(self.label, self.der)
 
     @property
     def private(self) -> bool:
-        """Whether it holds a private key of any form."""
+        """Whether it contains a private key of any form."""
         return self.label.endswith("PRIVATE KEY")
 
 
 def encode(label: str, content: bytes) -> bytes:
-    """Write one block."""
+    """Encode one block."""
     body = base64.b64encode(content)
     lines = [body[start : start + _LINE] for start in range(0, len(body), _LINE)]
     name = label.encode()
@@ -61,9 +65,10 @@ def encode(label: str, content: bytes) -> bytes:
 
 
 def blocks(text: bytes, *, source: str) -> list[Block]:
-    """Cut PEM text into its blocks, in order; an empty list where there is none.
+    """Split PEM text into its blocks, in order; an empty list if there is none.
 
-    Raises CertificateError, naming `source`, for every `-----BEGIN` that Go would not read as the block that it seems to begin.
+    Raises CertificateError, naming `source`, for every `-----BEGIN` that Go would not parse as the block that it seems
+    to begin.
     """
     return list(_walk(text, source))
 
@@ -71,12 +76,12 @@ def blocks(text: bytes, *, source: str) -> list[Block]:
 def certificates(text: bytes, *, source: str) -> list[bytes]:
     """Return the DER of each CERTIFICATE block of PEM text, in order.
 
-    Raises CertificateError, naming `source`, where there is none, and for a block that some readers take and others do not: Go's skip one with
-    headers, OpenSSL's skips whatever follows the certificate inside a block.
+    Raises CertificateError, naming `source`, if there is none, and for a block that parsers treat differently: Go's
+    skip one with headers, OpenSSL's skip bytes after the certificate inside a block.
     """
     found = [block for block in blocks(text, source=source) if block.label == CERTIFICATE]
     if not found:
-        raise CertificateError(f"{source} holds no certificate", remedy="name PEM with at least one CERTIFICATE block")
+        raise CertificateError(f"{source} holds no certificate", remedy="provide PEM with at least one CERTIFICATE block")
     for block in found:
         if block.headers:
             raise _broken(source, "a CERTIFICATE block has headers")
@@ -97,13 +102,13 @@ def _walk(text: bytes, source: str) -> Iterator[Block]:
 
 
 def _block(text: bytes, begin: int, source: str) -> tuple[Block, int]:
-    """Read the block that begins at a place; return it and where the line after it begins."""
+    """Parse the block that begins at a position; return it and the position of the line after it."""
     line, start = _line(text, begin)
     match = _BEGIN.fullmatch(line)
     if match is None or text[max(begin - 1, 0) : begin] not in {b"", b"\n"}:
         raise _broken(source, "a BEGIN line is malformed")
     label = match[1]
-    end = text.find(_END, start - 1)  # of an empty block, it begins with the line end of BEGIN
+    end = text.find(_END, start - 1)  # in an empty block, it begins with the newline of BEGIN
     closing, after = _line(text, end + len(_END)) if end >= 0 else (b"", start)
     if closing != label + b"-----" or text.find(MARK, start, end) >= 0:
         raise CertificateError(f"{source} is cut off: a {label.decode()} block has no end", remedy=f"restore {source} from a copy")
@@ -118,7 +123,7 @@ def _block(text: bytes, begin: int, source: str) -> tuple[Block, int]:
 
 
 def _body(text: bytes, start: int, end: int) -> int:
-    """Return where the lines that are no headers begin: a line with a colon is one, as in Go."""
+    """Return the position of the first line that is not a header: a line with a colon is one, as in Go."""
     while start < end:
         stop = text.find(b"\n", start, end)
         stop = end if stop < 0 else stop
@@ -129,7 +134,7 @@ def _body(text: bytes, start: int, end: int) -> int:
 
 
 def _line(text: bytes, position: int) -> tuple[bytes, int]:
-    """Return a line without its end and trailing blanks, and where the next one begins."""
+    """Return a line without its end and trailing spaces, and the position of the next one."""
     end = text.find(b"\n", position)
     if end < 0:
         return text[position:].rstrip(b" \t"), len(text)
@@ -141,28 +146,28 @@ def _broken(source: str, what: str) -> CertificateError:
 
 
 def join(found: Iterable[Block]) -> bytes:
-    """Write several blocks one after the other."""
+    """Encode several blocks one after the other."""
     return b"".join(block.pem() for block in found)
 
 
 @contextmanager
 def reading(what: str, *, remedy: str = "") -> Iterator[None]:
-    """Raise CertificateError, naming the object, for whatever the library raises inside."""
+    """Raise CertificateError, naming the object, for exceptions of the library in the block."""
     try:
         with quiet():
             yield
     except CertificateError:
         raise
-    except Exception as error:  # the library documents ValueError and raises a dozen classes: all say that the input is unusable
+    except Exception as error:  # the library documents ValueError and raises a dozen classes: all mean that the input is unusable
         raise CertificateError(f"{what} cannot be read", detail=_first_line(error), remedy=remedy) from error
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the library's warnings off the terminal.
+    """Suppress the library's warnings.
 
-    It warns about names that Go's X.509 accepts and clusters have: a common name such as `system:node:` and a long host name exceeds the
-    64 characters of RFC 5280.
+    It warns about names that Go's X.509 accepts and clusters have: a common name such as `system:node:` and a long host
+    name exceeds the 64 characters of RFC 5280.
     """
     with _FILTERS, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -170,5 +175,5 @@ def quiet() -> Iterator[None]:
 
 
 def _first_line(error: Exception) -> str:
-    """Say why, in one line. The library's messages name structures, never content."""
+    """Return the reason in one line. The library's messages name structures, never content."""
     return (str(error) or type(error).__name__).splitlines()[0][:200]

@@ -1,4 +1,4 @@
-"""Public key pins of certificate authorities (RFC 7469, section 2.4): `sha256:` and the hex SHA-256 of the DER SubjectPublicKeyInfo."""
+"""Public key pins of CAs (RFC 7469, section 2.4): `sha256:` and the hex SHA-256 of the DER SubjectPublicKeyInfo."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Pin:
 
     @classmethod
     def parse(cls, text: str) -> Pin:
-        """Read `sha256:HEX`, in any case. Raises UsageError for another type, another length, or text that is not hexadecimal."""
+        """Parse `sha256:HEX`, in any case.
+
+        Raises UsageError for another type, another length, or text that is not hexadecimal.
+        """
         kind, separator, value = text.partition(":")
         remedy = "write it as sha256: and 64 hexadecimal digits"
         if not separator or kind.lower() != "sha256":
@@ -43,7 +46,7 @@ class Pin:
 
 
 class PinMismatch(TrustError):
-    """No certificate of a bundle has a pinned public key."""
+    """The pinned public key is missing from a bundle."""
 
     def __init__(self, *, server: str, found: Sequence[Pin], pinned: Sequence[Pin]) -> None:
         super().__init__(
@@ -83,12 +86,10 @@ def matches(found: Iterable[Pin], pinned: Sequence[Pin]) -> bool:
 
 
 def require(text: bytes, pinned: Sequence[Pin], *, server: str, now: datetime) -> bytes:
-    """Return, as PEM, what the pins vouch for in a bundle received from `server`.
-
-    Pinned certificates, and CAs for which pinned CAs vouch.
+    """Return, as PEM, the pinned certificates in a bundle received from `server`, and the CAs for which pinned CAs vouch.
 
     The sender may have added anything else to the bundle. CAs signed by a pinned one would also be trusted in a
-    handshake, but a server need not send them. Raises PinMismatch where nothing is pinned, or CertificateError for
+    handshake, but a server need not send them. Raises PinMismatch if nothing is pinned, or CertificateError for
     unreadable text.
     """
     source = f"the CA bundle of {server}"
@@ -101,6 +102,6 @@ def require(text: bytes, pinned: Sequence[Pin], *, server: str, now: datetime) -
 
 
 def _anchors(pinned: Sequence[Certificate]) -> list[Certificate]:
-    """Leave out certificates that anybody can make for a pinned key if its owner has made one, which states the key's rights."""
+    """Leave out certificates that anyone can create for a pinned key if its owner has created one, which states the key's constraints."""
     own = {one.public_key for one in pinned if one.issued_by(one)}
     return [one for one in pinned if one.public_key not in own or one.issued_by(one)]

@@ -50,7 +50,10 @@ def renew_pair(
 ) -> tuple[Change, ...]:
     """Renew `base`.crt and `base`.key, and return what was written. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
 
-    With `same_key` the key stays if it belongs to the certificate: a server that reads both files again never finds two that do not match.
+    Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
+
+    With `same_key`, the key is kept if it belongs to the certificate: a server that reads both files again never finds
+    two that do not match.
     """
     name = f"{base}.crt"
     text = store.read(name)
@@ -64,7 +67,7 @@ def renew_pair(
 
 
 def _present_key(store: CertificateStore, base: str, found: Certificate) -> PrivateKey | None:
-    """Return the key of a certificate; None where it is missing, cannot be used, or belongs to another one."""
+    """Return the key of a certificate; None if it is missing, cannot be used, or belongs to another one."""
     text = store.read(f"{base}.key")
     with suppress(CertificateError):
         key = keys.load(text, source=f"{base}.key") if text is not None else None
@@ -75,7 +78,8 @@ def _present_key(store: CertificateStore, base: str, found: Certificate) -> Priv
 def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources) -> Change:
     """Renew the client certificate inside a kubeconfig, and put the whole CA file into it; its other entries stay.
 
-    kubeadm embeds only the first certificate of ca.crt, which cuts the trust of the component in the middle of a change of CA.
+    kubeadm embeds only the first certificate of ca.crt, which breaks the component's trust in the middle of a change of
+    CA.
     Raises CertificateError for a file that is missing, cannot be used or embeds no client certificate.
     """
     text = files.read(file)
@@ -87,7 +91,10 @@ def renew_kubeconfig(files: CertificateStore, file: str, authority: LoadedAuthor
 
 
 def client_certificate(text: bytes, *, source: str) -> Certificate:
-    """Return the client certificate that a kubeconfig embeds for its current context. Raises CertificateError, also where it has none."""
+    """Return the client certificate that a kubeconfig embeds for its current context.
+
+    Raises CertificateError, also if it has none.
+    """
     user = kubeconfigs.resolve(kubeconfigs.load(text, source=source), source).user
     if not user.client_certificate_data:
         raise CertificateError(
@@ -104,13 +111,13 @@ def _issue(
     found: Certificate, name: str, authority: LoadedAuthority, terms: Terms, sources: IssuingSources, *, key: PrivateKey | None = None
 ) -> tuple[PrivateKey, bytes]:
     spec = spec_of(found, name=name, signer=authority.base, terms=terms)
-    authority.signing_key(wanted=name)  # before a key is made
+    authority.signing_key(wanted=name)  # before a key is generated
     key = key or sources.keys.take(spec.algorithm)
     return key, issuing.signed(spec, key, authority, started=sources.start, random=sources.random)
 
 
 def spec_of(found: Certificate, *, name: str, signer: str, terms: Terms) -> CertificateSpec:
-    """Specify the certificate that comes after one: its common name, organisations, DNS names, addresses and extended usages."""
+    """Return the spec of the certificate that replaces one: its common name, organisations, DNS names, addresses and extended usages."""
     return CertificateSpec(
         name=name,
         base=name.removesuffix(".crt"),
@@ -125,7 +132,7 @@ def spec_of(found: Certificate, *, name: str, signer: str, terms: Terms) -> Cert
 
 
 def _with_credentials(document: object, *, ca_pem: bytes, certificate_pem: bytes, key: PrivateKey) -> object:
-    """Return a kubeconfig document, known to be usable, with other credentials for its current context."""
+    """Return a kubeconfig document, known to be usable, with new credentials for its current context."""
     whole = _map(document)
     context = _map(_entry(whole, "contexts", str(whole["current-context"]))["context"])
     credentials = EmbeddedCertificate(certificate_pem=certificate_pem, key_pem=key.pem())

@@ -1,8 +1,9 @@
-"""Reading certificate requests (PKCS#10) as leniently as Go's crypto/x509 does, and seeing everything that is in one.
+"""Parses certificate requests (PKCS#10) as leniently as Go's crypto/x509 does, including all of their contents.
 
-kube-apiserver takes what Go's ParseCertificateRequest takes, and kube-controller-manager signs it; the X.509 library refuses part of that. Here
-the structure is read element by element; keys and signatures are the library's. In one respect this is stricter than Go: a text holds one PEM
-block, because of several, some of them broken, each reader may see another one.
+kube-apiserver accepts what Go's ParseCertificateRequest accepts, and kube-controller-manager signs it; the X.509
+library refuses part of that. Therefore the structure is parsed here element by element; the library handles keys and
+signatures. In one respect this is stricter than Go: a text must contain exactly one PEM block, because parsers may
+choose different ones from several, some of them broken.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SUBJECT_ALTERNATIVE_NAME: Final = "2.5.29.17"
 _EXTENSION_REQUEST: Final = "1.2.840.113549.1.9.14"
 _ATTRIBUTES: Final = 0xA0
 _NOTHING: Final = Element(0, b"", b"")
-"""Stands for a part that is missing: no part may be of this kind."""
+"""Stands for a missing part: no part may be of this kind."""
 _KINDS: Final = {
     0xA0: "other name",
     0x81: "email",
@@ -41,7 +42,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedExtension:
-    """One requested extension; `value` is its DER."""
+    """A requested extension; `value` is its DER."""
 
     oid: str
     critical: bool
@@ -50,9 +51,9 @@ class RequestedExtension:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestNames:
-    """The alternative names that Go knows, each kind in the order of the request, and `others`: the kinds of all that it passes over.
+    """The alternative names that Go knows, each kind in the order of the request, and `others`: the kinds that Go skips.
 
-    Addresses are 4 bytes for IPv4, IPv4 mapped into IPv6 included; URIs are as Go writes them.
+    Addresses are 4 bytes for IPv4, including IPv4-mapped IPv6; URIs are as Go formats them.
     """
 
     dns: tuple[str, ...] = ()
@@ -69,11 +70,11 @@ class RequestNames:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestDetails:
-    """Everything of a request. `subject` keeps the sets of the distinguished name; nothing here says that the signature is valid."""
+    """All contents of a request. `subject` keeps the sets of the distinguished name; the signature is not verified."""
 
     der: bytes = field(repr=False)
     signed: bytes = field(repr=False)
-    """What the signature is over."""
+    """The signed bytes."""
     public_key: bytes = field(repr=False)
     """DER SubjectPublicKeyInfo."""
     signature_algorithm: str
@@ -98,18 +99,18 @@ class RequestDetails:
 
 
 LARGEST: Final = 1 << 16
-"""Bytes of a text. A request with an RSA key of 16,384 bits and a hundred names has 10 kB."""
+"""The maximum size of a text in bytes. A request with an RSA key of 16,384 bits and a hundred names has 10 kB."""
 
 
 class RefusedRequest(CertificateError):
-    """A request that Go may well read, and kube-controller-manager sign, and that is not read here."""
+    """A request that is not parsed here, although Go might parse it and kube-controller-manager sign it."""
 
 
 def read(text: bytes, *, source: str = "the request") -> RequestDetails:
-    """Read the request in the one PEM block of a text.
+    """Parse the request in the only PEM block of a text.
 
-    Raises RefusedRequest for a text with a second `-----BEGIN` and for one that is larger than `LARGEST`, and CertificateError for what Go
-    refuses; both name `source`.
+    Raises RefusedRequest for a text with a second `-----BEGIN` and for one that is larger than `LARGEST`, and
+    CertificateError for anything that Go refuses; both name `source`.
     """
     remedy = "send PEM with one CERTIFICATE REQUEST block"
     if len(text) > LARGEST:
@@ -122,7 +123,7 @@ def read(text: bytes, *, source: str = "the request") -> RequestDetails:
     try:
         return _request(found[0].der)
     except (DERError, uris.URIError) as error:
-        raise CertificateError(f"{source} cannot be read", detail=str(error), remedy="make the request again") from error
+        raise CertificateError(f"{source} cannot be read", detail=str(error), remedy="create the request again") from error
 
 
 def _request(data: bytes) -> RequestDetails:
@@ -145,7 +146,10 @@ def _request(data: bytes) -> RequestDetails:
 
 
 def _parts(element: Element, count: int, what: str) -> list[Element]:
-    """Return the first parts of a sequence. Whatever follows them is not looked at, as in Go: versions to come may add to a structure."""
+    """Return the first parts of a sequence.
+
+    Further ones are ignored, as in Go: later versions may extend a structure.
+    """
     found = list(itertools.islice(element.require(der.SEQUENCE, what).children(), count))
     if len(found) < count:
         raise DERError(f"{what} has {len(found)} parts instead of {count}")
@@ -164,7 +168,10 @@ def _require_key(element: Element) -> None:
 
 
 def _extensions(attributes: Element) -> Iterator[RequestedExtension]:
-    """Yield the requested extensions of all attributes that ask for some. An attribute that cannot be read counts as none, as in Go."""
+    """Yield the requested extensions of all attributes that request some.
+
+    An unreadable attribute is ignored, as in Go.
+    """
     known: set[str] = set()
     for attribute in attributes.children():
         for one in _asked_for(attribute):

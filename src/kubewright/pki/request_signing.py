@@ -1,7 +1,7 @@
-"""Signing requests as kube-controller-manager v1.36 does (pkg/controller/certificates/authority, with what Go's CreateCertificate makes of it).
+"""Signs requests as kube-controller-manager v1.36 does (pkg/controller/certificates/authority, and Go's CreateCertificate).
 
-The certificate is put together here and signed by the X.509 library: the library's builder refuses names, key usages and empty attributes that
-kube-controller-manager signs, and takes three times as long.
+The certificate is assembled here and signed by the X.509 library: the library's builder refuses names, key usages and
+empty attributes that kube-controller-manager signs, and takes three times as long.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from kubewright.pki.pem import reading
 from kubewright.pki.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME, RequestDetails
 
 BACKDATED: Final = timedelta(minutes=5)
-"""How far notBefore lies back."""
+"""The difference between notBefore and the current time."""
 SHORT: Final = timedelta(hours=8)
-"""A shorter life is not shortened by the backdating."""
+"""A shorter validity period is not shortened by the backdating."""
 SHORTEST: Final = timedelta(minutes=10)
-"""What a request gets that asks for less."""
+"""The validity period of a request for less."""
 
 _SERIAL_BYTES: Final = 16
 _UTC_TIME: Final = 0x17
@@ -41,7 +41,7 @@ _NULL: Final = der.encode(0x05)
 _SUBJECT: Final = ("2.5.4.6", "2.5.4.8", "2.5.4.7", "2.5.4.9", "2.5.4.17", ORGANIZATION, "2.5.4.11")
 """Attributes that may have several values, in Go's order: country, province, locality, street, postal code, organisation, unit."""
 _SINGLE: Final = (COMMON_NAME, "2.5.4.5")
-"""Common name and serial number, of which the last value counts."""
+"""Common name and serial number, of which the last value applies."""
 
 KEY_USAGES: Final = {
     "signing": 0,
@@ -71,16 +71,16 @@ EXTENDED_USAGES: Final = {
     "microsoft sgc": "1.3.6.1.4.1.311.10.3.3",
     "netscape sgc": "2.16.840.1.113730.4.1",
 }
-"""The identifier of each usage of the API that is an extended key usage, in the order in which they stand in a certificate."""
+"""The identifier of each usage of the API that is an extended key usage, in the order in a certificate."""
 
 
 class SeveralCertificates(CertificateMismatch):
-    """A CA file holds more than one certificate: nothing is signed until it holds one."""
+    """A CA file contains more than one certificate: nothing is signed until it contains one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SigningAuthority:
-    """A certificate authority that signs requests: one certificate and the key of it."""
+    """A CA that signs requests: one certificate and its key."""
 
     certificate: Certificate
     subject: bytes = field(repr=False)
@@ -91,13 +91,13 @@ class SigningAuthority:
 
     @property
     def not_after(self) -> datetime:
-        """When it ends."""
+        """The time when it expires."""
         return self.certificate.not_after
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedRequest:
-    """A request whose maker has shown that he has the key. `key` is its DER SubjectPublicKeyInfo, written anew."""
+    """A request whose sender has proved possession of the key. `key` is its DER SubjectPublicKeyInfo, encoded again."""
 
     details: RequestDetails
     key: bytes = field(repr=False)
@@ -105,23 +105,27 @@ class VerifiedRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class Period:
-    """From when to when a certificate is valid."""
+    """The validity period of a certificate."""
 
     not_before: datetime
     not_after: datetime
 
 
 def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> SigningAuthority:
-    """Read a pair. Raises SeveralCertificates, CertificateMismatch for a key of another certificate, CertificateError for unreadable files."""
+    """Load a CA.
+
+    Raises SeveralCertificates, CertificateMismatch for a key of another certificate, CertificateError for unreadable
+    files.
+    """
     found = certificates.parse(certificate_pem, source=source)
     key = _private_key(key_pem, source=source)
     certificate = found[0]
     if public_der(key.public_key()) != certificate.public_key:
-        raise CertificateMismatch(f"the key of {source} does not belong to its certificate", remedy="put both from the same copy in place")
+        raise CertificateMismatch(f"the key of {source} does not belong to its certificate", remedy="restore both from the same copy")
     if len(found) != 1:
         raise SeveralCertificates(
             f"{source} holds {len(found)} certificates instead of one",
-            remedy="leave only the one that is to sign; put the others into the bundle of clients",
+            remedy="keep only the one that signs; put the others into the bundle of clients",
         )
     native = certificate.native
     try:
@@ -141,13 +145,13 @@ def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Si
 def _private_key(text: bytes, *, source: str) -> Any:
     block = next((one for one in pem.blocks(text, source=source) if one.private), None)
     if block is None:
-        raise CertificateError(f"{source} has no private key", remedy="name the file that holds it")
+        raise CertificateError(f"{source} has no private key", remedy="name the file that contains it")
     with reading(f"the key of {source}"):
         return load_der_private_key(block.der, None)
 
 
 def _signing(key: Any) -> tuple[bytes, Callable[[bytes], bytes]]:
-    """Return the algorithm that Go chooses for a key, and what signs with it."""
+    """Return the algorithm that Go chooses for a key, and the function that signs with it."""
     if isinstance(key, rsa.RSAPrivateKey):
         rsa_key = key
         return _algorithm("1.2.840.113549.1.1.11", _NULL), lambda data: rsa_key.sign(data, padding.PKCS1v15(), hashes.SHA256())
@@ -170,12 +174,12 @@ def _identifier(oid: str) -> bytes:
 
 
 def unknown_usages(usages: Sequence[str]) -> list[str]:
-    """Return the usages that no certificate can express."""
+    """Return the usages that a certificate cannot express."""
     return [usage for usage in usages if usage not in KEY_USAGES and usage not in EXTENDED_USAGES]
 
 
 def duration(expiration_seconds: int | None, *, longest: timedelta) -> timedelta:
-    """Return how long a certificate is to live: what was asked for, but not less than 10 min, and at most the signer's own duration."""
+    """Return the validity period: the requested one, but at least 10 min, and at most the signer's own duration."""
     if expiration_seconds is None:
         return longest
     wanted = timedelta(seconds=expiration_seconds)
@@ -183,7 +187,7 @@ def duration(expiration_seconds: int | None, *, longest: timedelta) -> timedelta
 
 
 def period(length: timedelta, *, now: datetime, authority_ends: datetime) -> Period:
-    """Return from when to when. Raises CertificateError where the authority has ended."""
+    """Return the validity period. Raises CertificateError if the CA has expired."""
     not_before = now - BACKDATED
     not_after = now + length if length < SHORT else now + length - BACKDATED
     if not now < authority_ends:
@@ -194,7 +198,7 @@ def period(length: timedelta, *, now: datetime, authority_ends: datetime) -> Per
 
 
 def issue(verified: VerifiedRequest, *, authority: SigningAuthority, usages: Sequence[str], valid: Period, random: Random) -> bytes:
-    """Make the certificate of a request, as PEM."""
+    """Issue the certificate of a request, as PEM."""
     request = verified.details
     subject = der.encode(der.SEQUENCE, *_subject(request))
     extensions = b"".join(_extensions(request, subject, authority, tuple(usages)))
@@ -225,7 +229,7 @@ def _time(moment: datetime) -> bytes:
 
 
 def _subject(request: RequestDetails) -> Iterator[bytes]:
-    """Yield the parts of the subject: the attributes that Go knows, all values of one in one set; every other one is lost."""
+    """Yield the parts of the subject: the attributes that Go knows, all values of one in one set; others are lost."""
     for oid in _SUBJECT:
         values = request.values(oid)
         if values:
@@ -245,7 +249,7 @@ def _extensions(request: RequestDetails, subject: bytes, authority: SigningAutho
     """Yield the extensions in Go's order."""
     yield _usages(usages)
     yield _extension("2.5.29.19", der.encode(der.SEQUENCE), critical=True)
-    # Go leaves it out where the certificate would seem to have issued itself.
+    # Go omits it if the certificate would seem to have issued itself.
     if authority.key_identifier and subject != authority.subject:
         yield _extension("2.5.29.35", der.encode(der.SEQUENCE, der.encode(0x80, authority.key_identifier)))
     names = request.names
@@ -282,7 +286,10 @@ def _extension(oid: str, value: bytes, *, critical: bool = False) -> bytes:
 
 
 def verified(request: RequestDetails) -> VerifiedRequest:
-    """Check that the maker of a request has its key. Raises CertificateError for a wrong signature and for kinds of key that Go does not verify."""
+    """Verify that the sender of a request has its key.
+
+    Raises CertificateError for a wrong signature and for kinds of key that Go does not verify.
+    """
     try:
         key = load_der_public_key(request.public_key)
         _verify(key, request)
@@ -294,7 +301,7 @@ def verified(request: RequestDetails) -> VerifiedRequest:
 
 
 def signature_valid(request: RequestDetails) -> bool:
-    """Whether the maker of a request has shown that the key is his."""
+    """Whether the sender of a request has proved possession of the key."""
     try:
         verified(request)
     except CertificateError:
@@ -313,18 +320,18 @@ def _verify(key: Any, request: RequestDetails) -> None:
     elif kind == "Ed25519" and isinstance(key, ed25519.Ed25519PublicKey):
         key.verify(request.signature, request.signed)
     else:
-        raise InvalidSignature(f"key and signature algorithm {request.signature_algorithm} do not go together")
+        raise InvalidSignature(f"key and signature algorithm {request.signature_algorithm} do not match")
 
 
 def _verify_pss(request: RequestDetails) -> None:
-    """RSA-PSS has its digest among its parameters, which the library reads."""
+    """Verify an RSA-PSS signature, whose digest is among its parameters, which the library reads."""
     if not x509.load_der_x509_csr(request.der).is_signature_valid:
         raise InvalidSignature("")
 
 
 @functools.cache
 def _digests() -> dict[str, tuple[str, hashes.HashAlgorithm | None]]:
-    """The signature algorithms that Go verifies in requests: SHA-1 is among them, MD5 is not."""
+    """Return the signature algorithms that Go verifies in requests: including SHA-1, but not MD5."""
     return {
         "1.2.840.113549.1.1.5": ("RSA", hashes.SHA1()),  # noqa: S303 (Go takes it in requests)
         "1.3.14.3.2.29": ("RSA", hashes.SHA1()),  # noqa: S303 (Go takes it in requests)

@@ -1,6 +1,6 @@
-"""Sealing small values: AES-GCM, a random nonce of 12 bytes in front, the tag of 16 bytes at the end.
+"""Encryption of small values: AES-GCM, with a random nonce of 12 bytes in front and the tag of 16 bytes at the end.
 
-So are those of the kubeadm-certs Secret, the fields of a NodeJoinRequest, and what a hub keeps of keys.
+The kubeadm-certs Secret, the fields of a NodeJoinRequest, and a hub's stored keys use this format.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from kubewright.base.randomness import Random
 KEY_SIZE: Final = 32
 """Bytes of a certificate key."""
 KEY_SIZES: Final = (16, 24, 32)
-"""Bytes of keys that AES takes."""
+"""The sizes of AES keys in bytes."""
 OVERHEAD: Final = 28
-"""Bytes that a sealed value has more than what is in it."""
+"""How many bytes a sealed value is longer than its content."""
 _NONCE_SIZE: Final = 12
 
 
 def new_key(random: Random) -> str:
-    """Make a certificate key in its text form, 64 hexadecimal digits."""
+    """Generate a certificate key in its text form, 64 hexadecimal digits."""
     return remember(random.token_bytes(KEY_SIZE).hex())
 
 
 def parse_key(text: str) -> bytes:
-    """Read a certificate key. Raises UsageError, which does not quote the key."""
+    """Parse a certificate key. Raises UsageError, which does not quote the key."""
     try:
         key = binascii.unhexlify(remember(text))
     except ValueError as error:
@@ -41,7 +41,7 @@ _REMEDY: Final = "generate one with `kubewright certs certificate-key`"
 
 
 def seal(content: bytes, key: bytes, *, random: Random, about: bytes = b"") -> bytes:
-    """Encrypt one value. `about` is not in it, and has to be the same when it is opened."""
+    """Encrypt one value. `about` is authenticated but not included, and must be the same for decryption."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     nonce = random.token_bytes(_NONCE_SIZE)
@@ -49,19 +49,22 @@ def seal(content: bytes, key: bytes, *, random: Random, about: bytes = b"") -> b
 
 
 def opened(sealed: bytes, key: bytes, *, what: str, about: bytes = b"", remedy: str = "") -> bytes:
-    """Decrypt one value. Raises TrustError, naming `what` it is, where the key is another one, or the value or what it is `about` was altered."""
+    """Decrypt one value.
+
+    Raises TrustError, naming `what` it is, for another key, or if the value or `about` was altered.
+    """
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     try:
         return AESGCM(key).decrypt(sealed[:_NONCE_SIZE], sealed[_NONCE_SIZE:], about or None)
     except (InvalidTag, ValueError) as error:
-        detail = "the key is another one, or the value was altered"
+        detail = "the key is wrong, or the value was altered"
         raise TrustError(f"{what} cannot be decrypted", detail=detail, remedy=remedy) from error
 
 
 def unseal(sealed: bytes, key: bytes, *, name: str) -> bytes:
-    """Decrypt the value of a name such as `ca.key`. Raises CertificateError where the key is another one or the value was altered."""
+    """Decrypt the value of a name such as `ca.key`. Raises CertificateError for another key or an altered value."""
     try:
         return opened(sealed, key, what=name)
     except TrustError as error:

@@ -1,8 +1,9 @@
-"""What one certificate, key pair or kubeconfig has to be, and whether one that was found is it. Pure.
+"""Specifications of certificates, key pairs and kubeconfigs, and the checks whether a found one matches. Pure.
 
-A specification is a row of the table with a machine's configuration filled in. Fitness is a table of checks, each of which finds the first difference.
-kubeadm's `init` looks only at the chain, so that a leaf without key or without a name fails much later, in a component's log.
-Here all checks hold; `KUBEADM_INIT` names those that kubeadm makes. Expiry is no misfit: renewal decides about that.
+A specification is a row of the table with a machine's configuration filled in. A table of checks, each of which returns
+the first difference, decides whether a certificate matches. kubeadm's `init` checks only the chain, so that a leaf
+without key or without a name fails much later, in a component's log. Here all checks apply; `KUBEADM_INIT` names those
+of kubeadm. Expiry is not a mismatch: renewal handles it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ _AGAIN: Final = "remove {crt} and {key} to have both created again"
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateSpec:
-    """One certificate. `base` and `signer` are file names without ending; `signer` is '' for an authority, which signs itself."""
+    """The spec of a certificate.
+
+    `base` and `signer` are file names without extension; `signer` is '' for a CA, which signs itself.
+    """
 
     name: str
     base: str
@@ -47,7 +51,7 @@ class CertificateSpec:
 
     @property
     def is_authority(self) -> bool:
-        """Whether it signs others."""
+        """Whether it is a CA."""
         return not self.signer
 
     @property
@@ -63,7 +67,7 @@ class CertificateSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPairSpec:
-    """A key pair without certificate: `base`.key and `base`.pub."""
+    """The spec of a key pair without certificate: `base`.key and `base`.pub."""
 
     name: str
     base: str
@@ -82,7 +86,10 @@ class KeyPairSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class KubeconfigSpec:
-    """One kubeconfig with an embedded client certificate. `certificate` is signed by the cluster's CA and written nowhere else."""
+    """The spec of a kubeconfig with an embedded client certificate.
+
+    `certificate` is signed by the cluster's CA and written nowhere else.
+    """
 
     name: str
     server: str
@@ -115,7 +122,7 @@ def of(row: table.Row, configuration: Configuration, addresses: Addresses) -> Ce
 
 
 def of_authority(row: table.Authority, cluster: ClusterConfiguration) -> CertificateSpec:
-    """Fill in the row of an authority. It names itself as a DNS name, as kubeadm's do."""
+    """Fill in the row of a CA. Its own name is a DNS name in it, as in kubeadm's."""
     return CertificateSpec(
         name=row.name,
         base=row.base,
@@ -127,7 +134,7 @@ def of_authority(row: table.Authority, cluster: ClusterConfiguration) -> Certifi
 
 
 def certificates_for(configuration: Configuration, addresses: Addresses) -> list[CertificateSpec | KeyPairSpec]:
-    """Fill in every row that a configuration needs, authorities before what they sign."""
+    """Fill in every row that a configuration needs, CAs before the certificates that they sign."""
     return [of(row, configuration, addresses) for row in table.rows_for(configuration)]
 
 
@@ -151,7 +158,10 @@ def client_kubeconfig(
     organizations: tuple[str, ...] = (),
     lifetime: timedelta | None = None,
 ) -> KubeconfigSpec:
-    """Specify a kubeconfig for any user, as `kubeconfig user` makes them. Without `lifetime` it is the configured period."""
+    """Return the spec of a kubeconfig for any user, as in `kubeconfig user`.
+
+    Without `lifetime`, the configured period is used.
+    """
     certificate = CertificateSpec(
         name=f"{name}.conf",
         base=name,
@@ -171,7 +181,7 @@ def kubeconfigs_for(configuration: Configuration, addresses: Addresses) -> list[
 
 
 def server(endpoint: table.Endpoint, configuration: Configuration, addresses: Addresses) -> str:
-    """Return the URL that a kubeconfig names; the cluster's is this machine's own where no endpoint is configured."""
+    """Return the server URL of a kubeconfig; the cluster's is this machine's own if no endpoint is configured."""
     shared = configuration.cluster.control_plane_endpoint
     if endpoint is table.Endpoint.LOCAL or not shared:
         return addresses.api_server
@@ -179,7 +189,7 @@ def server(endpoint: table.Endpoint, configuration: Configuration, addresses: Ad
 
 
 def _algorithm(cluster: ClusterConfiguration) -> Algorithm:
-    """Return the algorithm of a cluster's keys: the one that its feature gates leave in force."""
+    """Return the algorithm of a cluster's keys, taking its feature gates into account."""
     return Algorithm(features.key_algorithm(cluster))
 
 
@@ -189,7 +199,7 @@ def _length(period: Duration) -> timedelta:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What lies in the store for one leaf: certificates (the leaf first, then intermediates), key, authority."""
+    """The stored objects of one leaf: certificates (the leaf first, then intermediates), key, CA."""
 
     certificates: tuple[Certificate, ...]
     key: PrivateKey | None
@@ -203,7 +213,7 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One thing to look at. `differs` returns '' where all is well, else what is wrong, naming no secret."""
+    """A check. `differs` returns '' if it matches, else what is wrong, without secrets."""
 
     name: str
     differs: Callable[[CertificateSpec, Found], str]
@@ -226,7 +236,10 @@ def _key_fits(spec: CertificateSpec, found: Found) -> str:
 
 
 def _subject(spec: CertificateSpec, found: Found) -> str:
-    """Compare who a client is. Clients of a server look at its alternative names, never at its subject."""
+    """Compare the subject of a client certificate.
+
+    Clients of a server check its alternative names, never its subject.
+    """
     if Usage.CLIENT not in spec.usages:
         return ""
     if found.leaf.common_name != spec.common_name:
@@ -236,7 +249,7 @@ def _subject(spec: CertificateSpec, found: Found) -> str:
 
 
 def _usages(spec: CertificateSpec, found: Found) -> str:
-    """Compare extended usages; a certificate that names none is good for all (RFC 5280, section 4.2.1.12)."""
+    """Compare extended usages; a certificate without any is valid for all (RFC 5280, section 4.2.1.12)."""
     if not found.leaf.usages or "anyExtendedKeyUsage" in found.leaf.usages:
         return ""
     lacking = [str(usage) for usage in spec.usages if usage not in found.leaf.usages]
@@ -249,19 +262,19 @@ def _names(spec: CertificateSpec, found: Found) -> str:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    Check(name="chain", differs=_chain, remedy="put back the authority it was signed by, or " + _AGAIN, kubeadm=True),
+    Check(name="chain", differs=_chain, remedy="restore the CA that signed it, or " + _AGAIN, kubeadm=True),
     Check(name="key there", differs=_key_there, remedy="put {key} back, or remove {crt} to have both created again"),
     Check(name="key fits", differs=_key_fits, remedy="restore both from the same copy, or " + _AGAIN),
     Check(name="subject", differs=_subject, remedy=_AGAIN),
     Check(name="usages", differs=_usages, remedy=_AGAIN),
-    Check(name="names", differs=_names, remedy=_AGAIN + ", or take the name out of the configuration"),
+    Check(name="names", differs=_names, remedy=_AGAIN + ", or remove the name from the configuration"),
 )
 
 KUBEADM_INIT: Final = tuple(check for check in CHECKS if check.kubeadm)
 
 
 def require_fit(spec: CertificateSpec, found: Found, *, checks: tuple[Check, ...] = CHECKS) -> None:
-    """Require that what was found may stay. Raises CertificateMismatch with the first difference."""
+    """Require that a found certificate may be kept. Raises CertificateMismatch with the first difference."""
     for check in checks:
         difference = check.differs(spec, found)
         if difference:

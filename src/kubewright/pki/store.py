@@ -1,7 +1,7 @@
-"""Where certificates and kubeconfigs lie, and the authorities that lie there.
+"""The storage of certificates and kubeconfigs, and the CAs in it.
 
-The store is a protocol that `host` implements over files; one keeps them in memory. An authority is a bundle of certificates and, unless it is
-external, the key of one of them.
+The store is a protocol that `host` implements over files; one implementation keeps them in memory. A CA is a bundle of
+certificates and, unless it is external, the key of one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubewright.pki.keys import PrivateKey
 KEY_MODE: Final = 0o600
 CERTIFICATE_MODE: Final = 0o644
 PUBLIC_KEY_MODE: Final = 0o600
-"""Of sa.pub when it is made here; a downloaded one gets CERTIFICATE_MODE (kubeadm v1.36)."""
+"""The mode of sa.pub when it is created here; a downloaded one gets CERTIFICATE_MODE (kubeadm v1.36)."""
 KUBECONFIG_MODE: Final = 0o600
 
 
@@ -27,23 +27,23 @@ class CertificateStore(Protocol):
     """Files below one directory, named relative to it: `ca.crt`, `etcd/server.key`; for kubeconfigs `admin.conf`."""
 
     def read(self, name: str, /) -> bytes | None:
-        """Return the content, or None where there is no such file. Raises HostError where it cannot be read."""
+        """Return the content, or None if the file does not exist. Raises HostError if it cannot be read."""
         ...
 
     def write(self, name: str, content: bytes, /, *, mode: int) -> Change:
-        """Put the file there, whole and with this mode, directories (mode 0755) included. Raises HostError."""
+        """Write the file atomically with this mode, creating directories (mode 0755). Raises HostError."""
         ...
 
 
 class MemoryStore:
-    """Keeps files in memory: for tests, and for certificates that are never to lie on a disk."""
+    """Keeps files in memory: for tests, and for certificates that must not be on a disk."""
 
     def __init__(self, files: Mapping[str, bytes] | None = None) -> None:
         self._files: dict[str, bytes] = dict(files or {})
         self.modes: dict[str, int] = {}
         """The mode of each file that was written here."""
         self.written: list[str] = []
-        """The names that were written, in order, repetitions included."""
+        """The names that were written, in order, with repetitions."""
 
     def read(self, name: str, /) -> bytes | None:
         return self._files.get(name)
@@ -56,7 +56,7 @@ class MemoryStore:
         return Change(target=f"file {name}", action=action)
 
     def remove(self, name: str) -> None:
-        """Forget a file."""
+        """Remove a file."""
         del self._files[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -68,9 +68,10 @@ class MemoryStore:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedAuthority:
-    """What a store holds of one authority.
+    """A CA in a store.
 
-    `pem` is the certificate file as it is. `certificate` is the one that signs: that of the key, or the first where there is no key.
+    `pem` is the unchanged certificate file. `certificate` is the one that signs: that of the key, or the first if there
+    is no key.
     """
 
     base: str
@@ -80,21 +81,21 @@ class LoadedAuthority:
     key: PrivateKey | None
 
     def signing_key(self, *, wanted: str) -> PrivateKey:
-        """Return the key. Raises CertificateError, saying what it was wanted for, where the authority is external."""
+        """Return the key. Raises CertificateError, naming what it is needed for, if the CA is external."""
         if self.key is None:
             raise CertificateError(
                 f"{wanted} is missing and cannot be created: {self.base}.key is not here",
                 detail=f"{self.base}.crt without a key means that the CA is external",
-                remedy=f"have {wanted} signed there and copy it here, or put {self.base}.key next to {self.base}.crt",
+                remedy=f"sign {wanted} there and copy it here, or put {self.base}.key next to {self.base}.crt",
             )
         return self.key
 
 
 def load_authority(store: CertificateStore, base: str) -> LoadedAuthority | None:
-    """Read an authority, `ca` or `etcd/ca`; None where there is no certificate file.
+    """Load a CA, `ca` or `etcd/ca`; None if there is no certificate file.
 
-    Raises CertificateError for files that cannot be read or are no authority, CertificateMismatch for a key that belongs to none of
-    the certificates.
+    Raises CertificateError for files that cannot be read or are not a CA, CertificateMismatch for a key that belongs to
+    none of the certificates.
     """
     text = store.read(f"{base}.crt")
     if text is None:
@@ -118,14 +119,14 @@ def _signer(base: str, bundle: Sequence[Certificate], key: PrivateKey | None) ->
         if certificate.is_authority and certificates.fits(certificate, key):
             return certificate
     raise CertificateMismatch(
-        f"{base}.crt and {base}.key do not fit",
+        f"{base}.crt and {base}.key do not match",
         detail=f"the key is not that of the {bundle[0].describe()}",
         remedy="restore both from the same copy",
     )
 
 
 def require_authority(store: CertificateStore, base: str, *, wanted: str) -> LoadedAuthority:
-    """Read an authority that something needs. Raises CertificateError, naming what needs it, where there is none."""
+    """Load a required CA. Raises CertificateError, naming what needs it, if there is none."""
     found = load_authority(store, base)
     if found is None:
         raise CertificateError(
@@ -136,7 +137,10 @@ def require_authority(store: CertificateStore, base: str, *, wanted: str) -> Loa
 
 
 def is_external(store: CertificateStore, base: str = "ca") -> bool:
-    """Whether an authority's key is kept elsewhere: its certificate is here and its key is not. Raises as `load` does in that case."""
+    """Whether a CA's key is kept elsewhere: its certificate exists here and its key does not.
+
+    Raises as `load_authority` does in that case.
+    """
     if store.read(f"{base}.crt") is None or store.read(f"{base}.key") is not None:
-        return False  # without a look into them, which takes its time
+        return False  # without parsing them, which takes time
     return load_authority(store, base) is not None

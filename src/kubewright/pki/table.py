@@ -1,7 +1,7 @@
-"""The certificate table: what a control plane needs. Phases, help texts, renewal and expiry are derived from its rows.
+"""The table of a control plane's certificates. Phases, help texts, renewal and expiry are derived from its rows.
 
-The rows are kubeadm v1.36's (cmd/kubeadm/app/phases/certs/certlist.go, phases/kubeconfig), in the order in which `init` makes them.
-Cheap to import: help is made from it.
+The rows are kubeadm v1.36's (cmd/kubeadm/app/phases/certs/certlist.go, phases/kubeconfig), in the order in which `init`
+creates them. Cheap to import, because help is generated from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Usage(enum.StrEnum):
 
 
 class Owner(enum.Enum):
-    """Which part of the control plane a certificate is for: that of etcd is needed only with a local member."""
+    """The part of the control plane that uses a certificate: etcd's are needed only with a local member."""
 
     KUBERNETES = "kubernetes"
     ETCD = "etcd"
@@ -39,13 +39,16 @@ BOTH: Final = (Usage.SERVER, Usage.CLIENT)
 
 
 def no_names(_: Configuration, __: Addresses) -> Names:
-    """Client certificates carry no names."""
+    """Return no names, as for client certificates."""
     return NO_NAMES
 
 
 @dataclass(frozen=True, kw_only=True)
 class Authority:
-    """A certificate authority. `base` is the file name without ending, below the certificate directory; `summary` is the help of its phase."""
+    """A CA.
+
+    `base` is the file name without extension, below the certificate directory; `summary` is the help of its phase.
+    """
 
     name: str
     base: str
@@ -61,9 +64,9 @@ class Authority:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
-    """A certificate that an authority signs. `common_name` may hold `{node}`.
+    """A certificate that a CA signs. `common_name` may contain `{node}`.
 
-    `summary` is the help of its phase, `long_name` what `certs renew` calls it.
+    `summary` is the help of its phase, `long_name` its name in `certs renew`.
     """
 
     name: str
@@ -195,7 +198,7 @@ CERTIFICATES: Final[tuple[Row, ...]] = (
 
 
 class Endpoint(enum.Enum):
-    """Which server a kubeconfig names: that of the cluster, or this machine's own."""
+    """The server of a kubeconfig: that of the cluster, or this machine's own."""
 
     CONTROL_PLANE = "control plane"
     LOCAL = "local"
@@ -205,7 +208,7 @@ class Endpoint(enum.Enum):
 class Kubeconfig:
     """A kubeconfig with an embedded client certificate, signed by `ca`.
 
-    `summary` is the help of its phase, `long_name` what `certs renew` calls it; '' for one that is never renewed.
+    `summary` is the help of its phase, `long_name` its name in `certs renew`; '' for one that is never renewed.
     """
 
     name: str
@@ -271,7 +274,7 @@ def row(name: str) -> Row:
 
 
 def authority(name: str) -> Authority:
-    """Return the row of an authority. Raises KeyError."""
+    """Return the row of a CA. Raises KeyError."""
     found = _BY_NAME[name]
     if not isinstance(found, Authority):
         raise KeyError(name)
@@ -284,7 +287,7 @@ def kubeconfig(name: str) -> Kubeconfig:
 
 
 def rows_for(configuration: Configuration) -> Iterator[Row]:
-    """Walk the rows that a configuration needs: those of etcd only with a local member."""
+    """Yield the rows that a configuration needs: those of etcd only with a local member."""
     for one in CERTIFICATES:
         if one.owner is Owner.KUBERNETES or configuration.cluster.etcd.external is None:
             yield one

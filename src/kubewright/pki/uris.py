@@ -1,6 +1,7 @@
-"""URIs as Go's net/url reads and writes them: kube-controller-manager copies URI names into certificates in that form.
+"""URIs as Go's net/url parses and formats them: kube-controller-manager copies URI names into certificates in that form.
 
-`HTTPS://h/x` becomes `https://h/x`, `urn:x#` loses its `#`, what need not be escaped stays as it was given. Go 1.26.
+`HTTPS://h/x` becomes `https://h/x`, `urn:x#` loses its `#`, characters that need no escaping stay as they were. Go
+1.26.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _USER: Final = frozenset((_UNRESERVED + "$&+,;=").encode())
 _HOST: Final = frozenset((_UNRESERVED + "!$&'()*+,;=:[]<>\"").encode())
 _FRAGMENT: Final = frozenset((_UNRESERVED + "!()*$&+,/:;=?@").encode())
 _TOLERATED: Final = frozenset(b"!$&'()*+,;=:@[]%")
-"""What may stand as it is in an encoded path or fragment."""
+"""Characters that may be unescaped in an encoded path or fragment."""
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _PORT: Final = re.compile(r"(?::[0-9]*)?")
@@ -24,18 +25,18 @@ _USERINFO: Final = re.compile(r"[A-Za-z0-9\-._:~!$&'()*+,;=%@]*")
 
 
 class URIError(ValueError):
-    """Go's net/url does not take this text for a URI."""
+    """Go's net/url does not accept this text as a URI."""
 
 
 class URI(NamedTuple):
-    """A URI in parts. `host` has its escapes resolved; `text` is the whole as Go writes it."""
+    """A parsed URI. `host` has its escapes resolved; `text` is the whole as Go formats it."""
 
     host: str
     text: str
 
 
 def parse(text: str) -> URI:
-    """Read a URI of ASCII characters. Raises URIError for what Go refuses."""
+    """Parse a URI of ASCII characters. Raises URIError for anything that Go refuses."""
     rest, _, fragment = text.partition("#")
     if any(mark < " " or mark == "\x7f" for mark in rest):
         raise URIError("a control character")
@@ -46,10 +47,13 @@ def parse(text: str) -> URI:
 
 
 def written(text: str) -> str:
-    """Return a URI name of a certificate or request as Go writes it. Raises URIError for what Go's crypto/x509 refuses."""
+    """Return a URI name of a certificate or request as Go formats it.
+
+    Raises URIError for anything that Go's crypto/x509 refuses.
+    """
     found = parse(text)
     if found.host and not _is_domain(found.host):
-        raise URIError("the host of a URI name is no domain name")
+        raise URIError("the host of a URI name is not a domain name")
     return found.text
 
 
@@ -59,7 +63,7 @@ def _is_domain(host: str) -> bool:
 
 
 def _main(text: str) -> tuple[str, str]:
-    """Write everything before the fragment, and name the host."""
+    """Format everything before the fragment, and return the host."""
     if text == "*":
         return "*", ""
     scheme, rest = _scheme(text)
@@ -104,7 +108,7 @@ def _authority(text: str, scheme: str) -> tuple[str | None, str]:
     if not at:
         return None, host
     if not _USERINFO.fullmatch(before):
-        raise URIError("the user holds a character that it may not hold")
+        raise URIError("the user contains a character that is not allowed")
     name, colon, password = before.partition(":")
     written = _escape(_unescape(name), _USER) + (":" + _escape(_unescape(password), _USER) if colon else "")
     return written, host
@@ -113,7 +117,7 @@ def _authority(text: str, scheme: str) -> tuple[str | None, str]:
 def _host(text: str, scheme: str) -> str:
     bracket = text.rfind("[")
     if bracket > 0:
-        raise URIError("an address in brackets behind something else")
+        raise URIError("an address in brackets after other text")
     if bracket == 0:
         inside, closed, port = text[1:].rpartition("]")
         if not closed or not _PORT.fullmatch(port):
@@ -138,13 +142,13 @@ def _require_ipv6(text: str) -> None:
 
 
 def _unescape_host(text: str, *, zone: bool = False) -> str:
-    """Resolve the escapes of a host: only bytes that are no ASCII may be written as escapes there, `%25` before a zone, and more inside one."""
+    """Resolve the escapes of a host: only non-ASCII bytes may be escaped there, `%25` before a zone, and more inside one."""
     for found in _ESCAPE.finditer(text.encode()):
         value = int(found[1], 16) if found[1] else -1
         if value < 0 or not (value >= 0x80 or value == 0x25 or (zone and (value == 0x20 or value in _HOST))):
             raise URIError("a wrong escape in a host")
     if not _HOST.issuperset(_ESCAPE.sub(b"", text.encode())):
-        raise URIError("a character that no host may hold")
+        raise URIError("a character that is not allowed in a host")
     return _unescape(text).decode("latin-1")
 
 
@@ -160,7 +164,7 @@ def _escape(raw: bytes, plain: frozenset[int]) -> str:
 
 
 def _normal(text: str, plain: frozenset[int]) -> str:
-    """Write a path or fragment: as it was given where that is a valid form of it, else escaped anew (Go's EscapedPath)."""
+    """Format a path or fragment: unchanged if it is validly encoded, otherwise escaped again (Go's EscapedPath)."""
     raw = _unescape(text)
     if (plain | _TOLERATED).issuperset(text.encode()):
         return text

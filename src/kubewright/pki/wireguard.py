@@ -1,4 +1,4 @@
-"""WireGuard's keys: 32 bytes of Curve25519 (RFC 7748) as 44 characters of base64, as `wg genkey` and `wg pubkey` write them."""
+"""WireGuard's keys: 32 bytes of Curve25519 (RFC 7748) as 44 characters of base64, as `wg genkey` and `wg pubkey` print them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHARACTERS: Final = 44
 
 
 def new_private_key(random: Random) -> str:
-    """Make a private key, with the bits set that Curve25519 wants."""
+    """Generate a private key, with the bits set that Curve25519 requires."""
     raw = bytearray(random.token_bytes(SIZE))
     raw[0] &= 248
     raw[31] = (raw[31] & 127) | 64
@@ -26,23 +26,26 @@ def new_private_key(random: Random) -> str:
 
 
 def public_key(private: str) -> str:
-    """Return the public half. Raises CertificateError for what is no key."""
+    """Return the public half. Raises CertificateError for an invalid key."""
     raw = X25519PrivateKey.from_private_bytes(_bytes(private)).public_key()
     return base64.b64encode(raw.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)).decode()
 
 
 def agreed(private: str, public: str) -> bytes:
-    """Return what the holders of two keys have in common (X25519). Raises CertificateError for what is no key, or one that agrees with every other."""
+    """Return the shared secret of two keys (X25519).
+
+    Raises CertificateError for an invalid key, or one whose secret is the same for every other.
+    """
     try:
         return X25519PrivateKey.from_private_bytes(_bytes(private)).exchange(X25519PublicKey.from_public_bytes(_bytes(public)))
     except ValueError as error:  # a point of small order (RFC 7748, 6.1)
         raise CertificateError(
-            "this key of WireGuard's agrees with every other one", remedy="generate another one with `wg genkey`"
+            "this WireGuard key yields the same secret with every other key", remedy="generate another one with `wg genkey`"
         ) from error
 
 
 def is_key(text: str) -> bool:
-    """Whether a text is a key in its one form. Zeros, which `wg` takes for none, are no key."""
+    """Whether a text is a key in its canonical form. Zeros, which mean no key to `wg`, are invalid."""
     try:
         return any(_bytes(text))
     except CertificateError:
@@ -55,5 +58,5 @@ def _bytes(text: str) -> bytes:
     except (binascii.Error, ValueError):
         raw = b""
     if len(raw) != SIZE or base64.b64encode(raw).decode() != text:
-        raise CertificateError("this is no key of WireGuard's", remedy="a key has 44 characters, as `wg genkey` prints them")
+        raise CertificateError("this is not a WireGuard key", remedy="a key has 44 characters, as `wg genkey` prints them")
     return raw

@@ -118,7 +118,7 @@ PROGRAM = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"
         ({"kubeconfig": with_cluster(server="https://10.0.0.1:6443/other")}, "the kubeconfig", "asked for was https://10.0.0.1:6443"),
         ({"kubeconfig": with_cluster(server="https://[::1")}, "the kubeconfig", "asked for was https://10.0.0.1:6443"),
         ({"kubeconfig": OTHER.answer.kubeconfig}, "the kubeconfig", "https://10.0.0.2:6443"),
-        ({"serving_certificate": OTHER.answer.serving_certificate}, "the serving certificate", "do not fit"),
+        ({"serving_certificate": OTHER.answer.serving_certificate}, "the serving certificate", "do not match"),
         (
             {"serving_certificate": OTHER.answer.serving_certificate, "serving_key": OTHER.answer.serving_key},
             "the serving certificate",
@@ -242,5 +242,5 @@ def test_a_cluster_may_give_keys_that_are_quick_to_make():
 
 
 def test_a_cluster_with_keys_that_do_not_fit_is_refused():
-    with pytest.raises(CertificateError, match="do not fit"):
+    with pytest.raises(CertificateError, match="do not match"):
         LoadedCluster(cluster(client_key=SERVING_CA[1]))

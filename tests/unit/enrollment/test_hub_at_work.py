@@ -102,7 +102,7 @@ async def test_a_cluster_that_hangs_and_one_that_cannot_sign_hold_up_nobody(clus
     clusters.ask("a", "worker")
     await until(lambda: clusters.answered("a", "worker") == "Issued")
     [told] = {record.getMessage() for record in caplog.records if "cannot be served" in record.getMessage()}
-    assert "broken/client-ca.crt and broken/client-ca.key do not fit" in told
+    assert "broken/client-ca.crt and broken/client-ca.key do not match" in told
 
 
 async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):

@@ -53,7 +53,7 @@ def test_an_offer_is_proven_by_both_keys_for_one_node_and_one_hub():
     assert not key_offers.is_proven(offer, "worker", current=wireguard.public_key(OLD), hub=OTHER)
     assert not proven(replace(offer, proof="é"))
     assert not proven(replace(offer, key=SMALL))
-    with pytest.raises(CertificateError, match="agrees with every other"):
+    with pytest.raises(CertificateError, match="yields the same secret with every other key"):
         wireguard.agreed(OLD, SMALL)
 
 

@@ -219,7 +219,7 @@ def test_an_authority_with_another_key_is_refused():
     store = full_store()
     store.write("ca.key", store["etcd/ca.key"], mode=0o600)
 
-    with pytest.raises(CertificateMismatch, match=r"ca\.crt and ca\.key do not fit"):
+    with pytest.raises(CertificateMismatch, match=r"ca\.crt and ca\.key do not match"):
         ensure_one(store, "ca")
 
 
@@ -343,7 +343,7 @@ class TestServiceAccountKeys:
         store = full_store()
         store.write("sa.pub", keys.generate("ECDSA-P256").public_pem(), mode=0o600)
 
-        with pytest.raises(CertificateMismatch, match="do not fit"):
+        with pytest.raises(CertificateMismatch, match="do not match"):
             ensure_one(store, "sa")
 
     def test_a_public_file_may_hold_older_keys_too(self):

@@ -110,14 +110,14 @@ def test_a_key_of_somebody_else_is_refused():
     def swap(document):
         document["users"][0]["user"]["client-key-data"] = base64.b64encode(keys.generate("ECDSA-P256").pem()).decode()
 
-    with pytest.raises(CertificateMismatch, match=r"certificate and key of admin\.conf do not fit"):
+    with pytest.raises(CertificateMismatch, match=r"certificate and key of admin\.conf do not match"):
         ensure_one(edited(swap))
 
 
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (lambda document: document.update({"current-context": "nobody"}), 'there is no context "nobody"'),
+        (lambda document: document.update({"current-context": "nobody"}), 'the context "nobody" does not exist'),
         (lambda document: document.update({"clusters": []}), 'there is no cluster "kubernetes"'),
         (lambda document: document["clusters"][0]["cluster"].pop("certificate-authority-data"), "it has no CA data"),
         (lambda document: document["clusters"][0]["cluster"].pop("server"), "needs the URL"),

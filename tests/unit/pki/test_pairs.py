@@ -34,7 +34,7 @@ def test_intermediates_are_kept():
 
 
 def test_another_key_is_refused():
-    with pytest.raises(CertificateMismatch, match=r"current\.pem do not fit"):
+    with pytest.raises(CertificateMismatch, match=r"current\.pem do not match"):
         certificates.parse_pair(TEXT + keys.generate("ECDSA-P256").pem(), source="current.pem")
 
 

@@ -113,7 +113,7 @@ def edited(edit):
         (lambda document: document["clusters"][0]["cluster"].pop("certificate-authority-data"), "no CA certificate"),
         (lambda document: document["clusters"][0]["cluster"].update({"server": "http://a"}), "https"),
         (lambda document: document["clusters"][0]["cluster"].update({"certificate-authority": "/etc/passwd"}), "may not name files"),
-        (lambda document: document["clusters"][0]["cluster"].update({"insecure-skip-tls-verify": True}), "verification off"),
+        (lambda document: document["clusters"][0]["cluster"].update({"insecure-skip-tls-verify": True}), "may not disable verification"),
         (lambda document: document.update({"users": [{"name": "u", "user": {"exec": {"command": "sh"}}}]}), "may not run a program"),
         (lambda document: document.update({"users": [{"name": "u", "user": {"tokenFile": "/etc/shadow"}}]}), "may not name files"),
     ],
