@@ -81,7 +81,7 @@ def _foreign(found: Iterable[PurePosixPath], *, may: bool) -> HostError:
 
 
 def load_administrator(host: Host, path: PurePosixPath, *, now: datetime) -> Access:
-    """Read an administrator's kubeconfig. Raises HostError where it is missing, CertificateError for one that cannot be meant, and as `load_access`."""
+    """Read an administrator's kubeconfig. Raises HostError if it is missing, CertificateError for one that cannot be meant, and as `load_access`."""
     if host.state(path) is None:
         raise HostError(
             f"{path} is not there, and without it the cluster of this machine cannot be read",

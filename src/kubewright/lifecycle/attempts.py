@@ -129,7 +129,7 @@ def begin_alone(host: Host, wanted: MachineRecord, layout: Layout, *more: PurePo
 
 
 def digest(host: Host, path: str) -> str:
-    """Return the digest of a file, '' where there is none."""
+    """Return the digest of a file, '' if there is none."""
     content = None
     with suppress(HostError):  # not a regular file: nothing that a run has made
         content = host.read(PurePosixPath(path))

@@ -98,7 +98,7 @@ def as_map(token: StoredToken) -> dict[str, object]:
 
 
 def delete(api: KubeAPI, token_id: str) -> None:
-    """Delete a token by its id. Raises NotFound where there is none."""
+    """Delete a token by its id. Raises NotFound if there is none."""
     try:
         api.delete(SECRET, secrets.name_of(token_id), secrets.NAMESPACE)
     except NotFound as error:
@@ -169,7 +169,7 @@ def reused(configured: Sequence[BootstrapToken], api: KubeAPI, *, now: datetime)
 
 
 def _does_for(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
-    """Tell whether a stored token can stand for a wanted one: the same rights and purpose, and at least half of the time left."""
+    """Return whether a stored token can stand for a wanted one: the same rights and purpose, and at least half of the time left."""
     same = (wanted.description, set(wanted.usages), set(wanted.groups)) == (found.description, set(found.usages), set(found.groups))
     until = now + timedelta(seconds=wanted.ttl / SECOND) if wanted.ttl else None
     end = secrets.parse_moment(wanted.expires) if wanted.expires else until

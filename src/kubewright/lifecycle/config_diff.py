@@ -47,7 +47,7 @@ Value = Any
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultedDocuments:
-    """The documents of one side by kind, complete with defaults; None where a document is not there, or not wanted.
+    """The documents of one side by kind, complete with defaults; None if a document is not there, or not wanted.
 
     `warnings` tell what is not compared.
     """
@@ -59,7 +59,7 @@ class DefaultedDocuments:
 def read_stored(api: KubeAPI) -> dict[str, Document]:
     """Return what the cluster keeps, by kind. The kubelet's and kube-proxy's may be missing.
 
-    Raises APIError where the ClusterConfiguration is missing or the cluster cannot be read, DocumentError for what is no document.
+    Raises APIError if the ClusterConfiguration is missing or the cluster cannot be read, DocumentError for what is no document.
     """
     found = {kind: stored_configuration.find(api, row) for kind, row in _ROWS.items()}
     if found[CLUSTER] is None:
@@ -133,7 +133,7 @@ def _exact(version: str) -> bool:
 
 
 def _with_version(documents: Iterable[Document], version: str) -> list[Document]:
-    """Return the documents with this version in the ClusterConfiguration; one is added where there is none."""
+    """Return the documents with this version in the ClusterConfiguration; one is added if there is none."""
     found: list[Document] = []
     has_one = False
     for one in documents:

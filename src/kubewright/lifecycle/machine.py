@@ -81,7 +81,7 @@ def is_root(host: Host) -> bool:
 
 
 def state_home(environment: Mapping[str, str]) -> PurePosixPath:
-    """Return the directory for what kubewright keeps for a user. Raises UsageError where neither it nor a home directory is known."""
+    """Return the directory for what kubewright keeps for a user. Raises UsageError if neither it nor a home directory is known."""
     named = environment.get("XDG_STATE_HOME", "")
     if named.startswith("/"):  # the specification says to ignore a relative one
         return PurePosixPath(named) / "kubewright"

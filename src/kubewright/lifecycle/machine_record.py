@@ -86,7 +86,7 @@ def _kept(value: Any) -> Any:
 
 
 def load(host: Host) -> MachineRecord | None:
-    """Read the record; None where there is none. Raises HostError, naming the file, if it is not one."""
+    """Read the record; None if there is none. Raises HostError, naming the file, if it is not one."""
     content = host.read(path(host))
     if content is None:
         return None

@@ -59,7 +59,7 @@ class Prepared(Generic[Configuration]):
     """A request that was understood. `host` is the machine with the places that the configuration names.
 
     - `only` and `skip` name phases; `dry_run` says that the configuration itself asks for kubeadm's dry run.
-    - `record` gives what is kept of the machine; None where nothing is. `adopts`: the user takes over what something else made.
+    - `record` gives what is kept of the machine; None if nothing is. `adopts`: the user takes over what something else made.
     """
 
     configuration: Configuration

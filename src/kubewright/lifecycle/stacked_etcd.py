@@ -37,7 +37,7 @@ def client_url(addresses: Addresses) -> str:
 
 
 def endpoints(api: KubeAPI) -> list[str]:
-    """Return where the members answer clients, as their pods say it. Raises APIError where there is none, or one does not say."""
+    """Return where the members answer clients, as their pods say it. Raises APIError if there is none, or one does not say."""
     found = []
     for pod in api.list(POD, NAMESPACE, label_selector=SELECTOR):
         name = pod["metadata"].get("name", "")
@@ -59,7 +59,7 @@ def endpoints(api: KubeAPI) -> list[str]:
 
 
 def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clock) -> EtcdClient:
-    """Return a client with the certificate that is made for looking after etcd. Raises CertificateError where a file is missing."""
+    """Return a client with the certificate that is made for looking after etcd. Raises CertificateError if a file is missing."""
     names = ("ca.crt", f"{_CLIENT}.crt", f"{_CLIENT}.key")
     paths = [pki / "etcd" / name for name in names]
     contents = [files.read(path) for path in paths]

@@ -18,7 +18,7 @@ from kubewright.kube.kubeconfigs import default_paths, first_existing, load_acce
 def of_user(given: str) -> Access:
     """Return the access of a kubeconfig that is given, else of the first that exists: those of $KUBECONFIG (or ~/.kube/config), admin.conf.
 
-    This is kubeadm's rule for `token` (kubeadm v1.36: cmd/token.go). Raises CertificateError where there is none.
+    This is kubeadm's rule for `token` (kubeadm v1.36: cmd/token.go). Raises CertificateError if there is none.
     """
     read = Files().read
     if given:
@@ -30,7 +30,7 @@ def of_user(given: str) -> Access:
 
 
 def of_file(path: str) -> KubeClient | None:
-    """Return a client for a kubeconfig; None where there is no such file. Raises DocumentError and ValidationError for a broken one."""
+    """Return a client for a kubeconfig; None if there is no such file. Raises DocumentError and ValidationError for a broken one."""
     place = _path(path)
     try:
         return client(load_access(place, read=Files().read))

@@ -183,7 +183,7 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def _exists(path: str) -> bool:
-    """Tell whether a path is there; as for kubeadm, one that cannot be looked at counts as there."""
+    """Return whether a path is there; as for kubeadm, one that cannot be looked at counts as there."""
     try:
         return bool(path and Path(path).stat())
     except FileNotFoundError:

@@ -72,7 +72,7 @@ def verify(parsed: Parsed) -> int:
 
 
 def _on_path() -> str:
-    """Return where etcdutl is; '' where there is none that may be run."""
+    """Return where etcdutl is; '' if there is none that may be run."""
     try:
         return str(find(verifying.ETCDUTL, environment=os.environ) or "")
     except HostError as error:

@@ -13,7 +13,7 @@ from kubewright.kube.electing import Election
 
 
 def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
-    """Return the election, None where there is to be none. Raises UsageError for times that do not fit each other."""
+    """Return the election, None if there is to be none. Raises UsageError for times that do not fit each other."""
     if not parsed.flag("leader-elect"):
         return None
     lease, renew, retry = (

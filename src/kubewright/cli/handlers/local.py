@@ -133,7 +133,7 @@ def _controllers(parsed: Parsed) -> str | None:
 
 
 def _where(parsed: Parsed) -> ClusterPaths:
-    """Return where the cluster is whose name is given, as an argument or with --name. Raises UsageError where the two differ."""
+    """Return where the cluster is whose name is given, as an argument or with --name. Raises UsageError if the two differ."""
     argument = parsed.command.argument
     named = parsed.text("cluster") if argument is not None and argument.name == "cluster" else ""
     if named and "name" in parsed.given and named != parsed.text("name"):

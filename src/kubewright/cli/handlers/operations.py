@@ -63,7 +63,7 @@ def this_machine(*, batches: bool = False) -> Machine:
 
 
 def exists(path: str) -> bool:
-    """Tell whether a path of this machine is there. Tests put another machine in its place."""
+    """Return whether a path of this machine is there. Tests put another machine in its place."""
     return Path(path).exists()
 
 

@@ -47,7 +47,7 @@ def _loaded(request: UpgradeOptions) -> UpgradeConfiguration:
 
 
 def plan(parsed: Parsed) -> int:
-    """Show what the cluster can be upgraded to. Nothing is printed behind the versions where there is nothing newer."""
+    """Show what the cluster can be upgraded to. Nothing is printed behind the versions if there is nothing newer."""
     wanted = _loaded(upgrade_request(parsed, "plan")).plan
     printed = printer(parsed)
     clock = SystemClock()

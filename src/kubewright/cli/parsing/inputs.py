@@ -59,7 +59,7 @@ def record(parsed: Parsed, make: type[R], **more: object) -> R:
 
 
 def has(parsed: Parsed, name: str) -> bool:
-    """Tell whether the command has a flag."""
+    """Return whether the command has a flag."""
     return any(flag.name == name for flag in parsed.command.flags)
 
 
@@ -77,7 +77,7 @@ def given_text(parsed: Parsed, name: str) -> str:
 
 
 def is_on(parsed: Parsed, name: str) -> bool:
-    """Tell whether a boolean flag was given and is true; a command that does not have it has it not set."""
+    """Return whether a boolean flag was given and is true; a command that does not have it has it not set."""
     return name in parsed.given and parsed.flag(name)
 
 
@@ -109,7 +109,7 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def read_file(path: str) -> str:
-    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError where it cannot be read or is empty."""
+    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError if it cannot be read or is empty."""
     try:
         text = sys.stdin.readline(_LIMIT) if path == STANDARD_INPUT else _content(path)
     except (OSError, UnicodeDecodeError) as error:

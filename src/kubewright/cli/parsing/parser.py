@@ -49,7 +49,7 @@ class Parsed:
         return self[name] is True
 
     def number(self, name: str) -> int | None:
-        """Return the value of an integer flag; None where it was not given and has no default."""
+        """Return the value of an integer flag; None if it was not given and has no default."""
         value = self[name]
         return value if isinstance(value, int) else None
 

@@ -207,7 +207,7 @@ def scan(words: Sequence[str], flags: Sequence[Flag], *, see: str, gone: Callabl
 
 
 def takes_next(word: str, flags: Sequence[Flag]) -> bool:
-    """Tell whether the next word belongs to this one, as cobra judges it while it looks for the sub-command: unknown flags take one too."""
+    """Return whether the next word belongs to this one, as cobra judges it while it looks for the sub-command: unknown flags take one too."""
     if "=" in word or (not word.startswith("--") and len(word) != 2):
         return False
     flag = named(word[2:], flags) if word.startswith("--") else _lettered(word[1:], flags)

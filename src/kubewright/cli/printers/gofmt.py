@@ -123,7 +123,7 @@ def _inner_syntax(value: object) -> str:
 
 
 def _one(value: object, verb: str, flags: str, precision: int | None) -> str | None:
-    """Write one value; None where the verb is not for its type."""
+    """Write one value; None if the verb is not for its type."""
     if verb == "T":
         return go_values.type_name(value)
     if value is None or value is MISSING:

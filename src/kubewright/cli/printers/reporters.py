@@ -239,7 +239,7 @@ DIFFERENCES = 8
 
 
 def has_log() -> bool:
-    """Tell whether somebody asked for a log. It would tear the picture of a live display to pieces."""
+    """Return whether somebody asked for a log. It would tear the picture of a live display to pieces."""
     return _log_at(1) is not None
 
 

@@ -48,7 +48,7 @@ class SymmetricKey:
         return encode(sealing.seal(text.encode(), self.content, random=random))
 
     def open(self, value: object, *, name: str, longest: int = LONGEST_FIELD) -> str:
-        """Decrypt a field of so many characters at most. Raises MalformedField where it is no field, or was not made with this key."""
+        """Decrypt a field of so many characters at most. Raises MalformedField if it is no field, or was not made with this key."""
         sealed = decode(value, name=name, shortest=_characters(sealing.OVERHEAD), longest=longest)
         try:
             return sealing.opened(sealed, self.content, what=name).decode()
@@ -77,7 +77,7 @@ def seal_key(key: SymmetricKey, recipient: RecipientKey) -> str:
 
 
 def open_key(value: object, join_key: PrivateKey, *, name: str) -> SymmetricKey:
-    """Decrypt the key of a request. Raises MalformedField where it is none, or was encrypted to another join key."""
+    """Decrypt the key of a request. Raises MalformedField if it is none, or was encrypted to another join key."""
     size = _characters(oaep.ciphertext_size(join_key))
     ciphertext = decode(value, name=name, shortest=size, longest=size)
     try:

@@ -51,7 +51,7 @@ class JoinRequest:
 
 
 def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the spec of an object, empty where it has none."""
+    """Return the spec of an object, empty if it has none."""
     found = request.get("spec")
     return found if isinstance(found, Mapping) else {}
 

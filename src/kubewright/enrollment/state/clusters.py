@@ -37,7 +37,7 @@ class TenantCluster:
       with; `kubelet_client_ca` is whom kubelets believe. A cluster that kubeadm made has one authority for all of these.
     - `reserved`, `node_names`, `names`, `ranges` and `open_addresses` are those of `NamePolicy`.
     - `key_algorithm` is that of nodes' keys: oneinfra's is RSA-2048; nodes look into none.
-    - `vpn` is None where nodes get none; `vpn_key` is the private key of the hub's end.
+    - `vpn` is None if nodes get none; `vpn_key` is the private key of the hub's end.
     - `generation` is the store's: which of its clusters of this name it is, and as of which change; '' for one that is in no store.
     - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds, and so is `lifetime`, of certificates.
 

@@ -285,7 +285,7 @@ class SecretRows:
     def _settle(self) -> bool:
         """Bring the groups up to the last transaction. Idempotent, also where others do the same.
 
-        Returns False where somebody has written meanwhile, having read everything again: whoever writes does this first, so that it is done.
+        Returns False if somebody has written meanwhile, having read everything again: whoever writes does this first, so that it is done.
         """
         transaction = self._transaction
         try:

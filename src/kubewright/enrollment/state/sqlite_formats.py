@@ -49,7 +49,7 @@ def execute(db: sqlite3.Connection, script: str) -> None:
 
 
 def bring_forward(db: sqlite3.Connection, found: int, sealed: StateSeal) -> None:
-    """Give a state of format 1 or 2 the present one, in the transaction that is under way. Raises TrustError where the key is another one."""
+    """Give a state of format 1 or 2 the present one, in the transaction that is under way. Raises TrustError if the key is another one."""
     execute(db, (_SECOND if found < 2 else "") + INDEX + _THIRD)
     for name, document, secrets in db.execute("SELECT name, document, secrets FROM clusters").fetchall():
         row = f"cluster/{name}"

@@ -44,7 +44,7 @@ UNION ALL SELECT seal FROM requests WHERE cluster = :cluster UNION ALL SELECT se
 
 
 class SQLiteStore:
-    """The file at `path`, made for its owner only where there is none. `key` seals rows: 32 bytes.
+    """The file at `path`, made for its owner only if there is none. `key` seals rows: 32 bytes.
 
     Without a `retention` nothing old is removed. A state of an earlier format is taken over where an event for the journal says so, and otherwise
     refused with OldState: not everything in it is authenticated. Raises HostError for a file that cannot be opened, or that a later version has made.

@@ -96,7 +96,7 @@ def annotation_of(secret: Object, name: str) -> str:
 
 
 def number_of(secret: Object) -> int:
-    """Return the number of the transaction that has written a Secret, 0 where it has none."""
+    """Return the number of the transaction that has written a Secret, 0 if it has none."""
     text = annotation_of(secret, NUMBER)
     return int(text) if text.isdecimal() else 0
 

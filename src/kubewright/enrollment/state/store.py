@@ -120,17 +120,17 @@ class HubStore(Protocol):
         ...
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
-        """Add a cluster, or replace the one that it was made from (`TenantCluster.generation`). Raises Overtaken where another one is there."""
+        """Add a cluster, or replace the one that it was made from (`TenantCluster.generation`). Raises Overtaken if another one is there."""
         ...
 
     def add_clusters(
         self, clusters: Sequence[TenantCluster], tokens: Sequence[JoinToken], records: Sequence[JoinRecord], event: Event
     ) -> None:
-        """Add clusters with their tokens and records, all or nothing. Raises Taken where there is a cluster of one of the names."""
+        """Add clusters with their tokens and records, all or nothing. Raises Taken if there is a cluster of one of the names."""
         ...
 
     def contents(self, cluster: str) -> str:
-        """Return what changes with every change to a cluster, its tokens and its records; '' where there is nothing of it."""
+        """Return what changes with every change to a cluster, its tokens and its records; '' if there is nothing of it."""
         ...
 
     def remove_cluster(self, name: str, event: Event, *, contents: str) -> None:
@@ -142,11 +142,11 @@ class HubStore(Protocol):
         ...
 
     def save_token(self, token: JoinToken, event: Event, *, generation: str = "") -> None:
-        """Add a token to the cluster of this generation. Raises Overtaken where that has changed."""
+        """Add a token to the cluster of this generation. Raises Overtaken if that has changed."""
         ...
 
     def remove_token(self, token: JoinToken, event: Event) -> bool:
-        """Remove a token; False if there was none. Raises Overtaken where there is another one with its id."""
+        """Remove a token; False if there was none. Raises Overtaken if there is another one with its id."""
         ...
 
     def record(self, cluster: str, node: str) -> JoinRecord | None:
@@ -178,7 +178,7 @@ class HubStore(Protocol):
         ...
 
     def forget(self, record: JoinRecord, event: Event) -> bool:
-        """Remove a record: its node's name is free; False if there was none. Raises Overtaken where there is another one by now."""
+        """Remove a record: its node's name is free; False if there was none. Raises Overtaken if there is another one by now."""
         ...
 
     def verdict(self, cluster: str, subject: str) -> bool | None:
@@ -186,7 +186,7 @@ class HubStore(Protocol):
         ...
 
     def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event, generation: str = "") -> None:
-        """Keep what a person has said about a request to the cluster of this generation. Raises Overtaken where that has changed."""
+        """Keep what a person has said about a request to the cluster of this generation. Raises Overtaken if that has changed."""
         ...
 
     def tell(self, event: Event) -> None:

@@ -74,7 +74,7 @@ class HubTunnel:
         self._state: TunnelState | None = None
         self._looked = float("-inf")
         self._known: Mapping[str, TunnelPeer] | None = None
-        """The peers that the interface was given, None where it has to be looked at."""
+        """The peers that the interface was given, None if it has to be looked at."""
         self._lock = asyncio.Lock()
         self._asked = self._done = 0
 

@@ -26,7 +26,7 @@ NAME: Final = "kubeadm-config"
 NAMESPACE: Final = "kube-system"
 
 Connect = Callable[[], KubeAPI | None]
-"""Gives a client of the cluster; None where no kubeconfig can be loaded."""
+"""Gives a client of the cluster; None if no kubeconfig can be loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,7 +87,7 @@ def _when(residual: timedelta) -> str:
 def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:
     """Look at every certificate of this machine.
 
-    Raises CertificateError for a file that cannot be read, and where there is nothing at all.
+    Raises CertificateError for a file that cannot be read, and if there is nothing at all.
     """
     wanted = rows.renewables(cluster)
     found_authorities = {row.name: load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
@@ -125,7 +125,7 @@ def _worker(places: CertificateLocations, roots: Iterable[Expiry], now: datetime
 
 
 def _kubelet(places: CertificateLocations) -> Certificate | None:
-    """Return the kubelet's client certificate: embedded, or in the file that kubelet.conf names. None where there is none."""
+    """Return the kubelet's client certificate: embedded, or in the file that kubelet.conf names. None if there is none."""
     text = places.kubeconfigs.read(KUBELET)
     if text is None:
         return None

@@ -39,7 +39,7 @@ def kubeconfig(
 ) -> dict[str, object]:
     """Make the document, with the whole of ca.crt in it.
 
-    Raises CertificateError where ca.crt is missing, and without a token also where ca.key is: kubeadm asks for the key in both cases.
+    Raises CertificateError if ca.crt is missing, and without a token also where ca.key is: kubeadm asks for the key in both cases.
     """
     server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
     authority = store.require_authority(certificates, table.authority("ca").base, wanted=f"the kubeconfig of {person.name}")

@@ -24,7 +24,7 @@ SET_CLOCK: Final = "set the clock of this machine (`timedatectl set-ntp true`), 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterView:
-    """What became of the kubelet's certificate request, None where nobody can tell, and how wrong the clock is, '' if it is right."""
+    """What became of the kubelet's certificate request, None if nobody can tell, and how wrong the clock is, '' if it is right."""
 
     request: RequestStatus | None = None
     clock: str = ""

@@ -168,8 +168,8 @@ class Component:
 class Observation:
     """The machine at one moment.
 
-    `kubelet` is None where no service manager knows it, or nobody asked; `journal` are its last lines, where they were read. `runtime` says why
-    the container runtime does not answer, '' if it does. `cluster` is what the cluster said, None where it was not asked.
+    `kubelet` is None if no service manager knows it, or nobody asked; `journal` are its last lines, where they were read. `runtime` says why
+    the container runtime does not answer, '' if it does. `cluster` is what the cluster said, None if it was not asked.
     """
 
     kubelet: ServiceState | None = None

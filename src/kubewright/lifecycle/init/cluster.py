@@ -33,7 +33,7 @@ _KEY_WARNING = "Anyone with the certificate key can read the cluster's private k
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
     """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it.
 
-    Raises ConfigurationChanged where a run goes on with a cluster that was upgraded since.
+    Raises ConfigurationChanged if a run goes on with a cluster that was upgraded since.
     """
     if ctx.bound.resumed and ctx.bound.whole:
         from kubewright.lifecycle.init import upgraded  # most machines are made once

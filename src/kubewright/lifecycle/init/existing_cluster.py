@@ -40,7 +40,7 @@ def cluster(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI |
 
 
 def answering(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI | None:
-    """Return a client for the cluster of this machine once the server answers; None where the machine is part of none.
+    """Return a client for the cluster of this machine once the server answers; None if the machine is part of none.
 
     The default kubeconfig is used with this machine's own API server, so that a load balancer may be down (kubeadm v1.36: cmd/init.go).
     Raises WaitTimeout for a server that does not answer in time, and as `adoption.load_administrator` does.

@@ -87,13 +87,13 @@ half a second, which is less than a container and the program in it need to star
 
 
 def component_rights(cluster: ClusterConfiguration) -> list[dict[str, Any]]:
-    """Return the rights of the components, none where another release or the user's flags may have others."""
+    """Return the rights of the components, none if another release or the user's flags may have others."""
     governed = any(one.name in _GOVERNING for one in cluster.api_server.extra_args)
     return [] if governed or cluster.kubernetes_version != rbac.BOOTSTRAP_VERSION else rbac.bootstrap_policy()
 
 
 def controller_objects(cluster: ClusterConfiguration, *, authority: bytes) -> list[dict[str, Any]]:
-    """Return the controllers' objects, none where another version or the user's flags may make others. `authority` is the cluster's CA in PEM."""
+    """Return the controllers' objects, none if another version or the user's flags may make others. `authority` is the cluster's CA in PEM."""
     ours = versions.Version.parse(cluster.kubernetes_version).line == versions.OWN.line
     if not ours or any(one.name in _DECIDING for one in cluster.controller_manager.extra_args):
         return []

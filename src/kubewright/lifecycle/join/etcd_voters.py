@@ -73,7 +73,7 @@ def removal(member: Member, *, by: Sequence[Member], pki: PurePosixPath) -> str:
 def rehearsed(ctx: JoinContext) -> JoinContext | None:
     """Return a context that can ask the cluster's etcd, and whose machine is an overlay: what lets it in is made there, and written nowhere.
 
-    None where the authorities that sign for it are kept elsewhere, or etcd is. Raises as `download_certs` does.
+    None if the authorities that sign for it are kept elsewhere, or etcd is. Raises as `download_certs` does.
     """
     if ctx.cluster.etcd.external is not None:
         return None

@@ -63,7 +63,7 @@ _HEALTH_PORT: Final = 10248
 def start(ctx: JoinContext) -> Iterable[Change | Waited]:
     """Give the kubelet what it asks for its certificate with, its files and the cluster's CA, and start it.
 
-    A kubelet that has its certificate keeps it. Raises APIError where another machine is a Node of this name. The directory of static pods is
+    A kubelet that has its certificate keeps it. Raises APIError if another machine is a Node of this name. The directory of static pods is
     made on workers too, as the kubelet's package does: without it the kubelet writes an error every second.
     """
     if is_bootstrapped(ctx):
@@ -159,7 +159,7 @@ def _until(ctx: JoinContext, condition: Callable[[], str | None], *, within: flo
 
 
 def _as_the_kubelet(ctx: JoinContext) -> KubeAPI:
-    """Make a client with what the kubelet asks for its certificate with. Raises KubewrightError where it is not there."""
+    """Make a client with what the kubelet asks for its certificate with. Raises KubewrightError if it is missing."""
     access = load_access(ctx.layout.kubeconfig(BOOTSTRAP), read=ctx.host.read)
     return ctx.bound.connections.kube(access, timeout=PATIENCE)
 
@@ -212,12 +212,12 @@ def _name(registration: NodeRegistration) -> str:
 
 
 def is_bootstrapped(ctx: JoinContext) -> bool:
-    """Tell whether an earlier run of this join came so far that the kubelet has its certificate."""
+    """Return whether an earlier run of this join came so far that the kubelet has its certificate."""
     return ctx.resumed and discovery.node_access(ctx.host, now=ctx.clock.now()) is not None
 
 
 def find_node(ctx: JoinContext) -> Object | None:
-    """Read the Node; None if there is none. Raises APIError where it cannot be read."""
+    """Read the Node; None if there is none. Raises APIError if it cannot be read."""
     try:
         return configuration.patiently(ctx, lambda: ctx.bootstrap.get(NODE, node_name(ctx)))
     except NotFound:

@@ -81,7 +81,7 @@ def _others(ctx: JoinContext) -> list[Member]:
 
 
 def _missing(ctx: JoinContext) -> list[Member]:
-    """Return the members that are not connected; none where some connections come from addresses of nobody: they are translated on the way."""
+    """Return the members that are not connected; none if some connections come from addresses of nobody: they are translated on the way."""
     others = {one: _addresses(one) for one in _others(ctx)}
     came = set(ctx.host.network.connected(ctx.addresses.ports.etcd_peer))
     if came - {address for addresses in others.values() for address in addresses} - {ctx.addresses.advertise}:
@@ -90,7 +90,7 @@ def _missing(ctx: JoinContext) -> list[Member]:
 
 
 def _addresses(member: Member) -> Sequence[str]:
-    """Return the addresses of a member's peer URLs; none where they have names."""
+    """Return the addresses of a member's peer URLs; none if they have names."""
     found = []
     for url in member.peer_urls:
         try:

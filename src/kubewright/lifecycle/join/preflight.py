@@ -71,7 +71,7 @@ def _control_plane_can_join(ctx: JoinContext, *, user: int) -> Iterable[Waited]:
 
 
 def _require_possible(ctx: JoinContext) -> None:
-    """Read the cluster's configuration. Raises ValidationError or HostError where it cannot have another control plane from here."""
+    """Read the cluster's configuration. Raises ValidationError or HostError if it cannot have another control plane from here."""
     cluster = ctx.cluster
     if not ctx.control_plane:
         return

@@ -89,7 +89,7 @@ def _delete(ctx: ResetContext) -> Iterator[Change]:
 
 
 def node_name(ctx: ResetContext) -> str:
-    """Return the name of this machine's Node, which its kubelet's certificate bears. Raises HostError where nothing tells it."""
+    """Return the name of this machine's Node, which its kubelet's certificate bears. Raises HostError if nothing tells it."""
     from kubewright.kube.credentials import ClientCertificate
     from kubewright.kube.kubeconfigs import load_access
     from kubewright.pki import certificates

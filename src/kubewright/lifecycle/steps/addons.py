@@ -63,7 +63,7 @@ def with_patches(bodies: Iterable[Body], patched: Callable[[str, Body], Body]) -
 
 
 def _replicas(api: KubeAPI) -> int:
-    """Return how many pods the DNS Deployment of the cluster has, or kubeadm's number. Raises CheckFailed where there are several."""
+    """Return how many pods the DNS Deployment of the cluster has, or kubeadm's number. Raises CheckFailed if there are several."""
     found = api.list(named("Deployment"), NAMESPACE, label_selector=_SELECTOR)
     if len(found) > 1:
         names = ", ".join(core.identity_of(one)[0] for one in found)

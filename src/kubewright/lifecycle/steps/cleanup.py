@@ -262,7 +262,7 @@ def _list(paths: Iterable[PurePosixPath]) -> str:
 
 
 def _seen(look: Callable[[PurePosixPath], object], path: PurePosixPath) -> bool:
-    """Whether there is something; True where that cannot be seen: the step tries it all the same."""
+    """Whether there is something; True if that cannot be seen: the step tries it all the same."""
     try:
         return bool(look(path))
     except Exception:  # the step tells of it

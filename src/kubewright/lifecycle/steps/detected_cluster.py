@@ -41,7 +41,7 @@ class StaticPod:
         return found[-1] if found else ""
 
     def host_path(self, volume: str) -> PurePosixPath | None:
-        """Return the directory of the machine behind a volume; None where it names none, or no absolute one."""
+        """Return the directory of the machine behind a volume; None if it names none, or no absolute one."""
         for one in map(_map, _items(self._spec.get("volumes"))):
             path = _map(one.get("hostPath")).get("path")
             if one.get("name") == volume and isinstance(path, str) and path.startswith("/"):
@@ -55,7 +55,7 @@ class StaticPod:
 
     @property
     def user(self) -> int | None:
-        """The number of the user that it runs as, None where it does not say."""
+        """The number of the user that it runs as, None if it does not say."""
         found = _map(self._spec.get("securityContext")).get("runAsUser")
         return found if isinstance(found, int) else None
 
@@ -69,7 +69,7 @@ class StaticPod:
 
 
 def read_static_pod(files: FileReader, path: PurePosixPath) -> StaticPod | None:
-    """Read a manifest; None where there is none. Raises DocumentError, naming the file, for one that is not a Pod."""
+    """Read a manifest; None if there is none. Raises DocumentError, naming the file, for one that is not a Pod."""
     content = files.read(path)
     if content is None:
         return None
@@ -115,7 +115,7 @@ class DetectedCluster:
 
     @functools.cached_property
     def record(self) -> Mapping[str, Tree]:
-        """The documents, by kind, that we made this machine of; none where we did not."""
+        """The documents, by kind, that we made this machine of; none if we did not."""
         if self._host.state(self._layout.machine_record) is None:
             return {}
         from kubewright.lifecycle import machine_record
@@ -140,7 +140,7 @@ class DetectedCluster:
 
     @property
     def member(self) -> Member | None:
-        """The etcd member of this machine; None where etcd is somebody else's, or nothing says that it is ours."""
+        """The etcd member of this machine; None if etcd is somebody else's, or nothing says that it is ours."""
         if self.etcd is not None:
             peer_url = self.etcd.argument("initial-advertise-peer-urls").partition(",")[0] or self._peer_url
             return Member(peer_url=peer_url, endpoints=_endpoints(self.etcd, own=peer_url)) if peer_url else None
@@ -208,7 +208,7 @@ def _parts(text: str) -> SplitResult:
 
 
 def _text(tree: object, *names: str) -> str:
-    """Return the text at a path of names, '' where there is none."""
+    """Return the text at a path of names, '' if there is none."""
     for name in names:
         tree = tree.get(name) if isinstance(tree, Mapping) else None
     return tree if isinstance(tree, str) else ""

@@ -58,7 +58,7 @@ class ComponentWaiter:
     ) -> Waited:
         """Wait, `within` seconds at most; without them, for as long as components may take. Looks are `every` seconds apart, in the end `at_most`.
 
-        `blame` names the static pods that it needs, in the order in which they need each other; none where it is the kubelet itself that is
+        `blame` names the static pods that it needs, in the order in which they need each other; none if it is the kubelet itself that is
         waited for. What they, the kubelet, the runtime and, through `bootstrap`, the cluster say is the reason that is shown, and the diagnosis
         of a failure. Raises ComponentFailed as soon as waiting is pointless, WaitTimeout in the end; `remedy` is for what nothing points to.
         """

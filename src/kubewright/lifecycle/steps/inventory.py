@@ -64,7 +64,7 @@ class Inventory:
 
     @property
     def etcd_data(self) -> list[PurePosixPath]:
-        """What is in the data directory of this machine's member; nothing where the directory is somebody else's."""
+        """What is in the data directory of this machine's member; nothing if the directory is somebody else's."""
         return self._host.entries(self.layout.etcd_data) if self.member is not None else []
 
     @property
@@ -86,7 +86,7 @@ class Inventory:
 
     @functools.cached_property
     def tunnel(self) -> PurePosixPath | None:
-        """The unit of the VPN through which this machine was joined, None where there is none."""
+        """The unit of the VPN through which this machine was joined, None if there is none."""
         from kubewright.manifests.tunnels import NODE_INTERFACE, is_ours, unit_path
 
         path = unit_path(NODE_INTERFACE)

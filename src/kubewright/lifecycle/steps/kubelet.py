@@ -80,7 +80,7 @@ def start(
 
 
 def _missed(host: Host, paths: Iterable[PurePosixPath], found: ServiceState) -> bool:
-    """Tell whether the kubelet has begun before one of its files was written as it is."""
+    """Return whether the kubelet has begun before one of its files was written as it is."""
     states = [host.state(path) for path in paths]
     return bool(found.since) and any(state is not None and state.modified > found.since for state in states)
 

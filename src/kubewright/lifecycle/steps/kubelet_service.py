@@ -21,7 +21,7 @@ _PRIVATE: Final = 0o700
 
 
 def is_of_others(host: Host, found: ServiceState | None) -> bool:
-    """Tell whether somebody else than us has brought the unit of a service that was found."""
+    """Return whether somebody else than us has brought the unit of a service that was found."""
     return found is not None and not kubelet.is_ours(host.read(kubelet.UNIT))
 
 
@@ -34,7 +34,7 @@ def remember(host: Host) -> Iterator[Change]:
 
 
 def to_restore(host: Host) -> Service | None:
-    """Return the service as it was, None where nothing is kept of it, or it is so already."""
+    """Return the service as it was, None if nothing is kept of it, or it is so already."""
     content, found = host.read(host.layout.kubelet_service), host.service(SERVICE)
     if content is None or found is None:
         return None

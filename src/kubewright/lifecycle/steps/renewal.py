@@ -96,7 +96,7 @@ class CertificateLocations:
         )
 
     def read(self, row: Renewable) -> bytes | None:
-        """Return the file of a row; None where it is missing."""
+        """Return the file of a row; None if it is missing."""
         return (self.certificates if row.base else self.kubeconfigs).read(row.file)
 
 

@@ -100,7 +100,7 @@ def version_of(pod: Mapping[str, Any]) -> str:
 
 
 def probed(pod: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the server and the path that the liveness probe of a static pod asks; None where it has no such probe."""
+    """Return the server and the path that the liveness probe of a static pod asks; None if it has no such probe."""
     container = _container(pod)
     try:
         asked, ports = container["livenessProbe"]["httpGet"], {one.get("name"): one["containerPort"] for one in container.get("ports", ())}
@@ -111,7 +111,7 @@ def probed(pod: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the first container of a pod, an empty one where there is none."""
+    """Return the first container of a pod, an empty one if there is none."""
     spec = pod.get("spec")
     containers = spec.get("containers") if isinstance(spec, Mapping) else None
     first = containers[0] if isinstance(containers, list) and containers else None

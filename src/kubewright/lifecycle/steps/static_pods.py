@@ -115,7 +115,7 @@ def write(
 
 
 def same_pod(found: bytes, wanted: bytes) -> bool:
-    """Tell whether the kubelet would make the same pod of two manifests, up to flags with which an etcd that has data does nothing."""
+    """Return whether the kubelet would make the same pod of two manifests, up to flags with which an etcd that has data does nothing."""
     try:
         pods = [yaml.load(one, source="manifest") for one in (found, wanted)]
     except DocumentError:

@@ -51,7 +51,7 @@ def target(environment: Mapping[str, str], *, clusters: Path, given: str = "") -
     """Return the kubeconfig to change: the one given, else by client-go's rule.
 
     The kubeconfigs of local clusters themselves, below `clusters`, are passed over: `local env` puts one into $KUBECONFIG. If nothing else is
-    there, ~/.kube/config is meant. Raises UsageError where no home directory is known.
+    there, ~/.kube/config is meant. Raises UsageError if no home directory is known.
     """
     if given:
         return Path(given).expanduser().absolute()
@@ -71,7 +71,7 @@ def _is_below(path: Path, directory: Path) -> bool:
 def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, clock: Clock | None = None) -> UseResult:
     """Make a cluster the current context of a kubeconfig. A second run changes nothing.
 
-    Raises UsageError where there is no such cluster, or an entry of its name is somebody else's; Locked, DocumentError and ValidationError
+    Raises UsageError if there is no such cluster, or an entry of its name is somebody else's; Locked, DocumentError and ValidationError
     as reading does.
     """
     clock = clock or SystemClock()
@@ -181,7 +181,7 @@ def _locked(path: Path, *, reporter: Reporter, clock: Clock) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a kubeconfig; {} where there is none. Raises DocumentError and ValidationError: what is not understood is not written either."""
+    """Read a kubeconfig; {} if there is none. Raises DocumentError and ValidationError: what is not understood is not written either."""
     content = Files().read(PurePosixPath(path))
     if content is None:
         return {}

@@ -209,7 +209,7 @@ def _write_down(paths: ClusterPaths, cluster: ClusterRecord, found: ClusterRecor
 
 
 def _has_leftover_files(paths: ClusterPaths) -> bool:
-    """Tell whether something is left of a cluster that has no record any more: a `down` that was killed removes that first."""
+    """Return whether something is left of a cluster that has no record any more: a `down` that was killed removes that first."""
     return bool(daemon_process.marked_processes(paths)) or paths.machines.exists() or paths.nodes.exists()
 
 

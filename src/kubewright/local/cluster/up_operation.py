@@ -90,7 +90,7 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
 
 @contextmanager
 def further_joins(run: UpRun) -> Iterator[ControlPlaneJoins | None]:
-    """Yield the joins of further control planes, None where there are to be none; those that still run in the end are cancelled."""
+    """Yield the joins of further control planes, None if there are to be none; those that still run in the end are cancelled."""
     if not run.cluster.further:
         yield None
         return

@@ -104,7 +104,7 @@ def tail(log: Path, *, lines: int, start: int = 0) -> list[str]:
 
 
 def size(log: Path) -> int:
-    """Return how many bytes the current file has; 0 if it is not there."""
+    """Return how many bytes the current file has; 0 if it is missing."""
     try:
         return log.stat().st_size
     except OSError:

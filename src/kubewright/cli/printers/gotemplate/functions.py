@@ -14,7 +14,7 @@ from kubewright.cli.printers.go_values import MISSING, Byte, Int, Problem
 
 
 def truth(value: object) -> bool:
-    """Tell whether a value counts as true: not what is missing, nil, zero or empty."""
+    """Return whether a value counts as true: not what is missing, nil, zero or empty."""
     return value is not MISSING and bool(value)
 
 
@@ -31,7 +31,7 @@ def equal(left: object, right: object) -> bool:
 
 
 def less(left: Any, right: Any) -> bool:
-    """Tell whether one value comes before another. Raises Problem for what has no order, and for values of different kinds."""
+    """Return whether one value comes before another. Raises Problem for what has no order, and for values of different kinds."""
     kinds = kind(left), kind(right)
     if not all(kinds) or (kinds[0] == kinds[1] == "bool"):
         raise Problem("invalid type for comparison")

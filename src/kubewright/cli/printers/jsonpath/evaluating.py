@@ -11,7 +11,7 @@ from kubewright.cli.printers.jsonpath.parsing import Expression, Field, Filter, 
 
 
 def holds(left: object, operator: str, right: object) -> bool:
-    """Tell whether a comparison holds. Raises Problem for values that cannot be compared, and for an unknown operator."""
+    """Return whether a comparison holds. Raises Problem for values that cannot be compared, and for an unknown operator."""
     if operator not in {"==", "!=", "<", "<=", ">", ">="}:
         raise Problem(f"unrecognized filter operator {operator}")
     if _kind(left) != _kind(right):
@@ -150,7 +150,7 @@ class _Walk:
         return [element for element in value if self._passes(element, node)]
 
     def _exists(self, element: object, expression: Expression) -> bool:
-        """Tell whether an expression finds something. What fails counts as found, except for a missing key, as upstream."""
+        """Return whether an expression finds something. What fails counts as found, except for a missing key, as upstream."""
         try:
             return bool(self._step([element], expression))
         except MissingKey:

@@ -277,7 +277,7 @@ def _array(inside: str, *, depth: int) -> tuple[Node, ...]:
 
 
 def _index(group: str | None, *, first: bool) -> int | None:
-    """Read one of the three numbers; None where it is left out."""
+    """Read one of the three numbers; None if it is left out."""
     digits = group if first else (group or "")[1:]
     if not digits:
         return None
