@@ -8,6 +8,12 @@ from kubewright.agent.service.leave import LeaveOptions
 from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeDiff, UpgradeNode, UpgradePlan
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.records import fields
+from kubewright.cli.handlers.hub.clusters import ClusterOptions
+from kubewright.cli.handlers.hub.importing import ImportOptions
+from kubewright.cli.handlers.hub.state import JournalOptions
+from kubewright.cli.handlers.hub.stores import StateOptions
+from kubewright.cli.handlers.hub.tokens import TokenOptions
+from kubewright.cli.handlers.hub.vpn import VPNOptions
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import parse
 from kubewright.cli.rows import commands
@@ -32,6 +38,11 @@ RECORDS = {
     "agent leave": (LeaveOptions,),
     "certs renew": (RenewOptions,),
     "certs generate-csr": (RequestOptions,),
+    "hub run": (StateOptions, JournalOptions),
+    "hub cluster add": (StateOptions, ClusterOptions, VPNOptions),
+    "hub cluster list": (StateOptions,),
+    "hub import": (StateOptions, ImportOptions),
+    "hub token create": (StateOptions, TokenOptions),
     "node join": (NodeJoinOptions,),
     "node leave": (NodeLeaveOptions,),
     "node rotate-vpn-key": (NodeRotateOptions,),
@@ -47,6 +58,12 @@ HANDLED = {
     "agent leave": "output plan",
     "certs renew": "cert-dir config output plan",
     "certs generate-csr": "cert-dir config output plan",
+    "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config leader-elect leader-elect-lease-duration"
+    " leader-elect-renew-deadline leader-elect-retry-period secure-port tls-cert-file tls-private-key-file",
+    "hub cluster add": "config output",
+    "hub cluster list": "config output",
+    "hub import": "config output",
+    "hub token create": "config output",
     "node join": "apiserver-ca-cert-file output plan",
     "node leave": "drain-timeout output plan",
     "node rotate-vpn-key": "output plan",
@@ -73,6 +90,14 @@ def test_every_form_of_a_flag_has_a_reader():
 def test_a_handler_has_the_last_word_about_a_field():
     parsed = parse(["node", "leave", "--drain"], program="kubewright")
     assert inputs.record(parsed, NodeLeaveOptions, drain=5.0) == NodeLeaveOptions(drain=5.0)
+
+
+def test_records_of_commands_with_a_configuration_file_are_complete_without_any_flag():
+    parsed = parse(["hub", "cluster", "add", "a", "--vpn-mtu=1380", "--allow-ranges=10.0.0.0/8"], program="kubewright")
+    options = inputs.complete(parsed, ClusterOptions)
+    assert (options.service_subnet, options.ranges, options.pod_subnets, options.client_ca) == ("10.96.0.0/12", ("10.0.0.0/8",), (), "")
+    assert (options.kept.seconds, options.kubelet_config) == (3600, {})
+    assert inputs.complete(parsed, VPNOptions).vpn_mtu == 1380
 
 
 def test_examples_are_whole_lines():

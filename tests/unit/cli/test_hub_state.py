@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from kubewright.base.clock import FakeClock, rfc3339
+from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.handlers.hub import state, state_key
+from kubewright.cli.handlers.hub import state, state_key, stores
+from kubewright.cli.handlers.hub.stores import FileState, SecretsState, StateOptions
 from kubewright.cli.main import main
 from kubewright.cli.parsing.parser import parse
 from kubewright.enrollment.state.store import TAKEN_OVER, Event, JoinToken
@@ -42,6 +44,34 @@ def test_those_who_come_first_together_make_one_state_with_one_key(tmp_path):
         with closing(state.open_store(parsed)) as store:
             assert len(store.tokens("a")) == COUNT
         assert sorted(path.name for path in place.iterdir()) == ["state.db", "state.key"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "problem"),
+    [
+        ("state.db", FileState, ""),
+        ("/var/lib/a:b/state.db", FileState, ""),
+        ("secrets:hubs/one", SecretsState, ""),
+        ("secrets:hubs", None, "names no Secrets"),
+        ("secrets:hubs/One", None, "names no Secrets"),
+    ],
+)
+def test_the_scheme_tells_where_a_state_is(text, kind, problem):
+    options = StateOptions(state=text, state_kubeconfig="/admin.conf", key_file="/state.key")
+    if problem:
+        with pytest.raises(UsageError, match=problem):
+            stores.state_of(options)
+    else:
+        assert type(stores.state_of(options)) is kind
+
+
+def test_a_state_in_secrets_needs_a_cluster_and_is_no_file_to_back_up(monkeypatch, capsys):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    for words, said in ((["nodes"], "it is not said which cluster has the state"), (["backup", "b"], "it is not said which cluster")):
+        assert main(["hub", *words, "--state=secrets:hubs/one"]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["hub", "backup", "b", "--state=secrets:hubs/one", "--state-kubeconfig=/admin.conf"]) == 2
+    assert "the state is in Secrets, and not in a file" in capsys.readouterr().err
 
 
 class OldHub:

@@ -18,9 +18,25 @@ from kubewright.base.masking import mask, remember_token
 from kubewright.base.messages import indented
 from kubewright.base.records import fields
 from kubewright.base.yaml import Document
+from kubewright.cli.parsing import forms
 from kubewright.cli.parsing.documents import read_documents
 from kubewright.cli.parsing.parser import Parsed, as_called
-from kubewright.cli.rows.model import BOOL, DURATION, GATES, INT, INT32, LIST, PATH, SECRET, STRING
+from kubewright.cli.rows.model import (
+    BOOL,
+    CONTENT,
+    DURATION,
+    FIELDS,
+    GATES,
+    INT,
+    INT32,
+    LENGTH,
+    LIST,
+    PATH,
+    RANGES,
+    SECRET,
+    STRING,
+    VERSION,
+)
 from kubewright.workflow.phases import Phases
 
 STANDARD_INPUT = "-"
@@ -56,6 +72,12 @@ def given(parsed: Parsed, make: type) -> dict[str, object]:
 def record(parsed: Parsed, make: type[R], **more: object) -> R:
     """Make a record of the given flags, and of `more`. Flags that were not given leave the defaults. Raises UsageError as `given` does."""
     return make(**{**given(parsed, make), **more})
+
+
+def complete(parsed: Parsed, make: type[R]) -> R:
+    """Make a record of all flags that set its fields, with their defaults, and with what a configuration file says. Raises as `given` does."""
+    flags = {flag.sets: flag for flag in parsed.command.flags}
+    return make(**{one.name: _READERS[flags[one.name].form](parsed, flags[one.name].name) for one in fields(make)})
 
 
 def has(parsed: Parsed, name: str) -> bool:
@@ -144,6 +166,11 @@ _READERS: Final[Mapping[str, Callable[[Parsed, str], object]]] = {
     SECRET: lambda parsed, name: secret(parsed.text(name)),
     PATH: lambda parsed, name: absolute(parsed.text(name)),
     GATES: lambda parsed, name: feature_gates(parsed.text(name)),
+    CONTENT: lambda parsed, name: forms.content(absolute(parsed.text(name)), flag=name),
+    FIELDS: lambda parsed, name: forms.fields(absolute(parsed.text(name))),
+    LENGTH: given_duration,
+    RANGES: lambda parsed, name: forms.ranges(parsed[name], flag=name),
+    VERSION: lambda parsed, name: forms.version(parsed.text(name), flag=name),
 }
 FORMS: Final = frozenset(_READERS)
 """The forms of flags that `given` reads."""

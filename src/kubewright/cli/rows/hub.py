@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, LIST, Argument, Command, Flag, electing, serving
+from kubewright.cli.rows.model import (
+    ALL_FORMATS,
+    ANY,
+    BOOL,
+    CONTENT,
+    DURATION,
+    FIELDS,
+    INT,
+    LENGTH,
+    LIST,
+    PATH,
+    RANGES,
+    VERSION,
+    Argument,
+    Command,
+    Flag,
+    electing,
+    serving,
+)
 
 _STATE = (
     Flag("config", "file with the settings of the hub (HubConfiguration); flags override it", metavar="file"),
@@ -13,19 +31,20 @@ _STATE = (
         default="/var/lib/kubewright/hub/state.db",
         metavar="file",
     ),
-    Flag("state-kubeconfig", "kubeconfig of the management cluster; empty: the cluster of this pod", default="", metavar="file"),
+    Flag("state-kubeconfig", "kubeconfig of the management cluster; empty: the cluster of this pod", default="", metavar="file", form=PATH),
     Flag(
         "key-file",
         "file with the key that seals the state, 64 hexadecimal digits; the systemd credential hub.key overrides it",
         default="/var/lib/kubewright/hub/state.key",
         metavar="file",
+        form=PATH,
     ),
 )
 """Flags of every command of the hub."""
 
 RUN_FLAGS = (
     *_STATE,
-    Flag("keep-journal", "how long lines of the journal are kept", kind=DURATION, default="2160h0m0s"),
+    Flag("keep-journal", "how long lines of the journal are kept", kind=DURATION, default="2160h0m0s", form=LENGTH),
     Flag("keep-journal-lines", "maximum number of lines in the journal", kind=INT, default=100_000),
     *electing(),
     *serving(bind="127.0.0.1", port=10270),
@@ -36,45 +55,65 @@ _CLUSTER_AND_NODE = Argument("which", "names of the cluster and of the node", sh
 _EXAMPLE = "hub cluster add team-a --kubeconfig admin.conf --client-ca-cert-file pki/ca.crt --client-ca-key-file pki/ca.key"
 
 _ADD_FLAGS = (
-    Flag("kubeconfig", "kubeconfig that the hub uses for the cluster; it is stored sealed", metavar="file"),
+    Flag("kubeconfig", "kubeconfig that the hub uses for the cluster; it is stored sealed", metavar="file", form=PATH),
     Flag("server", "URL of the API server for nodes that do not specify one; empty: that of the kubeconfig", default="", metavar="url"),
-    Flag("kubernetes-version", "version of the kubelets; empty: that of the API server", default="", metavar="version"),
-    Flag("client-ca-cert-file", "CA certificate for the kubelets' client certificates", metavar="file"),
-    Flag("client-ca-key-file", "key of that CA", metavar="file"),
+    Flag("kubernetes-version", "version of the kubelets; empty: that of the API server", default="", metavar="version", form=VERSION),
+    Flag("client-ca-cert-file", "CA certificate for the kubelets' client certificates", metavar="file", sets="client_ca", form=CONTENT),
+    Flag("client-ca-key-file", "key of that CA", metavar="file", sets="client_key", form=CONTENT),
     Flag(
         "serving-ca-cert-file",
         "CA certificate for the kubelets' serving certificates; empty: the one for client certificates",
         default="",
         metavar="file",
+        sets="serving_ca",
+        form=CONTENT,
     ),
-    Flag("serving-ca-key-file", "key of that CA", default="", metavar="file"),
+    Flag("serving-ca-key-file", "key of that CA", default="", metavar="file", sets="serving_key", form=CONTENT),
     Flag(
         "kubelet-client-ca-file",
         "CA certificate that kubelets trust for their clients; empty: the one for client certificates",
         default="",
         metavar="file",
+        sets="kubelet_client_ca",
+        form=CONTENT,
     ),
-    Flag("service-cidr", "range of service addresses", default="10.96.0.0/12", metavar="cidr"),
-    Flag("service-dns-domain", "DNS domain of services", default="cluster.local", metavar="domain"),
-    Flag("pod-network-cidr", "ranges of pod addresses, which nodes may not use", kind=LIST, metavar="cidrs"),
+    Flag("service-cidr", "range of service addresses", default="10.96.0.0/12", metavar="cidr", sets="service_subnet", form=RANGES),
+    Flag("service-dns-domain", "DNS domain of services", default="cluster.local", metavar="domain", sets="domain"),
+    Flag(
+        "pod-network-cidr", "ranges of pod addresses, which nodes may not use", kind=LIST, metavar="cidrs", sets="pod_subnets", form=RANGES
+    ),
     Flag("approval", "who approves requests that break no rule", default="automatic", choices=("automatic", "human")),
     Flag(
         "reserved-names",
         "additional names and addresses that nodes may not use, such as those of control planes, etcd and the hub",
         kind=LIST,
         metavar="names",
+        sets="reserved",
     ),
-    Flag("allow-node-names", "patterns of the node names that may join; none: any name", kind=LIST, metavar="patterns"),
-    Flag("allow-names", "patterns of additional DNS names for the nodes' serving certificates", kind=LIST, metavar="patterns"),
+    Flag("allow-node-names", "patterns of the node names that may join; none: any name", kind=LIST, metavar="patterns", sets="node_names"),
     Flag(
-        "allow-ranges", "ranges that the addresses of nodes must be in; none: any address that is not reserved", kind=LIST, metavar="cidrs"
+        "allow-names",
+        "patterns of additional DNS names for the nodes' serving certificates",
+        kind=LIST,
+        metavar="patterns",
+        sets="names",
     ),
-    Flag("kubelet-config", "YAML file with additional fields for the kubelets' configuration", default="", metavar="file"),
+    Flag(
+        "allow-ranges",
+        "ranges that the addresses of nodes must be in; none: any address that is not reserved",
+        kind=LIST,
+        metavar="cidrs",
+        sets="ranges",
+        form=RANGES,
+    ),
+    Flag("kubelet-config", "YAML file with additional fields for the kubelets' configuration", default="", metavar="file", form=FIELDS),
     Flag(
         "certificate-lifetime",
         "lifetime of the nodes' certificates; shorter if a CA expires sooner",
         kind=DURATION,
         default="8760h0m0s",
+        sets="lifetime",
+        form=LENGTH,
     ),
     Flag("key-algorithm", "algorithm of the keys that nodes get", default="RSA-2048", choices=("RSA-2048", "ECDSA-P256")),
     Flag("vpn-cidr", "networks of the nodes' VPN, at most one of each IP family; none: no VPN", kind=LIST, metavar="cidrs"),
@@ -83,7 +122,7 @@ _ADD_FLAGS = (
     Flag("vpn-interface", "name of the hub's interface; empty: derived from the cluster's name", default="", metavar="name"),
     Flag("vpn-mtu", "MTU of the VPN in bytes", kind=INT, default=1420),
     Flag("vpn-keepalive", "interval in seconds of a node's keepalive packets to the hub; 0: none", kind=INT, default=20),
-    Flag("keep-requests", "how long a completed request is kept", kind=DURATION, default="1h0m0s"),
+    Flag("keep-requests", "how long a completed request is kept", kind=DURATION, default="1h0m0s", sets="kept"),
 )
 
 ROWS = (
@@ -133,8 +172,14 @@ ROWS = (
         argument=Argument("files", "files with Clusters of oneinfra", shown="file ...", least=1, most=ANY),
         flags=(
             *_STATE,
-            Flag("dry-run", "show what would be imported, and import nothing", kind=BOOL),
-            Flag("token-ttl", "lifetime of the imported tokens, which never expire in oneinfra", kind=DURATION, default="24h0m0s"),
+            Flag("dry-run", "show what would be imported, and import nothing", kind=BOOL, default=False),
+            Flag(
+                "token-ttl",
+                "lifetime of the imported tokens, which never expire in oneinfra",
+                kind=DURATION,
+                default="24h0m0s",
+                form=LENGTH,
+            ),
             ALL_FORMATS,
         ),
         description="Imports name, version, endpoint, CAs, join key, tokens, networks, and the VPN with its nodes; if anything is wrong, nothing is imported."
@@ -149,7 +194,7 @@ ROWS = (
         argument=_CLUSTER,
         flags=(
             *_STATE,
-            Flag("ttl", "lifetime of the token", kind=DURATION, default="24h0m0s"),
+            Flag("ttl", "lifetime of the token", kind=DURATION, default="24h0m0s", form=LENGTH),
             Flag("description", "purpose of the token", default="", metavar="text"),
             ALL_FORMATS,
         ),

@@ -15,7 +15,7 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_rows
 from kubewright.enrollment.state import sqlite_backup
 from kubewright.enrollment.state.clusters import TenantCluster
-from kubewright.enrollment.state.store import JoinToken
+from kubewright.enrollment.state.store import TAKEN_OVER, JoinToken
 from kubewright.pki import pins
 
 _COLUMNS: Final = (
@@ -30,7 +30,7 @@ _COLUMNS: Final = (
 
 def backup(parsed: Parsed) -> int:
     """Write a copy of the state; the hub may run meanwhile."""
-    with closing(state.open_file(state.CONFIG.with_file(parsed))) as store:
+    with closing(state.file_of(parsed).open(state.event("", TAKEN_OVER))) as store:
         sqlite_backup.backup(store, Path(absolute(parsed.text("file"))))
         done = state.event("", "backed up")
         store.tell(done)
@@ -39,7 +39,7 @@ def backup(parsed: Parsed) -> int:
 
 def migrate(parsed: Parsed) -> int:
     """Take a state of an earlier format over, and show what nothing in it vouched for."""
-    with closing(state.open_store(state.CONFIG.with_file(parsed), forced=True)) as store:
+    with closing(state.open_store(parsed, forced=True)) as store:
         rows = [_vouched_for(cluster, store.tokens(cluster.name)) for cluster in store.clusters()]
     write_rows(rows, columns=_COLUMNS, form=parsed.text("output"), none="the hub serves no cluster")
     return 0
@@ -59,9 +59,8 @@ def _vouched_for(cluster: TenantCluster, tokens: Sequence[JoinToken]) -> dict[st
 
 def restore(parsed: Parsed) -> int:
     """Put a copy in the place of the state; a hub that runs follows it at once."""
-    parsed = state.CONFIG.with_file(parsed)
-    source = Path(absolute(parsed.text("file")))
-    with closing(state.open_file(parsed, forced=True)) as store:  # all of it is replaced
+    found, source = state.file_of(parsed), Path(absolute(parsed.text("file")))
+    with closing(found.open(state.event("", TAKEN_OVER), forced=True)) as store:  # all of it is replaced
         done = state.event("", "restored")
-        sqlite_backup.restore(store, source, key=state.state_key(parsed).content, random=SystemRandom(), event=done)
+        sqlite_backup.restore(store, source, key=found.key().content, random=SystemRandom(), event=done)
     return state.tell(parsed, done)

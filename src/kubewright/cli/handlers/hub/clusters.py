@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -12,16 +12,14 @@ from kubewright.apis.kubeconfig import BearerToken, EmbeddedCertificate, kubecon
 from kubewright.apis.kubeconfig.documents import Credentials
 from kubewright.base import yaml
 from kubewright.base.durations import Duration
-from kubewright.base.errors import CertificateError, DocumentError, UsageError
+from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
-from kubewright.base.plain_text import require_one_line_each
-from kubewright.base.records import replace
-from kubewright.base.versions import Version
+from kubewright.base.records import dataclass, fields, replace, shallow
 from kubewright.cli.handlers import cluster_access
 from kubewright.cli.handlers.hub import state
 from kubewright.cli.handlers.hub import vpn as hub_vpn
+from kubewright.cli.handlers.hub.vpn import VPNOptions
 from kubewright.cli.parsing import inputs
-from kubewright.cli.parsing.inputs import absolute, given_duration
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_rows
 from kubewright.enrollment.node import kubelet_fields
@@ -45,7 +43,37 @@ _COLUMNS: Final = (
     ("joined", "JOINED"),
     ("joinKey", "JOIN KEY"),
 )
+_REQUIRED: Final = ("kubeconfig", "client-ca-cert-file", "client-ca-key-file")
 _KEY_COLUMNS: Final = (("name", "NAME"), ("vpnKey", "VPN KEY"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """What the flags of `hub cluster add` say of a cluster: fields of the same names as those of `TenantCluster`, and what others are made of."""
+
+    kubeconfig: str
+    server: str
+    kubernetes_version: str
+    client_ca: str
+    client_key: str
+    serving_ca: str
+    serving_key: str
+    kubelet_client_ca: str
+    kubelet_config: Mapping[str, Any]
+    service_subnet: str
+    pod_subnets: tuple[str, ...]
+    domain: str
+    approval: str
+    reserved: tuple[str, ...]
+    node_names: tuple[str, ...]
+    names: tuple[str, ...]
+    ranges: tuple[str, ...]
+    key_algorithm: str
+    lifetime: Duration
+    kept: Duration
+
+
+_SAME: Final = frozenset(one.name for one in fields(TenantCluster)) & frozenset(one.name for one in fields(ClusterOptions))
 
 
 def add(parsed: Parsed) -> int:
@@ -53,13 +81,15 @@ def add(parsed: Parsed) -> int:
     name = parsed.text("cluster")
     if formats.subdomain_problems(name):
         raise UsageError(f"a cluster cannot have the name {quoted(name)}", remedy="use lower case letters, digits, '-' and '.'")
-    wanted = _wanted(parsed, name)
+    _require_files(parsed)
+    options = inputs.complete(parsed, ClusterOptions)
+    wanted = _wanted(options, name)
     with state.store(parsed) as store:
         clusters = store.clusters()
         known = next((one for one in clusters if one.name == name), None)
         join_key = known.join_key if known is not None else keys.generate(Algorithm.RSA_2048).pem().decode()
         subnets = (wanted["service_subnet"], *wanted["pod_subnets"])
-        vpn = hub_vpn.wanted(parsed, name, subnets=subnets, server=wanted["server"], clusters=clusters)
+        vpn = hub_vpn.wanted(inputs.complete(parsed, VPNOptions), name, subnets=subnets, server=wanted["server"], clusters=clusters)
         hub_vpn.require_room(vpn, store.records(name))
         cluster = TenantCluster(**wanted, join_key=join_key, vpn=vpn, vpn_key=hub_vpn.key(vpn, known), generation=_generation(known))
         loaded = LoadedCluster(cluster)
@@ -133,86 +163,39 @@ def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:
     }
 
 
-def _wanted(parsed: Parsed, name: str) -> dict[str, Any]:
-    """Read flags and files. Raises UsageError for what is missing, CertificateError for files that cannot be used."""
-    access = load_access(PurePosixPath(absolute(_required(parsed, "kubeconfig"))), read=Files().read)
+def _wanted(options: ClusterOptions, name: str) -> dict[str, Any]:
+    """Return the cluster's fields but for keys of its own. Raises UsageError, and CertificateError for a kubeconfig that cannot be used."""
+    access = load_access(PurePosixPath(options.kubeconfig), read=Files().read)
     if access.ca_pem is None:
         raise UsageError("the kubeconfig contains no CA certificate", remedy="use one with certificate-authority-data")
-    client_ca, client_key = (_file(parsed, f"client-ca-{kind}-file") for kind in ("cert", "key"))
-    own = parsed.text("serving-ca-cert-file")
-    try:
-        ranges = {flag: parsed.strings(flag) for flag in ("pod-network-cidr", "allow-ranges")}
-        for text in (parsed.text("service-cidr"), *(one for found in ranges.values() for one in found)):
-            formats.subnets(text)
-    except ValueError as error:
-        raise UsageError(str(error), remedy="write a range like 10.96.0.0/12") from error
-    server = parsed.text("server") or access.server
+    server = options.server or access.server
     problem = decisions.endpoint_problem(server)
     if problem:
         raise UsageError(
             f"{quoted(server)}, which nodes are to reach, {problem}", remedy="name the API server with --server https://HOST:PORT"
         )
+    values = {one: value for one, value in shallow(options).items() if one in _SAME}
     return {
+        **values,
         "name": name,
         "server": server,
         "server_ca": access.ca_pem.decode(),
-        "kubernetes_version": _kubelets_version(parsed) or _version(access),
-        "service_subnet": parsed.text("service-cidr"),
-        "pod_subnets": tuple(ranges["pod-network-cidr"]),
-        "domain": parsed.text("service-dns-domain"),
-        "client_ca": client_ca,
-        "client_key": client_key,
-        "serving_ca": _file(parsed, "serving-ca-cert-file") if own else client_ca,
-        "serving_key": _file(parsed, "serving-ca-key-file") if own else client_key,
-        "kubelet_client_ca": _file(parsed, "kubelet-client-ca-file") if parsed.text("kubelet-client-ca-file") else client_ca,
-        "kubelet_config": _fields(parsed.text("kubelet-config")),
-        "approval": parsed.text("approval"),
-        "key_algorithm": parsed.text("key-algorithm"),
-        "reserved": parsed.strings("reserved-names"),
-        "node_names": parsed.strings("allow-node-names"),
-        "names": parsed.strings("allow-names"),
-        "ranges": tuple(ranges["allow-ranges"]),
-        "open_addresses": not ranges["allow-ranges"],
-        "kept": round(Duration.parse(parsed.text("keep-requests")).seconds),
-        "lifetime": round(given_duration(parsed, "certificate-lifetime").seconds),
+        "kubernetes_version": options.kubernetes_version or _version(access),
+        "serving_ca": options.serving_ca or options.client_ca,
+        "serving_key": options.serving_key if options.serving_ca else options.client_key,
+        "kubelet_client_ca": options.kubelet_client_ca or options.client_ca,
+        "open_addresses": not options.ranges,
+        "kept": round(options.kept.seconds),
+        "lifetime": round(options.lifetime.seconds),
         "kubeconfig": yaml.dump(_flat(access, name)),
     }
 
 
-def _required(parsed: Parsed, flag: str) -> str:
-    found = parsed.text(flag)
-    if not found:
-        raise UsageError(f"--{flag} is missing", remedy=f"name a file with --{flag}")
-    return found
-
-
-def _file(parsed: Parsed, flag: str) -> str:
-    path = absolute(_required(parsed, flag))
-    content = Files().read(PurePosixPath(path))
-    if content is None:
-        raise CertificateError(f"{path} does not exist", remedy=f"check --{flag}")
-    return content.decode(errors="replace")
-
-
-def _fields(path: str) -> dict[str, Any]:
-    if not path:
-        return {}
-    content = Files().read(PurePosixPath(absolute(path)))
-    found = yaml.load(content.decode(errors="replace"), source=path) if content is not None else None
-    if not isinstance(found, dict):
-        raise DocumentError(f"{path} holds no fields", remedy="write fields of a KubeletConfiguration, such as failCgroupV1: false")
-    fields: dict[str, Any] = json.loads(json.dumps(found, default=str))
-    require_one_line_each(fields, what=path)
-    return fields
-
-
-def _kubelets_version(parsed: Parsed) -> str:
-    """Return the version that was given. Raises UsageError for one that no kubelet has."""
-    text = parsed.text("kubernetes-version")
-    try:
-        return str(Version.parse(text)) if text else ""
-    except ValueError as error:
-        raise UsageError(f"--kubernetes-version: {error}", remedy="write it like v1.36.3; without it the API server is asked") from error
+def _require_files(parsed: Parsed) -> None:
+    """Require what there is no default for. Raises UsageError."""
+    for flag in (*_REQUIRED, *(("serving-ca-key-file",) if parsed.text("serving-ca-cert-file") else ())):
+        if not parsed.text(flag):
+            raise UsageError(f"--{flag} is missing", remedy=f"name a file with --{flag}")
 
 
 def _version(access: Access) -> str:

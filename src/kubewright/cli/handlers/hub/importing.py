@@ -10,8 +10,9 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass
 from kubewright.cli.handlers.hub import state
-from kubewright.cli.parsing import documents
+from kubewright.cli.parsing import documents, inputs
 from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_rows
@@ -31,18 +32,23 @@ _COLUMNS: Final = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ImportOptions:
+    """What the flags of `hub import` say."""
+
+    dry_run: bool
+    token_ttl: Duration
+
+
 def run(parsed: Parsed) -> int:
     """Import everything that the files have, or nothing."""
-    life = Duration.parse(parsed.text("token-ttl")).seconds
-    if life <= 0:
-        raise UsageError("a token has to end", remedy="give it a --token-ttl like 24h")
+    options = inputs.complete(parsed, ImportOptions)
     read = [document for path in parsed.strings("files") for document in documents.read_documents(absolute(path))]
     now = SystemClock().now()
-    found = oneinfra_clusters.read(read, now=now, token_life=timedelta(seconds=life), random=SystemRandom())
-    dry = parsed.flag("dry-run")
-    if not dry or state.exists(parsed):
+    found = oneinfra_clusters.read(read, now=now, token_life=timedelta(seconds=options.token_ttl.seconds), random=SystemRandom())
+    if not options.dry_run or state.exists(parsed):
         with state.store(parsed) as store:
-            _import(store, found, dry=dry)
+            _import(store, found, dry=options.dry_run)
     write_rows([_row(one) for one in found], columns=_COLUMNS, form=parsed.text("output"))
     return 0
 

@@ -5,22 +5,19 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Forbidden, HostError, Locked, NotFound
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import leader_election
-from kubewright.cli.handlers.hub.state import SecretsPlace
-from kubewright.cli.parsing.inputs import absolute
-from kubewright.cli.parsing.parser import Parsed
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.http.proxies import Proxies
 from kubewright.kube import in_cluster
 from kubewright.kube.client import AsyncKubeClient, KubeClient
-from kubewright.kube.credentials import Identity
+from kubewright.kube.credentials import Access, Identity
 from kubewright.kube.electing import Election, LeaderElector
 from kubewright.kube.resources import LEASE
 
@@ -60,8 +57,7 @@ class FileLock:
 
     waits = False
 
-    def __init__(self, parsed: Parsed) -> None:
-        path = absolute(parsed.text("state"))
+    def __init__(self, path: Path) -> None:
         self._lock = Lock(PurePosixPath(f"{path}.{_LOCK}"), doing="kubewright hub run")
         try:
             self._lock.acquire()
@@ -86,13 +82,19 @@ class FileLock:
 
 
 class SecretsElection:
-    """For a state in Secrets: a Lease beside them, of the same name. `store` is the client of the state: in a pod it gets each new token too."""
+    """For a state in Secrets: a Lease beside them, of the same name.
 
-    def __init__(self, place: SecretsPlace, election: Election | None, *, store: KubeClient) -> None:
-        self._place = place
+    `store` is the client of the state. `in_pod`: `access` is that of the pod in which this process runs; both clients get each new token of it.
+    """
+
+    def __init__(self, election: Election | None, *, name: str, namespace: str, access: Access, in_pod: bool, store: KubeClient) -> None:
+        self._name = name
+        self._namespace = namespace
+        self._access = access
+        self._in_pod = in_pod
         self._store = store
         random = SystemRandom()
-        self._api = AsyncKubeClient(place.access, proxies=Proxies.from_environment(os.environ))
+        self._api = AsyncKubeClient(access, proxies=Proxies.from_environment(os.environ))
         identity = leader_election.identity(random)
         self._elector = LeaderElector(self._api, election, identity=identity, clock=SystemClock(), random=random) if election else None
 
@@ -109,18 +111,18 @@ class SecretsElection:
             await work()
             return
         await self._require_right()
-        _log.info("waiting for the lease %s/%s, where another hub has it", self._place.namespace, self._place.name)
+        _log.info("waiting for the lease %s/%s, where another hub has it", self._namespace, self._name)
         await self._elector.run(work)
 
     async def _require_right(self) -> None:
         """Say at once what would be asked for in vain, again and again."""
         try:
-            await self._api.get(LEASE, self._place.name, self._place.namespace)
+            await self._api.get(LEASE, self._name, self._namespace)
         except NotFound:
             return
         except Forbidden as error:
             raise HostError(
-                f"this hub may not read the lease {self._place.namespace}/{self._place.name}",
+                f"this hub may not read the lease {self._namespace}/{self._name}",
                 detail=str(error),
                 remedy='let it get, create and update "leases" of "coordination.k8s.io" there; or, where it is the only hub of its state, --leader-elect=false',
             ) from error
@@ -128,9 +130,9 @@ class SecretsElection:
             return
 
     async def beside(self) -> None:
-        if self._place.in_pod:
+        if self._in_pod:
             clients = (self._api, _Synchronous(self._store))
-            await in_cluster.keep_token(clients, self._place.access.identity, read=Files().read)
+            await in_cluster.keep_token(clients, self._access.identity, read=Files().read)
 
     async def close(self) -> None:
         await self._api.close()

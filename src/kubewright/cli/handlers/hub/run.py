@@ -10,14 +10,14 @@ from typing import Final
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.handlers import cluster_access, daemon_serving, daemons, leader_election, machine
+from kubewright.cli.handlers import daemon_serving, daemons, leader_election, machine
 from kubewright.cli.handlers.hub import state
-from kubewright.cli.handlers.hub.leading import FileLock, Leading, SecretsElection
+from kubewright.cli.handlers.hub.leading import Leading
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.enrollment.hub.hub import Hub
 from kubewright.enrollment.hub.telemetry import HubMetrics
 from kubewright.enrollment.state.clusters import TenantCluster
-from kubewright.enrollment.state.store import HubStore
+from kubewright.enrollment.state.store import TAKEN_OVER, HubStore
 from kubewright.enrollment.state.store_thread import StoreThread
 from kubewright.host.files import Files
 from kubewright.host.notify import Notifier
@@ -34,16 +34,9 @@ _LIMITS: Final = Limits(connections=32)
 
 def run(parsed: Parsed) -> int:
     """Serve until a signal stops it; then end what is in flight."""
-    parsed = state.CONFIG.with_file(parsed)
-    kept, place = state.retention(parsed), state.secrets_place(parsed)
-    if place is None:
-        store: HubStore = state.open_file(parsed, retention=kept)
-        leading: Leading = _closing(store, lambda: FileLock(parsed))
-    else:
-        election = leader_election.election(parsed, name=place.name, namespace=place.namespace)
-        client = cluster_access.client(place.access)
-        store = state.open_secrets(parsed, client, place, retention=kept)
-        leading = SecretsElection(place, election, store=client)
+    found, parsed = state.state_of(parsed), state.CONFIG.with_file(parsed)
+    store = found.open(state.event("", TAKEN_OVER), retention=state.retention(parsed))
+    leading = _closing(store, lambda: found.lead(lambda name, namespace: leader_election.election(parsed, name=name, namespace=namespace)))
     logs.configure(max(1, parsed.number("v") or 0))
     from kubewright.http import loop
 

@@ -13,6 +13,7 @@ from kubewright.base.durations import Duration
 from kubewright.base.errors import APIError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass
 from kubewright.cli.handlers.hub import state
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
@@ -28,18 +29,24 @@ from kubewright.tokens import secrets, strings
 _COLUMNS: Final = (("cluster", "CLUSTER"), ("id", "TOKEN"), ("expires", "EXPIRES"), ("description", "DESCRIPTION"))
 
 
+@dataclass(frozen=True, kw_only=True)
+class TokenOptions:
+    """What the flags of `hub token create` say."""
+
+    ttl: Duration
+    description: str
+
+
 def create(parsed: Parsed) -> int:
     """Make a token, and print it."""
-    name, length = parsed.text("cluster"), Duration.parse(parsed.text("ttl")).seconds
-    if length <= 0:
-        raise UsageError("a token has to end", remedy="give it a --ttl like 24h")
+    name, options = parsed.text("cluster"), inputs.complete(parsed, TokenOptions)
     with state.store(parsed) as store:
         loaded = LoadedCluster(state.cluster(store, name))
         token = JoinToken(
             cluster=name,
             token=strings.generate(SystemRandom()),
-            expires=rfc3339(SystemClock().now() + timedelta(seconds=length)),
-            description=parsed.text("description"),
+            expires=rfc3339(SystemClock().now() + timedelta(seconds=options.ttl.seconds)),
+            description=options.description,
         )
         done = state.event(name, "token created", token=token.token.id, expires=token.expires)
         store.save_token(token, done, generation=loaded.cluster.generation)

@@ -10,9 +10,9 @@ from kubewright.apis.join_records import JoinRecord
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
-from kubewright.cli.parsing.parser import Parsed
 from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.vpn import hub_tunnels, network
 from kubewright.enrollment.vpn.network import VPN
@@ -20,21 +20,33 @@ from kubewright.host import tunnels
 from kubewright.pki import wireguard
 
 
-def wanted(parsed: Parsed, name: str, *, subnets: Sequence[str], server: str, clusters: Sequence[TenantCluster]) -> VPN | None:
+@dataclass(frozen=True, kw_only=True)
+class VPNOptions:
+    """What the flags of `hub cluster add` say of a VPN; no networks, no VPN."""
+
+    vpn_cidr: tuple[str, ...]
+    vpn_endpoint: str
+    vpn_interface: str
+    vpn_mtu: int
+    vpn_keepalive: int
+    vpn_server: str
+
+
+def wanted(options: VPNOptions, name: str, *, subnets: Sequence[str], server: str, clusters: Sequence[TenantCluster]) -> VPN | None:
     """Return the VPN that is asked for, None where there is to be none. Raises UsageError."""
-    networks = tuple(map(_network, parsed.strings("vpn-cidr")))
+    networks = tuple(map(_network, options.vpn_cidr))
     if not networks:
         return None
-    if not parsed.text("vpn-endpoint"):
+    if not options.vpn_endpoint:
         raise UsageError("--vpn-endpoint is missing", remedy="name where nodes reach this hub: --vpn-endpoint hub.example:51820")
     known = next((one.vpn for one in clusters if one.name == name), None)
     found = VPN(
         networks=networks,
-        endpoint=parsed.text("vpn-endpoint"),
-        interface=parsed.text("vpn-interface") or network.interface_name(name),
-        mtu=parsed.number("vpn-mtu") or network.MTU,
-        keepalive=parsed.number("vpn-keepalive") or 0,
-        server=parsed.text("vpn-server").rstrip("/"),
+        endpoint=options.vpn_endpoint,
+        interface=options.vpn_interface or network.interface_name(name),
+        mtu=options.vpn_mtu or network.MTU,
+        keepalive=options.vpn_keepalive,
+        server=options.vpn_server.rstrip("/"),
         hub=known.hub if known is not None else (),
     )
     others = [one.vpn for one in clusters if one.name != name and one.vpn is not None]
