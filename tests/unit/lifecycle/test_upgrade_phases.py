@@ -13,7 +13,7 @@ from upgrade_kit import NEW, OLD, PODS, ControlPlane
 from kubewright.base import yaml
 from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
 from kubewright.etcd.api import Alarm
-from kubewright.kube.resources import CONFIG_MAP, LEASE, NODE, POD
+from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import upgraded
@@ -572,3 +572,25 @@ def test_the_lease_of_operations_is_given_back(box):
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", 0)
     box.upgrade()  # stops nothing
     assert box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"] == spec
+
+
+def give_coredns(box, text):
+    """Have the cluster run an old CoreDNS with a Corefile."""
+    config, deployment = (box.kube.get(kind, "coredns", "kube-system") for kind in (CONFIG_MAP, DEPLOYMENT))
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.k8s.io/coredns/coredns:v1.7.1"
+    box.kube.update(deployment)
+    box.kube.update({**config, "data": {"Corefile": text}})
+
+
+def test_an_old_default_of_coredns_is_replaced_and_another_corefile_is_migrated(box):
+    present = box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"]["Corefile"]
+    lines = [line for line in present.splitlines() if "disable" not in line]
+    give_coredns(box, "\n".join(lines).replace("cache 30 {\n    }", "cache 30"))
+    assert "configmap kube-system/coredns" in names(box.upgrade().changes)
+    assert box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"] == {"Corefile": present}
+    mine = present.replace("ttl 30", "resyncperiod 5m\n       ttl 10")
+    give_coredns(box, mine)
+    assert "configmap kube-system/coredns" in names(box.upgrade().changes)
+    found = box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"]
+    assert found == {"Corefile": present.replace("ttl 30", "ttl 10"), "Corefile-backup": mine}
+    assert names(box.upgrade().changes) == []

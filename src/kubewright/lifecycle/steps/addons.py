@@ -9,27 +9,31 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Addresses, Detected
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed, NotFound
+from kubewright.base.versions import OWN, release_for
 from kubewright.kube import core
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
-from kubewright.kube.resources import CONFIG_MAP, named
+from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT
 from kubewright.lifecycle.steps.static_pods import Patched
 from kubewright.manifests import coredns as dns
-from kubewright.manifests import objects, patches
+from kubewright.manifests import corefile, objects, patches
 
 Body = dict[str, Any]
 Say = Callable[[str], None]
 NAMESPACE: Final = "kube-system"
 COREFILE: Final = "Corefile"
+BACKUP: Final = "Corefile-backup"
+"""Where the text stays that a migration has changed, as in kubeadm."""
 _TARGETS: Final = {"Deployment": patches.DNS, "DaemonSet": patches.PROXY}
 """The kinds that can be patched: an add-on has one of them."""
 _SELECTOR: Final = f"k8s-app={dns.SERVICE}"
 
 
 def coredns(configuration: Configuration, *, api: KubeAPI, patched: Patched, say: Say) -> Iterable[Change]:
-    """Install CoreDNS. The number of its pods and a Corefile that somebody wrote stay as they are."""
-    wanted = objects.dns(configuration, replicas=_replicas(api))
-    yield from _told(_with_corefile(api, with_patches(wanted, patched)), "CoreDNS", say=say)
+    """Install CoreDNS. The number of its pods stays, and so does a Corefile that somebody wrote, but for what releases on the way have removed."""
+    found = _deployment(api)
+    wanted = objects.dns(configuration, replicas=_replicas(found))
+    yield from _told(_with_corefile(api, with_patches(wanted, patched), installed=_tag(found)), "CoreDNS", say=say)
 
 
 def kube_proxy(
@@ -40,10 +44,23 @@ def kube_proxy(
     yield from _told((ensure_object(api, DesiredObject(body)) for body in wanted), "kube-proxy", say=say)
 
 
-def _with_corefile(api: KubeAPI, wanted: Iterable[Body]) -> Iterable[Change]:
+def _with_corefile(api: KubeAPI, wanted: Iterable[Body], *, installed: str) -> Iterable[Change]:
     for body in wanted:
-        write = Write.CREATE_ONLY if _has_corefile(api, body) else Write.REPLACE
-        yield ensure_object(api, DesiredObject(body, write=write))
+        found = _corefile(api) if body["kind"] == CONFIG_MAP.kind else ""
+        write, data = Write.REPLACE, dict(body.get("data") or {})
+        if found and not corefile.is_default(found):
+            carried = _carried(found, installed)
+            write = Write.CREATE_ONLY if carried == found else Write.REPLACE
+            data = {COREFILE: carried, BACKUP: found}
+        yield ensure_object(api, DesiredObject({**body, "data": data} if found else body, write=write))
+
+
+def _carried(found: str, installed: str) -> str:
+    """Return a Corefile of the release that is installed as ours takes it; one that cannot be carried over stays as it is."""
+    target = release_for(OWN).coredns_tag.removeprefix("v")
+    if installed == target or corefile.no_way(installed, target) or corefile.obstacle(found, installed):
+        return found
+    return corefile.migrated(found, installed, target)
 
 
 def _told(changes: Iterable[Change], name: str, *, say: Say) -> Iterable[Change]:
@@ -62,9 +79,9 @@ def with_patches(bodies: Iterable[Body], patched: Callable[[str, Body], Body]) -
         yield body if target is None else patched(target, body)
 
 
-def _replicas(api: KubeAPI) -> int:
-    """Return how many pods the DNS Deployment of the cluster has, or kubeadm's number. Raises CheckFailed if there are several."""
-    found = api.list(named("Deployment"), NAMESPACE, label_selector=_SELECTOR)
+def _deployment(api: KubeAPI) -> Body:
+    """Return the Deployment of DNS, an empty one where there is none. Raises CheckFailed where there are several."""
+    found = api.list(DEPLOYMENT, NAMESPACE, label_selector=_SELECTOR)
     if len(found) > 1:
         names = ", ".join(core.identity_of(one)[0] for one in found)
         raise CheckFailed(
@@ -72,16 +89,24 @@ def _replicas(api: KubeAPI) -> int:
             detail=f"{names} carry the label {_SELECTOR}",
             remedy="remove those that do not belong there, or skip the phase addon/coredns",
         )
-    count = found[0].get("spec", {}).get("replicas") if found else None
+    return found[0] if found else {}
+
+
+def _replicas(found: Body) -> int:
+    count = found.get("spec", {}).get("replicas")
     return count if isinstance(count, int) else dns.REPLICAS
 
 
-def _has_corefile(api: KubeAPI, body: Body) -> bool:
-    """Whether an object is the ConfigMap of CoreDNS and the one in the cluster holds a configuration. Ours is then the same, or theirs stays."""
-    if body["kind"] != "ConfigMap":
-        return False
+def _tag(found: Body) -> str:
+    """Return the release of CoreDNS that a Deployment runs, '' where it does not tell."""
+    containers = found.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or [{}]
+    return str(containers[0].get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2].removeprefix("v")
+
+
+def _corefile(api: KubeAPI) -> str:
+    """Return the configuration of CoreDNS in the cluster, '' where there is none."""
     try:
         found = api.get(CONFIG_MAP, dns.NAME, NAMESPACE)
     except NotFound:
-        return False
-    return bool((found.get("data") or {}).get(COREFILE))
+        return ""
+    return str((found.get("data") or {}).get(COREFILE) or "")

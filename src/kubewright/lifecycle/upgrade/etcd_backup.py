@@ -30,12 +30,13 @@ _PRIVATE: Final = 0o700
 
 
 def save(ctx: UpgradeContext) -> None:
-    """Save a snapshot of this machine's member. Raises HostError or DiskFull where that cannot be done: nothing has been replaced then."""
-    status = ctx.etcd.status(stacked_etcd.client_url(ctx.addresses))
+    """Save a snapshot of this machine's member, or of a healthy one where that does not answer.
+
+    Raises HostError or DiskFull where that cannot be done: nothing has been replaced then.
+    """
+    status = _source(ctx)
     directory = ctx.host.layout.kubernetes / "tmp" / f"kubeadm-backup-etcd-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
     path = directory / "snapshot.db"
-    if status.problem:
-        raise _refused(status.reason)
     made = ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
     try:
         ctx.host.ensure(Streamed(path=path, pieces=lambda: _pieces(ctx, status, path), size=status.size, spare=SPARE))
@@ -46,6 +47,17 @@ def save(ctx: UpgradeContext) -> None:
             raise _refused(str(error)) from error
         raise
     ctx.say(_TOPIC, f'Saved a snapshot of etcd to "{path}"')
+
+
+def _source(ctx: UpgradeContext) -> Status:
+    """Choose the member. Raises HostError where none answers."""
+    own = ctx.etcd.status(stacked_etcd.client_url(ctx.addresses))
+    if not own.problem:
+        return own
+    found = next((one for one in ctx.members.statuses() if one.healthy and not one.learner), None)
+    if found is None:
+        raise _refused(own.reason)
+    return found
 
 
 def _refused(why: str) -> HostError:

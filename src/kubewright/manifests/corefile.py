@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kubewright.base.patterns import Pattern
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass, field, replace
 
 _LINES: Final = (
     ("1.1", "4"),
@@ -62,6 +62,18 @@ _PLUGINS: Final[Mapping[str, str]] = {
 _ADDRESSES: Final = Pattern(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|[0-9A-Fa-f]{1,4}:[:0-9A-Fa-f]+:[0-9A-Fa-f]{1,4}", re.ASCII)
 """Lines of `hosts` begin with one."""
 _FORWARDING: Final = frozenset({"forward", "proxy"})
+_KUBERNETES: Final = ("pods insecure", "fallthrough in-addr.arpa ip6.arpa")
+_DEFAULTS: Final = (
+    {"health": ("lameduck 5s",), "ready": (), "kubernetes": (*_KUBERNETES, "ttl 30"), "forward": ("max_concurrent 1000",)},
+    {"health": ("lameduck 5s",), "ready": (), "kubernetes": (*_KUBERNETES, "ttl 30"), "forward": ()},
+    {"health": (), "ready": (), "kubernetes": (*_KUBERNETES, "ttl 30"), "forward": ()},
+    {"health": (), "kubernetes": (*_KUBERNETES, "upstream", "ttl 30"), "forward": ()},
+    {"health": (), "kubernetes": (*_KUBERNETES, "upstream"), "proxy": ()},
+)
+"""What kubeadm has written at some time, by what differs: plugins and their options, the latest first."""
+_IN_ALL_DEFAULTS: Final[Mapping[str, Sequence[str]]] = {"errors": (), "prometheus": (":9153",), "cache": ("30",), "reload": ()}
+_IN_MOST_DEFAULTS: Final = ("loop", "loadbalance")
+"""The oldest default had neither."""
 _DEFAULT_BLOCKS: Final = frozenset({(".",), (".:53",)})
 _TOKEN: Final = Pattern(
     r'(?P<blank>[^\S\n]+)|(?P<line>\n)|(?P<comment>#[^\n]*)|"(?P<quoted>(?:[^"\\]|\\.)*)"?|(?P<word>[^\s"#][^\s#]*)', re.DOTALL
@@ -132,6 +144,71 @@ def no_way(installed: str, target: str) -> str:
     return ""
 
 
+def is_default(text: str) -> bool:
+    """Whether a Corefile is one that kubeadm wrote for an earlier release, in whatever order and layout, for any domain and upstream servers.
+
+    The present default is not one of them.
+    """
+    servers = parse(text)
+    if len(servers) != 1 or list(servers[0].zones) != [".:53"]:
+        return False
+    found = {plugin.name: plugin for plugin in servers[0].plugins}
+    return len(found) == len(servers[0].plugins) and any(_is(found, options) for options in _DEFAULTS)
+
+
+def _is(found: Mapping[str, Setting], options: Mapping[str, Sequence[str]]) -> bool:
+    rest = found.keys() - options.keys() - _IN_ALL_DEFAULTS.keys()
+    if not {*options, *_IN_ALL_DEFAULTS} <= found.keys() or rest not in (set(_IN_MOST_DEFAULTS), set() if "proxy" in options else None):
+        return False
+    as_written = all(not found[name].options and tuple(found[name].arguments) == values for name, values in _IN_ALL_DEFAULTS.items())
+    lines = {name: sorted(" ".join((one.name, *one.arguments)) for one in found[name].options) for name in options}
+    forwards = all(found[name].arguments[:1] == ["."] for name in _FORWARDING & options.keys())
+    return as_written and forwards and all(lines[name] == sorted(wanted) for name, wanted in options.items())
+
+
+def migrated(text: str, installed: str, target: str) -> str:
+    """Return a Corefile without what releases on the way have removed, the same text where they removed nothing that it has.
+
+    Options that are gone are left out, and `proxy` becomes `forward`. Comments are lost where something changes. Both releases are of
+    `RELEASES`, and `obstacle` has found nothing.
+    """
+    servers = parse(text)
+    here, there = ([RELEASES.index(one)] for one in (installed, target))
+    changed = [replace(one, plugins=[_carried(plugin, here, there) for plugin in one.plugins]) for one in servers]
+    return text if changed == servers else "".join(map(_rendered, changed))
+
+
+def _carried(plugin: Setting, here: Sequence[int], there: Sequence[int]) -> Setting:
+    """Return a plugin as a later release takes it; what nobody has looked at stays."""
+    known = [row for row in _PLUGINS if row.partition(":")[0] == plugin.name]
+    name = "forward" if plugin.name == "proxy" and not _knows(known, plugin.name, there) else plugin.name
+    before, after = _options(plugin.name, here), _options(name, there)
+    if before is None or after is None:
+        return plugin
+    gone = [one for one in plugin.options if _knows(before, one.name, here) and not _knows(after, one.name, there)]
+    return replace(plugin, name=name, options=[one for one in plugin.options if one not in gone])
+
+
+def _rendered(server: Server) -> str:
+    lines = [f"{' '.join(server.zones)} {{"]
+    for plugin in server.plugins:
+        lines.append("    " + _line(plugin) + (" {" if plugin.options else ""))
+        lines += [f"       {_line(option)}" for option in plugin.options]
+        lines += ["    }"] if plugin.options else []
+    return "\n".join([*lines, "}", ""])
+
+
+def _line(setting: Setting) -> str:
+    return " ".join(map(_word, (setting.name, *setting.arguments)))
+
+
+def _word(text: str) -> str:
+    if text and not any(character.isspace() or character in '"#' for character in text):
+        return text
+    escaped = text.replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def obstacle(text: str, installed: str) -> str:
     """Say why a Corefile cannot be carried over from a release of `RELEASES` to a newer one, empty if it can."""
     if RELEASES.index(installed) >= RELEASES.index(_END_OF_PROXY):
@@ -167,7 +244,7 @@ def _statements(text: str) -> Iterator[list[str]]:
         yield words
 
 
-def _options(plugin: str, path: range) -> Sequence[str] | None:
+def _options(plugin: str, path: Sequence[int]) -> Sequence[str] | None:
     """Return the options of a plugin that all releases on the way know, None where one does not."""
     for row, options in _PLUGINS.items():
         if _knows([row], plugin, path):
@@ -175,7 +252,7 @@ def _options(plugin: str, path: range) -> Sequence[str] | None:
     return None
 
 
-def _knows(rows: Sequence[str], name: str, path: range) -> bool:
+def _knows(rows: Sequence[str], name: str, path: Sequence[int]) -> bool:
     """Tell whether every release on the way knows a name, by one row or another."""
     spans = [_span(row) for row in rows if row.partition(":")[0] == name]
     return all(any(release in span for span in spans) for release in path)
