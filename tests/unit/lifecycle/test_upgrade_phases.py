@@ -594,3 +594,19 @@ def test_an_old_default_of_coredns_is_replaced_and_another_corefile_is_migrated(
     found = box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"]
     assert found == {"Corefile": present.replace("ttl 30", "ttl 10"), "Corefile-backup": mine}
     assert names(box.upgrade().changes) == []
+
+
+def test_what_was_changed_by_hand_is_shown_before_it_is_lost(box, tmp_path):
+    box.upgrade(version=OLD, patches=patches(tmp_path, "first", "--v=3"))
+    assert box.lines("upgrade/manifests") == []
+    path = Path(box.layout.manifest("kube-scheduler"))
+    path.write_text(path.read_text().replace("--v=3", "--v=7"))
+
+    def answer(_: str) -> str:
+        (line,) = box.lines("upgrade/manifests")
+        assert line.startswith(f'The changes that were made to "{path}" by hand are not kept')
+        assert [text for text in line.splitlines()[3:] if text[:1] in "+-"] == ["-    - --v=3", "+    - --v=7"]
+        return "n"
+
+    with pytest.raises(UsageError, match="nothing was upgraded"):
+        box.upgrade(ask=answer)

@@ -75,16 +75,22 @@ def _rights(ctx: UpgradeContext) -> Iterable[Change]:
 def _manifests(ctx: UpgradeContext) -> Generator[Change, None, list[Manifest]]:
     """Render the static pods. What means the same stays as it is, so that no component restarts for nothing."""
     found = []
-    local = ctx.cluster.etcd.external is None and ctx.upgrades_etcd
-    for name in (*([ETCD] if local else []), *CONTROL_PLANE):
-        old = ctx.host.read(ctx.host.layout.manifest(name)) or b""
-        new = yield from _rendered(ctx, name)
+    for name, old in present(ctx):
+        new = yield from rendered(ctx, name)
         keeps = static_pods.same_pod(old, new) or (name == ETCD and _is_newer_etcd(ctx, old, new))
         found.append(Manifest(name=name, old=old, new=old if keeps else new))
     return found
 
 
-def _rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
+def present(ctx: UpgradeContext) -> Iterator[tuple[str, bytes]]:
+    """Yield the static pods that a run looks at, in kubeadm's order, with their manifests; an empty one where there is none."""
+    local = ctx.cluster.etcd.external is None and ctx.upgrades_etcd
+    for name in (*([ETCD] if local else []), *CONTROL_PLANE):
+        yield name, ctx.host.read(ctx.host.layout.manifest(name)) or b""
+
+
+def rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
+    """Yield what is done for a component that does not run as root, and return the manifest that a run writes."""
     pod = ctx.inputs.pod(name, more=static_pods.HAS_DATA if name == ETCD else static_pods.NO_FLAGS)
     hardened, _ = yield from static_pods.harden(name, pod, inputs=ctx.inputs, host=ctx.host)
     return yaml.dump(ctx.patched(name, hardened)).encode()
@@ -92,14 +98,15 @@ def _rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
 
 def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
     """Whether etcd has a newer version than the release to upgrade to: it is left alone."""
-    present, wanted = _version(old), _version(new)
+    present, wanted = version_of(old), version_of(new)
     if not running.is_older(wanted, present):
         return False
     ctx.say("upgrade/etcd", f"The desired etcd version {wanted} is older than the present one {present}: etcd is left as it is")
     return True
 
 
-def _version(manifest: bytes) -> str:
+def version_of(manifest: bytes) -> str:
+    """Return the version that the image of a static pod has by its tag; '' where it does not tell."""
     pod = yaml.load(manifest, source="manifest") if manifest else None
     return running.version_of(pod) if isinstance(pod, Mapping) else ""
 
@@ -186,7 +193,7 @@ def _pod(ctx: UpgradeContext, kept: checkpoint.Checkpoint, name: str) -> _Pod:
     swap = kept.swap(ctx.host.layout.manifest(name))
     old = b"" if swap.before == checkpoint.ABSENT else checkpoint.content(ctx.host, kept, swap, side="old")
     new = checkpoint.content(ctx.host, kept, swap, side="new")
-    return _Pod(name=name, proof=proofs.of(ctx, name), old=_version(old), new=_version(new))
+    return _Pod(name=name, proof=proofs.of(ctx, name), old=version_of(old), new=version_of(new))
 
 
 def _step(

@@ -11,7 +11,7 @@ from kubewright.base.checks import run_checks
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
 from kubewright.lifecycle.steps import preflight
-from kubewright.lifecycle.upgrade import versions
+from kubewright.lifecycle.upgrade import hand_edits, versions
 from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
 from kubewright.lifecycle.upgrade.health import Health
 from kubewright.preflight import lists
@@ -34,6 +34,7 @@ def apply(ctx: UpgradeContext) -> Iterator[Step]:
     preflight.require_passed(health.check_dns(), reporter=ctx.reporter)
     preflight.require_passed(health.check(cluster_document(ctx.cluster)), reporter=ctx.reporter)
     _judge(ctx)
+    hand_edits.show(ctx)
     _confirm(ctx)
     yield from _pull(ctx)
 
@@ -49,6 +50,7 @@ def node(ctx: UpgradeContext) -> Iterator[Step]:
     ctx.say(TOPIC, "Running pre-flight checks")
     _machine(ctx)
     if ctx.control_plane:
+        hand_edits.show(ctx)
         yield from _pull(ctx)
     else:
         ctx.say(TOPIC, f"Skipping prepull. {NO_CONTROL_PLANE}")
