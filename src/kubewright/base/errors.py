@@ -34,18 +34,15 @@ An exception outside the tree reaches the user as exit code 70 and is a bug.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # `typing` costs as much as the rest of a cheap command; type checkers know this name
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Final
+import signal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
     from kubewright.base.fields import FieldError
 
-SIGHUP: Final = 1
-SIGINT: Final = 2
-SIGTERM: Final = 15
-"""Numbers, not `signal.Signals`: cheap commands have no time to load `enum`."""
-_NAMES: Final = {SIGHUP: "SIGHUP", SIGTERM: "SIGTERM"}
+_NAMED: Final = (signal.SIGHUP, signal.SIGTERM)
+"""Signals that messages name; the other one is Ctrl-C."""
 
 
 class KubewrightError(Exception):
@@ -259,7 +256,7 @@ class Stopped(KeyboardInterrupt):
 
 def interruption(stop: KeyboardInterrupt, *, remedy: str, phase: str | None = None) -> Interrupted:
     """Return the error of a command that was stopped in a phase, or outside of any."""
-    number = stop.number if isinstance(stop, Stopped) else SIGINT
-    by = f" by {_NAMES[number]}" if number in _NAMES else ""
+    number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
+    by = f" by {signal.Signals(number).name}" if number in _NAMED else ""
     where = f" in phase {phase}" if phase else ""
     return Interrupted(f"interrupted{by}{where}", remedy=remedy, number=number)

@@ -8,13 +8,13 @@ unknown names with the known one that was probably meant.
 from __future__ import annotations
 
 import codecs
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from kubewright.base.patterns import Pattern
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterable
 
 
 ESCAPING = "kubewright.escaping"

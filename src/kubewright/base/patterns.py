@@ -6,10 +6,11 @@ the module is imported, and takes 8 ms itself: it is loaded with the first patte
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator
 
 
 class Pattern:

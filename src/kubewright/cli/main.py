@@ -5,25 +5,21 @@ SIGHUP, SIGINT and SIGTERM end a command by an exception in the main thread, so 
 
 from __future__ import annotations
 
-# `signal` and `weakref` load `enum` and more, a tenth of the time that a cheap command takes.
-import _signal  # type: ignore[import-not-found]
 import os
+import signal
 import sys
-from _weakref import ref
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Final
+from weakref import ref
 
-from kubewright.base.errors import SIGHUP, SIGINT, SIGTERM, Interrupted, KubewrightError, Stopped, interruption
+from kubewright.base.errors import Interrupted, KubewrightError, Stopped, interruption
 from kubewright.cli.parsing import parser
 from kubewright.cli.printers import streams
 from kubewright.cli.rows.commands import ROOT, TABLE, VERSION, Table, imported
 from kubewright.cli.rows.model import DIFF, KUBEADM
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from types import FrameType
-    from typing import Final
-
-_STOPPING: Final = (SIGHUP, SIGINT, SIGTERM)
+_STOPPING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Stops:
@@ -40,11 +36,11 @@ class Stops:
     def install(self) -> None:
         """Heed the signals from now on, but for those that this process was started to ignore (nohup, the background of a script)."""
         for number in _STOPPING:
-            if _signal.getsignal(number) != _signal.SIG_IGN:
-                _signal.signal(number, self._stop)
+            if signal.getsignal(number) != signal.SIG_IGN:
+                signal.signal(number, self._stop)
 
     def _stop(self, number: int, _: FrameType | None) -> None:
-        if number == SIGHUP:
+        if number == signal.SIGHUP:
             _let_go()
         if self._raised is None or self._raised() is None:
             raise self._noted(Stopped(number))  # no name for it here: a frame that knew it would keep it alive

@@ -8,14 +8,13 @@ is stopped and its files are removed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kubewright.kube.client import KubeClient
     from kubewright.local.cluster.cluster import LocalCluster
     from kubewright.testing.runs import Run

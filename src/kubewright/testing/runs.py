@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import HostError
-from kubewright.base.randomness import token_bytes
+from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import asdict, dataclass
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
-from kubewright.tokens.characters import draw
+from kubewright.tokens.strings import draw
 
 _NAME: Final = re.compile(r"pytest-([0-9]+)-[a-z0-9]{5}", re.ASCII)
 
@@ -34,7 +34,7 @@ class Run:
     def begin(cls, *, state_dir: str, keep: bool) -> Run:
         """Create the run that this process controls. Names of runs are unique, also across machines."""
         mine = os.getpid()
-        name = f"pytest-{mine}-{draw(token_bytes, 5)}"
+        name = f"pytest-{mine}-{draw(SystemRandom(), 5)}"
         return cls(name=name, state_dir=str(state_directory(state_dir)), owner="" if keep else str(Identity.of(mine)))
 
     @classmethod

@@ -10,8 +10,10 @@ from kubewright.base.errors import UsageError
 from kubewright.base.masking import remember, remember_token
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.tokens import characters
 
+ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
+_EVEN: Final = 256 - 256 % len(ALPHABET)
+"""Bytes from here on are thrown away, so that every character is equally likely."""
 ID: Final = re.compile(r"[a-z0-9]{6}", re.ASCII)
 SECRET: Final = re.compile(r"[a-z0-9]{16}", re.ASCII)
 
@@ -36,10 +38,17 @@ class BootstrapTokenString:
         return self.id == other.id and hmac.compare_digest(self.secret.encode(), other.secret.encode())
 
 
+def draw(random: Random, count: int) -> str:
+    """Draw so many characters of tokens."""
+    found = ""
+    while len(found) < count:
+        found += "".join(ALPHABET[byte % len(ALPHABET)] for byte in random.token_bytes(count) if byte < _EVEN)
+    return found[:count]
+
+
 def generate(random: Random) -> BootstrapTokenString:
     """Make a token."""
-    id_, secret = characters.draw_token(random.token_bytes)
-    return BootstrapTokenString(id_, remember(secret))
+    return BootstrapTokenString(draw(random, 6), remember(draw(random, 16)))
 
 
 def is_valid(text: str) -> bool:

@@ -6,16 +6,16 @@ The script for fish has one function that tells at which command the line is, an
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
 from kubewright.cli.parsing.parser import HELP, Parsed, program_name
 from kubewright.cli.rows.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
 from kubewright.cli.rows.model import BOOL, Command, Flag
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
 
 SHELLS = ("bash", "zsh", "fish")
 

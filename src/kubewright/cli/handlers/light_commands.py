@@ -1,4 +1,4 @@
-"""Commands that load nothing: `version`, `token generate`, `certs certificate-key`."""
+"""Commands that load little: `version`, `token generate`, `certs certificate-key`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import sys
 
 import kubewright
 from kubewright.base.level import KUBERNETES
-from kubewright.base.randomness import token_bytes
+from kubewright.base.randomness import SystemRandom
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.tokens.characters import draw_token
 
 
 def version(parsed: Parsed) -> int:
@@ -54,7 +53,9 @@ def _machine() -> str:
 
 def generate(parsed: Parsed) -> int:
     """Print a random bootstrap token; needs no cluster."""
-    form, token = parsed.text("output"), ".".join(draw_token(token_bytes))
+    from kubewright import tokens  # loads what `version` does not need
+
+    form, token = parsed.text("output"), tokens.generate(SystemRandom()).text
     if form == "text":
         sys.stdout.write(f"{token}\n")
     else:
@@ -70,7 +71,7 @@ KEY_SIZE = 32
 
 def certificate_key(parsed: Parsed) -> int:
     """Print a random key for sealing uploaded certificates, 64 hexadecimal digits."""
-    form, key = parsed.text("output"), token_bytes(KEY_SIZE).hex()
+    form, key = parsed.text("output"), SystemRandom().token_bytes(KEY_SIZE).hex()
     if form == "text":
         sys.stdout.write(f"{key}\n")
     else:

@@ -1,4 +1,4 @@
-"""The `token` commands that talk to a cluster: create, list, delete. `token generate` is in `cli.token`, which loads nothing."""
+"""The `token` commands that talk to a cluster: create, list, delete. `token generate` is in `light_commands`."""
 
 from __future__ import annotations
 

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass
 from kubewright.cli.parsing import pflag
 from kubewright.cli.rows.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
 from kubewright.cli.rows.model import ANY, BOOL, LIST, PAIRS, Argument, Command, Flag
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from dataclasses import KW_ONLY
 
 HELP = Flag("help", "show this help", kind=BOOL, default=False, short="h")
 
 
+@dataclass(eq=False)
 class Parsed:
     """A command with its values. `given` holds the names of the flags that the user typed, `notices` is to be told about them."""
 
-    def __init__(
-        self,
-        command: Command,
-        values: dict[str, object],
-        given: frozenset[str],
-        *,
-        wants_help: bool = False,
-        notices: Sequence[str] = (),
-        table: Table = TABLE,
-    ) -> None:
-        self.command = command
-        self.values = values
-        self.given = given
-        self.wants_help = wants_help
-        self.notices = tuple(notices)
-        self.table = table
+    command: Command
+    values: dict[str, object]
+    given: frozenset[str]
+    _: KW_ONLY
+    wants_help: bool = False
+    notices: Sequence[str] = ()
+    table: Table = TABLE
 
     def __getitem__(self, name: str) -> object:
         return self.values[name.replace("-", "_")]
@@ -59,14 +53,14 @@ class Parsed:
         return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
 
+@dataclass(eq=False)
 class Found:
     """The command that a command line means, and what is left to read: the words behind it, and those among them that are flags."""
 
-    def __init__(self, command: Command, left: Sequence[str], rest: Sequence[str], *, table: Table) -> None:
-        self.command = command
-        self.table = table
-        self.left = tuple(left)
-        self.rest = tuple(rest)
+    command: Command
+    left: Sequence[str]
+    rest: Sequence[str]
+    table: Table
 
 
 def parse(argv: Sequence[str], *, program: str) -> Parsed:
@@ -87,10 +81,10 @@ def find(argv: Sequence[str], *, table: Table = TABLE) -> Found:
     while (index := _first_word(rest, _flags(command))) is not None:
         row = table.below(command, rest[index])
         if row is None:
-            return Found(command, rest[index:], rest, table=table)
+            return Found(command, rest[index:], rest, table)
         del rest[index]
         command = row
-    return Found(command, (), rest, table=table)
+    return Found(command, (), rest, table)
 
 
 def _first_word(words: Sequence[str], flags: Sequence[Flag]) -> int | None:

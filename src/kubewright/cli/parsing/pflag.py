@@ -7,7 +7,10 @@ follows Go's rules. An error is raised for the first word that is wrong, in pfla
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from kubewright.base.errors import UsageError
+from kubewright.base.records import dataclass, field
 from kubewright.cli.rows.model import BOOL, DURATION, INT, INT32, LEVEL, LIST, MODULES, PAIRS, Flag
 
 _TRUE = {"1", "t", "T", "true", "TRUE", "True"}
@@ -159,20 +162,16 @@ def _modules(text: str) -> str:
     return text
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    _Remedy = Callable[[str, Callable[[str, Sequence[Flag]], str]], str]
+_Remedy = Callable[[str, Callable[[str, Sequence[Flag]], str]], str]
 
 
+@dataclass(eq=False)
 class Scanned:
     """What a command line says: the values of the flags that were given, by name, and the arguments. `notices` are about deprecated flags."""
 
-    def __init__(self) -> None:
-        self.values: dict[str, object] = {}
-        self.arguments: list[str] = []
-        self.notices: list[str] = []
+    values: dict[str, object] = field(default_factory=dict)
+    arguments: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     def take(self, flag: Flag, text: str) -> None:
         """Read the text as the flag's value. Raises UsageError."""

@@ -5,14 +5,12 @@ Imported only where a flag or a word is unknown. Sources: the changelogs of Kube
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from kubewright.base.level import KUBERNETES
 from kubewright.base.versions import Version
 from kubewright.manifests.extra_arguments import flags_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Final
 
 _LOGS: Final = "shell redirection: the log goes to stderr, and -v sets its verbosity"
 _FILE: Final = "a configuration file, --config: {}"

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Iterable
+from typing import TextIO
 
 from kubewright.base.messages import ESCAPING, without_controls
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import TextIO
 
 
 class Printable:

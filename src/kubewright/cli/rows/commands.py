@@ -6,12 +6,15 @@ beside this one, imported when a command is called or looked at; phases become c
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from kubewright.base.records import dataclass
 from kubewright.cli.rows.model import ANY, BOOL, KUBEADM, LEVEL, MODULES, Argument, Command, Flag
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
+    from dataclasses import KW_ONLY
 
 GLOBAL_FLAGS = (
     Flag("rootfs", "change the root directory to this one before anything else", metavar="dir"),
@@ -43,15 +46,16 @@ VERSION = Flag(
 ROOT = Command("", "Bring up Kubernetes control planes and join machines to them", flags=(VERSION,), exit_scheme=KUBEADM, shows_help=True)
 
 
+@dataclass(eq=False)
 class Head:
     """A first word: what it is about, and the module that holds its rows as ROWS."""
 
-    def __init__(self, word: str, summary: str, rows: str = __name__, *, alias: str = "", hidden: bool = False) -> None:
-        self.word = word
-        self.summary = summary
-        self.rows = rows
-        self.alias = alias
-        self.hidden = hidden
+    word: str
+    summary: str
+    rows: str = __name__
+    _: KW_ONLY
+    alias: str = ""
+    hidden: bool = False
 
 
 _LOCAL = "kubewright.cli.rows.local"
@@ -187,8 +191,6 @@ TABLE = Table(HEADS)
 
 def imported(name: str) -> Any:
     """Import what is named as `module:name`."""
-    import importlib
-
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 

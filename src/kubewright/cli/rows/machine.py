@@ -6,6 +6,8 @@ stands here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import (
     ADOPT,
@@ -28,10 +30,6 @@ from kubewright.cli.rows.model import (
     Workflow,
     by_name,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _OURS = "plan output"
 """Flags that kubeadm does not have: of the commands that are operations, and of each of their phases."""
@@ -269,12 +267,12 @@ def _upgrade_row(word: str, text: str, flags: str, *, more: tuple[Flag, ...] = (
     )
 
 
-def _upgrade_workflow(word: str, *, arguments: dict[str, Argument] | None = None) -> Workflow:
+def _upgrade_workflow(word: str, *, arguments: Mapping[str, Argument] | None = None) -> Workflow:
     return Workflow(
         f"kubewright.lifecycle.upgrade.phases:{word.upper()}",
         flags=_UPGRADE_FLAGS_OF_PHASES,
         ours="plan output",
-        arguments=arguments,
+        arguments=arguments or {},
         operation=f"kubewright.lifecycle.upgrade.operation:{word.upper()}",
         request=f"kubewright.cli.handlers.operation_requests:upgrade_{word}_request",
     )

@@ -1,14 +1,17 @@
 """The shape of the command table: commands, flags and arguments as plain values, and the flags that several commands have.
 
-`kubewright --help` and `version` must start as fast as kubeadm does, so nothing here may import `typing`, `dataclasses` or `enum`
-(12 ms together); a test keeps the list of modules that the cheap commands load.
+Nothing here may import heavy modules; a test keeps the list of modules that the cheap commands load.
 """
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kubewright.base.records import dataclass, field
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from dataclasses import KW_ONLY
 
 # Kinds of flags, by the names that pflag has for them.
 STRING = "string"
@@ -58,6 +61,7 @@ ANY = -1
 """As `Argument.most`: no limit."""
 
 
+@dataclass(eq=False)
 class Flag:
     """One flag. `kind` is one of the kinds above; the default fits it. `deprecated` is what is said when it is used.
 
@@ -66,34 +70,24 @@ class Flag:
     `not_as` is the name of a program: called by it, we do not have the flag.
     """
 
-    def __init__(
-        self,
-        name: str,
-        summary: str,
-        *,
-        kind: str = STRING,
-        default: object = None,
-        short: str = "",
-        metavar: str = "",
-        sets: str = "",
-        form: str = "",
-        choices: Sequence[str] = (),
-        hidden: bool = False,
-        deprecated: str = "",
-        not_as: str = "",
-    ) -> None:
-        self.name = name
-        self.summary = summary
-        self.kind = kind
-        self.default = default
-        self.short = short
-        self.metavar = metavar or kind
-        self.sets = sets or self.dest
-        self.form = form or kind
-        self.choices = tuple(choices)
-        self.hidden = hidden
-        self.deprecated = deprecated
-        self.not_as = not_as
+    name: str
+    summary: str
+    _: KW_ONLY
+    kind: str = STRING
+    default: object = None
+    short: str = ""
+    metavar: str = ""
+    sets: str = ""
+    form: str = ""
+    choices: Sequence[str] = ()
+    hidden: bool = False
+    deprecated: str = ""
+    not_as: str = ""
+
+    def __post_init__(self) -> None:
+        self.metavar = self.metavar or self.kind
+        self.sets = self.sets or self.dest
+        self.form = self.form or self.kind
 
     @property
     def dest(self) -> str:
@@ -110,20 +104,22 @@ class Flag:
         return f"[{','.join(self.default)}]" if isinstance(self.default, tuple) else str(self.default)
 
 
+@dataclass(eq=False)
 class Argument:
     """The positional arguments of a command. `name` is the key after parsing, `shown` stands in the usage line.
 
     At least `least` and at most `most` are taken, ANY for no limit; with `most` 1 the value is a string, else a tuple.
     """
 
-    def __init__(self, name: str, summary: str, *, shown: str, least: int = 0, most: int = 1) -> None:
-        self.name = name
-        self.summary = summary
-        self.shown = shown
-        self.least = least
-        self.most = most
+    name: str
+    summary: str
+    _: KW_ONLY
+    shown: str
+    least: int = 0
+    most: int = 1
 
 
+@dataclass(eq=False)
 class Workflow:
     """A tree of phases that a command runs, and how its phases become commands. What is named is `module:name`, imported when it is needed.
 
@@ -133,32 +129,20 @@ class Workflow:
     written is synchronised once, at the end. `text` is the reporter for people, if it is not that of `init`.
     """
 
-    def __init__(
-        self,
-        phases: str = "",
-        *,
-        flags: Mapping[str, Flag] | None = None,
-        handler: str = OPERATION,
-        ours: str = "",
-        arguments: Mapping[str, Argument] | None = None,
-        operation: str = "",
-        request: str = "",
-        silent: frozenset[str] | None = frozenset(),
-        batches: bool = False,
-        text: str = "",
-    ) -> None:
-        self.phases = phases
-        self.flags = flags or {}
-        self.handler = handler
-        self.ours = ours
-        self.arguments = arguments or {}
-        self.operation = operation
-        self.request = request
-        self.silent = silent
-        self.batches = batches
-        self.text = text
+    phases: str = ""
+    _: KW_ONLY
+    flags: Mapping[str, Flag] = field(default_factory=dict)
+    handler: str = OPERATION
+    ours: str = ""
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    operation: str = ""
+    request: str = ""
+    silent: frozenset[str] | None = frozenset()
+    batches: bool = False
+    text: str = ""
 
 
+@dataclass(eq=False)
 class Command:
     """One command, a row of the table.
 
@@ -168,40 +152,26 @@ class Command:
     command `… phase NAME` as well. `makes` is `module:function`, which returns further rows below this one; it is called when they are looked at.
     """
 
-    def __init__(
-        self,
-        path: str,
-        summary: str,
-        *,
-        handler: str = "",
-        flags: Sequence[Flag] = (),
-        argument: Argument | None = None,
-        description: str = "",
-        examples: Sequence[str] = (),
-        aliases: Sequence[str] = (),
-        exit_scheme: str = OWN,
-        hidden: bool = False,
-        shows_help: bool = False,
-        flags_in_usage: bool = True,
-        workflow: Workflow | None = None,
-        makes: str = "",
-    ) -> None:
-        self.path = path
-        self.summary = summary
-        self.handler = handler or (workflow.handler if workflow else "")
-        self.flags = tuple(flags)
-        self.argument = argument
-        self.description = description
-        if isinstance(examples, str):
-            raise TypeError(f"the examples of {path} are one text; write a tuple")
-        self.examples = tuple(examples)
-        self.aliases = tuple(aliases)
-        self.exit_scheme = exit_scheme
-        self.hidden = hidden
-        self.shows_help = shows_help
-        self.flags_in_usage = flags_in_usage
-        self.workflow = workflow
-        self.makes = makes
+    path: str
+    summary: str
+    _: KW_ONLY
+    handler: str = ""
+    flags: Sequence[Flag] = ()
+    argument: Argument | None = None
+    description: str = ""
+    examples: Sequence[str] = ()
+    aliases: Sequence[str] = ()
+    exit_scheme: str = OWN
+    hidden: bool = False
+    shows_help: bool = False
+    flags_in_usage: bool = True
+    workflow: Workflow | None = None
+    makes: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.examples, str):
+            raise TypeError(f"the examples of {self.path} are one text; write a tuple")
+        self.handler = self.handler or (self.workflow.handler if self.workflow else "")
 
     def flags_as(self, program: str) -> tuple[Flag, ...]:
         """Return the flags that the command has when we are called by this name."""
