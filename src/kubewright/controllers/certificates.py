@@ -24,7 +24,7 @@ from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import NotNow, SharedInformer, Workers
 from kubewright.kube.core import Object, identity_of
-from kubewright.kube.queueing import WorkQueue, certificate_limiter
+from kubewright.kube.queueing import RateLimiter, WorkQueue, certificate_limiter
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import request_signing
 
@@ -48,7 +48,7 @@ REREAD = 1.0
 """Seconds between two looks at the files of a CA."""
 
 
-class _RequestController:
+class RequestController:
     """A queue of request names, fed by an informer.
 
     Requests without a certificate are processed when they change; deleted ones are forgotten.
@@ -56,12 +56,20 @@ class _RequestController:
 
     name = ""
 
-    def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, wanted: Callable[[Object], bool], telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        api: AsyncKubeAPI,
+        csrs: SharedInformer,
+        *,
+        wanted: Callable[[Object], bool],
+        telemetry: Telemetry,
+        limiter: RateLimiter[str] | None = None,
+    ) -> None:
         self._api = api
         self._csrs = csrs
         self._wanted = wanted
         self._telemetry = telemetry
-        self._queue: WorkQueue[str] = WorkQueue(certificate_limiter(), name=QUEUE, metrics=telemetry.queues)
+        self._queue: WorkQueue[str] = WorkQueue(limiter or certificate_limiter(), name=QUEUE, metrics=telemetry.queues)
         self._heard_at: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -114,13 +122,13 @@ def _maker(csr: Object) -> str:
     return str((csr.get("spec") or {}).get("username") or "")
 
 
-class Approver(_RequestController):
+class Approver(RequestController):
     """Approves the requests of nodes."""
 
     name = "csrapproving"
 
     def __init__(self, api: AsyncKubeAPI, csrs: SharedInformer, *, telemetry: Telemetry) -> None:
-        super().__init__(api, csrs, wanted=lambda csr: not _conditions(csr) & {requests.APPROVED, requests.DENIED}, telemetry=telemetry)
+        super().__init__(api, csrs, wanted=is_open, telemetry=telemetry)
         self._reviews = SharedReviews(api)
         self._refused: set[str] = set()
 
@@ -150,7 +158,7 @@ class Approver(_RequestController):
         self._refused.discard(name)
 
 
-class SigningController(_RequestController):
+class SigningController(RequestController):
     """Signs the approved requests for one signer."""
 
     def __init__(
@@ -198,6 +206,11 @@ class SigningController(_RequestController):
 
 def _conditions(csr: Object) -> set[str]:
     return {str(one.get("type")) for one in (csr.get("status") or {}).get("conditions") or ()}
+
+
+def is_open(csr: Object) -> bool:
+    """Whether a request has been neither approved nor denied."""
+    return not _conditions(csr) & {requests.APPROVED, requests.DENIED}
 
 
 def _ready_for(signer: Signer, csr: Object) -> bool:

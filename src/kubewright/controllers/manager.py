@@ -20,7 +20,9 @@ from kubewright.controllers.authorities import AuthorityFiles, ReadFile
 from kubewright.controllers.bootstrap import BootstrapSigner, TokenCleaner
 from kubewright.controllers.certificates import REREAD, Approver, Cleaner, SigningController
 from kubewright.controllers.options import Options
-from kubewright.controllers.requests import CLIENT_KUBELET
+from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING
+from kubewright.controllers.serving.approver import ServingApprover
+from kubewright.controllers.serving.policies import PolicyFile
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
 from kubewright.kube.api import AsyncKubeAPI
@@ -30,7 +32,7 @@ from kubewright.kube.informers import Informer
 from kubewright.kube.limiting import LimitedKube
 from kubewright.kube.queueing import TokenBucket
 from kubewright.kube.recorder import EventRecorder
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, ENDPOINTS, NODE, SECRET, SERVICE_CIDR
 from kubewright.tokens import cluster_info, secrets
 
 COMPONENT: Final = "kubewright-controllers"
@@ -75,6 +77,7 @@ class Manager:
         self._telemetry = Telemetry(metrics=metrics, events=self._events)
         self._informers: dict[str, SharedInformer] = {}
         self._authorities: dict[str, AuthorityFiles] = {}
+        self._policy: PolicyFile | None = None
         self.controllers: list[Controller] = []
 
     @property
@@ -121,6 +124,8 @@ class Manager:
             await asyncio.sleep(REREAD)
             for files in self._authorities.values():
                 files.refresh()
+            if self._policy is not None:
+                self._policy.refresh()
 
     def _api(self) -> AsyncKubeAPI:
         """Return the client of one controller: as in kube-controller-manager, each has its own rate limit."""
@@ -139,6 +144,26 @@ class Manager:
             yield BootstrapSigner(self._api(), self._cluster_info(), self._secrets(), clock=self._clock, telemetry=self._telemetry)
         if options.TOKEN_CLEANING in wanted:
             yield TokenCleaner(self._api(), self._secrets(), clock=self._clock, telemetry=self._telemetry)
+        if options.SERVING_APPROVING in wanted:
+            yield self._serving_approver()
+
+    def _serving_approver(self) -> Controller:
+        path = self._options.node_policy
+        assert path is not None
+        self._policy = PolicyFile(path, read=self._read)
+        self._policy.load()
+        endpoints = Informer(self._plain, ENDPOINTS, namespace="default", field_selector="metadata.name=kubernetes", random=self._random)
+        return ServingApprover(
+            self._api(),
+            self._requests(KUBELET_SERVING),
+            clients=self._requests(CLIENT_KUBELET),
+            nodes=self._shared("nodes", Informer(self._plain, NODE, random=self._random)),
+            api_servers=self._shared("API servers", endpoints),
+            service_networks=self._shared("Service networks", Informer(self._plain, SERVICE_CIDR, random=self._random)),
+            policy=self._policy,
+            clock=self._clock,
+            telemetry=self._telemetry,
+        )
 
     def _signers(self) -> Iterator[Controller]:
         for signer in SIGNERS:

@@ -16,6 +16,7 @@ SIGNING: Final = "certificatesigningrequest-signing-controller"
 CLEANING: Final = "certificatesigningrequest-cleaner-controller"
 BOOTSTRAP_SIGNING: Final = "bootstrap-signer-controller"
 TOKEN_CLEANING: Final = "token-cleaner-controller"  # noqa: S105 (no password: a name)
+SERVING_APPROVING: Final = "kubelet-serving-approving-controller"
 
 NO_FILES: Final = ("", "")
 
@@ -35,6 +36,7 @@ CONTROLLERS: Final = (
     ControllerName(name=CLEANING, alias="csrcleaner"),
     ControllerName(name=BOOTSTRAP_SIGNING, alias="bootstrapsigner", by_default=False),
     ControllerName(name=TOKEN_CLEANING, alias="tokencleaner", by_default=False),
+    ControllerName(name=SERVING_APPROVING, alias="servingapproving", by_default=False),
 )
 
 
@@ -53,6 +55,8 @@ class Options:
     """None if this process is the only one."""
     qps: float = 20.0
     burst: int = 30
+    node_policy: PurePosixPath | None = None
+    """The file of the NodeApprovalPolicy; needed by the approver of serving certificates."""
 
 
 def selected(words: Iterable[str]) -> frozenset[str]:

@@ -102,6 +102,7 @@ RESOURCES: Final = (
     *_of_group("storage.k8s.io", "v1", ("CSINode", "csinodes", False), ("StorageClass", "storageclasses", False)),
     *_of_group("node.k8s.io", "v1", ("RuntimeClass", "runtimeclasses", False)),
     *_of_group("scheduling.k8s.io", "v1", ("PriorityClass", "priorityclasses", False)),
+    *_of_group("networking.k8s.io", "v1", ("ServiceCIDR", "servicecidrs", False)),
     *_of_group("discovery.k8s.io", "v1", ("EndpointSlice", "endpointslices", True)),
     *_of_group("authentication.k8s.io", "v1", ("TokenReview", "tokenreviews", False), ("SelfSubjectReview", "selfsubjectreviews", False)),
     *_of_group(
@@ -145,6 +146,7 @@ SERVICE: Final = named("Service")
 EVENT: Final = named("Event")
 LEASE: Final = named("Lease")
 ENDPOINTS: Final = named("Endpoints")
+SERVICE_CIDR: Final = named("ServiceCIDR")
 CSI_NODE: Final = named("CSINode")
 DEPLOYMENT: Final = named("Deployment")
 CERTIFICATE_SIGNING_REQUEST: Final = named("CertificateSigningRequest")

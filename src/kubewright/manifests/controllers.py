@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis.machine import Layout
-from kubewright.base.records import replace
+from kubewright.base.records import dataclass, replace
 from kubewright.manifests import pods
 from kubewright.manifests.pods import Flag, Inputs, Value, arguments, const
 from kubewright.manifests.rbac import Purpose, Subject, grants, service_account
@@ -28,6 +28,9 @@ STATIC_POD_PORT: Final = 10261
 API_SERVER_PORTS: Final = (443, 6443)
 _SIGNING: Final = "cluster-signing-"
 _AUTHORITY_PATH: Final = "/etc/kubewright/authority"
+POLICY_CONFIG_MAP: Final = "kubewright-node-policy"
+"""In kube-system, with the NodeApprovalPolicy as `policy.yaml`."""
+_POLICY_PATH: Final = "/etc/kubewright/policy"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _NOBODY: Final = 65532
@@ -114,22 +117,29 @@ def _static_pod(layout: Layout, container: Mapping[str, Any], *, kubeconfig: str
     }
 
 
-def deployment(*, image: str, replicas: int = 2, controllers: str = CONTROLLERS, authority: str = AUTHORITY_SECRET) -> list[dict[str, Any]]:
-    """Return all objects for running them in a cluster, in the order of creation.
+def deployment(
+    *,
+    image: str,
+    replicas: int = 2,
+    controllers: str = CONTROLLERS,
+    authority: str = AUTHORITY_SECRET,
+    purposes: Sequence[Purpose] = (Purpose.CONTROLLERS,),
+) -> list[dict[str, Any]]:
+    """Return everything that runs the controllers in a cluster, in the order in which to create it.
 
-    `authority` is a Secret of kube-system, of type kubernetes.io/tls, with the CA; without it, the pods wait.
+    `purposes` determines the rights, and which objects of kube-system the pods mount and wait for: for the stock
+    controllers `authority`, a Secret of type kubernetes.io/tls with the CA; for the approver of serving certificates
+    the ConfigMap `POLICY_CONFIG_MAP`.
     """
-    return [service_account(NAME), *rights(_ACCOUNT), _deployment(image, replicas, controllers, authority), _budget(), _network_policy()]
+    made = _deployment(image, replicas, controllers, authority, purposes)
+    return [service_account(NAME), *rights(_ACCOUNT, purposes), made, _budget(), _network_policy()]
 
 
-def _deployment(image: str, replicas: int, controllers: str, authority: str) -> dict[str, Any]:
-    flags = {
-        "cluster-signing-cert-file": f"{_AUTHORITY_PATH}/tls.crt",
-        "cluster-signing-key-file": f"{_AUTHORITY_PATH}/tls.key",
-        "controllers": controllers,
-        "leader-elect": "true",
-        "secure-port": str(PORT),
-    }
+def _deployment(image: str, replicas: int, controllers: str, authority: str, purposes: Sequence[Purpose]) -> dict[str, Any]:
+    mounted = [volume for purpose, volume in _volumes(authority).items() if purpose in purposes]
+    flags = {"controllers": controllers, "leader-elect": "true", "secure-port": str(PORT)}
+    for volume in mounted:
+        flags |= volume.flags
     container = {
         "name": "controllers",
         "image": image,
@@ -138,7 +148,7 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str) -> 
         **_probes(port="https"),
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": _CONFINED,
-        "volumeMounts": [{"name": "authority", "mountPath": _AUTHORITY_PATH, "readOnly": True}],
+        "volumeMounts": [{"name": one.name, "mountPath": one.path, "readOnly": True} for one in mounted],
     }
     spread = {
         "maxSkew": 1,
@@ -160,7 +170,7 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str) -> 
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": [{"name": "authority", "secret": {"secretName": authority, "defaultMode": 0o440}}],
+        "volumes": [{"name": one.name, **one.source} for one in mounted],
     }
     return {
         "apiVersion": "apps/v1",
@@ -172,6 +182,33 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str) -> 
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
             "template": {"metadata": {"labels": _LABELS}, "spec": pod},
         },
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Volume:
+    """What the pods of the Deployment mount, and the flags that name it."""
+
+    name: str
+    path: str
+    source: Mapping[str, Any]
+    flags: Mapping[str, str]
+
+
+def _volumes(authority: str) -> dict[Purpose, _Volume]:
+    return {
+        Purpose.CONTROLLERS: _Volume(
+            name="authority",
+            path=_AUTHORITY_PATH,
+            source={"secret": {"secretName": authority, "defaultMode": 0o440}},
+            flags={"cluster-signing-cert-file": f"{_AUTHORITY_PATH}/tls.crt", "cluster-signing-key-file": f"{_AUTHORITY_PATH}/tls.key"},
+        ),
+        Purpose.SERVING_APPROVER: _Volume(
+            name="policy",
+            path=_POLICY_PATH,
+            source={"configMap": {"name": POLICY_CONFIG_MAP}},
+            flags={"node-policy": f"{_POLICY_PATH}/policy.yaml"},
+        ),
     }
 
 
@@ -223,9 +260,9 @@ def kubeconfig(inputs: Inputs) -> KubeconfigSpec:
     return specs.client_kubeconfig(name=NAME, common_name=NAME, server=server, cluster=inputs.cluster)
 
 
-def rights(subject: Subject | None = None) -> list[dict[str, Any]]:
-    """Return the roles and bindings of the controllers' user, or the same for another subject."""
-    found = grants(Purpose.CONTROLLERS)
+def rights(subject: Subject | None = None, purposes: Sequence[Purpose] = (Purpose.CONTROLLERS,)) -> list[dict[str, Any]]:
+    """Return the roles and bindings of the controllers' user for these purposes, or the same for another subject."""
+    found = [document for purpose in purposes for document in grants(purpose)]
     if subject is None:
         return found
     return [{**body, "subjects": [subject.document()]} if "subjects" in body else body for body in found]

@@ -48,6 +48,7 @@ class Purpose(enum.Enum):
     COREDNS = enum.auto()
     KUBE_PROXY = enum.auto()
     CONTROLLERS = enum.auto()
+    SERVING_APPROVER = enum.auto()
     ENROLLMENT = enum.auto()
     """Joining through a hub: oneinfra's rows, with oneinfra's names."""
 
@@ -222,6 +223,41 @@ GRANTS: Final = (
         name="kubewright:cluster-info-signer",
         namespace=KUBE_PUBLIC,
         rules=(Rule(resources=("configmaps",), names=("cluster-info",), verbs=("list", "watch", "update")),),
+        subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.SERVING_APPROVER,
+        name="kubewright:serving-approver",
+        rules=(
+            Rule(group="certificates.k8s.io", resources=(_REQUESTS,), verbs=("list", "watch")),
+            Rule(group="certificates.k8s.io", resources=(f"{_REQUESTS}/approval",), verbs=("update",)),
+            Rule(group="certificates.k8s.io", resources=("signers",), names=_SIGNERS[2:3], verbs=("approve",)),
+            Rule(resources=("nodes",), verbs=("list", "watch")),
+            Rule(group="networking.k8s.io", resources=("servicecidrs",), verbs=("list", "watch")),
+            Rule(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),
+            Rule(group="authentication.k8s.io", resources=("tokenreviews",), verbs=("create",)),
+        ),
+        subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.SERVING_APPROVER,
+        name="kubewright:serving-approver",
+        namespace="default",
+        rules=(
+            Rule(resources=("endpoints",), names=("kubernetes",), verbs=("list", "watch")),
+            Rule(resources=("events",), verbs=("create",)),
+        ),
+        subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.SERVING_APPROVER,
+        name="kubewright:serving-approver",
+        namespace=KUBE_SYSTEM,
+        rules=(
+            Rule(resources=("configmaps",), names=("extension-apiserver-authentication",), verbs=("get",)),
+            Rule(group="coordination.k8s.io", resources=("leases",), verbs=("create",)),
+            Rule(group="coordination.k8s.io", resources=("leases",), names=("kubewright-controllers",), verbs=("get", "update")),
+        ),
         subjects=_OURS,
     ),
     Grant(

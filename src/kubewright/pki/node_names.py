@@ -135,6 +135,11 @@ RULES: Final[tuple[tuple[str, Rule], ...]] = (
 """In the order of evaluation: the first problem is reported."""
 
 
+def broken(rule: str, name: str, node: str, policy: NamePolicy) -> str:
+    """Say what is wrong with one name or address of a node by one rule of `RULES`; '' if nothing is."""
+    return dict(RULES)[rule](_Asked(text=name, node=node, address=formats.address(name)), policy)
+
+
 def known_as(name: str) -> str:
     """Return the canonical form in which names and addresses are stored and compared: `2001:DB8:0::1` is `2001:db8::1`."""
     address = formats.address(name)

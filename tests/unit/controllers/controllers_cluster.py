@@ -28,6 +28,7 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 
 EVERY_ONE = options.selected(["*", "bootstrapsigner", "tokencleaner"])
 CA, CA_KEY = PurePosixPath("/pki/ca.crt"), PurePosixPath("/pki/ca.key")
+NODE_POLICY = PurePosixPath("/policy.yaml")
 TEXT = "apiVersion: v1\n"
 GARBAGE = {"expiration": "garbage"}
 
@@ -63,6 +64,7 @@ class Cluster:
         wanted=EVERY_ONE,
         allowed=None,
         metrics: ControllerMetrics | None = None,
+        policy: str = "",
         through: Callable[[AsyncKubeAPI], AsyncKubeAPI] = lambda client: client,
     ) -> None:
         self.api = FakeAPI()
@@ -79,10 +81,19 @@ class Cluster:
             election=election,
             qps=1000,
             burst=1000,
+            node_policy=NODE_POLICY if policy else None,
         )
+        self.set_policy(policy)
         self.manager = Manager(
             through(self.client), chosen, identity="me", read=self.files.get, clock=LoopClock(), random=SeededRandom(1), metrics=metrics
         )
+
+    def set_policy(self, text: str) -> None:
+        """Change the file of the NodeApprovalPolicy."""
+        self.files[NODE_POLICY] = text.encode()
+
+    def events(self) -> list[dict]:
+        return [obj for obj in self.api.objects.values() if obj["kind"] == "Event"]
 
     @asynccontextmanager
     async def running(self, seconds: float = 1.0):

@@ -13,13 +13,13 @@ from tenants_kit import Bench, FilePlace, Killer, SecretsPlace, proof_of
 from kubewright.apis.join_records import State
 from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
 from kubewright.enrollment.hub import tenants
-from kubewright.enrollment.hub.known_nodes import KnownNodes
 from kubewright.enrollment.hub.request_handler import MOST_TIMES_TAKEN
 from kubewright.enrollment.hub.tenants import WORKERS
 from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.enrollment.state.store import HubStore, Taken
 from kubewright.kube import controller
 from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.known_nodes import KnownNodes
 from kubewright.pki import keys
 
 ENDPOINT = "https://10.0.0.1:6443"

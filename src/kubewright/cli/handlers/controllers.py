@@ -65,9 +65,18 @@ def options_of(parsed: Parsed) -> Options:
         election = leader_election.election(parsed, **names)
     with problems:
         rate = _rate(parsed)
+    policy = absolute(parsed.text("node-policy"))
+    with problems:
+        _require_policy(chosen, policy)
     problems.require()
     return Options(
-        controllers=chosen, files=files, longest=longest, election=election, qps=rate, burst=parsed.number("kube-api-burst") or 1
+        controllers=chosen,
+        files=files,
+        longest=longest,
+        election=election,
+        qps=rate,
+        burst=parsed.number("kube-api-burst") or 1,
+        node_policy=PurePosixPath(policy) if policy else None,
     )
 
 
@@ -76,6 +85,11 @@ def _require_cluster(parsed: Parsed) -> None:
         raise UsageError(
             "there is no cluster to work for", remedy="name its kubeconfig with --kubeconfig; only in a pod it can be left out"
         )
+
+
+def _require_policy(chosen: frozenset[str], policy: str) -> None:
+    if options.SERVING_APPROVING in chosen and not policy:
+        raise UsageError("servingapproving needs a policy", remedy="name a NodeApprovalPolicy with --node-policy")
 
 
 def _pair(parsed: Parsed, prefix: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_documents
 from kubewright.controllers import options
 from kubewright.manifests import controllers
+from kubewright.manifests.rbac import Purpose
 
 
 def manifest(parsed: Parsed) -> int:
@@ -36,12 +37,23 @@ def _deployment(parsed: Parsed) -> list[dict[str, Any]]:
     if subdomain_problems(secret):
         raise UsageError(f"--ca-secret: {secret!r} is no name of a Secret", remedy="write one like kubewright-controllers-ca")
     return controllers.deployment(
-        image=_image(parsed), replicas=replicas, controllers=",".join(parsed.strings("controllers")), authority=secret
+        image=_image(parsed),
+        replicas=replicas,
+        controllers=",".join(parsed.strings("controllers")),
+        authority=secret,
+        purposes=_purposes(parsed),
     )
 
 
-def _rbac(_: Parsed) -> list[dict[str, Any]]:
-    return controllers.rights()
+def _rbac(parsed: Parsed) -> list[dict[str, Any]]:
+    return controllers.rights(purposes=_purposes(parsed))
+
+
+def _purposes(parsed: Parsed) -> list[Purpose]:
+    """Return what the selected controllers need rights for: the approver of serving certificates signs nothing."""
+    chosen = options.selected(parsed.strings("controllers"))
+    stock = [Purpose.CONTROLLERS] if chosen - {options.SERVING_APPROVING} else []
+    return stock + ([Purpose.SERVING_APPROVER] if options.SERVING_APPROVING in chosen else [])
 
 
 FORMS: Final[Mapping[str, Callable[[Parsed], list[dict[str, Any]]]]] = {"static-pod": _static_pod, "deployment": _deployment, "rbac": _rbac}

@@ -36,6 +36,7 @@ RUN_FLAGS = (
         )
     ),
     Flag("cluster-signing-duration", "maximum lifetime of certificates", kind=DURATION, default="8760h0m0s"),
+    Flag("node-policy", "NodeApprovalPolicy for servingapproving; it is read again when it changes", metavar="file"),
     *electing(),
     Flag("leader-elect-resource-lock", "kind of the lock object", default="leases", choices=("leases",)),
     Flag("leader-elect-resource-name", "name of the lease", default="kubewright-controllers"),

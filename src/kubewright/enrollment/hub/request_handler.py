@@ -20,7 +20,6 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.enrollment.hub import issuing
 from kubewright.enrollment.hub.issuing import Issued
-from kubewright.enrollment.hub.known_nodes import KnownNodes
 from kubewright.enrollment.hub.tenant_context import TenantContext
 from kubewright.enrollment.protocol import answers, decisions, requests
 from kubewright.enrollment.protocol.decisions import Forget, Issue, Open, Outcome, Refuse, Seen, Wait
@@ -32,6 +31,7 @@ from kubewright.enrollment.vpn.leases import NoAddressLeft
 from kubewright.kube import core
 from kubewright.kube.controller import Again, NotNow, SharedInformer
 from kubewright.kube.core import Object
+from kubewright.kube.known_nodes import KnownNodes
 from kubewright.kube.queueing import WorkQueue
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.pki.keys import Algorithm, KeyPool

@@ -15,7 +15,6 @@ from kubewright.enrollment.hub import tenant_objects
 from kubewright.enrollment.hub.departures import Departures
 from kubewright.enrollment.hub.expiry import CertificateEnds
 from kubewright.enrollment.hub.key_rotation import KeyRotation
-from kubewright.enrollment.hub.known_nodes import KnownNodes
 from kubewright.enrollment.hub.request_handler import RequestHandler
 from kubewright.enrollment.hub.tenant_context import TenantContext
 from kubewright.enrollment.vpn.hub_tunnels import AGAIN as TUNNEL_AGAIN
@@ -25,6 +24,7 @@ from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.controller import Again, SharedInformer, Workers
 from kubewright.kube.core import Object
 from kubewright.kube.informers import Informer
+from kubewright.kube.known_nodes import KnownNodes
 from kubewright.kube.objects import DesiredObject, ensure_object_async
 from kubewright.kube.queueing import ItemBackoff, WorkQueue
 from kubewright.kube.resources import ENDPOINTS, NODE, NODE_JOIN_REQUEST, SECRET

@@ -1,0 +1,238 @@
+"""NodeApprovalPolicy: which names and addresses the serving certificates of nodes may be for. Pure.
+
+    apiVersion: controllers.kubewright/v1alpha1
+    kind: NodeApprovalPolicy
+    sources:
+    - file:
+        nodes:
+        - node: worker-*
+          names: ["{node}.nodes.example.com"]
+          addresses: [10.1.0.0/16]
+    reserved: [api.example.com, 10.1.0.5]
+    maximumLifetime: 2160h
+
+A source says where the names and addresses of a node come from, independent of the node itself. A name is allowed if
+any source allows it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import ipaddress
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from kubewright.apis import formats
+from kubewright.apis.findings import Findings, Place
+from kubewright.apis.formats import Network
+from kubewright.apis.scalars import FLAG, SPAN, TEXT
+from kubewright.apis.schema import List, Pointer, Struct, member, struct
+from kubewright.base import yaml
+from kubewright.base.durations import Duration
+from kubewright.base.errors import DocumentError, ValidationError
+from kubewright.base.records import dataclass, field, replace
+from kubewright.base.yaml import Document
+
+API_VERSION: Final = "controllers.kubewright/v1alpha1"
+KIND: Final = "NodeApprovalPolicy"
+DEFAULT_LIFETIME: Final = Duration.of_seconds(90 * 86400)
+LONGEST_LIFETIME: Final = Duration.of_seconds(366 * 86400)
+NODE_NAME: Final = "{node}"
+"""Stands for the node's name in patterns."""
+MOST_NODES: Final = 20_000
+"""Rows of one file source."""
+_META: Final = frozenset({"apiVersion", "kind", "metadata"})
+
+
+@struct
+class FileRow:
+    """What a node, or every node whose name matches a pattern, may be called, and which addresses it may have."""
+
+    node: str = member(TEXT, "name of a node, or a pattern with * and ?", default="")
+    names: tuple[str, ...] = member(List(TEXT), "further DNS names, or patterns with * and ?; {node} is the node's name", default=())
+    addresses: tuple[str, ...] = member(List(TEXT), "addresses and CIDRs", default=())
+
+
+@struct
+class FileSource:
+    """A list of nodes in the policy itself. The first row whose name matches counts."""
+
+    nodes: tuple[FileRow, ...] = member(List(Struct(FileRow)), "nodes and what they may be called", default=())
+
+
+@struct
+class NodesSource:
+    """The addresses that kubelets report about themselves: weak evidence, limited by `nodeCIDRs` and `dnsSuffixes`."""
+
+    trust_reported_addresses: bool = member(FLAG, "must be true: nodes can report any address", default=False)
+
+
+@struct
+class Source:
+    """Exactly one of the fields is set."""
+
+    file: FileSource | None = member(Pointer(Struct(FileSource)), "nodes that this policy lists", default=None)
+    nodes: NodesSource | None = member(Pointer(Struct(NodesSource)), "addresses that the Nodes report", default=None)
+
+
+@struct
+class _Document:
+    sources: tuple[Source, ...] = member(List(Struct(Source)), "where names and addresses come from, in order", default=())
+    reserved: tuple[str, ...] = member(List(TEXT), "names, addresses and CIDRs that no node may have", default=())
+    node_cidrs: tuple[str, ...] = member(List(TEXT), "networks of the nodes", default=(), name="nodeCIDRs")
+    dns_suffixes: tuple[str, ...] = member(List(TEXT), "domains of the nodes' names", default=())
+    cluster_domain: str = member(TEXT, "DNS domain of Services", default="cluster.local")
+    maximum_lifetime: Duration = member(SPAN, "longest expirationSeconds of a request", default=DEFAULT_LIFETIME)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeRow:
+    """One row of a file source, parsed: patterns, addresses and networks."""
+
+    node: str
+    names: tuple[str, ...]
+    networks: tuple[Network, ...]
+
+    def allows(self, san: str, node: str) -> bool:
+        """Whether a node that matches this row may have a name or an address. `{node}` in a pattern is the node's name."""
+        if formats.address(san) is not None:
+            return contains(self.networks, san)
+        return san == node or any(fnmatch.fnmatchcase(san, pattern.replace(NODE_NAME, node)) for pattern in self.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeApprovalPolicy:
+    """A valid policy. `version` is a digest of its content: the same content has the same version."""
+
+    version: str
+    rows: tuple[NodeRow, ...] = ()
+    trust_reported: bool = False
+    reserved_names: frozenset[str] = frozenset()
+    reserved_networks: tuple[Network, ...] = ()
+    node_networks: tuple[Network, ...] = ()
+    dns_suffixes: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"
+    maximum_lifetime: Duration = field(default=DEFAULT_LIFETIME)
+
+    def row(self, node: str) -> NodeRow | None:
+        """Return the first row of the file sources whose name or pattern matches a node."""
+        return next((row for row in self.rows if fnmatch.fnmatchcase(node, row.node)), None)
+
+
+def contains(networks: Iterable[Network], address: str) -> bool:
+    """Whether one of the networks contains an address. False for a text that is no address."""
+    found = formats.address(address)
+    return found is not None and any(found.version == one.version and found in one for one in networks)
+
+
+def read(text: bytes, *, source: str) -> NodeApprovalPolicy:
+    """Read a policy.
+
+    Raises DocumentError for text that is no NodeApprovalPolicy, ValidationError with every field that is wrong.
+    """
+    document = yaml.load_one(text, source=source)
+    content = document.value
+    if not isinstance(content, Mapping) or (content.get("apiVersion"), content.get("kind")) != (API_VERSION, KIND):
+        raise DocumentError(f"{source} is no {KIND}", remedy=f"begin it with apiVersion: {API_VERSION} and kind: {KIND}")
+    findings = Findings(locate=lambda path, _: document.where(path.text))
+    found = Struct(_Document).decode({name: value for name, value in content.items() if name not in _META}, findings.root)
+    policy = _parsed(found, findings.root)
+    _require(findings, document)
+    return replace(policy, version=_version(content))
+
+
+def _version(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:12]
+
+
+def _require(findings: Findings, document: Document) -> None:
+    errors = sorted((*findings.errors, *findings.surplus), key=lambda one: document.position_of(one.path.text))
+    if errors:
+        raise ValidationError(
+            f"{document.source} is not a valid {KIND}", errors, is_cut=findings.is_cut, remedy="correct the fields named above"
+        )
+
+
+def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
+    """Parse the values. What is wrong with them is noted; the result is used only if nothing is."""
+    rows: list[NodeRow] = []
+    if not found.sources:
+        (at / "sources").required("without a source no name is allowed")
+    for index, source in enumerate(found.sources):
+        rows += _source_rows(source, (at / "sources")[index])
+    trust = any(source.nodes is not None for source in found.sources)
+    if trust and not found.node_cidrs:
+        (at / "nodeCIDRs").required("nodes can report any address: say which networks they are in")
+    names = frozenset(text.lower() for text in found.reserved if not _is_network(text))
+    for index, text in enumerate(found.reserved):
+        if not _is_network(text) and formats.subdomain_problems(text):
+            (at / "reserved")[index].invalid("is no DNS name, address or CIDR", text)
+    _each((found.cluster_domain,), at / "clusterDomain", lambda one: "; ".join(formats.subdomain_problems(one)))
+    _each(found.dns_suffixes, at / "dnsSuffixes", lambda one: "; ".join(formats.subdomain_problems(one)))
+    if not 0 < found.maximum_lifetime <= LONGEST_LIFETIME:
+        (at / "maximumLifetime").invalid(f"must be more than 0 and at most {LONGEST_LIFETIME}", str(found.maximum_lifetime))
+    return NodeApprovalPolicy(
+        version="",
+        rows=tuple(rows),
+        trust_reported=trust,
+        reserved_names=names,
+        reserved_networks=_networks([one for one in found.reserved if _is_network(one)], at / "reserved"),
+        node_networks=_networks(found.node_cidrs, at / "nodeCIDRs"),
+        dns_suffixes=found.dns_suffixes,
+        cluster_domain=found.cluster_domain,
+        maximum_lifetime=found.maximum_lifetime,
+    )
+
+
+def _source_rows(source: Source, at: Place) -> list[NodeRow]:
+    given = [name for name, value in (("file", source.file), ("nodes", source.nodes)) if value is not None]
+    if len(given) != 1:
+        at.required(f"needs exactly one of file, nodes; it has {' and '.join(given) or 'none'}")
+    if source.nodes is not None and not source.nodes.trust_reported_addresses:
+        (at / "nodes" / "trustReportedAddresses").required("must be true: nodes can report any address as theirs")
+    if source.file is None:
+        return []
+    place = at / "file" / "nodes"
+    if not source.file.nodes:
+        place.required("lists no node")
+    if len(source.file.nodes) > MOST_NODES:
+        place.invalid(f"must have at most {MOST_NODES} rows", len(source.file.nodes))
+        return []
+    return [_row(row, place[index]) for index, row in enumerate(source.file.nodes)]
+
+
+def _row(row: FileRow, at: Place) -> NodeRow:
+    if not row.node:
+        (at / "node").required("names no node")
+    elif problem := _pattern_problem(row.node):
+        (at / "node").invalid(problem, row.node)
+    _each(row.names, at / "names", _pattern_problem)
+    return NodeRow(node=row.node, names=row.names, networks=_networks(row.addresses, at / "addresses"))
+
+
+def _pattern_problem(text: str) -> str:
+    plain = text.replace(NODE_NAME, "x").replace("*", "x").replace("?", "x")
+    return "; ".join(formats.subdomain_problems(plain)) if text else "is empty"
+
+
+def _each(texts: Iterable[str], at: Place, problem: Callable[[str], str]) -> None:
+    for index, text in enumerate(texts):
+        if found := problem(text):
+            at[index].invalid(found, text)
+
+
+def _is_network(text: str) -> bool:
+    return "/" in text or formats.address(text) is not None
+
+
+def _networks(texts: Iterable[str], at: Place) -> tuple[Network, ...]:
+    found: list[Network] = []
+    for index, text in enumerate(texts):
+        try:
+            address = formats.address(text)
+            found.append(ipaddress.ip_network(address) if address is not None else ipaddress.ip_network(text))
+        except ValueError:
+            at[index].invalid("is no address or CIDR", text)
+    return tuple(found)

@@ -1,0 +1,228 @@
+"""The checks of a kubelet-serving request, as a table in the order of evaluation. Pure.
+
+TLS clients compare the names in a certificate with the name or address that they dial. A node with a certificate for
+another node's address can stand between the API server and that node's kubelet. So every name and address must come from
+a source that the node cannot write, and none may belong to somebody else.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Final
+
+from kubewright.apis import formats, node_approval
+from kubewright.base.messages import quoted
+from kubewright.base.records import dataclass
+from kubewright.controllers.serving.evidence import Subject
+from kubewright.pki import node_names, request_keys, request_signing
+from kubewright.pki.csr import NODES
+from kubewright.pki.node_names import NamePolicy
+from kubewright.pki.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME
+
+LARGEST: Final = 8192
+"""Bytes of the PEM text of a request. One with an RSA key of 4,096 bits and twenty names has 3 kB."""
+MOST_DNS: Final = 4
+MOST_IPS: Final = 16
+MOST_AN_HOUR: Final = 12
+"""Requests of one node. A kubelet whose requests are not answered sends one in 15 minutes."""
+_SHOWN: Final = 64
+"""Characters of unchecked text in a message: it ends up in terminals and logs of people with more rights than the requester."""
+_BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE REQUEST-----"
+_TOLERATED: Final = frozenset({SUBJECT_ALTERNATIVE_NAME, "2.5.29.15", "2.5.29.37", "2.5.29.19"})
+"""Requested extensions: alternative names, key usage, extended key usage, basic constraints. The signer copies only the first."""
+_CA_TRUE: Final = b"\x30\x03\x01\x01\xff"
+_SERVING: Final = frozenset({"digital signature", "server auth"})
+_ENCIPHERMENT: Final = "key encipherment"
+
+
+class Verdict(enum.Enum):
+    """What happens to a request that fails a check: it is denied for good, or it waits and is checked again."""
+
+    DENY = "deny"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check.
+
+    `failed` says what is wrong, '' if nothing is. `reason` is the reason of the condition, and a label of metrics.
+    `patience`: seconds after which a request that waits for this check is denied; 0 for as long as any request may wait.
+    """
+
+    id: str
+    reason: str
+    verdict: Verdict
+    summary: str
+    failed: Callable[[Subject], str]
+    patience: float = 0.0
+
+
+def _form(subject: Subject) -> str:
+    text = subject.csr.request
+    if len(text) > LARGEST:
+        return f"the request has {len(text)} bytes, at most {LARGEST} are allowed"
+    stripped = text.strip()
+    if not stripped.startswith(_BEGIN) or not stripped.endswith(_END):
+        return "there is text around the PEM block"
+    return "" if request_signing.signature_valid(subject.details) else "the signature does not fit the key"
+
+
+def _weak_key(subject: Subject) -> str:
+    return request_keys.weakness(subject.details.public_key)
+
+
+def _not_a_node(subject: Subject) -> str:
+    if NODES not in subject.csr.groups:
+        return f"the requester is not in the group {NODES}"
+    problems = formats.subdomain_problems(subject.node)
+    return f"the requester is not system:node: with a node's name: {problems[0]}" if problems else ""
+
+
+def _subject_differs(subject: Subject) -> str:
+    found = [(one.oid, one.text) for part in subject.details.subject for one in part]
+    if sorted(found, key=str) == sorted([(ORGANIZATION, NODES), (COMMON_NAME, subject.csr.username)]):
+        return ""
+    return f"the subject must be exactly O={NODES}, CN={_shown(subject.csr.username)}"
+
+
+def _usages(subject: Subject) -> str:
+    optional = {_ENCIPHERMENT} if request_keys.is_rsa(subject.details.public_key) else set()
+    given = list(subject.csr.usages)
+    if len(given) == len(set(given)) and set(given) - optional == _SERVING:
+        return ""
+    return "the usages must be digital signature and server auth, and key encipherment only for an RSA key"
+
+
+def _extensions(subject: Subject) -> str:
+    for one in subject.details.extensions:
+        if one.oid not in _TOLERATED:
+            return f"the extension {_shown(one.oid)} is not allowed"
+        if one.oid == "2.5.29.19" and one.value == _CA_TRUE:
+            return "the request is for a CA certificate"
+    return ""
+
+
+def _san_form(subject: Subject) -> str:
+    names = subject.details.names
+    kinds = {"e-mail": names.emails, "URI": names.uris, "other": names.others}
+    for kind, found in kinds.items():
+        if found:
+            return f"{kind} names are not allowed"
+    if not names.ips:
+        return "the request needs at least one IP address"
+    if len(names.dns) > MOST_DNS or len(names.ips) > MOST_IPS:
+        return f"at most {MOST_DNS} DNS names and {MOST_IPS} addresses are allowed, there are {len(names.dns)} and {len(names.ips)}"
+    return "a name or address is given twice" if len(set(subject.sans)) < len(subject.sans) else ""
+
+
+def _dns_form(subject: Subject) -> str:
+    for name in subject.details.names.dns:
+        if formats.address(name) is not None:
+            return f"the DNS name {_shown(name)} is an address"
+        if problems := formats.subdomain_problems(name):
+            return f"the DNS name {_shown(name)} {problems[0]}"
+    return ""
+
+
+def _lifetime(subject: Subject) -> str:
+    seconds, most = subject.csr.expiration_seconds, subject.policy.maximum_lifetime
+    return "" if seconds is None or seconds <= most.seconds else f"expirationSeconds is {seconds}, the policy allows {most}"
+
+
+def _node_missing(subject: Subject) -> str:
+    node = subject.evidence.node
+    if node is None:
+        return f"there is no Node {subject.node}"
+    return f"the Node {subject.node} is being deleted" if node.deleting else ""
+
+
+def _reserved(subject: Subject) -> str:
+    policy, evidence = subject.policy, subject.evidence
+    names = NamePolicy(
+        reserved=policy.reserved_names | evidence.api_servers,
+        networks=(*policy.reserved_networks, *evidence.networks),
+        domain=policy.cluster_domain,
+    )
+    return _first_broken(subject, "ReservedName", names)
+
+
+def _foreign(subject: Subject) -> str:
+    return _first_broken(subject, "ForeignName", NamePolicy(foreign=subject.evidence.foreign))
+
+
+def _first_broken(subject: Subject, rule: str, names: NamePolicy) -> str:
+    broken = ((san, node_names.broken(rule, san, subject.node, names)) for san in subject.sans)
+    return next((f"{_shown(san)} {problem}" for san, problem in broken if problem), "")
+
+
+def _unavailable(subject: Subject) -> str:
+    missing = [san for san in subject.sans if san not in subject.evidence.owned]
+    return f"no answer from {', '.join(subject.evidence.unavailable)}" if missing and subject.evidence.unavailable else ""
+
+
+def _not_owned(subject: Subject) -> str:
+    missing = next((san for san in subject.sans if san not in subject.evidence.owned), None)
+    return "" if missing is None else f"no source of the policy gives {_shown(missing)} to {subject.node}"
+
+
+def _not_reported(subject: Subject) -> str:
+    node = subject.evidence.node
+    missing = next((san for san in subject.sans if node is None or san not in node.reported), None)
+    return "" if missing is None else f"the Node {subject.node} does not report {_shown(missing)}"
+
+
+def _key_reuse(subject: Subject) -> str:
+    return f"the key was used before: {subject.evidence.key_holder}" if subject.evidence.key_holder else ""
+
+
+def _superseded(subject: Subject) -> str:
+    return f"{subject.csr.username} has sent {_shown(subject.evidence.newer)} since" if subject.evidence.newer else ""
+
+
+def _too_many(subject: Subject) -> str:
+    found = subject.evidence.recent
+    return f"{found} requests within an hour, at most {MOST_AN_HOUR} are checked" if found > MOST_AN_HOUR else ""
+
+
+def _outside(subject: Subject) -> str:
+    policy = subject.policy
+    if policy.node_networks:
+        for address in subject.details.names.addresses:
+            if not node_approval.contains(policy.node_networks, address):
+                return f"{_shown(address)} is in none of the nodeCIDRs"
+    if policy.dns_suffixes:
+        for name in subject.details.names.dns:
+            if name != subject.node and not any(name.endswith(f".{suffix}") for suffix in policy.dns_suffixes):
+                return f"{_shown(name)} is in none of the dnsSuffixes"
+    return ""
+
+
+def _shown(text: str) -> str:
+    return quoted(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")
+
+
+DENY, WAIT = Verdict.DENY, Verdict.WAIT
+CHECKS: Final = (
+    Check(id="S1", reason="Malformed", verdict=DENY, summary="one PEM block of at most 8 KiB, signed by its own key", failed=_form),
+    Check(id="S2", reason="WeakKey", verdict=DENY, summary="a strong key", failed=_weak_key),
+    Check(id="S3", reason="NotANode", verdict=DENY, summary="the requester is a node", failed=_not_a_node),
+    Check(id="S4", reason="SubjectMismatch", verdict=DENY, summary="the subject is exactly the requester", failed=_subject_differs),
+    Check(id="S5", reason="Usages", verdict=DENY, summary="usages of a server certificate", failed=_usages),
+    Check(id="S6", reason="Extensions", verdict=DENY, summary="no extension but names and usages", failed=_extensions),
+    Check(id="S7", reason="SanForm", verdict=DENY, summary="only DNS names and addresses, no more than needed", failed=_san_form),
+    Check(id="S8", reason="SanForm", verdict=DENY, summary="DNS names in lower case without wildcards", failed=_dns_form),
+    Check(id="R1", reason="Superseded", verdict=DENY, summary="the newest request of its node", failed=_superseded),
+    Check(id="R2", reason="TooManyRequests", verdict=WAIT, summary="not too many requests of its node", failed=_too_many),
+    Check(id="S9", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_lifetime),
+    Check(id="S10", reason="NodeMissing", verdict=WAIT, summary="the Node exists", failed=_node_missing),
+    Check(id="S12", reason="ReservedName", verdict=DENY, summary="no name of the control plane, Services or pods", failed=_reserved),
+    Check(id="S13", reason="ForeignName", verdict=DENY, summary="no name of another node", failed=_foreign),
+    Check(id="S14a", reason="OutsidePolicy", verdict=DENY, summary="within nodeCIDRs and dnsSuffixes", failed=_outside),
+    Check(id="S14b", reason="SourceUnavailable", verdict=WAIT, summary="every source answered", failed=_unavailable),
+    Check(id="S14", reason="NotOwned", verdict=WAIT, summary="a source gives every name to the node", failed=_not_owned, patience=600.0),
+    Check(id="S15", reason="NotReported", verdict=WAIT, summary="the Node reports every name", failed=_not_reported),
+    Check(id="S18", reason="KeyReuse", verdict=DENY, summary="a key that nobody used before", failed=_key_reuse),
+)
+"""In this order; the first one that fails decides. A row without a test that fails without it is a mistake."""

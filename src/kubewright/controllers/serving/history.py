@@ -1,0 +1,99 @@
+"""What is known of earlier requests: which keys were used by whom, and how many requests each node has open."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from datetime import datetime, timedelta
+from typing import Final
+
+from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass, field
+from kubewright.controllers import requests
+from kubewright.controllers.requests import SigningRequest
+from kubewright.controllers.serving.evidence import node_of
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.core import identity_of
+from kubewright.pki import request_signing
+
+MOST_KEYS: Final = 50_000
+"""Keys that are remembered, the latest ones: some 10 MB. A node of a large cluster has two, and new ones some times a year."""
+_HOUR: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Request:
+    """What counts of one request. `key` is the digest of its public key."""
+
+    name: str
+    node: str
+    created: datetime
+    is_open: bool
+    key: bytes = field(repr=False)
+
+
+class RequestHistory:
+    """Follows the requests of nodes for serving and client certificates. Keys are remembered after a request is deleted."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[bytes, frozenset[tuple[str, str]]] = OrderedDict()
+        self._requests: dict[str, dict[str, _Request]] = {}
+        self._nodes: dict[str, str] = {}
+
+    def changed(self, event: WatchEvent) -> None:
+        """Note the new state of a request."""
+        name, _ = identity_of(event.object)
+        known = self._nodes.pop(name, None)
+        if known is not None:
+            self._requests[known].pop(name, None)
+            if not self._requests[known]:
+                del self._requests[known]
+        if event.type is EventType.DELETED:
+            return
+        csr = requests.read(event.object)
+        key = _key(csr)
+        if key is None:
+            return
+        self._remember(key, csr)
+        if csr.signer == requests.KUBELET_SERVING and csr.created is not None and (node := node_of(csr.username)):
+            is_open = not csr.decided and not csr.certificate
+            found = _Request(name=name, node=node, created=csr.created, is_open=is_open, key=key)
+            self._nodes[name] = node
+            self._requests.setdefault(node, {})[name] = found
+
+    def open_requests(self, node: str) -> tuple[str, ...]:
+        """Return the names of a node's open requests for serving certificates."""
+        return tuple(one.name for one in self._requests.get(node, {}).values() if one.is_open)
+
+    def newer(self, csr: SigningRequest) -> str:
+        """Return the newest open request of the same node if it is newer than this one; '' if not."""
+        rows = [one for one in self._requests.get(node_of(csr.username), {}).values() if one.is_open]
+        newest = max(rows, key=lambda one: (one.created, one.name), default=None)
+        if newest is None or csr.created is None or (newest.created, newest.name) <= (csr.created, csr.name):
+            return ""
+        return newest.name
+
+    def recent(self, csr: SigningRequest, *, now: datetime) -> int:
+        """Return how many requests its node has sent within the last hour."""
+        return sum(now - one.created < _HOUR for one in self._requests.get(node_of(csr.username), {}).values())
+
+    def key_holder(self, csr: SigningRequest) -> str:
+        """Say who else used the key of a request, or for what else; '' if nobody did."""
+        key = _key(csr)
+        others = self._keys.get(key, frozenset()) - {(csr.signer, csr.username)} if key is not None else frozenset()
+        return next((f"{user} for {signer}" for signer, user in sorted(others)), "")
+
+    def _remember(self, key: bytes, csr: SigningRequest) -> None:
+        self._keys[key] = self._keys.get(key, frozenset()) | {(csr.signer, csr.username)}
+        self._keys.move_to_end(key)
+        while len(self._keys) > MOST_KEYS:
+            self._keys.popitem(last=False)
+
+
+def _key(csr: SigningRequest) -> bytes | None:
+    """Return the digest of a request's key; None unless the requester has shown that it has the key."""
+    try:
+        details = csr.details()
+    except CertificateError:
+        return None
+    return hashlib.sha256(details.public_key).digest() if request_signing.signature_valid(details) else None

@@ -1,0 +1,43 @@
+"""What a public key in a certificate request is: its kind, and whether it is strong enough for a node."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import load_der_public_key
+
+SMALLEST_RSA: Final = 2048
+LARGEST_RSA: Final = 4096
+"""Bits. Verifying a larger key costs every client of the node more."""
+LEAST_EXPONENT: Final = 65537
+_CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+
+
+def weakness(public_key: bytes) -> str:
+    """Say why a key (DER SubjectPublicKeyInfo) is too weak; '' for ECDSA P-256 to P-521, Ed25519, and RSA 2048 to 4096."""
+    try:
+        key = load_der_public_key(public_key)
+    except (ValueError, UnsupportedAlgorithm):
+        return "the key cannot be read"
+    if isinstance(key, rsa.RSAPublicKey):
+        return _rsa_weakness(key)
+    if isinstance(key, ec.EllipticCurvePublicKey):
+        return "" if isinstance(key.curve, _CURVES) else "the curve is none of P-256, P-384, P-521"
+    return "" if isinstance(key, ed25519.Ed25519PublicKey) else "the key is none of ECDSA, Ed25519, RSA"
+
+
+def is_rsa(public_key: bytes) -> bool:
+    """Whether a key is an RSA key. False for one that cannot be read."""
+    try:
+        return isinstance(load_der_public_key(public_key), rsa.RSAPublicKey)
+    except (ValueError, UnsupportedAlgorithm):
+        return False
+
+
+def _rsa_weakness(key: rsa.RSAPublicKey) -> str:
+    if not SMALLEST_RSA <= key.key_size <= LARGEST_RSA:
+        return f"an RSA key needs {SMALLEST_RSA} to {LARGEST_RSA} bits and has {key.key_size}"
+    exponent = key.public_numbers().e
+    return "" if exponent >= LEAST_EXPONENT and exponent % 2 else f"the RSA exponent is not an odd number of at least {LEAST_EXPONENT}"

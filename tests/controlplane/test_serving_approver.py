@@ -1,0 +1,163 @@
+"""`controllers run --controllers servingapproving` beside a real API server: what a node with real credentials gets, and what not."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from local_kit import eventually
+from server_kit import RunningServer
+
+from kubewright.kube.client import KubeClient
+from kubewright.kube.core import Object
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
+from kubewright.manifests import controllers
+from kubewright.manifests.rbac import Purpose
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
+
+from controllers_kit import NODES, SERVING_USAGES, request
+from cryptography.hazmat.primitives.asymmetric import ec
+
+SIGNER = "kubernetes.io/kubelet-serving"
+POLICY = """apiVersion: controllers.kubewright/v1alpha1
+kind: NodeApprovalPolicy
+sources:
+- file:
+    nodes:
+    - node: approver-a
+      names: ["{node}.nodes.example.com"]
+      addresses: [10.55.0.1]
+    - node: approver-b
+      addresses: [10.55.0.2]
+reserved: [10.55.0.100]
+"""
+A, B, VIP = (bytes((10, 55, 0, last)) for last in (1, 2, 100))
+
+
+class Attacker:
+    """A node with real credentials: what it reports about itself, and which requests it sends."""
+
+    def __init__(self, server: RunningServer, name: str) -> None:
+        self.name = name
+        self.client = KubeClient(server.access(f"system:node:{name}", NODES), timeout=60)
+        self.key = ec.generate_private_key(ec.SECP256R1())
+
+    def register(self, *addresses: str) -> None:
+        self.client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}})
+        self.report(*addresses)
+
+    def report(self, *addresses: str) -> None:
+        found = self.client.get(NODE, self.name)
+        rows = [{"type": "InternalIP", "address": one} for one in addresses] + [
+            {"type": "Hostname", "address": self.name},
+            {"type": "InternalDNS", "address": f"{self.name}.nodes.example.com"},
+        ]
+        self.client.update({**found, "status": {**found.get("status", {}), "addresses": rows}}, subresource="status")
+
+    def ask(self, name: str, *sans: tuple[str, str | bytes], key: ec.EllipticCurvePrivateKey | None = None) -> Object:
+        subject = (("2.5.4.10", NODES), ("2.5.4.3", f"system:node:{self.name}"))
+        text = request(names=sans, subject=subject, key=key or ec.generate_private_key(ec.SECP256R1()))
+        spec = {"request": base64.b64encode(text).decode(), "signerName": SIGNER, "usages": list(SERVING_USAGES)}
+        body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}, "spec": spec}
+        return self.client.create(body)
+
+
+@pytest.fixture(scope="module")
+def nodes(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Attacker, Attacker, KubeClient]]:
+    """Two nodes, and the approver as a process that has the rights of its manifest and no others."""
+    place = tmp_path_factory.mktemp("approver")
+    admin = KubeClient(apiserver.access(), timeout=60)
+    for document in controllers.rights(purposes=[Purpose.SERVING_APPROVER]):
+        admin.create(document)
+    (place / "policy.yaml").write_text(POLICY)
+    kubeconfig = place / "approver.conf"
+    kubeconfig.write_text(json.dumps(_kubeconfig(apiserver)))
+    kubeconfig.chmod(0o600)
+    argv = [sys.executable, "-m", "kubewright", "controllers", "run", "--controllers=servingapproving", "--secure-port=0"]
+    argv += [f"--kubeconfig={kubeconfig}", f"--node-policy={place / 'policy.yaml'}"]
+    with (place / "approver.log").open("wb") as log:
+        process = subprocess.Popen(argv, stdout=log, stderr=log)
+    pair = Attacker(apiserver, "approver-a"), Attacker(apiserver, "approver-b")
+    pair[0].register("10.55.0.1")
+    pair[1].register("10.55.0.2")
+    try:
+        yield *pair, admin
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(600) == 0, (place / "approver.log").read_text()
+
+
+def _kubeconfig(server: RunningServer) -> dict[str, object]:
+    identity = server.identity(controllers.NAME, "approvers")
+    encoded = {"client-certificate-data": identity.cert_pem, "client-key-data": identity.key_pem}
+    user = {name: base64.b64encode(value).decode() for name, value in encoded.items()}
+    cluster = {"server": server.url, "certificate-authority-data": base64.b64encode(server.ca_pem).decode()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "test", "cluster": cluster}],
+        "users": [{"name": "test", "user": user}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        "current-context": "test",
+    }
+
+
+def outcome(admin: KubeClient, name: str) -> tuple[str, str]:
+    """Wait for the decision about a request."""
+
+    def conditions() -> list[dict[str, str]]:
+        found = admin.get(CERTIFICATE_SIGNING_REQUEST, name).get("status") or {}
+        return list(found.get("conditions") or ())
+
+    eventually(lambda: bool(conditions()), f"a decision about {name}")
+    [found] = conditions()
+    return found["type"], found["reason"]
+
+
+def test_a_node_gets_its_own_names_and_nothing_else(nodes: tuple[Attacker, Attacker, KubeClient]) -> None:
+    a, b, admin = nodes
+    a.ask("own", ("dns", "approver-a"), ("dns", "approver-a.nodes.example.com"), ("ip", A), key=a.key)
+    assert outcome(admin, "own") == ("Approved", "NodeJoinPolicy")
+    a.report("10.55.0.1", "10.55.0.2", "10.55.0.100")  # a node may report any address about itself
+    attacks = {
+        "address-of-b": [("dns", "approver-a"), ("ip", B)],
+        "name-of-b": [("dns", "approver-b"), ("ip", A)],
+        "control-plane": [("dns", "approver-a"), ("ip", VIP)],
+        "service": [("dns", "kubernetes.default.svc"), ("ip", A)],
+        "service-address": [("dns", "approver-a"), ("ip", b"\x0a\x60\0\x01")],
+        "localhost": [("dns", "localhost"), ("ip", A)],
+        "loopback": [("ip", b"\x7f\0\0\x01")],
+        "mapped": [("ip", A), ("ip", b"\0" * 10 + b"\xff\xff" + B)],
+        "capitals": [("dns", "APPROVER-B"), ("ip", A)],
+        "trailing-dot": [("dns", "approver-b."), ("ip", A)],
+        "wildcard": [("dns", "*.nodes.example.com"), ("ip", A)],
+    }
+    found = {}
+    for name, sans in attacks.items():  # one at a time: a newer request of a node replaces an open one
+        a.ask(name, *sans)
+        found[name] = outcome(admin, name)
+    assert {kind for kind, _ in found.values()} == {"Denied"}
+    assert {name: reason for name, (_, reason) in found.items()} == {
+        "address-of-b": "ForeignName",
+        "name-of-b": "ForeignName",
+        "control-plane": "ReservedName",
+        "service": "ReservedName",
+        "service-address": "ReservedName",
+        "localhost": "ReservedName",
+        "loopback": "ReservedName",
+        "mapped": "ForeignName",
+        "capitals": "SanForm",
+        "trailing-dot": "SanForm",
+        "wildcard": "SanForm",
+    }
+    b.ask("key-of-a", ("dns", "approver-b"), ("ip", B), key=a.key)
+    assert outcome(admin, "key-of-a") == ("Denied", "KeyReuse")
+    b.ask("own-of-b", ("dns", "approver-b"), ("ip", B))
+    assert outcome(admin, "own-of-b") == ("Approved", "NodeJoinPolicy")  # what a reports takes nothing from b

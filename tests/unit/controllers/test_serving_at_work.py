@@ -1,0 +1,122 @@
+"""The approver of serving certificates in a cluster in memory, with virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from controllers_cluster import Cluster
+from controllers_kit import request
+from cryptography.hazmat.primitives.asymmetric import ec
+from serving_kit import DNS, IP, POLICY, serving_csr
+
+from kubewright.base.errors import ValidationError
+from kubewright.controllers import options
+from kubewright.kube.resources import NODE
+
+pytestmark = pytest.mark.looptime
+WANTED = options.selected(["servingapproving"])
+OTHER_KEY = ec.generate_private_key(ec.SECP256R1())
+
+
+def node(name: str = "a", *addresses: str, **spec: object) -> dict:
+    rows = [{"type": "InternalIP", "address": one} for one in addresses or ("10.1.0.7",)] + [{"type": "Hostname", "address": name}]
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": {"addresses": rows}}
+
+
+def running(*objects: dict, policy: str = POLICY) -> Cluster:
+    return Cluster(*objects, wanted=WANTED, policy=policy)
+
+
+def conditions(cluster, name="csr-1"):
+    return [(one["type"], one["reason"]) for one in cluster.csr(name)["status"].get("conditions", [])]
+
+
+async def test_a_node_that_asks_for_its_own_names_is_approved():
+    async with running(node(), serving_csr()).running() as cluster:
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+
+
+async def test_a_request_that_comes_before_its_node_is_approved_when_the_node_reports_its_address():
+    async with running(serving_csr()).running() as cluster:
+        assert conditions(cluster) == []
+        cluster.api.put(node("a", "10.1.0.8"))
+        await asyncio.sleep(1)
+        assert conditions(cluster) == []
+        cluster.api.put(node())
+        await asyncio.sleep(1)
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+
+
+async def test_a_node_that_reports_the_address_of_another_gets_no_certificate_for_it():
+    thief = serving_csr(request(names=(DNS, IP)), name="csr-thief")
+    victim = node("worker-1", "10.1.0.7")
+    async with running(node(), victim, thief).running() as cluster:
+        # the file gives 10.1.0.7 to a: what worker-1 reports does not take it away
+        assert conditions(cluster, "csr-thief") == [("Approved", "NodeJoinPolicy")]
+    stolen = serving_csr(
+        request(names=(("dns", "worker-1"), IP), subject=(("2.5.4.10", "system:nodes"), ("2.5.4.3", "system:node:worker-2"))),
+        username="system:node:worker-2",
+    )
+    async with running(victim, node("worker-2", "10.1.0.7"), stolen).running() as cluster:
+        assert conditions(cluster) == [("Denied", "ForeignName")]
+
+
+async def test_a_key_that_another_node_or_a_client_certificate_has_is_denied():
+    subject = (("2.5.4.10", "system:nodes"), ("2.5.4.3", "system:node:worker-1"))
+    names = (("dns", "worker-1"), ("ip", b"\x0a\x01\x00\x08"))
+    again = serving_csr(request(names=names, subject=subject), name="csr-2", username="system:node:worker-1")
+    async with running(node(), node("worker-1", "10.1.0.8"), serving_csr()).running() as cluster:
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+        cluster.api.put(again)
+        await asyncio.sleep(1)
+        assert conditions(cluster, "csr-2") == [("Denied", "KeyReuse")]
+
+
+async def test_of_two_open_requests_the_older_is_superseded():
+    newer = serving_csr(request(names=(DNS, IP), key=OTHER_KEY), name="csr-2", created="2026-01-02T03:04:06Z")
+    async with running(serving_csr(), newer).running() as cluster:
+        assert conditions(cluster) == [("Denied", "Superseded")]
+        assert conditions(cluster, "csr-2") == []
+
+
+async def test_addresses_of_services_pods_and_api_servers_are_nobodys():
+    endpoints = {
+        "apiVersion": "v1",
+        "kind": "Endpoints",
+        "metadata": {"name": "kubernetes", "namespace": "default"},
+        "subsets": [{"addresses": [{"ip": "10.1.0.7"}]}],
+    }
+    services = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "x"}, "spec": {"cidrs": ["10.1.0.0/20"]}}
+    for reserved in (endpoints, services, node("b", "10.7.0.1", podCIDRs=["10.1.0.0/24"])):
+        async with running(node(), reserved, serving_csr()).running() as cluster:
+            assert conditions(cluster) == [("Denied", "ReservedName")]
+
+
+async def test_a_changed_policy_decides_about_waiting_requests_and_a_wrong_one_changes_nothing():
+    without = POLICY.replace("10.1.0.7, ", "")
+    async with running(node(), serving_csr(), policy=without).running() as cluster:
+        assert conditions(cluster) == []
+        cluster.set_policy("kind: nonsense")
+        await asyncio.sleep(5)
+        assert conditions(cluster) == []
+        cluster.set_policy(POLICY)
+        await asyncio.sleep(5)
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+
+
+async def test_a_wrong_policy_keeps_the_controllers_from_starting():
+    cluster = running(policy=POLICY.replace("sources", "source"))
+    with pytest.raises(ValidationError):
+        await cluster.manager.run()
+
+
+async def test_a_denial_is_an_event_on_the_node():
+    async with running(node(), serving_csr(usages=("server auth",))).running() as cluster:
+        found = cluster.events()
+        assert [(one["reason"], one["involvedObject"]["kind"], one["involvedObject"]["name"]) for one in found] == [("Usages", "Node", "a")]
+
+
+async def test_requests_of_nobody_do_not_change_nodes():
+    async with running(node(), serving_csr()).running() as cluster:
+        assert cluster.api.get(NODE, "a")["status"] == node()["status"]

@@ -1,0 +1,181 @@
+"""Each check of a kubelet-serving request: what fails it, what passes it, and what becomes of the request."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from controllers_kit import NODES, NOW, condition, extension, request
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from serving_kit import DNS, IP, SANS, USER, evidence, policy, serving
+
+from kubewright.apis import formats
+from kubewright.base.records import replace
+from kubewright.controllers.requests import Nothing, SigningRequest
+from kubewright.controllers.serving import checks, deciding
+from kubewright.controllers.serving.deciding import Approve, Deny, Wait, decide
+from kubewright.controllers.serving.evidence import Evidence, KnownNode
+from kubewright.pki import request_keys
+
+LATER = NOW + timedelta(minutes=11)
+P224 = ec.generate_private_key(ec.SECP224R1())
+V6 = ("ip", formats.address("2001:db8::7").packed)
+MAPPED = ("ip", b"\0" * 10 + b"\xff\xff" + IP[1])
+REPORTS = KnownNode(name="a", reported=frozenset(SANS))
+
+
+def names(*sans: tuple[str, Any], **fields: Any) -> SigningRequest:
+    return serving(request(names=sans, **fields))
+
+
+def owning(*sans: str, **fields: Any) -> Evidence:
+    """Evidence with which these names are the node's own."""
+    return evidence(owned=dict.fromkeys(sans, "file"), node=KnownNode(name="a", reported=frozenset(sans)), **fields)
+
+
+DENIED = [
+    ("S1", "Malformed", serving(b"junk"), evidence()),
+    ("S1", "Malformed", serving(b"text\n" + request(names=(DNS, IP))), evidence()),
+    ("S1", "Malformed", serving(request(names=(DNS, IP)) + b"text"), evidence()),
+    ("S1", "Malformed", serving(2 * request(names=(DNS, IP))), evidence()),
+    ("S1", "Malformed", serving(request(names=(DNS, IP), good=False)), evidence()),
+    ("S1", "Malformed", names(*[("dns", f"{'x' * 60}{number}.a") for number in range(99)], IP), evidence()),
+    ("S2", "WeakKey", names(DNS, IP, key=P224), evidence()),
+    ("S3", "NotANode", serving(username="system:bootstrap:abcdef"), evidence()),
+    ("S3", "NotANode", serving(groups=("system:authenticated",)), evidence()),
+    ("S3", "NotANode", serving(username="system:node:A"), evidence()),
+    ("S3", "NotANode", serving(username="system:node:"), evidence()),
+    ("S4", "SubjectMismatch", serving(username="system:node:b"), evidence()),
+    ("S4", "SubjectMismatch", names(DNS, IP, subject=(("2.5.4.3", USER),)), evidence()),
+    ("S4", "SubjectMismatch", names(DNS, IP, subject=(("2.5.4.10", NODES), ("2.5.4.10", "x"), ("2.5.4.3", USER))), evidence()),
+    ("S4", "SubjectMismatch", names(DNS, IP, subject=(("2.5.4.10", NODES), ("2.5.4.3", USER), ("2.5.4.5", "1"))), evidence()),
+    ("S4", "SubjectMismatch", names(DNS, IP, subject=(("2.5.4.10", NODES), ("2.5.4.3", "x"), ("2.5.4.3", USER))), evidence()),
+    ("S5", "Usages", serving(usages=("server auth",)), evidence()),
+    ("S5", "Usages", serving(usages=("digital signature", "server auth", "client auth")), evidence()),
+    ("S5", "Usages", serving(usages=("digital signature", "key encipherment", "server auth")), evidence()),
+    ("S5", "Usages", serving(usages=("digital signature", "server auth", "server auth")), evidence()),
+    ("S6", "Extensions", names(DNS, IP, extensions=[extension("1.2.3", b"\x05\x00")]), evidence()),
+    ("S6", "Extensions", names(DNS, IP, extensions=[extension("2.5.29.19", b"\x30\x03\x01\x01\xff")]), evidence()),
+    ("S7", "SanForm", names(DNS, IP, ("email", "a@b")), evidence()),
+    ("S7", "SanForm", names(DNS, IP, ("uri", "https://a")), evidence()),
+    ("S7", "SanForm", names(DNS, IP, (0xA4, b"\x30\x00")), evidence()),
+    ("S7", "SanForm", names(DNS), evidence()),
+    ("S7", "SanForm", names(DNS, IP, MAPPED), evidence()),
+    ("S7", "SanForm", names(*[("dns", f"a{number}") for number in range(5)], IP), evidence()),
+    ("S7", "SanForm", names(*[("ip", bytes((10, 1, 1, number))) for number in range(17)]), evidence()),
+    ("S8", "SanForm", names(("dns", "*.a"), IP), evidence()),
+    ("S8", "SanForm", names(("dns", "A"), IP), evidence()),
+    ("S8", "SanForm", names(("dns", "a."), IP), evidence()),
+    ("S8", "SanForm", names(("dns", "a..b"), IP), evidence()),
+    ("S8", "SanForm", names(("dns", "10.1.0.8"), IP), evidence()),
+    ("S9", "Lifetime", serving(expiration=2160 * 3600 + 1), evidence()),
+    ("S12", "ReservedName", names(("dns", "kubernetes.default.svc"), IP), owning("kubernetes.default.svc", "10.1.0.7")),
+    ("S12", "ReservedName", names(("dns", "localhost"), IP), owning("localhost", "10.1.0.7")),
+    ("S12", "ReservedName", names(("dns", "x.default.svc.cluster.local"), IP), owning("x.default.svc.cluster.local", "10.1.0.7")),
+    ("S12", "ReservedName", names(("dns", "api.example.com"), IP), owning("api.example.com", "10.1.0.7")),
+    ("S12", "ReservedName", names(("ip", b"\x0a\x01\x00\x09")), owning("10.1.0.9")),
+    ("S12", "ReservedName", names(("ip", b"\x0a\x09\x01\x01")), owning("10.9.1.1")),
+    ("S12", "ReservedName", names(("ip", b"\x7f\0\0\x01")), owning("127.0.0.1")),
+    ("S12", "ReservedName", names(("ip", b"\xa9\xfe\0\x01")), owning("169.254.0.1")),
+    ("S12", "ReservedName", names(("ip", b"\xe0\0\0\x01")), owning("224.0.0.1")),
+    ("S12", "ReservedName", names(("ip", b"\0\0\0\0")), owning("0.0.0.0")),
+    ("S12", "ReservedName", names(DNS, IP), evidence(api_servers=frozenset({"10.1.0.7"}))),
+    ("S12", "ReservedName", names(DNS, IP), evidence(networks=tuple(formats.subnets("10.1.0.0/16")))),
+    ("S13", "ForeignName", names(DNS, IP), evidence(foreign={"10.1.0.7": "b"})),
+    ("S14a", "OutsidePolicy", names(DNS, V6), owning("a", "2001:db8::7")),
+    ("S18", "KeyReuse", names(DNS, IP), evidence(key_holder="system:node:b for kubernetes.io/kubelet-serving")),
+    ("R1", "Superseded", names(DNS, IP), evidence(newer="csr-2")),
+]
+WAITING = [
+    ("S10", "NodeMissing", names(DNS, IP), evidence(node=None)),
+    ("S10", "NodeMissing", names(DNS, IP), evidence(node=KnownNode(name="a", reported=frozenset(SANS), deleting=True))),
+    ("S14b", "SourceUnavailable", names(DNS, IP), evidence(owned={"a": "file"}, unavailable=("webhook",))),
+    ("S14", "NotOwned", names(DNS, IP), evidence(owned={"a": "file"})),
+    ("S15", "NotReported", names(DNS, IP), evidence(node=KnownNode(name="a", reported=frozenset({"a"})))),
+    ("R2", "TooManyRequests", names(DNS, IP), evidence(recent=13)),
+]
+INSIDE = replace(policy(), node_networks=tuple(formats.subnets("10.1.0.0/16")), dns_suffixes=("nodes.example.com",))
+PASSING = [
+    (serving(), evidence()),
+    (names(IP), evidence()),
+    (names(DNS, ("dns", "a.nodes.example.com"), IP), owning("a", "a.nodes.example.com", "10.1.0.7")),
+    (serving(expiration=2160 * 3600), evidence()),
+    (names(DNS, IP, extensions=[extension("2.5.29.19", b"\x30\x00")]), evidence()),
+    (serving(), evidence(unavailable=("webhook",))),
+    (serving(), evidence(recent=12)),
+]
+
+
+@pytest.mark.parametrize(("check", "reason", "csr", "found"), DENIED, ids=[f"{row[0]}-{index}" for index, row in enumerate(DENIED)])
+def test_a_request_that_fails_a_check_is_denied_with_the_reason(check, reason, csr, found):
+    decision = decide(csr, found, INSIDE, now=NOW)
+    assert isinstance(decision, Deny), decision
+    assert (decision.check, decision.reason) == (check, reason)
+
+
+@pytest.mark.parametrize(("check", "reason", "csr", "found"), WAITING, ids=[f"{row[0]}-{index}" for index, row in enumerate(WAITING)])
+def test_what_may_still_become_true_is_waited_for(check, reason, csr, found):
+    decision = decide(csr, found, INSIDE, now=NOW)
+    assert isinstance(decision, Wait), decision
+    assert (decision.check, decision.reason) == (check, reason)
+
+
+@pytest.mark.parametrize(("csr", "found"), PASSING)
+def test_a_request_for_the_nodes_own_names_is_approved(csr, found):
+    assert decide(csr, found, INSIDE, now=NOW) == Approve(version=INSIDE.version)
+
+
+def test_every_check_has_a_request_that_fails_it_first():
+    rows = {check: (csr, found) for check, _, csr, found in (*DENIED, *WAITING)}
+    assert set(rows) == {check.id for check in checks.CHECKS}
+    for check, (csr, found) in rows.items():
+        failed = [one.check.id for one in deciding.results(csr, found, INSIDE) if one.problem]
+        assert failed[0] == check
+
+
+@pytest.mark.parametrize("name", ["S2", "S5"])
+def test_rsa_keys_need_2048_bits_and_may_be_used_for_key_encipherment(name):
+    weak, strong = (rsa.generate_private_key(65537, bits) for bits in (1024, 2048))
+    assert "2048 to 4096 bits" in request_keys.weakness(_public(weak))
+    assert request_keys.weakness(_public(strong)) == ""
+    assert request_keys.is_rsa(_public(strong))
+    assert not request_keys.is_rsa(b"junk")
+
+
+def test_names_that_no_source_gives_are_denied_after_ten_minutes():
+    decision = decide(serving(), evidence(owned={}), INSIDE, now=LATER)
+    assert isinstance(decision, Deny)
+    assert (decision.check, decision.reason) == ("S14", "NotOwned")
+
+
+def test_what_waits_for_a_day_is_stale():
+    csr = serving(created="2026-01-01T03:04:05Z")
+    decision = decide(csr, evidence(node=None), INSIDE, now=NOW)
+    assert isinstance(decision, Deny)
+    assert (decision.check, decision.reason) == ("S10", "Stale")
+
+
+@pytest.mark.parametrize("kind", ["Approved", "Denied"])
+def test_a_decided_request_is_left_alone(kind):
+    assert decide(serving(conditions=[condition(kind)]), evidence(), INSIDE, now=NOW) == Nothing(reason="it has been decided")
+
+
+def test_requests_of_other_signers_are_left_alone():
+    decision = decide(serving(signer="kubernetes.io/kube-apiserver-client-kubelet"), evidence(), INSIDE, now=NOW)
+    assert isinstance(decision, Nothing)
+
+
+def test_messages_show_at_most_64_characters_of_a_request_on_one_line():
+    long = "x" * 63 + "." + "y" * 63 + "\n.a"
+    decision = decide(names(("dns", long), IP), evidence(), INSIDE, now=NOW)
+    assert isinstance(decision, Deny)
+    assert len(decision.message) < 200
+    assert "\n" not in decision.message
+    assert "y" * 10 not in decision.message
+
+
+def _public(key):
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
