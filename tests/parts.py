@@ -69,11 +69,11 @@ TABLE: Final[Mapping[str, Part]] = {
     # whole machines: one of each operation
     "tests/machines": REST,
     "tests/machines/test_agent_machines.py::test_a_node_is_taken_over_and_given_back": FIRST,
-    "tests/machines/test_agent_machines.py::test_every_difference_is_written_down": FIRST,
+    "tests/machines/test_agent_machines.py::test_every_difference_from_the_kubelet_is_documented": FIRST,
     "tests/machines/test_canaries_machines.py": FIRST,
     "tests/machines/test_hub_machines.py::test_a_worker_joins_through_the_hub_and_is_ready": FIRST,
     "tests/machines/test_init_machines.py": FIRST,
-    "tests/machines/test_interop_machines.py::test_machines_of_both_tools_make_one_cluster[kubeadm-kubewright]": FIRST,
+    "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubewright]": FIRST,
     "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]": FIRST,
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""

@@ -1,4 +1,4 @@
-"""Kubelet and agent by turns on one machine: starting either with the same flags and files, and comparing what became of it."""
+"""Kubelet and agent in turn on one machine: starts either with the same flags and files, and compares the results."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MOVES: Final = re.compile(
     r"metadata\.(?:uid|resourceVersion|creationTimestamp|managedFields)(?:$|\.|\[)"
     r"|metadata\.ownerReferences$|spec\.podCIDRs?$|.*\.(?:lastHeartbeatTime|lastTransitionTime|renewTime)$"
 )
-"""Fields that differ between two runs of the same program. Owners are compared apart."""
+"""Fields that differ between two runs of the same program. Owners are compared separately."""
 
 
 class Worker:
-    """A machine that has joined, and on which kubelet and agent run by turns. `flags` are what its kubelet was started with."""
+    """A machine that has joined, and on which kubelet and agent run in turn. `flags` are those with which its kubelet was started."""
 
     def __init__(self, one: Machine, machine: Machine) -> None:
         self.one, self.machine, self.name = one, machine, machine.name
@@ -47,7 +47,7 @@ class Worker:
         self.machine.run("systemd-run", *run)
 
     def end(self) -> None:
-        """End whichever of them runs."""
+        """Stop whichever of them is running."""
         self.machine.run("systemctl", "stop", "kubelet", f"{UNIT}.service", check=False)
 
     def get(self, kind: str) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class Worker:
         return found
 
     def forget(self) -> None:
-        """Delete what a kubelet makes, while none runs."""
+        """Delete what a kubelet creates, while none is running."""
         self.one.run("kubectl", "delete", "node", self.name, env=ADMIN)
         self.one.run("kubectl", "-n", "kube-node-lease", "delete", "lease", self.name, "--ignore-not-found", env=ADMIN)
         eventually(lambda: not self.get("csinode"), "the CSINode to go with its Node")
@@ -69,13 +69,13 @@ class Worker:
         return find(self.get("node").get("status", {}).get("conditions", ()), kind) or {}
 
     def heartbeat(self) -> str:
-        """Return the moment of the last heartbeat, when its second is over: who starts then has another one."""
+        """Return the time of the last heartbeat when its second is over, so that the next program sends a different one."""
         found = str(self.condition("Ready")["lastHeartbeatTime"])
         eventually(lambda: rfc3339(datetime.now(UTC)) > found, "the next second")
         return found
 
     def ready(self, *, since: str = "", status: str = "True") -> None:
-        """Wait until the Node is ready, or is not, by a heartbeat after a moment, and has its other objects."""
+        """Wait until the Node is ready, or not ready, with a heartbeat after this time, and has its other objects."""
 
         def is_so() -> bool:
             row = self.condition("Ready")
@@ -89,10 +89,13 @@ class Worker:
 
 
 class Scarcity:
-    """Takes disk, memory and process ids of a machine away for as long as somebody likes; `tasks`: those of the whole host, which one machine takes for all."""
+    """Uses up disk, memory and process IDs of a machine while a block runs.
+
+    `tasks` are those of the whole host, because one machine can take all.
+    """
 
     MARGIN: Final = {"memory.available": 400 << 20, "pid.available": 2000}
-    """How much less than now may be left: more than other programs need meanwhile."""
+    """How much less than now may be left: more than other programs need in the meantime."""
     _MEASURE: Final = (
         "from kubewright.host import usage; from kubewright.host.files import Files; files = Files()\n"
         "print(usage.memory(files).available, usage.process_ids(files).available)"
@@ -113,7 +116,7 @@ time.sleep(3600)
 
     @classmethod
     def thresholds(cls, worker: Worker) -> str:
-        """Return what is to be left of the machine's memory and process ids, as `--eviction-hard` has it."""
+        """Return how much of the machine's memory and process IDs is to be left, in the format of `--eviction-hard`."""
         left = map(int, worker.machine.run(PYTHON, "-c", cls._MEASURE, env=ENVIRONMENT).out.split())
         rows = zip(cls.MARGIN.items(), left, strict=True)
         return ",".join(f"{signal}<{now - margin}" for (signal, margin), now in rows)
@@ -129,7 +132,7 @@ time.sleep(3600)
 
 
 def differences(left: Any, right: Any, path: str = "") -> set[str]:
-    """Return the paths that differ; entries of lists of conditions and addresses by their type."""
+    """Return the paths that differ; conditions and addresses in lists are identified by their type."""
     if MOVES.match(path):
         return set()
     if isinstance(left, list) and isinstance(right, list) and all(isinstance(row, dict) and "type" in row for row in (*left, *right)):
@@ -145,12 +148,12 @@ def all_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[s
 
 
 class Meddler:
-    """Somebody who changes the Node of a worker, and what should be left of that."""
+    """A client that changes the Node of a worker, and what should remain of its changes."""
 
     ADVERTISED: Final = {"example.com/dongle": "4", "hugepages-96Ki": "192Ki"}
     """Added to capacity and allocatable: no device plug-in provides the one, and no machine has huge pages of the other size."""
     UNFOUNDED: Final = {"example.com/gadget": "3", "hugepages-96Mi": "192Mi"}
-    """Added to allocatable alone."""
+    """Added to allocatable only."""
     _LABELS: Final = {"kubernetes.io/arch": "z80", "example.com/theirs": "x", "node.kubernetes.io/instance-type": "big"}
     _OLD_ARCHITECTURE: Final = "beta.kubernetes.io/arch"
 
@@ -167,7 +170,7 @@ class Meddler:
         self._patch({"metadata": {"labels": self._LABELS, "annotations": {ATTACH_DETACH: "false"}}})
 
     def change_while_ended(self) -> None:
-        """Change a Node whose machine is silent: nobody corrects the architecture that kube-controller-manager copies to another label."""
+        """Change a Node whose machine is silent: nothing corrects the architecture that kube-controller-manager copies to another label."""
         self.change()
         copied = self._LABELS["kubernetes.io/arch"]
         eventually(lambda: self._worker.get("node")["metadata"]["labels"][self._OLD_ARCHITECTURE] == copied, "the other label")
@@ -178,7 +181,10 @@ class Meddler:
         self._patch({"metadata": {"labels": {**dict.fromkeys(self._LABELS), **self._labels}, "annotations": {ATTACH_DETACH: "true"}}})
 
     def left(self, *, registered: bool) -> dict[str, Any]:
-        """Return what a kubelet leaves. `registered`: it was started after the change, and has removed what the machine cannot have."""
+        """Return what a kubelet leaves of the changes.
+
+        `registered`: it was started after the change, and has removed what the machine cannot have.
+        """
         more = {name: amount for name, amount in self.ADVERTISED.items() if not (registered and name.startswith("hugepages-"))}
         kept = {name: amount for name, amount in self.UNFOUNDED.items() if name.startswith("hugepages-")}
         memory = Quantity.parse(self._amounts["allocatable"]["memory"]).value
@@ -191,7 +197,7 @@ class Meddler:
         }
 
     def found(self) -> dict[str, Any]:
-        """Return the same of the Node as it is."""
+        """Return the same parts of the current Node."""
         node = self._worker.get("node")
         metadata, status = node["metadata"], node["status"]
         amounts = {kind: status[kind] for kind in self._amounts}
@@ -202,7 +208,7 @@ class Meddler:
 
 
 class Wire:
-    """A proxy before the API server of a machine, and what a worker sent through it."""
+    """A proxy in front of a machine's API server, and what a worker sent through it."""
 
     PORT: Final = 7443
     FILE: Final = "/root/wire.jsonl"
@@ -213,7 +219,7 @@ class Wire:
         one.run("systemd-run", "--unit=wire", "/usr/bin/python3", "/root/recording_proxy.py", str(self.PORT), self.FILE)
 
     def bootstrap(self, worker: Worker) -> None:
-        """Have a machine join anew through the proxy, whatever is started there, and send its status every three seconds."""
+        """Let a machine join again through the proxy, whatever is started there, and send its status every three seconds."""
         worker.end()
         worker.forget()
         worker.machine.run("sh", "-c", "rm -f /var/lib/kubelet/pki/kubelet-client* /etc/kubernetes/kubelet.conf")
@@ -223,11 +229,11 @@ class Wire:
         self.forget()
 
     def forget(self) -> None:
-        """Forget every request so far."""
+        """Forget all requests so far."""
         self._one.run("sh", "-c", f": > {self.FILE}")
 
     def rows(self) -> list[dict[str, str]]:
-        """Return every request since the last ones were forgotten."""
+        """Return every request since `forget`."""
         return [json.loads(line) for line in self._one.run("cat", self.FILE).out.splitlines()]
 
     def node_patches(self) -> list[dict[str, Any]]:
@@ -235,7 +241,7 @@ class Wire:
         return [json.loads(row["body"]) for row in self.rows() if row["method"] == "PATCH" and "/nodes/two/status" in row["path"]]
 
     def end(self, worker: Worker) -> None:
-        """End it; the machine asks the API server itself from now on."""
+        """Stop it; from now on the machine uses the API server itself."""
         worker.end()
         worker.machine.run("sed", "-i", r"s/^\(nodeStatus.*Frequency:\).*/\1 0s/", SETTINGS)
         worker.machine.run("sh", "-c", f"sed -i s/:{self.PORT}/:6443/ {BOOTSTRAP} /etc/kubernetes/kubelet.conf")
@@ -246,11 +252,11 @@ SPOKEN: Final = (
     *("/certificatesigningrequests", "/nodes", "/nodes/two/status", "/namespaces/kube-node-lease/leases"),
     *("/namespaces/kube-node-lease/leases/two", "/csinodes", "/namespaces/default/events"),
 )
-"""What is compared: the writes of a node about itself."""
+"""What is compared: the requests with which a node writes about itself."""
 
 
 def spoken(rows: list[dict[str, str]]) -> dict[str, set[str]]:
-    """Return what was said of each kind of write: `METHOD /path` to content types, parameters and the keys of the bodies."""
+    """Return the content of each kind of write: `METHOD /path` to content types, parameters and the keys of the bodies."""
     found: dict[str, set[str]] = {}
     for row in rows:
         path, _, query = row["path"].partition("?")
@@ -273,11 +279,11 @@ def _keys(value: Any, path: str = "") -> set[str]:
 
 
 def unlike(kubelets: Mapping[str, set[str]], ours: Mapping[str, set[str]]) -> set[str]:
-    """Return what only one of them says: `-` the kubelet, `+` the agent."""
+    """Return what only one of them sends: `-` the kubelet, `+` the agent."""
     return {
         f"{mark} {what}: {word}"
         for what in {*kubelets, *ours}
         for mark, mine, other in (("-", kubelets, ours), ("+", ours, kubelets))
         for word in mine.get(what, set()) - other.get(what, set())
-        if not word.endswith("lastTransitionTime")  # of a flip within one second it is the same
+        if not word.endswith("lastTransitionTime")  # after a change back within one second it is the same
     }

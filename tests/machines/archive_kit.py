@@ -1,4 +1,4 @@
-"""The archive of `make bundle` and the image of `make image`, which must hold the sources that are tested."""
+"""The archive of `make bundle` and the image of `make image`, which must contain the sources that are tested."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = f"kubewright-{kubewright.__version__}-linux-{ARCHITECTURE}"
 
 
 def archive() -> Path:
-    """Return the archive. Skips where there is none; one of other sources is a failure."""
+    """Return the archive. Skips if there is none; an archive of other sources is a failure."""
     found = ROOT / "dist" / f"{NAME}.tar.gz"
     if not found.exists():
         pytest.skip(f"no {found.relative_to(ROOT)}: make bundle")

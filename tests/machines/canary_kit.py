@@ -1,4 +1,4 @@
-"""Secrets that are known, and everywhere that they could turn up: output, arguments of processes, the journal, every file that a machine wrote."""
+"""Known secrets, and all places where they could appear: output, arguments of processes, the journal, every file that a machine wrote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WRITTEN_IN_MEMORY: Final = ("run", "tmp", "dev/shm")
 
 
 def _forms(secret: str) -> tuple[str, ...]:
-    """Return a text and what base64 makes of it."""
+    """Return a text and its base64."""
     return secret, base64.b64encode(secret.encode()).decode().rstrip("=")
 
 
@@ -36,11 +36,11 @@ GIVEN: Final[Mapping[str, Sequence[str]]] = {
     "certificate key": _forms(CERTIFICATE_KEY),
     "password": _forms(PASSWORD),
 }
-"""What is in the configuration."""
+"""The secrets in the configuration."""
 
 
 def made(machine: Machine) -> Mapping[str, Sequence[str]]:
-    """Return canaries of the private keys that are on a machine, each as its file and as a kubeconfig would have it."""
+    """Return canaries of the private keys on a machine, each as in its file and as in a kubeconfig."""
     found = {name: canaries.forms(machine.run("cat", f"/etc/kubernetes/pki/{name}").out) for name in KEYS}
     for name in KUBECONFIGS:
         text = machine.run("cat", f"/etc/kubernetes/{name}").out
@@ -50,18 +50,18 @@ def made(machine: Machine) -> Mapping[str, Sequence[str]]:
 
 
 def seen(text: str, wanted: Mapping[str, Sequence[str]]) -> set[str]:
-    """Name the canaries in a text, also where its lines are broken or indented."""
+    """Name the canaries in a text, even if its lines are broken or indented."""
     joined = "".join(text.split())
     return {name for name, forms in wanted.items() if any(form in text or form in joined for form in forms)}
 
 
 _LOOKS: Final = 4
-"""A process may become another program after it was first seen, and soon is what it stays."""
+"""A process may exec another program after it was first seen, and does not change for long."""
 
 
 @dataclass
 class Arguments:
-    """The command lines of all processes of a machine, also of those that last a tenth of a second only."""
+    """The command lines of all processes of a machine, including those that exist for only a tenth of a second."""
 
     machine: Machine
     found: set[str] = field(default_factory=set)
@@ -91,13 +91,13 @@ class Arguments:
 
 
 def journal(machine: Machine) -> str:
-    """Return everything that was logged."""
+    """Return the whole journal."""
     return machine.run("journalctl", "--all", "--no-pager", "-o", "export").out
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A file with a canary. `private` tells whether only root can read it."""
+    """A file with a canary. `private` is true if only root can read it."""
 
     path: str
     canary: str
@@ -105,7 +105,7 @@ class Kept:
 
 
 def files(machine: Machine, wanted: Mapping[str, Sequence[str]]) -> list[Kept]:
-    """Return every file that the machine wrote, on its disk or in memory, and that holds a canary."""
+    """Return every file with a canary that the machine wrote, on its disk or in memory."""
     roots = [machine.places.upper, *(machine.root / name for name in _WRITTEN_IN_MEMORY)]
     return sorted((one for root in roots for one in _files(machine, root, wanted)), key=lambda one: (one.path, one.canary))
 
@@ -119,7 +119,7 @@ def _files(machine: Machine, root: Path, wanted: Mapping[str, Sequence[str]]) ->
         path = Path(name)
         try:
             content, private = path.read_bytes(), _private(path, base)
-        except FileNotFoundError:  # etcd and containerd remove files of theirs
+        except FileNotFoundError:  # etcd and containerd delete files of their own
             continue
         for canary in wanted:
             if any(form.encode() in content for form in wanted[canary]):
@@ -127,7 +127,7 @@ def _files(machine: Machine, root: Path, wanted: Mapping[str, Sequence[str]]) ->
 
 
 def _private(path: Path, base: Path) -> bool:
-    """Say whether only root can read a file: for its own mode, or for that of a directory above it."""
+    """Whether only root can read a file, because of its own mode or that of a directory above it."""
     own = path.stat()
     above = [one.stat() for one in path.parents if one.is_relative_to(base) and one != base]
     closed = not own.st_mode & 0o077 or any(not one.st_mode & 0o077 for one in above)

@@ -1,4 +1,4 @@
-"""One cluster made by kubeadm beside one made by kubewright: the same configuration, the same names, a bed each."""
+"""A cluster made by kubeadm and one made by kubewright, with the same configuration and the same names, each in its own bed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kubewright.kube.kubeconfigs import load_access
 KUBEADM, KUBEWRIGHT = "kubeadm", "kubewright"
 TOKEN = "abcdef.0123456789abcdef"
 CERTIFICATE_KEY = "0123456789abcdef" * 4
-"""Given to both, so that what they make of them can be compared."""
+"""Given to both tools, so that the results can be compared."""
 
 
 def configuration(machine: Machine) -> str:
@@ -43,17 +43,17 @@ class Cluster:
         return next(iter(self.bed.machines.values()))
 
     def call(self, machine: Machine, *arguments: str, tool: str = "", check: bool = True) -> Ended:
-        """Run a command of the tool that made the cluster, or of another, on one machine."""
+        """Run a command on one machine, with the tool that made the cluster or another one."""
         return run(tool or self.tool, machine, *arguments, check=check)
 
     def access(self, path: str) -> Access:
-        """Return what a kubeconfig of the first control plane gives, with an address that the host knows too."""
+        """Return the access that a kubeconfig of the first control plane gives, with an address that the host can reach."""
         found = load_access(PurePosixPath(path), read=lambda name: content(self.first, str(name)))
         return replace(found, server=f"https://{self.first.address}:6443")
 
     @contextmanager
     def client(self, identity: Identity | None = None, *, path: str = "/etc/kubernetes/admin.conf") -> Iterator[KubeClient]:
-        """Give out a client: that of a kubeconfig, or another identity at the same server."""
+        """Provide a client with the identity of a kubeconfig, or another one."""
         access = self.access(path)
         client = KubeClient(access.as_identity(identity) if identity is not None else access)
         try:
@@ -63,26 +63,26 @@ class Cluster:
 
 
 def content(machine: Machine, path: str) -> bytes:
-    """Read a file as the machine sees it: links in it are absolute."""
+    """Read a file as the machine sees it: its symbolic links are absolute."""
     return machine.run("cat", path).out.encode()
 
 
 def run(tool: str, machine: Machine, *arguments: str, check: bool = True) -> Ended:
-    """Run a command of kubeadm or of kubewright as the machine's root."""
+    """Run a command of kubeadm or kubewright as root on the machine."""
     if tool == KUBEADM:
         return machine.run("kubeadm", *arguments, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=check)
     return machine.run(*argv(*arguments), env=ENVIRONMENT, check=check)
 
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:
-    """Make calls at the same time; returns what they return, in order. The first error of them is raised when all have ended."""
+    """Call functions at the same time; returns their results in order. Their first error is raised when all have ended."""
     with ThreadPoolExecutor(len(calls)) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]
 
 
 @contextmanager
 def both(parts: Parts, *, topic: str, names: Sequence[str] = ("one",)) -> Iterator[Mapping[str, Cluster]]:
-    """Give out a cluster of either tool whose first machine is a control plane, certificates uploaded; the others are bare."""
+    """Provide a cluster of either tool whose first machine is a control plane with uploaded certificates; the others have not joined."""
     with ExitStack() as stack:
         clusters = {
             tool: Cluster(tool, stack.enter_context(Bed(*names, bed=f"{topic}-{tool}", parts=parts, shared=SHARED)))
@@ -93,12 +93,12 @@ def both(parts: Parts, *, topic: str, names: Sequence[str] = ("one",)) -> Iterat
 
 
 def begin(cluster: Cluster) -> str:
-    """Make the first machine a control plane; returns what `init` said."""
+    """Make the first machine a control plane; returns the output of `init`."""
     write(cluster.first, CONFIG, configuration(cluster.first))
     return cluster.call(cluster.first, "init", "--config", CONFIG, "--upload-certs").out
 
 
 def service_account_token(cluster: Cluster, name: str) -> BearerToken:
-    """Return a token of a service account of kube-system."""
+    """Return a token of a service account in kube-system."""
     made = cluster.first.run("kubectl", "-n", "kube-system", "create", "token", name, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
     return BearerToken(made.out.strip())

@@ -1,4 +1,4 @@
-"""Clusters whose first machine one tool made and whose other machines another one joined."""
+"""Clusters whose first machine was made by one tool and whose other machines were joined by another one."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ NEXT: Final = "kubeadm v1.37"
 """The kubeadm of the minor release after ours: it may join machines to our clusters."""
 _NEXT_VERSION: Final = "v1.37.1"
 _NEXT_PLACE: Final = "/opt/kubeadm-next"
-"""Where machines see it."""
+"""Its path in machines."""
 _NEXT_IMAGES: Final = {"etcd:3.6.8-0": "etcd:3.7.0-0", "coredns/coredns:v1.14.2": "coredns/coredns:v1.14.6"}
-"""It wants images of its own release, which these machines cannot pull: they get other names for those that are there."""
+"""It uses images of its own release, which these machines cannot pull, so existing images are tagged with those names."""
 
 FIRST, SECOND, WORKER = "first", "second", "worker"
 _ADMINISTRATOR: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
@@ -41,12 +41,14 @@ Cell = tuple[str, str]
 
 def next_kubeadm() -> Path:
     """Return the kubeadm of the next minor release, on the host."""
-    environment = {name: value for name, value in os.environ.items() if name != "KUBEWRIGHT_BINARIES_DIR"}  # that has our own version
+    environment = {
+        name: value for name, value in os.environ.items() if name != "KUBEWRIGHT_BINARIES_DIR"
+    }  # where the directory of binaries has our own version
     return Path(binaries.ensure(("kubeadm",), version=_NEXT_VERSION, sources=binaries.sources_from(environment))["kubeadm"].path)
 
 
 class Mixed:
-    """A cluster whose second control plane and worker another tool joined. `cell` names both tools."""
+    """A cluster whose second control plane and worker were joined by another tool. `cell` names both tools."""
 
     def __init__(self, cell: Cell, *, parts: Parts) -> None:
         name = "-".join(("interop", *(tool.replace(" ", "").replace(".", "") for tool in cell)))
@@ -69,7 +71,10 @@ class Mixed:
         return run(tool, self.cluster.bed[name], *arguments)
 
     def make(self) -> None:
-        """Boot the machines, make the first one a control plane, and join the others at the same time, as `init` said."""
+        """Boot the machines, make the first one a control plane, and join the others at the same time.
+
+        The join commands are those that `init` printed.
+        """
         self.cluster.bed.up()
         control_plane, worker = words_of(begin(self.cluster))
         if self.joiner == NEXT:
@@ -83,12 +88,12 @@ class Mixed:
 
 
 def words_of(said: str) -> list[list[str]]:
-    """Cut the join commands out of what `init` said, as scripts do: that of control planes and that of workers."""
+    """Extract the join commands from the output of `init`, as scripts do: that of control planes and that of workers."""
     return [found["words"].replace("\\\n", " ").split() for found in _COMMAND.finditer(said)]
 
 
 class Line:
-    """Clusters, made one after the other: while one is used, the next one is made. `cells` are those that will be asked for, in order."""
+    """Clusters, made one after the other: the next one is made while one is used. `cells` are those that will be requested, in order."""
 
     def __init__(self, cells: Sequence[Cell], *, parts: Parts) -> None:
         self._cells = list(cells)
@@ -98,7 +103,10 @@ class Line:
 
     @contextmanager
     def take(self, cell: Cell) -> Iterator[tuple[Mixed, Future[None]]]:
-        """Give out a cluster with what says when it is made, or what it could not be made for. It ends with the block."""
+        """Provide a cluster with the interval in which it was made, or the error that prevented it.
+
+        It is removed at the end of the block.
+        """
         place = self._cells.index(cell)
         for one in self._cells[place : place + 2]:
             if one not in self._begun:
@@ -111,7 +119,7 @@ class Line:
             self._begun.pop(cell)[0].cluster.bed.down()
 
     def close(self) -> None:
-        """End what nobody took."""
+        """Remove clusters that were not requested."""
         self._pool.shutdown(cancel_futures=True)
         for made, _ in self._begun.values():
             made.cluster.bed.down()
@@ -151,11 +159,11 @@ def resolve(machine: Machine, *, node: str, service: str) -> None:
 
 
 def left(machine: Machine) -> Sequence[str]:
-    """Name what a machine that was reset should not have any more: files, and containers."""
+    """Name what should no longer exist on a machine that was reset: files and containers."""
     places = "/etc/kubernetes /etc/kubernetes/manifests /etc/kubernetes/pki /var/lib/kubelet /var/lib/etcd"
     found = machine.run("sh", "-c", f"find {places} -mindepth 1 -not -type d 2>/dev/null; ctr -n k8s.io containers list -q", check=False)
     return found.out.split()
 
 
 OTHER: Final = {KUBEADM: KUBEWRIGHT, KUBEWRIGHT: KUBEADM, NEXT: KUBEWRIGHT}
-"""Which tool resets a machine that a tool made."""
+"""The tool that resets a machine, by the tool that made it."""

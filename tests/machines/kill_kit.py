@@ -1,4 +1,4 @@
-"""Commands that are killed: at a boundary between two phases, or some seconds after they began."""
+"""Commands that are killed: at a boundary between two phases, or some seconds after their start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from testbed.sharing import PYTHON
 
 SEED_NAME = "KUBEWRIGHT_KILL_SEED"
 SEED = int(os.environ.setdefault(SEED_NAME, str(secrets.randbelow(2**31))))
-"""Of what is chosen at random: boundaries and moments. Another one with each run, unless the environment has one."""
+"""The seed of random choices: boundaries and moments. A different one for each run, unless the environment sets one."""
 
 _DYING = """\
 import io, json, os, runpy, signal, sys
@@ -44,7 +44,7 @@ del sys.argv[1:3]
 sys.stderr = Dying(sys.stderr.detach(), encoding="utf-8", line_buffering=True)
 runpy.run_module("kubewright", run_name="__main__", alter_sys=True)
 """
-"""Runs kubewright and kills it where it tells of an event of a phase, before it does anything else: a signal from outside comes later."""
+"""Runs kubewright and kills it as it reports an event of a phase, before it does anything else: a signal from outside would come later."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Boundary:
 
 
 class Command:
-    """A kubewright at work in a machine, whose events can be read as they happen."""
+    """A kubewright that runs in a machine, whose events can be read as they happen."""
 
     def __init__(self, machine: Machine, arguments: Sequence[str], *, dying_at: Boundary | None = None) -> None:
         self.said: list[str] = []
@@ -70,18 +70,21 @@ class Command:
         )
 
     def boundaries(self) -> list[Boundary]:
-        """Read events up to the end of the command, and return those of phases."""
+        """Read events until the command ends, and return those of phases."""
         return [
             Boundary(event["event"], event["phase"]) for event in self._events() if event.get("event") in {"PhaseStarted", "PhaseFinished"}
         ]
 
     def interrupt(self, number: int) -> None:
-        """Send a signal as a user would: once it has said something. Python itself ends by the signal before that."""
+        """Send a signal as a user would, after the first output. Before that, Python itself ends by the signal."""
         self._at_work.wait(600)
         self.send(number)
 
     def send(self, number: int) -> None:
-        """Send a signal to kubewright itself, not to what led to it. Nothing happens once it has ended, which it may at any moment."""
+        """Send a signal to kubewright itself, not to the programs that started it.
+
+        Does nothing if it has ended, which it may at any moment.
+        """
         pid = self._process.pid
         while self._process.poll() is None:
             with suppress(FileNotFoundError, ProcessLookupError):
@@ -92,7 +95,7 @@ class Command:
             time.sleep(0.005)  # the machine is being entered
 
     def end(self) -> int:
-        """Read what is left and return the exit code; negative for a signal."""
+        """Read the remaining output and return the exit code; negative for a signal."""
         assert self._process.stderr is not None
         for _ in self._events():
             pass
@@ -111,7 +114,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Course:
-    """How an undisturbed run went: where it can be killed, and how long it took."""
+    """An undisturbed run: the boundaries at which it can be killed, and its duration."""
 
     boundaries: Sequence[Boundary]
     seconds: float
@@ -123,14 +126,14 @@ def undisturbed(machine: Machine, arguments: Sequence[str]) -> Course:
     command = Command(machine, arguments)
     found = command.boundaries()
     assert command.end() == 0, "".join(command.said)
-    # between two phases the end of one and the begin of the next are the same place
+    # between two phases, the end of one and the beginning of the next are the same place
     begins = [boundary for boundary in found if boundary.event == "PhaseStarted"]
     assert len(begins) == len(set(begins)), "a phase began twice: its name does not tell where"
     return Course(boundaries=[*begins, found[-1]], seconds=time.monotonic() - began)
 
 
 def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str]) -> int:
-    """Run a command that is killed at a boundary, and require that this is where it ended; returns the exit code, that of SIGKILL."""
+    """Run a command that is killed at a boundary, and require that it ended there; returns the exit code, that of SIGKILL."""
     command = Command(machine, arguments, dying_at=boundary)
     passed = command.boundaries()
     code = command.end()
@@ -139,25 +142,28 @@ def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str]) ->
 
 
 def killed_after(machine: Machine, seconds: float, arguments: Sequence[str], *, by: int = signal.SIGKILL) -> int:
-    """Run a command for some seconds and end it there, if it is not through."""
+    """Run a command for some seconds and kill it then, if it has not ended."""
     command = Command(machine, arguments)
     timer = threading.Timer(seconds, partial(command.send if by == signal.SIGKILL else command.interrupt, by))
     timer.start()
     try:
-        return command.end()  # reads what it says: a full pipe would stop it
+        return command.end()  # reads its output: a full pipe would block it
     finally:
         timer.cancel()
         timer.join()
 
 
 def moments(seconds: float, *, count: int, seed: int = SEED) -> list[float]:
-    """Return random moments of a run: one in each of `count` equal parts, so that none of them is left out."""
+    """Return random moments of a run: one in each of `count` equal parts, so that no part is left out."""
     chosen = random.Random(seed)
     return [seconds * (index + chosen.random()) / count for index in range(count)]
 
 
 def chosen(boundaries: Sequence[Boundary], *, count: int, seed: int = SEED) -> list[Boundary]:
-    """Return some of the boundaries of a run: a random one of each of `count` parts that are equal but for one. There are as many at least."""
+    """Return some of the boundaries of a run: a random one from each of `count` parts of about the same size.
+
+    There must be at least as many.
+    """
     ends = [index * len(boundaries) // count for index in range(count + 1)]
     choice = random.Random(seed)
     return [choice.choice(boundaries[begin:end]) for begin, end in pairwise(ends)]

@@ -1,4 +1,4 @@
-"""The workflows that are killed: what each is run on, what is compared afterwards, and what it leaves when nothing disturbs it."""
+"""The workflows that are killed: the machine on which each runs, what is compared afterwards, and the result of an undisturbed run."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from testbed.machine import Machine
 
 @dataclass(frozen=True)
 class Reference:
-    """A run that nothing disturbed, and what it left."""
+    """An undisturbed run, and its result."""
 
     course: Course
     state: State
 
 
 class Stage(Protocol):
-    """Where a command is run again and again, each time on a machine that was never used."""
+    """Runs a command repeatedly, each time on a machine that was never used."""
 
     name: str
     arguments: Sequence[str]
 
     @property
     def reference(self) -> Reference:
-        """Made at the first use."""
+        """Made at first use."""
         ...
 
     def fresh(self) -> AbstractContextManager[Machine]:
-        """Give out a machine, and clean up after it."""
+        """Provide a machine, and clean up after it."""
         ...
 
     def state(self, machine: Machine) -> State:
-        """Look at what the command has made."""
+        """Return the state that the command has created."""
         ...
 
     def forget(self) -> None:
@@ -50,7 +50,7 @@ class Stage(Protocol):
         ...
 
     def close(self) -> None:
-        """Take down what stays between two machines."""
+        """Remove what is kept between two machines."""
         ...
 
 
@@ -61,7 +61,7 @@ def make_reference(stage: Stage) -> Reference:
 
 
 def require_finished(stage: Stage, machine: Machine) -> None:
-    """Run the same command again: it ends in the state of an undisturbed run, and a plan shows nothing more to do."""
+    """Run the same command again: it must reach the state of an undisturbed run, and a plan must show no further changes."""
     kubewright(machine, *stage.arguments)
     state_kit.require_same(stage.reference.state, stage.state(machine))
     plan = kubewright(machine, *stage.arguments, "--plan").out
@@ -69,7 +69,7 @@ def require_finished(stage: Stage, machine: Machine) -> None:
 
 
 class Init:
-    """`init` on a machine of its own."""
+    """`init` on its own machine."""
 
     name: Final = "init"
     arguments: Final = ("init", "--config", CONFIG)
@@ -105,7 +105,7 @@ _ADMIN: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 
 
 class WorkerJoin:
-    """`join` of the machine `two` to a cluster that stays."""
+    """`join` of the machine `two` to a cluster that is kept."""
 
     name: str = "worker join"
     arguments: Sequence[str] = _JOIN
@@ -128,24 +128,25 @@ class WorkerJoin:
             self.remove_member(cluster.first)
             self.forget()
         except BaseException:
-            self.close()  # nobody knows what is left of the cluster
+            self.close()  # the state of the cluster is unknown
             raise
 
     def state(self, machine: Machine) -> State:
         assert self._cluster is not None
         first = self._cluster.first
-        # a worker's join is done when its kubelet has a certificate, as with kubeadm; the kubelet then registers the Node
+        # a worker's join ends when its kubelet has a certificate, as with kubeadm; the kubelet registers the Node
+        # after that
         eventually(lambda: bool(kubectl(first, "get", "node", "two")), "the Node to be registered")
         return {"files": state_kit.files(machine), "objects": state_kit.objects(first)}
 
     def forget(self) -> None:
         assert self._cluster is not None
         argv = ("kubectl", "delete", "node", "two", "--ignore-not-found")
-        # a member may just have been removed, and a new leader be elected
+        # a member may have just been removed, and a new leader may be being elected
         eventually(lambda: self._cluster.first.run(*argv, env=_ADMIN, check=False).code == 0, "the Node to be deleted")
 
     def remove_member(self, first: Machine) -> None:
-        """Make etcd forget the machine while it can: it is still there."""
+        """Remove the machine's member from etcd while the machine still exists."""
 
     def close(self) -> None:
         self._cluster = None
@@ -155,7 +156,7 @@ class WorkerJoin:
         bed = self._open.enter_context(Bed("one", "two", bed=self._bed_name, parts=self._parts, shared=SHARED))
         self._cluster = Cluster(KUBEWRIGHT, bed)
         cluster_kit.begin(self._cluster)
-        # a cluster that still starts lets whoever joins wait: most moments would then come after the end of a run
+        # a cluster that is still starting makes joins wait, so most moments would come after the end of a run
         eventually(lambda: _has_settled(self._cluster.first), "the cluster to settle")
         return self._cluster
 

@@ -1,6 +1,6 @@
-"""The tests that every workflow has to stand: killed at any moment, the same command again ends in the state of an undisturbed run.
+"""Tests that every workflow must pass: after a kill at any moment, the same command reaches the state of an undisturbed run.
 
-A module of tests gives the fixture `stage` and a subclass of `Kills`.
+A module of tests provides the fixture `stage` and a subclass of `Kills`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ Matrices = Callable[[str], Matrix]
 
 
 class Kills:
-    """A seed chooses `boundaries` of those between phases and `moments` of a run; `make soak` has all boundaries and more moments.
+    """A seed chooses `boundaries` between phases and `moments` of a run; `make soak` covers all boundaries and more moments.
 
-    What is promised of all of them is tried at some of them in each run, at others in the next: the time of `make test-all` is limited.
+    What is promised of all of them is tested at a few of them in each run, at others in the next one, because the
+    time of `make test-all` is limited.
     """
 
     boundaries: ClassVar[int]
@@ -65,13 +66,13 @@ class Kills:
 
 
 def require_no_token(machine: Machine) -> None:
-    """Look that what a kubelet asks for its certificate with did not stay: an interrupted command cleans up."""
+    """Check that the credentials with which a kubelet requests its certificate were removed by the interrupted command."""
     assert machine.run("sh", "-c", "ls -d /etc/kubernetes/bootstrap-kubelet.conf", check=False).out == ""
 
 
 @contextmanager
 def a_machine(stage: Stage, matrix: Matrices, column: str, how: str) -> Iterator[Machine]:
-    """Give out a machine and record a cell of the matrix; a failure says how the run before was killed."""
+    """Provide a machine and record a cell of the matrix; a failure says how the previous run was killed."""
     assert stage.reference  # made before the machine that is killed
     try:
         with stage.fresh() as machine, matrix(f"kill, {SEED_NAME}={SEED}").cell(stage.name, column):

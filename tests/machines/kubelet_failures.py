@@ -1,4 +1,4 @@
-"""What makes the real kubelet of a machine fail, for each row of the table of remedies, and what the diagnosis then finds in its journal."""
+"""Makes the real kubelet of a machine fail, for each row of the table of hints, and returns what the diagnosis finds in its journal."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FAILING: Final[Mapping[str, tuple[str, str]]] = {
     ),
     "read-only file system": (f"mount -t tmpfs -o ro none {PLACE}/data", f"umount {PLACE}/data"),
 }
-"""What breaks a machine, and what mends it, by the text of the row."""
+"""What breaks a machine, and what repairs it, by the text of the row."""
 
 _LOOK: Final = """\
 import json
@@ -68,7 +68,7 @@ print(json.dumps({"failed": seen.kubelet.failed, "said": said, "remedy": remedie
 
 @contextmanager
 def standalone(machine: Machine) -> Iterator[None]:
-    """Have the machine's kubelet run without a cluster and be started once only, for as long as the context lasts."""
+    """Let the machine's kubelet run without a cluster and without restarts while the block runs."""
     machine.run("mkdir", "-p", f"{PLACE}/data", _DROP_IN.rpartition("/")[0])
     write(machine, _DROP_IN, _UNIT)
     machine.run("sh", "-c", "systemctl daemon-reload; systemctl stop kubelet")
@@ -79,7 +79,7 @@ def standalone(machine: Machine) -> Iterator[None]:
 
 
 def fail(machine: Machine, text: str) -> dict[str, object]:
-    """Have the kubelet fail so that it writes the text of a row. Returns what the diagnosis finds."""
+    """Make the kubelet fail so that it writes the text of a row. Returns what the diagnosis finds."""
     breaks, mends = FAILING[text]
     write(machine, _CONFIG, _STANDALONE)
     machine.run("sh", "-c", breaks)

@@ -1,4 +1,4 @@
-"""What the tests of this tier share: configurations, kubewright and kubectl in a machine."""
+"""Shared by the tests of this tier: configurations, kubewright and kubectl in a machine."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class Running:
 
 
 def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
-    """Ask with the administrator's kubeconfig; an answer that is no JSON yet is an empty one."""
+    """Make a request with the administrator's kubeconfig; returns an empty result for an answer that is not JSON yet."""
     ended = machine.run("kubectl", *arguments, "-o", "json", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=False)
     return dict(json.loads(ended.out)) if ended.code == 0 else {}
 
 
 def eventually(condition: Callable[[], bool], what: str, *, within: float = 600) -> None:
-    """Wait; the time is a guard against hangs and no measurement."""
+    """Wait; the timeout guards against hangs and measures nothing."""
     end = time.monotonic() + within
     while not condition():
         assert time.monotonic() < end, f"waited in vain for {what}"
@@ -79,7 +79,7 @@ def eventually(condition: Callable[[], bool], what: str, *, within: float = 600)
 
 
 def ready(machine: Machine, kind: str, name: str) -> bool:
-    """Tell whether all pods of a workload are ready."""
+    """Whether all pods of a workload are ready."""
     status = kubectl(machine, "-n", "kube-system", "get", kind, name).get("status", {})
     wanted = status.get("desiredNumberScheduled") or status.get("replicas") or 0
     return wanted > 0 and wanted == (status.get("numberReady") or status.get("readyReplicas"))

@@ -1,4 +1,4 @@
-"""All objects of a cluster in a form that two clusters can be compared in: without what every cluster has for itself."""
+"""All objects of a cluster in a form in which two clusters can be compared: without what is unique to every cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENCODED: Final = re.compile(r"(certificate-authority-data: )\S+")
 
 
 def objects(machine: Machine) -> Mapping[str, Any]:
-    """Return what is in the cluster by kind and name, without identities, times, addresses, keys and status."""
+    """Return the objects of the cluster by kind and name, without identities, times, addresses, keys and status."""
     said = machine.run(
         *("kubectl", "get", KINDS, "--all-namespaces", "--show-managed-fields", "-o", "json"),
         env={"KUBECONFIG": "/etc/kubernetes/admin.conf"},

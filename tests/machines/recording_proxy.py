@@ -1,7 +1,8 @@
-"""A proxy in front of an API server that writes down what is sent: run in a machine of a control plane that kubeadm's layout describes.
+"""A proxy in front of an API server that records what is sent; runs on a control plane with kubeadm's layout.
 
-`recording_proxy.py PORT FILE`. It shows the API server's own certificate, asks callers for theirs, and says to the API server who called as a front
-proxy does (X-Remote-User, X-Remote-Group); tokens are passed on. Each request is a line of JSON in FILE. Needs the standard library only.
+`recording_proxy.py PORT FILE`. It presents the API server's own certificate, requests client certificates, and names
+the client to the API server as a front proxy does (X-Remote-User, X-Remote-Group); tokens are passed on. Each request
+is a line of JSON in FILE. Needs only the standard library.
 """
 
 from __future__ import annotations

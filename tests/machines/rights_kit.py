@@ -1,4 +1,4 @@
-"""Who may do what in a cluster: identities, the objects of a cluster as kubeadm makes it, and the API server's own answer for each cell."""
+"""Permissions in a cluster: identities, the objects of a cluster as kubeadm makes it, and the API server's own answer for each cell."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IDENTITIES: Final = ("bootstrap token", "node", "kube-proxy", "anonymous", "admi
 
 @dataclass(frozen=True)
 class Target:
-    """What a right is about; an empty name is a collection."""
+    """What a permission applies to; an empty name is a collection."""
 
     resource: str
     name: str = ""
@@ -76,7 +76,7 @@ Cell = tuple[Target, str]
 
 @contextmanager
 def identities(cluster: Cluster) -> Iterator[Mapping[str, KubeClient]]:
-    """Give out a client for each identity."""
+    """Provide a client for each identity."""
     pki = "/etc/kubernetes/pki/apiserver-kubelet-client"
     known = {
         "bootstrap token": BearerToken(TOKEN),
@@ -95,7 +95,7 @@ def identities(cluster: Cluster) -> Iterator[Mapping[str, KubeClient]]:
 
 
 def rights(clients: Mapping[str, KubeClient], name: str) -> Mapping[Cell, bool]:
-    """Ask the API server for every cell of an identity. Anonymous may not ask for itself: the administrator asks for it."""
+    """Ask the API server for every cell of an identity. Anonymous may not ask for itself, so the administrator asks."""
     return {(target, verb): _may(clients, name, target.attributes(verb)) for target in TARGETS for verb in VERBS}
 
 
@@ -111,11 +111,11 @@ def _may(clients: Mapping[str, KubeClient], name: str, attributes: Mapping[str, 
 
 
 def status(client: KubeClient, method: str, path: str, body: Mapping[str, object] | None = None) -> int:
-    """Make a request and return how it was answered."""
+    """Send a request and return the kind of answer."""
     sent = None if body is None else json.dumps(body).encode()
     return client.raw(method, path, body=sent, headers={"Content-Type": "application/json"}).status
 
 
 def differing(one: Mapping[Cell, bool], other: Mapping[Cell, bool]) -> Sequence[str]:
-    """Name the cells that are not equal, with the answer of the first."""
+    """Name the cells that differ, with the answer of the first."""
     return [f"{verb} {target}: {allowed}" for (target, verb), allowed in one.items() if other[target, verb] != allowed]

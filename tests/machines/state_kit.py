@@ -1,7 +1,8 @@
-"""The state of a machine and of its cluster, normalised, so that two of them can be compared: files, objects, members of etcd.
+"""The normalised state of a machine and its cluster, for comparing two of them: files, objects, members of etcd.
 
-What differs from run to run by its nature is taken out (keys, serial numbers, times, uids, the values of tokens); what must not differ stays:
-modes, owners, manifests byte for byte, what certificates are for and who signed them, labels, taints, rules, specs, and what is left lying about.
+What differs between runs by nature is removed (keys, serial numbers, times, uids, token values). What must not differ
+stays: modes, owners, manifests byte for byte, purposes and signers of certificates, labels, taints, rules, specs, and
+leftover files.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from kubewright.manifests import rbac
 State = dict[str, Any]
 
 _TREES: Final = ("etc", "root", "tmp", "var/tmp", "var/lib/kubewright", "var/lib/etcd", "run/kubewright")
-"""Where everything counts, by name, mode and content: what a killed run leaves lying about would be here."""
+"""Directories in which everything counts, by name, mode and content: leftovers of a killed run would be here."""
 _KUBELET: Final = ("config.yaml", "kubeadm-flags.env", "instance-config.yaml")
-"""Of /var/lib/kubelet only these: the kubelet makes the others, some of them later."""
+"""Of /var/lib/kubelet only these: the kubelet creates the others, some of them later."""
 _SKIPPED: Final = re.compile(
     r"etc/(cni|hostname|hosts|machine-id|resolv.conf|\.pwd\.lock)|root/(\.kube|\.cache|kubeadm.yaml)|var/lib/etcd/|(var/)?tmp/systemd-private"
 )
@@ -48,18 +49,18 @@ def require_same(expected: State, found: State) -> None:
 
 
 def files(machine: Machine) -> State:
-    """Return what was written to the machine's disk, by path."""
+    """Return the files that were written to the machine's disk, by path."""
     authorities = {path: path.read_bytes() for path in (machine.root / "etc/kubernetes/pki").glob("**/*ca.crt")}
     found: State = {}
     for path in _walk(machine):
         name = str(path.relative_to(machine.root))
-        if not _SKIPPED.match(name) and os.path.lexists(path):  # what was deleted of the trees below stands on the disk as well
+        if not _SKIPPED.match(name) and os.path.lexists(path):  # files of the trees below that were deleted are on the disk as well
             found[f"/{name}"] = _file(path, name, machine, authorities)
     return found
 
 
 def _walk(machine: Machine) -> Iterator[Path]:
-    """Give out what the machine has and the trees below it have not: what is on its disk, and in /run/kubewright, which is not."""
+    """Yield what the machine has in addition to the trees below: its disk, and /run/kubewright, which is not on it."""
     for tree in _TREES:
         top = machine.root if tree.startswith("run/") else machine.places.upper
         for directory, _, names in os.walk(top / tree):
@@ -71,7 +72,7 @@ def _walk(machine: Machine) -> Iterator[Path]:
 
 
 def _temporary(name: str) -> bool:
-    """Tell whether it is one of ours that was left; the kubelet's own, which live for milliseconds, are a dot and a number."""
+    """Whether it is one of our leftover files; the kubelet's own, which exist for milliseconds, have names of a dot and a number."""
     return (name.startswith(".") and not name[1:].isdigit()) or name.endswith((".new", ".tmp"))
 
 
@@ -99,13 +100,13 @@ def _content(path: Path, machine: Machine, authorities: Mapping[Path, bytes]) ->
 
 
 def _sorted_members(line: str) -> str:
-    """Put the members of an etcd manifest into order: etcd lists them by their ids, which are made at random."""
+    """Sort the members in an etcd manifest: etcd lists them by their random IDs."""
     before, flag, members = line.partition("--initial-cluster=")
     return before + flag + ",".join(sorted(members.split(","))) if flag else line
 
 
 def _kubeconfig(text: str, machine: Machine, authorities: list[bytes]) -> str:
-    """Put the meaning of embedded certificates in their place."""
+    """Replace embedded certificates by their meaning."""
 
     def told(found: re.Match[str]) -> str:
         content = base64.b64decode(found[2])
@@ -115,7 +116,7 @@ def _kubeconfig(text: str, machine: Machine, authorities: list[bytes]) -> str:
 
 
 def _certificate(content: bytes, machine: Machine, authorities: list[bytes]) -> State:
-    """Tell what a certificate is for, and whether one of the machine's authorities of its issuer's name has signed it."""
+    """Describe the purpose of a certificate, and whether the CA of the machine with its issuer's name has signed it."""
     found = x509.load_pem_x509_certificate(content)
     extensions = {extension.oid._name: str(extension.value).replace(machine.address, "ADDRESS") for extension in found.extensions}
     for name in ("subjectKeyIdentifier", "authorityKeyIdentifier"):
@@ -146,18 +147,18 @@ _KINDS: Final = (
 )
 _OURS: Final = {"coredns", "kube-proxy"}
 _RACED: Final = {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in rbac.bootstrap_policy()}
-"""What init makes if it comes before the API server, which makes the same a second after its start."""
+"""Created by init if it is faster than the API server, which creates the same a second after its start."""
 _LATER: Final = (
     "deployment.kubernetes.io/",
     "deprecated.daemonset.template.generation",
     "node.alpha.kubernetes.io/",
     "volumes.kubernetes.io/",
 )
-"""Annotations that controllers and the kubelet add in their own time."""
+"""Annotations that controllers and the kubelet add at some later time."""
 
 
 def objects(machine: Machine) -> State:
-    """Return the objects that init and join make, by kind and name; tokens as a list. The machine is a control plane."""
+    """Return the objects that init and join create, by kind and name; tokens as a list. The machine is a control plane."""
     items: list[State] = []
 
     def listed() -> bool:
@@ -178,9 +179,9 @@ def objects(machine: Machine) -> State:
 
 def _made_by_us(item: Mapping[str, Any]) -> bool:
     metadata = item["metadata"]
-    if item["kind"] == "Node":  # the kubelet makes it
+    if item["kind"] == "Node":  # created by the kubelet
         return True
-    if item["kind"] == "ServiceAccount":  # without fields that somebody could manage
+    if item["kind"] == "ServiceAccount":  # without managed fields
         return metadata["name"] in _OURS and metadata["namespace"] == "kube-system"
     if (item["kind"], metadata.get("namespace", ""), metadata["name"]) in _RACED or metadata["name"] == "kube-root-ca.crt":
         return True
@@ -208,7 +209,7 @@ def _token(item: Mapping[str, Any]) -> State:
 
 
 def _text(value: object, machine: Machine) -> str:
-    """Render a value without what is secret or new in every run."""
+    """Render a value without parts that are secret or new in every run."""
     text = json.dumps(value).replace(machine.address, "ADDRESS")
     text = re.sub(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", "a certificate", text)
     text = re.sub(r"certificate-authority-data: [A-Za-z0-9+/=]+", "certificate-authority-data: a certificate", text)
@@ -228,7 +229,7 @@ def members(machine: Machine, *, others: Mapping[str, str] = MappingProxyType({}
 
 
 def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask the etcd of a machine over its JSON gateway. It removes no member in the five seconds after one has come (503)."""
+    """Query the etcd of a machine through its JSON gateway. It removes no member within five seconds of another one being added (503)."""
     pki = "/etc/kubernetes/pki/etcd"
     argv = (
         "curl",
@@ -236,7 +237,7 @@ def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any]) -> dict[
         "--fail",
         "--retry",
         "120",
-        "--retry-all-errors",  # also where the kubelet is just starting it anew
+        "--retry-all-errors",  # even if the kubelet is just restarting it
         "--retry-delay",
         "1",
         "--cacert",

@@ -1,4 +1,4 @@
-"""Machines that kubeadm made, taken over by kubewright: what it would change there, and what it refuses without being asked to."""
+"""Machines that kubeadm made and kubewright takes over: what it would change, and what it refuses without `--adopt`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def bed(parts: Parts) -> Iterator[Bed]:
         two.run("mkdir", "-p", MANIFESTS)  # as the kubelet's package (kubernetes/release: cmd/krel/templates/latest/kubelet/kubelet.spec)
         two.run(*join(made), IGNORED)
         eventually(lambda: len(kubectl(one, "get", "nodes").get("items", [])) == 2, "two Nodes")
-        # four static ones, two of CoreDNS, kube-proxy on both Nodes: the kubelet tells the cluster of static ones in its own time
+        # four static ones, two of CoreDNS, kube-proxy on both Nodes; the kubelet reports static pods to the cluster
+        # with a delay
         eventually(lambda: len(kubectl(one, "-n", "kube-system", "get", "pods").get("items", [])) == 8, "all pods to be there")
         yield made
 
@@ -31,8 +32,8 @@ def join(bed: Bed) -> list[str]:
     return bed["one"].run("kubeadm", "token", "create", "--print-join-command").out.split()
 
 
-def test_a_control_plane_that_kubeadm_made(bed: Bed) -> None:
-    """With the same configuration there is nothing to change; it is changed on request only, and ours from then on."""
+def test_a_control_plane_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
+    """With the same configuration nothing changes; it is changed only on request, and belongs to kubewright from then on."""
     one = bed["one"]
     assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
     refused = kubewright(one, "init", "--config", CONFIG, check=False)
@@ -64,8 +65,8 @@ def test_a_control_plane_that_kubeadm_made(bed: Bed) -> None:
     assert {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]} == pods
 
 
-def test_a_worker_that_kubeadm_made(bed: Bed) -> None:
-    """There is nothing to change either, unless its kubelet came without a package: then the kubelet lacks a directory, and complains of it."""
+def test_a_worker_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
+    """Nothing changes either, unless its kubelet was installed without a package: then it lacks a directory and logs errors about it."""
     words, two = [*join(bed)[1:], IGNORED], bed["two"]
     two.run("rmdir", MANIFESTS)
     assert kubewright(two, *words, "--plan").out == f"create directory {MANIFESTS} (mode 0700)\n\nplan: 1 to create\n"

@@ -1,6 +1,6 @@
-"""`agent run` beside the real kubelet, with the same flags and files: on one machine one after the other, and on two at the same time.
+"""`agent run` compared with the real kubelet, with the same flags and files: in turn on one machine, and at the same time on two.
 
-What differs is a row of docs/compat/kubelet.md; what is listed here has one.
+Every difference is a row of docs/compat/kubelet.md, including those that are listed here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kubewright.pki import csr
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
 PAGE = (Path(__file__).parents[2] / "docs" / "compat" / "kubelet.md").read_text()
 MADE: Final = {"spec.taints", "status.declaredFeatures"}
-"""What differs in a Node that the agent makes."""
+"""Differences of a Node that the agent creates."""
 TAKEN: Final = {"status.declaredFeatures"}
-"""What differs in a Node that it takes over: it may change no taints."""
+"""Differences of a Node that it takes over: it may not change taints."""
 SOFT: Final = {"memory.available": "8Ti", "nodefs.available": "8Pi", "pid.available": "9M"}
 EXTRA: Final = (
     *("--node-labels=example.com/kind=press,topology.kubernetes.io/zone=z1", "--register-with-taints=example.com/own=x:NoSchedule"),
@@ -36,7 +36,7 @@ EXTRA: Final = (
     f"--eviction-soft={','.join(f'{signal}<{most}' for signal, most in SOFT.items())}",
     f"--eviction-soft-grace-period={','.join(f'{signal}=8h' for signal in SOFT)}",
 )
-"""Flags of a second run, under which everything is scarce: soft thresholds count at once, and evict nothing for hours."""
+"""Flags of a second run in which all resources are scarce: soft thresholds count at once, and evict nothing for hours."""
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +56,14 @@ def workers(parts: Parts) -> Iterator[tuple[Worker, Worker]]:
 
 
 def owned(objects: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The owners of Lease and CSINode, which have to be this Node."""
+    """The owners of Lease and CSINode, which must be this Node."""
     expected = {"apiVersion": "v1", "kind": "Node", "name": "two", "uid": objects["node"]["metadata"]["uid"]}
     rows = [owner for kind in ("lease", "csinode") for owner in objects[kind]["metadata"]["ownerReferences"]]
     assert rows == [expected] * 2
     return rows
 
 
-def test_every_difference_is_written_down() -> None:
+def test_every_difference_from_the_kubelet_is_documented() -> None:
     table = PAGE.partition("## agent run: different, on purpose")[2]
     for path in MADE | TAKEN:
         assert f"`{path}`" in table, path
@@ -73,7 +73,7 @@ def test_every_difference_is_written_down() -> None:
 
 
 def transition(objects: Mapping[str, Any]) -> str:
-    """When its Node became Ready."""
+    """The time at which its Node became Ready."""
     row = find(objects["node"]["status"]["conditions"], "Ready")
     return str(row and row["lastTransitionTime"])
 
@@ -99,7 +99,7 @@ def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> 
 
 @pytest.fixture
 def addressed(workers: tuple[Worker, Worker]) -> Iterator[None]:
-    """The machine has an address of IPv6 too, and some huge pages."""
+    """The machine also has an IPv6 address, and some huge pages."""
     machine = workers[0].machine
     machine.run("ip", "-6", "address", "add", f"{SIXTH}/64", "dev", "eth0", "nodad")
     before = machine.run("sysctl", "-n", "vm.nr_hugepages").out.strip()
@@ -120,7 +120,7 @@ CASES: Final = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("addressed")
-def test_a_node_that_the_agent_makes_is_the_kubelets(workers: tuple[Worker, Worker], case: str) -> None:
+def test_a_node_created_by_the_agent_equals_the_kubelets(workers: tuple[Worker, Worker], case: str) -> None:
     two, _ = workers
     extra = tuple(flag.format(own=two.machine.address) for flag in CASES[case])
     found = []
@@ -149,7 +149,7 @@ PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 HEARTBEAT: Final = {"type", "lastHeartbeatTime"}
-"""What the agent sends of conditions that stay as they are, also in its first status of a Node that it takes over."""
+"""What the agent sends for unchanged conditions, even in its first status of a Node that it takes over."""
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 WIRE: Final = {
     *(
@@ -167,11 +167,11 @@ WIRE: Final = {
     "- PATCH /nodes/two/status: status.$setElementOrder/conditions[].type",
     "- POST /namespaces/default/events: eventTime",
 }
-"""How the writes of a node that joins differ, where both speak JSON: `-` only the kubelet says it, `+` only the agent."""
+"""How the writes of a joining node differ, if both send JSON: `-` only the kubelet sends it, `+` only the agent."""
 
 
-def test_what_a_node_writes_is_what_a_kubelet_writes(workers: tuple[Worker, Worker]) -> None:
-    """From the request for a certificate to the second renewal of the lease, and then about a Node that somebody has changed."""
+def test_a_node_sends_the_same_writes_as_a_kubelet(workers: tuple[Worker, Worker]) -> None:
+    """From the certificate request to the second renewal of the lease, and then for a Node that a client has changed."""
     two, _ = workers
     wire = Wire(two.one)
     said: list[dict[str, set[str]]] = []
@@ -200,7 +200,7 @@ def test_what_a_node_writes_is_what_a_kubelet_writes(workers: tuple[Worker, Work
         eventually(lambda meddler=meddler: meddler.found() == meddler.left(registered=False), "its corrections")
     assert registrations[0] == registrations[1]
     assert unlike(*said) == WIRE
-    assert {tuple(patch.get("status", {})) for patch in joined[1:]} == {("conditions",)}  # the first may have had to correct something
+    assert {tuple(patch.get("status", {})) for patch in joined[1:]} == {("conditions",)}  # the first one may have made a correction
     rows = [row for patch in wire.node_patches() for row in patch.get("status", {}).get("conditions", ())]
     assert {key for row in rows for key in row} == HEARTBEAT
     two.end()
@@ -216,11 +216,11 @@ TAKEN_AWAY: Final = {
     "MemoryPressure": ("has insufficient memory available", "has sufficient memory available"),
     "PIDPressure": ("has insufficient PID available", "has sufficient PID available"),
 }
-"""What a node says when it is short of something, and when it is not any more."""
+"""What a node reports while it lacks a resource, and afterwards."""
 
 
-def test_what_is_taken_away_and_given_back_shows_alike(workers: tuple[Worker, Worker]) -> None:
-    """A small file system, which kubelet and agent have for the node's; memory, and process ids, of which all machines of a host have the same."""
+def test_pressure_conditions_appear_and_disappear_as_with_the_kubelet(workers: tuple[Worker, Worker]) -> None:
+    """A small file system that kubelet and agent treat as the node's; memory; and process IDs, which all machines of a host share."""
     for worker, start in zip(workers, (workers[0].kubelet, workers[1].agent), strict=True):
         worker.machine.run("sh", "-c", "mkdir -p /var/lib/small && mount -t tmpfs -o size=64m tmpfs /var/lib/small")
         worker.end()
@@ -247,11 +247,11 @@ def test_what_is_taken_away_and_given_back_shows_alike(workers: tuple[Worker, Wo
 
 
 def shown(workers: Iterable[Worker], kinds: Iterable[str]) -> set[str]:
-    """Return which statuses conditions of some machines have."""
+    """Return which statuses the conditions of some machines have."""
     return {worker.condition(kind).get("status", "") for kind in kinds for worker in workers}
 
 
-def test_a_runtime_that_is_stopped_and_started_shows_alike(workers: tuple[Worker, Worker]) -> None:
+def test_a_stopped_runtime_is_reported_as_by_the_kubelet(workers: tuple[Worker, Worker]) -> None:
     two, three = workers
     two.end()
     two.kubelet()
@@ -303,7 +303,7 @@ def serving_requests(one: Machine, name: str) -> list[dict[str, Any]]:
     return [row for row in mine if row["spec"]["signerName"] == csr.SERVING_SIGNER]
 
 
-def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_with_it(workers: tuple[Worker, Worker]) -> None:
+def test_agent_and_kubelet_request_the_same_serving_certificate_and_serve_with_it(workers: tuple[Worker, Worker]) -> None:
     two, _ = workers
     asked = []
     for start in (two.kubelet, two.agent):
@@ -332,7 +332,7 @@ def test_both_ask_for_the_same_serving_certificate_and_answer_the_api_server_wit
     two.kubelet()
 
 
-def test_a_machine_that_shuts_down_says_so_before_it_goes(workers: tuple[Worker, Worker]) -> None:
+def test_a_shutdown_is_reported_before_the_machine_is_down(workers: tuple[Worker, Worker]) -> None:
     two, _ = workers
     two.end()
     moved = two.heartbeat()

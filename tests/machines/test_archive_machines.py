@@ -1,4 +1,4 @@
-"""The archive of `make bundle` on whole machines that have no Python, no pip and no network but each other."""
+"""The archive of `make bundle` on whole machines without Python, without pip, and with no network except between them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-schedul
 
 @pytest.fixture(scope="module")
 def bed(parts: Parts) -> Iterator[Bed]:
-    """Two machines without Python. What was unpacked on the second one cannot be written to."""
+    """Two machines without Python. The archive on the second one was unpacked read-only."""
     packed = archive()
     place = programs(COMPONENTS)["etcd"].parent
     with Bed("one", "two", bed="archive", parts=parts, shared={str(place): place}) as made:
@@ -46,8 +46,8 @@ def call(machine: Machine, *arguments: str, check: bool = True) -> Ended:
     return machine.run(PROGRAM, *arguments, check=check)
 
 
-def test_it_needs_nothing_of_the_machine(bed: Bed) -> None:
-    """Neither Python nor a C library nor /proc: it runs where there is nothing else. Whoever calls it, and whatever their Python is told."""
+def test_the_archive_needs_nothing_from_the_machine(bed: Bed) -> None:
+    """Neither Python nor a C library nor /proc, whichever user calls it, and whatever their Python's settings."""
     one = bed["one"]
     assert one.run("sh", "-c", "command -v python3 python; ls -d /usr/lib/python3* /usr/lib/*/libpython*", check=False).out == ""
     one.run("sh", "-c", f"mkdir /srv/empty && cp -a '{HOME}' /srv/empty/kubewright")
@@ -59,7 +59,7 @@ def test_it_needs_nothing_of_the_machine(bed: Bed) -> None:
     assert bed["two"].run("touch", f"{HOME}/new", check=False).code == 1
 
 
-def test_it_goes_by_the_name_that_it_was_called_by(bed: Bed) -> None:
+def test_the_archive_uses_the_name_by_which_it_was_called(bed: Bed) -> None:
     one = bed["one"]
     one.run("ln", "-s", PROGRAM, "/usr/local/bin/kubewright")
     one.run("ln", "-s", "kubewright", "/usr/local/bin/kubeadm")
@@ -70,7 +70,7 @@ def test_it_goes_by_the_name_that_it_was_called_by(bed: Bed) -> None:
         assert "/opt/" not in scripts["kubeadm"]
 
 
-def test_a_service_runs_the_program_that_was_called_by_its_name(bed: Bed) -> None:
+def test_a_service_runs_the_program_under_the_name_it_was_called_by(bed: Bed) -> None:
     two = bed["two"]
     two.run("ln", "-s", PROGRAM, "/usr/local/bin/kubewright")
     two.run("mkdir", "-p", "/etc/kubernetes")
@@ -84,7 +84,7 @@ def test_a_service_runs_the_program_that_was_called_by_its_name(bed: Bed) -> Non
     two.run("rm", "-r", "/etc/systemd/system/kubewright-agent.service", "/var/lib/kubelet", "/etc/kubernetes", "/usr/local/bin/kubewright")
 
 
-def test_it_works_in_another_root_directory(bed: Bed) -> None:
+def test_the_archive_works_in_another_root_directory(bed: Bed) -> None:
     one = bed["one"]
     one.run("mkdir", "-p", "/srv/image")
     call(one, "init", "phase", "certs", "all", "--rootfs", "/srv/image", "--apiserver-advertise-address", one.address)
@@ -92,8 +92,8 @@ def test_it_works_in_another_root_directory(bed: Bed) -> None:
     assert one.run("ls", "/etc/kubernetes/pki", check=False).code == 2
 
 
-def test_it_starts_its_daemon(bed: Bed) -> None:
-    """`up` starts the program again as another process, with the interpreter of the archive."""
+def test_the_archive_starts_its_daemon(bed: Bed) -> None:
+    """`up` starts the program again as a separate process, with the interpreter of the archive."""
     two = bed["two"]
     place = str(programs(COMPONENTS)["etcd"].parent)
     call(two, "up", "--nodes", "1", "--binaries-dir", place)
@@ -105,15 +105,17 @@ def test_it_starts_its_daemon(bed: Bed) -> None:
     assert f"{HOME}/libexec/python3" in executable
 
 
-def test_machines_join_and_leave_with_it(bed: Bed) -> None:
-    """The container runtime is asked by gRPC: what `init` needs of the extra `cri` is there."""
+def test_machines_join_and_leave_with_the_archive(bed: Bed) -> None:
+    """The container runtime is used through gRPC, so what `init` needs from the extra `cri` is included."""
     one, two = bed["one"], bed["two"]
     write(one, CONFIG, INIT.format(address=one.address))
     said = call(one, "init", "--config", CONFIG).out
     words = call(one, "token", "create", "--print-join-command").out.split()
     call(two, *words[1:], IGNORED)
     assert "--discovery-token-ca-cert-hash sha256:" in said
-    eventually(lambda: _ready(one) == ["one", "two"], "both nodes to be ready")  # a worker's join ends with its certificate, as kubeadm's
+    eventually(
+        lambda: _ready(one) == ["one", "two"], "both nodes to be ready"
+    )  # a worker's join ends when it has its certificate, as with kubeadm
     assert sorted(node["metadata"]["name"] for node in kubectl(one, "get", "nodes")["items"]) == ["one", "two"]
     again = json.loads(call(one, "init", "--config", CONFIG, "--plan", "-o", "json").out)
     assert [change for change in again if change["action"] != "unchanged"] == []

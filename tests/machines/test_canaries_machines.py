@@ -1,4 +1,4 @@
-"""Secrets stay where they belong: not in output, logs, the journal, arguments of processes, or files that others can read."""
+"""Secrets appear only where they belong: not in output, logs, the journal, arguments of processes, or files that others can read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OTHER, WRONG = "/root/other.yaml", "/root/wrong.yaml"
 
 @dataclass
 class Scene:
-    """Three machines, what kubewright was called for on them, and what it said."""
+    """Three machines, the kubewright commands that were run on them, and their output."""
 
     bed: Bed
     watched: list[Arguments]
@@ -39,12 +39,12 @@ class Scene:
         assert ended.code == code, ended.err
 
     def shown(self) -> dict[str, tuple[set[str], set[str]]]:
-        """Return the calls since this was last asked, with the canaries on stdout and on stderr."""
+        """Return the calls since the last request, with the canaries on stdout and on stderr."""
         said, self.said = self.said, []
         return {words: (seen(ended.out, self.canaries), seen(ended.err, self.canaries)) for words, ended in said}
 
     def logged(self, *needles: str) -> dict[str, dict[str, bool]]:
-        """Return which of the texts the logs of the calls with `-v 10` have: a log without any has no secret either."""
+        """Return which of the texts the logs of the calls with `-v 10` contain, because an empty log would contain no secret either."""
         return {words: {needle: needle in ended.err for needle in needles} for words, ended in self.said if words.endswith("-v 10")}
 
     def kept(self) -> list[Kept]:
@@ -74,7 +74,7 @@ def scene(parts: Parts) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def initialized(scene: Scene) -> Scene:
-    """With a first control plane: by a wrong configuration, plans, a dry run, the run itself, again, and with another configuration."""
+    """With a first control plane: a wrong configuration, plans, a dry run, the run itself, a second run, and another configuration."""
     text = configuration(scene.bed["first"])
     secret(scene.bed["first"], CONFIG, text)
     secret(scene.bed["first"], OTHER, text.replace("10.244.0.0", "10.245.0.0").replace(PASSWORD, PASSWORD[:-1]))
@@ -91,7 +91,7 @@ def initialized(scene: Scene) -> Scene:
     return scene
 
 
-def test_init_shows_the_token_and_the_key_once_and_nothing_else(initialized: Scene) -> None:
+def test_init_prints_the_token_and_the_key_once_and_no_other_secret(initialized: Scene) -> None:
     logs = initialized.logged("] kubewright ", "phase preflight begins", '] "Response" verb="POST"', "difference of ")
     assert list(logs.pop(" ".join(("first:", *INITIALIZE, "-v", "10"))).values()) == [True] * 4
     assert [next(iter(found.values())) for found in logs.values()] == [True]
@@ -126,13 +126,13 @@ OURS = r"/root/(kubeadm|other|wrong)\.yaml|/root/(token|key)"
 PLACES = {
     "token": rf"{OURS}|/var/lib/etcd/member/.*",
     "certificate key": OURS,
-    # the container runtime keeps the environment of what it runs
+    # the container runtime stores the environment of containers
     "password": rf"{OURS}|/var/lib/etcd/member/.*|/etc/kubernetes/manifests/kube-apiserver.yaml|/var/lib/kubewright/.*|/run/containerd/.*",
 }
-"""Where the canaries of the configuration may be; a private key only in its own file, or in its own kubeconfig."""
+"""Where canaries of the configuration may be; a private key only in its own file, or in its own kubeconfig."""
 
 
-def test_files_have_secrets_only_where_they_belong_and_only_for_root(joined: Scene) -> None:
+def test_only_expected_files_contain_secrets_and_only_root_can_read_them(joined: Scene) -> None:
     kept = joined.kept()
     assert {one.canary for one in kept} == joined.canaries.keys()
     places = {name: PLACES.get(name) or rf"/etc/kubernetes/(pki/)?{re.escape(name)}" for name in joined.canaries}
@@ -142,14 +142,14 @@ def test_files_have_secrets_only_where_they_belong_and_only_for_root(joined: Sce
 
 @pytest.fixture(scope="module")
 def undone(joined: Scene) -> Scene:
-    """With renewed certificates, and then reset."""
+    """With renewed certificates, and then after a reset."""
     joined.call("first", "certs", "renew", "all", "-v", "10")
     for name in ("worker", "second", "first"):
         joined.call(name, "reset", "--force", "-v", "10")
     return joined
 
 
-def test_reset_leaves_no_secret_and_shows_none(undone: Scene) -> None:
+def test_reset_leaves_and_prints_no_secret(undone: Scene) -> None:
     assert [list(found.values()) for found in undone.logged("] kubewright ").values()] == [[True]] * 4
     shown = undone.shown()
     assert len(shown) == 4

@@ -1,4 +1,4 @@
-"""The image of `make image` in a cluster of kubeadm's: machines join through our controllers, as a Deployment and as a static pod."""
+"""The image of `make image` in a cluster of kubeadm: machines join through our controllers, as a Deployment and as a static pod."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PKI = "/etc/kubernetes/pki"
 
 @pytest.fixture(scope="module")
 def bed(parts: Parts) -> Iterator[Bed]:
-    """A control plane of kubeadm's whose kube-controller-manager leaves the five alone, and a machine that is to join."""
+    """A control plane of kubeadm whose kube-controller-manager leaves the five controllers to us, and a machine that is to join."""
     found = image()
     with Bed("one", "two", bed="controllers", parts=parts, shared=SHARED) as made:
         one = made["one"]
@@ -72,12 +72,12 @@ def _ready(one: Machine, name: str) -> bool:
 
 
 def leader(one: Machine) -> str:
-    """The pod that holds the lease: its name comes first in the identity."""
+    """The pod that holds the lease: its identity begins with its name."""
     holder: str = kubectl(one, "-n", "kube-system", "get", "lease", NAME).get("spec", {}).get("holderIdentity", "")
     return holder.partition("_")[0]
 
 
-def test_the_image_holds_nothing_but_the_archive_and_runs_as_nobody(bed: Bed) -> None:
+def test_the_image_contains_only_the_archive_and_runs_as_an_ordinary_user(bed: Bed) -> None:
     one = bed["one"]
     run = ("ctr", "-n", "k8s.io", "run", "--rm", "--snapshotter", "overlayfs", "--cgroup", "/tried")
     assert one.run(*run, REFERENCE, "tried", "kubewright", "version", "-o", "short").out == "v1.36.3\n"
@@ -86,7 +86,7 @@ def test_the_image_holds_nothing_but_the_archive_and_runs_as_nobody(bed: Bed) ->
     assert one.run(*run, REFERENCE, "tried", *python).out == f"65532 65532 {directories}\n"
 
 
-def test_a_machine_joins_through_the_deployment_and_the_other_replica_goes_on(bed: Bed) -> None:
+def test_a_machine_joins_through_the_deployment_and_the_other_replica_takes_over(bed: Bed) -> None:
     one = bed["one"]
     one.run(
         *("kubectl", "-n", "kube-system", "create", "secret", "tls", f"{NAME}-ca", "--cert", f"{PKI}/ca.crt", "--key", f"{PKI}/ca.key"),

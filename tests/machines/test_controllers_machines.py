@@ -1,4 +1,4 @@
-"""`controllers run` in the place of kube-controller-manager's five, on whole machines: real kubeadm joins, real kubelets ask for certificates and renew them."""
+"""`controllers run` in place of kube-controller-manager's five: real kubeadm joins, and real kubelets get and renew certificates."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KUBECONFIG = f"/etc/kubernetes/{NAME}.conf"
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 LEFT_ALONE = "*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"
 SHORT = timedelta(seconds=100)
-"""Of certificates. They begin five minutes earlier, and a kubelet renews its own after 70 to 90 percent: within a minute."""
+"""Lifetime of certificates. They start five minutes earlier, and a kubelet renews its own after 70 to 90 percent: within a minute."""
 SERVING, CLIENT = "kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"
 CURRENT = "/var/lib/kubelet/pki/kubelet-{}-current.pem"
 
@@ -30,7 +30,7 @@ def _configuration(machine: Machine) -> str:
 
 
 def _start_controllers(one: Machine) -> None:
-    """Give them their rights and their kubeconfig as the guide does, and let systemd start them."""
+    """Give the controllers their permissions and their kubeconfig as in the guide, and let systemd start them."""
     rights = kubewright(one, "controllers", "manifest", "rbac").out
     one.run("kubectl", "apply", "-f", "-", data=rights, env=ADMIN)
     write(one, KUBECONFIG, kubewright(one, "kubeconfig", "user", "--client-name", NAME, "--config", CONFIG).out)
@@ -71,7 +71,7 @@ def _differs(machine: Machine, purpose: str, *, before: str) -> Callable[[], boo
     return lambda: _link(machine, purpose) not in {"", before}
 
 
-def test_real_kubelets_join_by_either_tool_get_their_certificates_and_renew_them(parts: Parts) -> None:
+def test_real_kubelets_join_with_either_tool_and_renew_their_certificates(parts: Parts) -> None:
     with Bed("one", "two", "three", bed="controllers", parts=parts, shared=SHARED) as bed:
         one, two, three = (bed[name] for name in ("one", "two", "three"))
         write(one, CONFIG, _configuration(one))

@@ -1,4 +1,4 @@
-"""Faults that are found before `init` changes anything: one machine, one fault after the other, and nothing is left of any of them."""
+"""Faults that are found before `init` changes anything: one machine, one fault after the other, and no fault leaves anything behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def machine(parts: Parts) -> Iterator[Machine]:
 
 
 def init(machine: Machine, *arguments: str) -> Ended:
-    """Run init, which must fail as every command fails: with a message, a remedy and no traceback, and nothing half-written."""
+    """Run init, which must fail properly: with a message, a hint and no traceback, and without half-written files."""
     ended = kubewright(machine, "init", "--config", CONFIG, *arguments, check=False)
     assert ended.code == 1, ended.err + ended.out
     assert "hint: " in ended.err
@@ -38,7 +38,7 @@ def init(machine: Machine, *arguments: str) -> Ended:
 
 @contextmanager
 def broken(machine: Machine, how: str, mend: str) -> Iterator[None]:
-    """Break something in a machine, and mend it again."""
+    """Break something on a machine, and repair it afterwards."""
     machine.run("sh", "-c", how)
     try:
         yield
@@ -65,16 +65,16 @@ def standalone(machine: Machine) -> Iterator[Machine]:
 
 class TestKubeletThatFails:
     @pytest.mark.parametrize("text", kubelet_failures.FAILING)
-    def test_what_it_writes_has_its_remedy(self, standalone: Machine, text: str) -> None:
+    def test_every_known_kubelet_error_has_a_hint(self, standalone: Machine, text: str) -> None:
         found = kubelet_failures.fail(standalone, text)
         assert found["failed"]
         assert found["remedy"] == dict(remedies.KUBELET)[text], found["said"]
 
-    def test_each_remedy_has_a_failure(self) -> None:
+    def test_every_hint_is_tested_with_a_failure(self) -> None:
         assert kubelet_failures.FAILING.keys() == dict(remedies.KUBELET).keys()
 
 
-def test_a_port_that_is_taken_is_named_with_its_holder(machine: Machine) -> None:
+def test_a_port_in_use_is_reported_with_the_process_that_uses_it(machine: Machine) -> None:
     listen = "import socket, time; s = socket.create_server(('0.0.0.0', 6443)); print('listens', flush=True); time.sleep(600)"
     holder = machine.start("/usr/bin/python3", "-c", listen, stdout=-1)
     assert holder.stdout is not None
@@ -87,21 +87,21 @@ def test_a_port_that_is_taken_is_named_with_its_holder(machine: Machine) -> None
         holder.wait(600)
 
 
-def test_a_runtime_that_is_down_is_named(machine: Machine) -> None:
+def test_a_stopped_runtime_is_reported(machine: Machine) -> None:
     with broken(machine, "systemctl stop containerd", "systemctl start containerd"):
         said = init(machine).err
     assert "[ERROR CRI]: no container runtime answers at unix:///var/run/containerd/containerd.sock" in said
     assert "systemctl" in said
 
 
-def test_a_kubelet_that_is_not_installed_is_named(machine: Machine) -> None:
+def test_a_missing_kubelet_is_reported(machine: Machine) -> None:
     with broken(machine, "mv /usr/bin/kubelet /usr/bin/kubelet.away", "mv /usr/bin/kubelet.away /usr/bin/kubelet"):
         said = init(machine).err
     assert "[ERROR KubeletVersion]: " in said
     assert "install" in said
 
 
-def test_swap_that_is_on_is_warned_of_and_may_be_made_an_error(machine: Machine) -> None:
+def test_enabled_swap_is_a_warning_that_can_be_made_an_error(machine: Machine) -> None:
     lines = "Filename Type Size Used Priority\\n/dev/sda2 partition 1000 0 -2\\n"
     with broken(machine, f"printf '{lines}' > /root/swaps; mount --bind /root/swaps /proc/swaps", "umount /proc/swaps"):
         said = kubewright(machine, "preflight", "init", "--config", CONFIG, check=False)
@@ -109,27 +109,27 @@ def test_swap_that_is_on_is_warned_of_and_may_be_made_an_error(machine: Machine)
         assert "swap" in (said.out + said.err).lower()
 
 
-def test_a_host_name_that_is_none_is_refused(machine: Machine) -> None:
+def test_an_invalid_host_name_is_refused(machine: Machine) -> None:
     with configured(machine, "nodeRegistration:\n", "nodeRegistration:\n  name: Not_A_Name\n"):
         said = init(machine).err
     assert "nodeRegistration.name" in said
 
 
-def test_images_that_cannot_be_pulled_are_named(machine: Machine) -> None:
+def test_images_that_cannot_be_pulled_are_reported(machine: Machine) -> None:
     with configured(machine, "kubernetesVersion:", "imageRepository: registry.invalid/k8s\nkubernetesVersion:"):
         said = init(machine).err
     assert "the image registry.invalid/k8s/" in said
     assert "cannot be pulled" in said
 
 
-def test_a_kubernetes_directory_that_is_read_only_is_named(machine: Machine) -> None:
+def test_a_read_only_kubernetes_directory_is_reported(machine: Machine) -> None:
     with broken(machine, "mkdir -p /etc/kubernetes && mount -t tmpfs -o ro none /etc/kubernetes", "umount /etc/kubernetes"):
         said = init(machine).err
     assert "/etc/kubernetes/pki" in said
     assert "read-only" in said
 
 
-def test_a_disk_that_is_full_is_named(machine: Machine) -> None:
+def test_a_full_disk_is_reported(machine: Machine) -> None:
     with broken(machine, "mkdir -p /etc/kubernetes && mount -t tmpfs -o size=8k none /etc/kubernetes", "umount /etc/kubernetes"):
         ended = kubewright(machine, "init", "--config", CONFIG, check=False)
         assert ended.code == 1
@@ -138,6 +138,6 @@ def test_a_disk_that_is_full_is_named(machine: Machine) -> None:
         assert "Traceback" not in ended.err
 
 
-def test_after_all_of_them_the_same_command_works(machine: Machine) -> None:
+def test_the_same_command_works_after_all_faults_are_repaired(machine: Machine) -> None:
     kubewright(machine, "init", "--config", CONFIG)
     assert kubewright(machine, "init", "--plan", "--config", CONFIG).out == ""

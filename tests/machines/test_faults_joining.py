@@ -1,4 +1,4 @@
-"""Faults while machines join: a clock that is wrong, an API server that restarts, a certificate that nobody approves."""
+"""Faults while machines join: a wrong clock, an API server that restarts, a certificate request that is not approved."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def join(machine: Machine, *, check: bool = True) -> Ended:
 
 
 def complaint(ended: Ended) -> str:
-    """Return what a failed run said; never a traceback."""
+    """Return the output of a failed run; never a traceback."""
     assert ended.code == 1, ended.err + ended.out
     assert "Traceback" not in ended.err + ended.out
     assert "this is a bug" not in ended.err
@@ -83,7 +83,7 @@ def nothing_written(machine: Machine) -> bool:
     return machine.run("ls", "/etc/kubernetes", "/var/lib/kubelet", check=False).out == ""
 
 
-def test_a_clock_that_is_three_hours_behind_is_told_at_once(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_clock_three_hours_behind_is_reported_at_once(cluster: Cluster, tmp_path: Path) -> None:
     two = cluster.prepared("two")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O2", "-o", tmp_path / "shift.so", SHIM], check=True)
     subprocess.run(two.argv("sh", "-c", "cat > /root/shift.so"), input=(tmp_path / "shift.so").read_bytes(), check=True)
@@ -95,7 +95,7 @@ def test_a_clock_that_is_three_hours_behind_is_told_at_once(cluster: Cluster, tm
     assert nothing_written(two)
 
 
-def test_an_api_server_that_nobody_reaches_is_named_when_patience_ends(cluster: Cluster) -> None:
+def test_an_unreachable_api_server_is_reported_at_the_timeout(cluster: Cluster) -> None:
     two = cluster.prepared("two", patience="3s")
     two.run("sed", "-i", "s/cluster.test:6443/cluster.test:6449/", CONFIG)
     said = complaint(join(two, check=False))
@@ -110,7 +110,7 @@ def administer(cluster: Cluster, *words: str) -> None:
 
 @pytest.fixture
 def unapproved(cluster: Cluster) -> Iterator[None]:
-    """A cluster that approves no requests of kubelets; in the end it does again."""
+    """A cluster that approves no requests of kubelets; at the end it does again."""
     administer(cluster, "delete", "clusterrolebinding", FIRST.name)
     yield
     kubewright(cluster.one, "init", "phase", "bootstrap-token", "--config", CONFIG)
@@ -122,7 +122,7 @@ PENDING = re.compile(
 
 
 @pytest.mark.usefixtures("unapproved")
-def test_a_request_is_named_with_the_binding_that_is_missing_and_the_join_goes_on_when_it_is_approved(cluster: Cluster) -> None:
+def test_a_pending_request_is_reported_with_the_missing_binding_and_the_join_continues_after_approval(cluster: Cluster) -> None:
     joining = Running(cluster.prepared("two"), "join", "--config", CONFIG)
     line = joining.says("is Pending")
     found = PENDING.search(line)
@@ -136,7 +136,7 @@ def test_a_request_is_named_with_the_binding_that_is_missing_and_the_join_goes_o
 
 
 @pytest.mark.usefixtures("unapproved")
-def test_a_request_that_was_denied_ends_the_join_with_who_denied_it_and_why(cluster: Cluster) -> None:
+def test_a_denied_request_ends_the_join_and_shows_who_denied_it_and_why(cluster: Cluster) -> None:
     administer(cluster, "delete", "clusterrolebinding", ASKING.name)
     joining = Running(cluster.prepared("three"), "join", "--config", CONFIG)
     said = joining.says("no certificate can be asked for: system:bootstrap:abcdef")

@@ -1,4 +1,4 @@
-"""An etcd that loses its quorum while a control plane joins: the join ends in its time, says so, and works later."""
+"""etcd loses its quorum while a control plane joins: the join ends in time, reports it, and works later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.machine import Ended, Machine
 
 @pytest.fixture(scope="module")
 def cluster(parts: Parts) -> Iterator[Cluster]:
-    """Two control planes, so that etcd has no quorum without both, and a machine that is to be the third."""
+    """Two control planes, both of which etcd needs for its quorum, and a machine that is to be the third."""
     with Bed("one", "two", "three", bed="faults-quorum", parts=parts, shared=SHARED) as bed:
         one = bed["one"]
         write(one, CONFIG, configuration(one))
@@ -25,7 +25,7 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         yield made
 
 
-def test_an_etcd_that_loses_its_quorum_while_a_new_member_learns_is_told(cluster: Cluster) -> None:
+def test_etcd_losing_its_quorum_while_a_member_learns_is_reported(cluster: Cluster) -> None:
     two, three = cluster.bed["two"], cluster.prepared("three", patience="20s", control_plane=True)
     said = complaint(_cut_off(two, three, "[etcd] Letting the new etcd member"))
     assert "etcd" in said
@@ -38,7 +38,7 @@ def test_an_etcd_that_loses_its_quorum_while_a_new_member_learns_is_told(cluster
 
 
 def _cut_off(two: Machine, three: Machine, moment: str) -> Ended:
-    """Let `three` join, and cut the power of `two` when that says `moment`."""
+    """Let `three` join, and cut the power of `two` when the output contains `moment`."""
     running = three.start(*argv("join", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert running.stdout is not None
     lines = iter(running.stdout.readline, b"")

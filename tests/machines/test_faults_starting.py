@@ -1,6 +1,6 @@
-"""Faults that show while a control plane starts: the wait ends early, says why, and the same command works once the fault is mended.
+"""Faults while a control plane starts: the wait ends early, the reason is shown, and the same command works after a repair.
 
-The failing runs mostly wait, so those of all machines run side by side.
+The failing runs mostly wait, so those of all machines run in parallel.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ WRITTEN: Mapping[str, tuple[str, str]] = {
     "image": ("nodeRegistration:\n", "nodeRegistration:\n  imagePullPolicy: Never\n"),
     "api": ("kind: ClusterConfiguration\n", "kind: ClusterConfiguration\napiServer: {extraArgs: [{name: nonsense, value: x}]}\n"),
 }
-"""What their configurations have besides."""
+"""Additions to their configurations."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def failed(bed: Bed) -> Mapping[str, Ended]:
 
 
 def complaint(ended: Ended) -> str:
-    """Return what a failed run said; never a traceback."""
+    """Return the output of a failed run; never a traceback."""
     assert ended.code == 1, ended.err + ended.out
     assert "Traceback" not in ended.err + ended.out
     assert "this is a bug" not in ended.err
@@ -70,7 +70,7 @@ def complaint(ended: Ended) -> str:
 
 
 def finished(machine: Machine) -> None:
-    """The same command works, and leaves nothing to do."""
+    """The same command works, and leaves no changes to make."""
     if machine.name in MENDED:
         machine.run("sh", "-c", MENDED[machine.name])
     kubewright(machine, "init", "--config", CONFIG)
@@ -78,7 +78,7 @@ def finished(machine: Machine) -> None:
     machine.cut_power()  # the others need the processor
 
 
-def test_a_kubelet_with_a_bad_argument_is_told_with_its_own_words(failed: Mapping[str, Ended]) -> None:
+def test_a_kubelet_with_a_bad_argument_is_reported_with_its_own_message(failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["flag"])
     assert "error: the kubelet does not stay up" in said
     assert "failed to parse kubelet flag: unknown flag: --nonsense" in said
@@ -86,15 +86,13 @@ def test_a_kubelet_with_a_bad_argument_is_told_with_its_own_words(failed: Mappin
     assert "kubewright reset" in said
 
 
-def test_after_a_kubelet_that_did_not_start_the_corrected_configuration_works_at_once(bed: Bed, failed: Mapping[str, Ended]) -> None:
+def test_a_corrected_configuration_works_at_once_after_a_kubelet_did_not_start(bed: Bed, failed: Mapping[str, Ended]) -> None:
     machine = bed["flag"]
     write(machine, CONFIG, machine.run("cat", CONFIG).out.replace("nonsense, value: x", "v, value: '2'"))
     finished(machine)
 
 
-def test_after_an_api_server_that_did_not_start_another_configuration_makes_what_it_makes_of_a_fresh_machine(
-    bed: Bed, failed: Mapping[str, Ended]
-) -> None:
+def test_another_configuration_after_a_failed_api_server_gives_the_result_of_a_fresh_machine(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said, machine = complaint(failed["api"]), bed["api"]
     assert "error: kube-apiserver does not stay up" in said
     assert "unknown flag: --nonsense" in said
@@ -117,7 +115,7 @@ def test_swap_keeps_a_kubelet_from_starting(bed: Bed, failed: Mapping[str, Ended
     assert "hint: switch swap off (`swapoff -a`" in said
 
 
-def test_a_unit_is_installed_where_no_package_has_brought_one(bed: Bed, failed: Mapping[str, Ended]) -> None:
+def test_a_kubelet_unit_is_installed_if_no_package_has_installed_one(bed: Bed, failed: Mapping[str, Ended]) -> None:
     machine = bed["swap"]
     assert failed["swap"].code == 1
     assert [machine.run("head", "-n1", str(path)).out.strip() for path in UNIT_FILES] == [UNIT_HEADER, UNIT_HEADER]
@@ -125,7 +123,7 @@ def test_a_unit_is_installed_where_no_package_has_brought_one(bed: Bed, failed: 
     finished(machine)
 
 
-def test_an_etcd_without_space_is_told_with_its_own_words(bed: Bed, failed: Mapping[str, Ended]) -> None:
+def test_an_etcd_without_space_is_reported_with_its_own_message(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["space"])
     assert "error: etcd does not stay up" in said
     assert "no space left on device" in said
@@ -133,19 +131,19 @@ def test_an_etcd_without_space_is_told_with_its_own_words(bed: Bed, failed: Mapp
     finished(bed["space"])
 
 
-def test_an_image_that_nobody_has_is_named(bed: Bed, failed: Mapping[str, Ended]) -> None:
+def test_a_missing_image_is_reported(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["image"])
     assert f"error: the image {ETCD_IMAGE} of etcd is not on this machine, and cannot be pulled" in said
     assert "hint: import it into the container runtime" in said
     finished(bed["image"])
 
 
-def test_a_second_run_is_refused_and_an_interrupted_one_is_finished_by_the_same_command(bed: Bed, failed: Mapping[str, Ended]) -> None:
+def test_a_concurrent_run_is_refused_and_the_same_command_finishes_an_interrupted_one(bed: Bed, failed: Mapping[str, Ended]) -> None:
     machine = bed["other"]
     first = machine.start(*argv("init", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert first.stdout is not None
     assert any(b"[wait-control-plane]" in line for line in iter(first.stdout.readline, b""))
-    machine.run("pkill", "-STOP", "-x", "kubelet")  # what is waited for does not come meanwhile
+    machine.run("pkill", "-STOP", "-x", "kubelet")  # the awaited condition does not occur in the meantime
     second = kubewright(machine, "init", "--config", CONFIG, check=False)
     machine.run("pkill", "-INT", "-f", "kubewright init")
     _, said = first.communicate(timeout=900)

@@ -1,4 +1,4 @@
-"""Workers that join through a hub on whole machines: to a Node that is Ready, refused by policy, killed on the way, and leaving."""
+"""Workers that join through a hub on whole machines: until the Node is Ready, refused by policy, killed during the join, and leaving."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from kubewright.manifests import units
 from kubewright.pki import certificates
 
 GIVEN_BY_US = {"/root/token", "/root/ca.key", "/root/admin.conf", "/root/copy.db"}
-"""What these tests have written, not kubewright."""
+"""Files that these tests write, not kubewright."""
 PKI = "/etc/kubernetes/pki"
 VPN, VPN6 = "10.64.0.0/16", "fd00:64::/64"
-INTERFACE = "wg-86f7e437faa5"  # of the cluster's name
+INTERFACE = "wg-86f7e437faa5"  # contains the cluster's name
 BEFORE = "v1.35.4"
-"""The kubelet of a minor version before the cluster's."""
+"""The kubelet of the minor release before the cluster's."""
 PACKAGED = "/lib/systemd/system"
 PROGRAMS = "/opt/kubewright/before"
-"""Where a machine has it."""
+"""Its path in a machine."""
 KUBELET = """\
 cgroupDriver: cgroupfs
 failCgroupV1: false  # these machines have cgroup v1
@@ -42,7 +42,7 @@ rotateCertificates: true
 serverTLSBootstrap: true
 """
 SHORT = "3m"
-"""How long the certificates of one node last: its kubelet asks for others after 0.7 to 0.9 of that."""
+"""Lifetime of one node's certificates: its kubelet requests new ones after 0.7 to 0.9 of it."""
 UNIT = """\
 [Unit]
 Description=hub
@@ -80,7 +80,7 @@ class Tenant:
         return kubewright(self.serving, "hub", *words, "--config", "/root/hub.yaml", check=check)
 
     def add(self, *more: str) -> None:
-        """Add the cluster, or change what it asks of nodes; a hub that runs has noticed then."""
+        """Add the cluster, or change its requirements for nodes; a running hub has noticed the change afterwards."""
         runs = self.serving.run("systemctl", "is-active", "hub", check=False).out.strip() == "active"
         before = self.served
         files = ("--kubeconfig=/root/admin.conf", "--client-ca-cert-file=/root/ca.crt", "--client-ca-key-file=/root/ca.key")
@@ -95,7 +95,7 @@ class Tenant:
 
     @property
     def served(self) -> int:
-        """How often the hub has begun to serve the cluster."""
+        """How often the hub has started to serve the cluster."""
         return self.serving.run("journalctl", "-u", "hub", "--no-pager", "-o", "cat", check=False).out.count(" is served at ")
 
     def join(self, machine: Machine, *more: str, check: bool = True, **environment: str) -> Ended:
@@ -117,7 +117,7 @@ class Tenant:
         return [row for row in json.loads(self.hub("nodes", "-o", "json").out) if row["state"] == "Issued"]
 
     def require_peers(self) -> None:
-        """The hub's interface has the peers of the records, and no others."""
+        """Whether the hub's interface has exactly the peers of the records."""
         wanted = {row["tunnelKey"]: "{}/32,{}/128".format(*row["lease"].split(",")) for row in self.records()}
         eventually(lambda: peers(self.serving, INTERFACE) == wanted, f"{INTERFACE} to have {wanted}")
 
@@ -141,7 +141,7 @@ def bare(parts: Parts) -> Iterator[Tenant]:
         environment = " ".join(f'"{name}={value}"' for name, value in ENVIRONMENT.items())
         command = " ".join(argv("hub", "run", "--config", "/root/hub.yaml"))
         write(serving, "/etc/systemd/system/hub.service", UNIT.format(environment=environment, command=command))
-        three = bed["three"]  # its kubelet came from a package, and nobody has enabled it
+        three = bed["three"]  # its kubelet came from a package, and was not enabled
         three.run("systemctl", "disable", "kubelet")
         three.run("sh", "-c", f"mkdir -p {PACKAGED} && mv /etc/systemd/system/kubelet.service* {PACKAGED}/ && systemctl daemon-reload")
         made = Tenant(bed, {}, {name: _service(bed[name]) for name in ("two", "three")})
@@ -152,11 +152,11 @@ def bare(parts: Parts) -> Iterator[Tenant]:
 
 
 def _service(machine: Machine) -> tuple[str, str]:
-    """Return the unit of the kubelet with its drop-ins, as systemd has them, and whether it is enabled."""
+    """Return the unit of the kubelet with its drop-ins, as systemd sees them, and whether it is enabled."""
     return machine.run("systemctl", "cat", "kubelet").out, machine.run("systemctl", "is-enabled", "kubelet", check=False).out.strip()
 
 
-def test_systemd_reads_the_words_of_our_units_as_they_are_and_ends_lines_where_we_think(bare: Tenant) -> None:
+def test_systemd_reads_our_quoted_words_and_line_breaks_as_expected(bare: Tenant) -> None:
     three = bare.bed["three"]
     words = ["a b", "%h%%", "$HOME", "${PATH}", '"', "'", "back\\", "\\x41", ";", "", "é\u00a0x", "#", "@{}*?[]", "-"]
     script = 'printf "%s=" "$@" > /root/words'
@@ -167,7 +167,7 @@ def test_systemd_reads_the_words_of_our_units_as_they_are_and_ends_lines_where_w
     three.run("systemctl", "daemon-reload")
     three.run("systemctl", "start", "words", "injected")
     assert three.run("cat", "/root/words").out.split("=") == [*words, ""]
-    assert three.run("sh", "-c", "cd /root && ls nul cr end").out.split() == ["cr", "end", "nul"]  # so such values have to be refused
+    assert three.run("sh", "-c", "cd /root && ls nul cr end").out.split() == ["cr", "end", "nul"]  # so such values must be refused
     three.run("sh", "-c", "cd /etc/systemd/system && rm words.service injected.service")
 
 
@@ -180,7 +180,7 @@ def tenant(bare: Tenant) -> Tenant:
 
 
 def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
-    """Also after another name was refused, which leaves nothing in the way."""
+    """Even after another name was refused, which does not interfere."""
     tenant, two = bare, bare.bed["two"]
     refused = tenant.join(two, "--nodename", "another", check=False)
     assert (refused.code, "does not let another in: NameNotAllowed" in refused.err) == (1, True)
@@ -202,7 +202,7 @@ def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
 
 
 def _require_faults_told(tenant: Tenant, machine: Machine) -> None:
-    """What keeps a kubelet from starting is told before it is installed, and when it fails, as by `join`."""
+    """Problems that keep a kubelet from starting are reported before it is installed, and its failures are reported as by `join`."""
     machine.run("sh", "-c", f"printf '{kubelet_failures.SWAP}' > /root/swaps; mount --bind /root/swaps /proc/swaps")
     refused = tenant.join(machine, check=False)
     assert refused.code == 4
@@ -216,7 +216,7 @@ def _require_faults_told(tenant: Tenant, machine: Machine) -> None:
     machine.run("umount", "/proc/swaps")
 
 
-def test_a_name_that_the_cluster_does_not_allow_is_refused_and_says_so(tenant: Tenant) -> None:
+def test_a_name_that_the_cluster_does_not_allow_is_refused_with_a_reason(tenant: Tenant) -> None:
     ended = tenant.join(tenant.bed["three"], check=False)
     assert ended.code == 1
     assert "does not let three in: NameNotAllowed" in ended.err
@@ -224,9 +224,9 @@ def test_a_name_that_the_cluster_does_not_allow_is_refused_and_says_so(tenant: T
     assert tenant.bed["three"].run("ls", "/etc/oneinfra", check=False).code != 0
 
 
-def test_a_machine_that_lacks_a_program_of_the_vpn_is_told_before_it_asks(tenant: Tenant) -> None:
+def test_a_missing_program_of_the_vpn_is_reported_before_the_request(tenant: Tenant) -> None:
     three = tenant.bed["three"]
-    kubewright(three, "reset", "--force")  # it has asked under another name
+    kubewright(three, "reset", "--force")  # it has made a request under another name
     three.run("mv", "/usr/bin/wg", "/root/wg")
     ended = tenant.join(three, "--nodename=four", check=False)
     three.run("mv", "/root/wg", "/usr/bin/wg")
@@ -253,7 +253,7 @@ def _pod(tenant: Tenant, node: str, *command: str) -> str:
 
 
 def _join_with_the_kubelet_before(tenant: Tenant, machine: Machine, name: str) -> None:
-    """Have a machine, which brings the cluster's kubelet, join with that of the minor version before; it is started with flags that it has."""
+    """Let a machine that has the cluster's kubelet join with that of the previous minor release, with flags that the older one has."""
     found = binaries.ensure(("kubelet",), version=BEFORE, sources=binaries.sources_from({**os.environ, "KUBEWRIGHT_BINARIES_DIR": ""}))
     place = machine.root / PROGRAMS.lstrip("/")
     place.mkdir(parents=True)
@@ -275,7 +275,7 @@ def _join_with_the_kubelet_before(tenant: Tenant, machine: Machine, name: str) -
     assert [flag for flag in given if f"{flag} " not in known] == []
 
 
-def test_pods_reach_each_other_through_the_tunnel_and_the_wire_shows_wireguard_only(tenant: Tenant) -> None:
+def test_pods_reach_each_other_through_the_tunnel_and_only_wireguard_is_on_the_wire(tenant: Tenant) -> None:
     one, two, three, serving = (tenant.bed[name] for name in ("one", "two", "three", "hub"))
     _join_with_the_kubelet_before(tenant, three, "four")
     tenant.require_peers()
@@ -301,16 +301,16 @@ def test_pods_reach_each_other_through_the_tunnel_and_the_wire_shows_wireguard_o
     one.run("kubectl", "delete", "pod", "on-two", "on-four", "--now", env=admin)
 
 
-def test_a_node_reaches_nothing_else_behind_the_hub_whatever_it_says(tenant: Tenant) -> None:
+def test_a_node_cannot_reach_anything_else_behind_the_hub(tenant: Tenant) -> None:
     one, two, hub = (tenant.bed[name] for name in ("one", "two", "hub"))
-    other = f"{one.address.rpartition('.')[0]}.99"  # answers as the API server's address does, and is not named
+    other = f"{one.address.rpartition('.')[0]}.99"  # answers like the API server's address, and is not named
     one.run("ip", "address", "add", f"{other}/24", "dev", "eth0")
     public = hub.run("wg", "show", INTERFACE, "public-key").out.strip()
     two.run("wg", "set", "oi-wg", "peer", public, "allowed-ips", f"{VPN},{one.address}/32,{other}/32")
     two.run("ip", "route", "add", other, "dev", "oi-wg")
     eventually(lambda: _answers(two, one.address), "the API server's machine to answer")
     assert not _answers(two, other)
-    hub.run("systemctl", "stop", "hub")  # which would repair what comes now
+    hub.run("systemctl", "stop", "hub")  # which would repair what follows
     hub.run("nft", "delete", "table", "inet", f"kubewright-{INTERFACE}")
     eventually(lambda: _answers(two, other), "the other address to answer: it was the hub's rules that kept it back")
     hub.run("systemctl", "start", "hub")
@@ -319,7 +319,7 @@ def test_a_node_reaches_nothing_else_behind_the_hub_whatever_it_says(tenant: Ten
     eventually(lambda: _answers(two), "the tunnel to be as before")
 
 
-def test_keys_of_the_vpn_are_where_they_belong_and_nowhere_else(tenant: Tenant) -> None:
+def test_keys_of_the_vpn_are_only_where_they_belong(tenant: Tenant) -> None:
     two, serving = tenant.bed["two"], tenant.serving
     key, public = two.run("cat", "/etc/oneinfra/wg.key").out.strip(), two.run("wg", "show", "oi-wg", "public-key").out.strip()
     assert two.run("stat", "-c", "%a %U", "/etc/oneinfra/wg.key").out.split() == ["600", "root"]
@@ -327,10 +327,10 @@ def test_keys_of_the_vpn_are_where_they_belong_and_nowhere_else(tenant: Tenant) 
     for machine in (two, serving):
         assert exposed(machine, key) == []
     assert exposed(serving, serving.run("wg", "show", INTERFACE, "private-key").out.strip()) == []
-    assert exposed(serving, public) != []  # what is looked for is found
+    assert exposed(serving, public) != []  # the search finds what it should find
 
 
-def test_a_node_changes_its_key_in_the_vpn_also_where_the_hub_is_away_in_the_middle(tenant: Tenant) -> None:
+def test_a_node_replaces_its_vpn_key_even_if_the_hub_is_down_in_between(tenant: Tenant) -> None:
     two, serving = tenant.bed["two"], tenant.serving
     [lease] = [row["lease"] for row in tenant.records() if row["node"] == "two"]
     first = two.run("wg", "show", "oi-wg", "public-key").out.strip()
@@ -342,7 +342,7 @@ def test_a_node_changes_its_key_in_the_vpn_also_where_the_hub_is_away_in_the_mid
     for phase in ("vpn-key", "offer"):
         kubewright(two, "node", "rotate-vpn-key", "phase", phase)
     assert two.run("wg", "show", "oi-wg", "public-key").out.strip() == second
-    two.run("ping", "-c", "1", "-W", "5", "10.64.0.1")  # the old key is in force
+    two.run("ping", "-c", "1", "-W", "5", "10.64.0.1")  # the old key is valid
     assert len(peers(serving, INTERFACE)) == 3
     serving.run("systemctl", "kill", "--signal=KILL", "hub")
     serving.run("systemctl", "stop", "hub")
@@ -355,7 +355,7 @@ def test_a_node_changes_its_key_in_the_vpn_also_where_the_hub_is_away_in_the_mid
     tenant.require_peers()
     [row] = [row for row in tenant.records() if row["node"] == "two"]
     assert (row["lease"], row["tunnelKey"]) == (lease, third)
-    assert _device(two) == device  # what is bound to it, as flannel's interface, has stayed
+    assert _device(two) == device  # interfaces that are bound to it, such as flannel's, have stayed
     assert two.run("ls", "/var/lib/kubewright/node-tunnel-next.key", check=False).code != 0
     key = two.run("cat", "/etc/oneinfra/wg.key").out.strip()
     assert exposed(two, key) == []
@@ -365,7 +365,7 @@ def _device(machine: Machine) -> int:
     return int(json.loads(machine.run("ip", "-json", "link", "show", "dev", "oi-wg").out)[0]["ifindex"])
 
 
-def test_the_hub_changes_its_key_and_nodes_that_are_told_follow(tenant: Tenant) -> None:
+def test_the_hub_replaces_its_vpn_key_and_nodes_follow_when_told(tenant: Tenant) -> None:
     two, three = tenant.bed["two"], tenant.bed["three"]
     [row] = json.loads(tenant.hub("cluster", "rotate-vpn-key", "a", "-o", "json").out)
     eventually(lambda: not _answers(two), "the old key of the hub to be of no use")
@@ -383,7 +383,7 @@ def test_a_power_cut_changes_nothing_and_the_hub_comes_back(tenant: Tenant) -> N
     two.boot()
     two.ready()
     serving.run("systemctl", "kill", "--signal=KILL", "hub")
-    assert len(peers(serving, INTERFACE)) == 2  # nobody's connections end with the hub
+    assert len(peers(serving, INTERFACE)) == 2  # no other connections end with the hub
     assert "and Ready" in tenant.join(two).out
     eventually(lambda: serving.run("systemctl", "is-active", "hub", check=False).out.strip() == "active", "the hub to come back")
     tenant.require_peers()
@@ -418,7 +418,7 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     assert events == ["issued", *["vpn key changed"] * 3, "left"]
 
 
-def test_a_worker_waits_for_a_person_while_the_hub_is_restored_from_a_backup(tenant: Tenant) -> None:
+def test_a_worker_waits_for_approval_while_the_hub_is_restored_from_a_backup(tenant: Tenant) -> None:
     two, serving = tenant.bed["two"], tenant.serving
     tenant.add("--approval=human")
     before = tenant.records()
@@ -446,7 +446,7 @@ def test_a_worker_waits_for_a_person_while_the_hub_is_restored_from_a_backup(ten
     for machine in (two, serving, tenant.one):
         assert seen(journal(machine), wanted) == set()
     kept = [(machine.name, one) for machine in (two, serving) for one in files(machine, wanted)]
-    assert {one.canary for _, one in kept} == set(wanted)  # what is looked for is found
+    assert {one.canary for _, one in kept} == set(wanted)  # the search finds what it should find
     assert [(name, one.path) for name, one in kept if not one.private and one.path not in GIVEN_BY_US] == []
     assert [one.path for name, one in kept if name == "hub" and one.path.endswith((".db", ".db-wal"))] == []
 
@@ -457,7 +457,7 @@ def _waiting(tenant: Tenant) -> list[str]:
 
 
 def _wanted(tenant: Tenant) -> dict[str, tuple[str, ...]]:
-    """Return canaries of the secrets of this join: the token, the keys that the worker was given, the hub's."""
+    """Return canaries of the secrets of this join: the token, the keys that the worker was given, and the hub's keys."""
     two = tenant.bed["two"]
     kubeconfig = two.run("cat", "/etc/oneinfra/kubelet.conf").out
     data = next(line.split()[1] for line in kubeconfig.splitlines() if "client-key-data" in line)
@@ -470,7 +470,7 @@ def _wanted(tenant: Tenant) -> dict[str, tuple[str, ...]]:
     }
 
 
-def test_a_node_may_change_no_other_node(tenant: Tenant) -> None:
+def test_a_node_cannot_change_other_nodes(tenant: Tenant) -> None:
     two = tenant.bed["two"]
     mine = {"KUBECONFIG": "/etc/oneinfra/kubelet.conf"}
     assert two.run("kubectl", "label", "node", "two", "own=1", env=mine).out == "node/two labeled\n"
@@ -480,17 +480,17 @@ def test_a_node_may_change_no_other_node(tenant: Tenant) -> None:
     assert "is not allowed to modify labels" in special.err
 
 
-def test_a_hub_whose_plug_was_pulled_has_its_peers_again(tenant: Tenant) -> None:
+def test_a_hub_restores_its_peers_after_a_power_failure(tenant: Tenant) -> None:
     serving = tenant.serving
     serving.cut_power()
     serving.boot()
     serving.ready()
     tenant.require_peers()
-    for machine in (tenant.bed["two"], tenant.bed["three"]):  # they notice that they are not heard, and begin anew
+    for machine in (tenant.bed["two"], tenant.bed["three"]):  # they notice that there is no answer, and start again
         eventually(lambda machine=machine: _answers(machine), f"the hub to answer {machine.name} in the VPN")
 
 
-def test_a_kubelet_renews_what_the_hub_gave_where_the_cluster_lets_it(tenant: Tenant) -> None:
+def test_a_kubelet_renews_the_certificate_from_the_hub_if_the_cluster_allows_it(tenant: Tenant) -> None:
     one, three = tenant.one, tenant.bed["three"]
     [given] = [row["certificates"] for row in tenant.records() if row["node"] == "four"]
     serials = {row["serial"] for row in given}
@@ -500,7 +500,7 @@ def test_a_kubelet_renews_what_the_hub_gave_where_the_cluster_lets_it(tenant: Te
         for request in asked
         if request["spec"]["signerName"] == "kubernetes.io/kubelet-serving" and request["spec"]["username"] == "system:node:four"
     ]
-    assert serving != []  # nobody approves these by itself
+    assert serving != []  # such requests are not approved automatically
     one.run("kubectl", "certificate", "approve", *serving, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
     for kind in ("client", "server"):
         eventually(lambda kind=kind: _serial(three, kind) not in {"", *serials}, f"another certificate of the {kind} side")
@@ -514,14 +514,14 @@ def _serial(machine: Machine, kind: str) -> str:
     return f"{certificates.first(found.encode(), source=kind).serial:x}" if found else ""
 
 
-def test_the_interface_goes_with_its_cluster(tenant: Tenant) -> None:
+def test_the_interface_is_removed_with_its_cluster(tenant: Tenant) -> None:
     assert len(peers(tenant.serving, INTERFACE)) == 2
     tenant.hub("cluster", "remove", "a")
     eventually(lambda: addresses(tenant.serving, INTERFACE) == [], f"{INTERFACE} to go")
     assert tenant.serving.run("ls", f"/etc/systemd/system/{INTERFACE}.service", check=False).code != 0
 
 
-def test_a_reset_gives_a_machine_the_unit_of_its_package_back_as_it_was(tenant: Tenant) -> None:
+def test_a_reset_restores_the_state_of_the_packaged_unit(tenant: Tenant) -> None:
     three = tenant.bed["three"]
     assert tenant.units["three"][1] == "disabled"
     assert _service(three) != tenant.units["three"]

@@ -35,7 +35,8 @@ def test_the_node_and_the_add_ons_become_ready(machine: Machine) -> None:
     eventually(node_ready, "the Node to be Ready")
     eventually(lambda: ready(machine, "daemonset", "kube-proxy"), "kube-proxy")
     eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS")
-    # The kubelet makes etcd's mirror pod with the next sync after the API server is up: its startup probe, every 10 s.
+    # The kubelet creates etcd's mirror pod with the next sync after the API server is up: its startup probe, every 10
+    # s.
     static = {f"{name}-one" for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")}
     eventually(lambda: static <= system_pods(machine).keys(), "the mirror pods of all static pods")
 
@@ -55,22 +56,22 @@ PHASES = (
     *("bootstrap-token", "kubelet-finalize enable-client-cert-rotation", "kubelet-finalize all"),
     *("addon coredns", "addon kube-proxy", "addon all"),
 )
-"""Those that ask a cluster, in the order of init; the others are tried beside kubeadm."""
+"""Phases that use a cluster, in the order of init; the others are compared with kubeadm elsewhere."""
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_phase_that_asks_a_cluster_runs_alone(machine: Machine, phase: str) -> None:
+def test_a_phase_that_uses_the_cluster_can_run_alone(machine: Machine, phase: str) -> None:
     given = {"upload-certs": ["--upload-certs", "--config", CONFIG], "wait-control-plane": []}.get(phase, ["--config", CONFIG])
     assert kubewright(machine, "init", "phase", *phase.split(), *given).code == 0
 
 
-def test_the_join_command_is_not_shown_alone(machine: Machine) -> None:
-    """It tells what two other phases have made in the same run: kubeadm refuses it alone as well."""
+def test_show_join_command_is_refused_as_a_single_phase(machine: Machine) -> None:
+    """It prints what two other phases have made in the same run: kubeadm refuses it on its own as well."""
     ended = kubewright(machine, "init", "phase", "show-join-command", check=False)
     assert (ended.code, "unresolved dependencies" in ended.err) == (1, True)
 
 
-def test_an_edited_manifest_is_shown_and_mended(machine: Machine) -> None:
+def test_an_edited_manifest_is_shown_and_repaired(machine: Machine) -> None:
     manifest = "/etc/kubernetes/manifests/kube-scheduler.yaml"
     machine.run("sed", "-i", "s/--leader-elect=true/--leader-elect=false/", manifest)
     plan = kubewright(machine, "init", "--plan", "--config", CONFIG).out
@@ -94,7 +95,7 @@ def test_kubeadm_works_on_a_machine_that_we_made(machine: Machine) -> None:
         assert machine.run("kubeadm", *words, env=environment).code == 0
 
 
-def test_a_machine_that_is_not_fit_is_left_alone(parts: Parts) -> None:
+def test_an_unsuitable_machine_is_not_changed(parts: Parts) -> None:
     with Bed("one", bed="unfit", parts=parts, shared=SHARED) as bed:
         one = bed["one"]
         write(one, CONFIG, INIT.format(address=one.address).replace("ignorePreflightErrors: [SystemVerification]", "imagePullSerial: true"))

@@ -1,4 +1,4 @@
-"""Either tool on either side: clusters that kubeadm and kubewright made together, and the commands of each on machines of the other."""
+"""Combinations of both tools: clusters that kubeadm and kubewright made together, and the commands of each on machines of the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CELLS: list[Cell] = [
     (KUBEADM, KUBEADM),
     (KUBEWRIGHT, NEXT),
 ]
-"""The tool of the first control plane, and that of the second one and of the worker."""
+"""The tool of the first control plane, and the tool of the second one and of the worker."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def line(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Line]:
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=lambda cell: "-".join(cell).replace(" ", "-"))
-def test_machines_of_both_tools_make_one_cluster(line: Line, cell: Cell, matrix: Callable[[str], Matrix]) -> None:
+def test_machines_of_both_tools_form_one_cluster(line: Line, cell: Cell, matrix: Callable[[str], Matrix]) -> None:
     told, row = matrix("interop"), "{} first, then {}".format(*cell)
     with line.take(cell) as (cluster, made):
         with told.cell(row, "Nodes"):
@@ -55,7 +55,7 @@ def test_machines_of_both_tools_make_one_cluster(line: Line, cell: Cell, matrix:
 
 
 def commands_work(cluster: Mixed, tool: str) -> None:
-    """Look at tokens and certificates and renew them, on machines of either tool, and plan an upgrade."""
+    """List and renew tokens and certificates, on machines of either tool, and plan an upgrade."""
     assert '"abcdef.0123456789abcdef"' in cluster.call(FIRST, tool, "token", "list", "-o", "json").out
     for name, missing in ((FIRST, []), (SECOND, ["super-admin.conf"])):
         expiration = json.loads(cluster.call(name, tool, "certs", "check-expiration", "-o", "json").out)
@@ -66,13 +66,13 @@ def commands_work(cluster: Mixed, tool: str) -> None:
         assert nodes(cluster.cluster.bed[name]).keys() == {FIRST, SECOND, WORKER}  # with the renewed administrator's certificate
     assert "v1.36.3" in cluster.call(SECOND, tool, "upgrade", "plan", "v1.36.3").out
     jobs = kubectl(cluster.first, "-n", "kube-system", "get", "jobs")["items"]
-    last = max(jobs, key=lambda job: job["metadata"]["name"])  # its name ends with the time; it goes away a minute later
+    last = max(jobs, key=lambda job: job["metadata"]["name"])  # its name contains the time; it disappears a minute later
     assert last["metadata"]["name"].startswith("upgrade-health-check-")
     assert last["status"]["succeeded"] == 1
 
 
 def reset_works(cluster: Mixed, name: str, tool: str) -> None:
-    """Reset a machine with a tool: nothing is left on it, and the others go on without it."""
+    """Reset a machine with a tool: nothing is left on it, and the others continue without it."""
     cluster.call(name, tool, "reset", "--force")
     assert left(cluster.cluster.bed[name]) == []
     if name != FIRST:

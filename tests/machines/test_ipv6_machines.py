@@ -1,4 +1,4 @@
-"""Machines that have IPv6 addresses only: a control plane comes up there, and a worker joins it."""
+"""Machines with IPv6 addresses only: a control plane comes up, and a worker joins it."""
 
 from __future__ import annotations
 

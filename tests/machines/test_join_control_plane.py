@@ -1,4 +1,4 @@
-"""`kubewright join --control-plane` on whole machines: at the same time, again, by certificates copied by hand, failed, killed, mended."""
+"""`kubewright join --control-plane` on whole machines: in parallel, repeated, with certificates copied by hand, failed, killed, repaired."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BY_KEY = f'  certificateKey: "{CERTIFICATE_KEY}"\n{PATIENT}'
 BY_HAND = f"patches: {{directory: /root/patches}}\n{PATIENT}".replace("etcdAPICall: 10m", "etcdAPICall: 20s")
 WRONG_IMAGE = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/etcd:0.0.0', imagePullPolicy: Never}]}\n"
 NO_ETCD = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/pause:3.10.2', command: [/pause]}]}\n"
-"""Something that runs and is no etcd."""
+"""A program that runs and is not etcd."""
 PKI = "/etc/kubernetes/pki"
 SHARED_FILES = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.key", "sa.pub", "etcd/ca.crt", "etcd/ca.key")
 STATIC_PODS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -56,7 +56,7 @@ class Cluster:
         return machine
 
     def members(self) -> dict[str, bool]:
-        """Whether each member votes, by name, or by where it is if it has not started."""
+        """Whether each member votes, by name, or by peer address if it has not started."""
         pki = f"{PKI}/etcd"
         credentials = [f"--cacert={pki}/ca.crt", f"--cert={pki}/healthcheck-client.crt", f"--key={pki}/healthcheck-client.key"]
         words = ["kubectl", "-n", "kube-system", "exec", "etcd-one", "--", "etcdctl", *credentials, "member", "list", "-w", "json"]
@@ -64,7 +64,7 @@ class Cluster:
         return {row.get("name") or row["peerURLs"][0]: not row.get("isLearner", False) for row in found}
 
     def restarts(self, name: str) -> dict[str, int]:
-        """How often each static pod was restarted, of those whose kubelet has told of their containers."""
+        """How often each static pod was restarted, for those whose containers the kubelet has reported."""
         pods = kubectl(
             self.one, "-n", "kube-system", "get", "pods", "--field-selector", f"spec.nodeName={name}", "-l", "tier=control-plane"
         )
@@ -94,8 +94,8 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         yield Cluster(bed, pin.group())
 
 
-def test_a_wrong_certificate_key_is_told_and_nothing_is_written(cluster: Cluster) -> None:
-    """Nor does it stand in the way of the joins below, which are those of another Node."""
+def test_a_wrong_certificate_key_is_reported_and_nothing_is_written(cluster: Cluster) -> None:
+    """It does not interfere with the joins below, which are those of other Nodes."""
     two = cluster.prepare("two", more=BY_KEY, **{CERTIFICATE_KEY: "f" * 64})
     ended = kubewright(two, "join", "--config", PLACE, "--node-name", "wrong", check=False)
     assert ended.code == 1
@@ -115,7 +115,7 @@ def test_a_plan_shows_the_member_and_changes_nothing(cluster: Cluster) -> None:
     assert two.run("ls", PKI, check=False).out == ""
 
 
-def test_two_join_at_the_same_time(cluster: Cluster) -> None:
+def test_two_control_planes_join_at_the_same_time(cluster: Cluster) -> None:
     machines = [cluster.prepare(name, more=BY_KEY) for name in ("two", "three")]
     ends = at_once(*(lambda machine=machine: join(machine) for machine in machines))
     assert all("* the etcd cluster has a new member on it" in ended.out for ended in ends)
@@ -125,7 +125,7 @@ def test_two_join_at_the_same_time(cluster: Cluster) -> None:
         node = kubectl(cluster.one, "get", "node", machine.name)
         assert "node-role.kubernetes.io/control-plane" in node["metadata"]["labels"]
         wanted = {f"{name}-{machine.name}": 0 for name in STATIC_PODS}
-        # controllers take the taints of a young Node away in their own time, and the kubelet tells of pods in its
+        # controllers remove the taints of a new Node with a delay, and the kubelet reports pods with a delay
         eventually(lambda name=machine.name: cluster.taints(name) == ["node-role.kubernetes.io/control-plane"], "the taints to go")
         eventually(lambda name=machine.name, pods=wanted: cluster.restarts(name).keys() == pods.keys(), "all static pods")
         assert cluster.restarts(machine.name) == wanted
@@ -139,7 +139,7 @@ def test_every_api_server_answers_and_kubelets_use_their_own(cluster: Cluster) -
         assert f"server: https://{machine.address}:6443" in machine.run("cat", "/etc/kubernetes/kubelet.conf").out
 
 
-def test_what_is_left_on_the_machine_is_what_kubeadm_leaves(cluster: Cluster) -> None:
+def test_a_joined_machine_has_the_same_files_as_with_kubeadm(cluster: Cluster) -> None:
     two = cluster.bed["two"]
     listed = two.run("sh", "-c", "cd /etc/kubernetes; find . -type f -printf '%m %p\\n' | sort").out.splitlines()
     leaves = ("apiserver", "apiserver-etcd-client", "apiserver-kubelet-client", "front-proxy-client")
@@ -180,7 +180,7 @@ def test_a_dead_member_is_named_before_anything_is_written(cluster: Cluster) -> 
     assert re.search(rf"^{removal[2]}, started, three,", listed, re.MULTILINE)
 
 
-def test_what_has_to_be_copied_by_hand_is_told_all_at_once(cluster: Cluster) -> None:
+def test_all_files_that_have_to_be_copied_are_reported_at_once(cluster: Cluster) -> None:
     four = cluster.prepare("four", more=BY_HAND)
     four.run("mkdir", "-p", "/root/patches")
     ended = join(four, check=False)
@@ -191,7 +191,7 @@ def test_what_has_to_be_copied_by_hand_is_told_all_at_once(cluster: Cluster) -> 
     assert four.run("ls", "/etc/kubernetes", check=False).out == ""
 
 
-def test_a_join_whose_etcd_never_starts_takes_its_member_back(cluster: Cluster) -> None:
+def test_a_join_whose_etcd_never_starts_removes_its_member(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     four.run("mkdir", "-p", f"{PKI}/etcd")
     for name in SHARED_FILES:
@@ -206,10 +206,10 @@ def test_a_join_whose_etcd_never_starts_takes_its_member_back(cluster: Cluster) 
     assert "etcd" not in four.run("ls", "/etc/kubernetes/manifests").out
 
 
-def test_peer_ports_that_are_barred_are_named_before_a_member_is_added(cluster: Cluster) -> None:
+def test_blocked_peer_ports_are_reported_before_a_member_is_added(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     text = four.run("cat", PLACE).out
-    assert "etcdAPICall: 20s" in text  # how long a run takes is no part of what the machine is made of
+    assert "etcdAPICall: 20s" in text  # the duration of a run does not belong to the machine's state
     write(four, PLACE, text.replace("etcdAPICall: 20s", "etcdAPICall: 10s"))
     barred = ["OUTPUT", "-p", "tcp", "-d", cluster.bed["two"].address, "--dport", "2380", "-j", "REJECT"]
     four.run("iptables", "-A", *barred)
@@ -223,7 +223,7 @@ def test_peer_ports_that_are_barred_are_named_before_a_member_is_added(cluster: 
     assert cluster.members() == {"one": True, "two": True, "three": True}
 
 
-def test_the_peer_port_of_this_machine_that_is_barred_is_named_before_the_member_votes(cluster: Cluster) -> None:
+def test_a_blocked_peer_port_of_this_machine_is_reported_before_the_member_votes(cluster: Cluster) -> None:
     four, two = cluster.bed["four"], cluster.bed["two"]
     four.run("rm", "/root/patches/etcd.yaml")
     write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 10s", "etcdAPICall: 1m"))
@@ -239,7 +239,7 @@ def test_the_peer_port_of_this_machine_that_is_barred_is_named_before_the_member
     assert cluster.members() == {"one": True, "two": True, "three": True}
 
 
-def test_a_join_that_is_stopped_takes_its_member_and_its_token_back(cluster: Cluster) -> None:
+def test_an_interrupted_join_removes_its_member_and_its_token(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     write(four, "/root/patches/etcd.yaml", NO_ETCD)
     write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 1m", "etcdAPICall: 10m"))
@@ -257,7 +257,7 @@ def test_a_join_that_is_stopped_takes_its_member_and_its_token_back(cluster: Clu
     assert "bootstrap-kubelet.conf" not in four.run("ls", "/etc/kubernetes").out
 
 
-def test_a_join_that_was_killed_goes_on_with_its_learner(cluster: Cluster) -> None:
+def test_a_killed_join_continues_with_its_learner(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     four.run("rm", "/root/patches/etcd.yaml")
     first = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

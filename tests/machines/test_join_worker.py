@@ -1,4 +1,4 @@
-"""`kubewright join` of workers on whole machines: by token, by file, by a kubeconfig from a URL; what is refused, and how quickly."""
+"""`kubewright join` of workers on whole machines: by token, by file, by a kubeconfig from a URL; refusals, and how quickly they come."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from testbed.machine import Ended, Machine
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 STATIC = {"kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
-"""Manifests of a control plane that joins, before etcd's."""
+"""Manifests of a joining control plane, before etcd's."""
 AGE = 12
-"""Seconds after which a cluster has had its time to sign."""
+"""Seconds after which a cluster has had enough time to sign."""
 
 SERVER = """\
 import http.server, ssl, sys
@@ -83,7 +83,7 @@ class Cluster:
         return [endpoint, "--token", token or valid, "--discovery-token-ca-cert-hash", pin or pinned, IGNORED]
 
     def has_no_signature_of(self, token: str) -> bool:
-        """Whether cluster-info can be read, and is not signed with the token."""
+        """Whether cluster-info is readable, and not signed with the token."""
         data = kubectl(self.one, "-n", "kube-public", "get", "configmap", "cluster-info").get("data", {})
         return "kubeconfig" in data and f"jws-kubeconfig-{token[:6]}" not in data
 
@@ -107,7 +107,7 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
 
 
 def refused(machine: Machine, *arguments: str) -> Ended:
-    """Join in vain. How soon that is told is tried by the clock: tests/unit/discovery."""
+    """Run a join that fails. tests/unit/discovery tests how soon that is reported."""
     return kubewright(machine, "join", *arguments, check=False)
 
 
@@ -115,7 +115,7 @@ def left_alone(machine: Machine) -> bool:
     return machine.run("ls", "/etc/kubernetes", "/var/lib/kubelet", check=False).out == ""
 
 
-def test_a_token_that_nobody_knows_is_refused_at_once(cluster: Cluster) -> None:
+def test_an_unknown_token_is_refused_at_once(cluster: Cluster) -> None:
     ended = refused(cluster.bed["two"], *cluster.joining(token="zzzzzz.0123456789abcdef"))
     assert ended.code == 1
     assert "does not know the token zzzzzz" in ended.err
@@ -131,7 +131,7 @@ def test_a_token_with_a_wrong_secret_is_refused_at_once(cluster: Cluster) -> Non
     assert left_alone(cluster.bed["two"])
 
 
-def test_a_token_that_has_expired_is_refused_at_once(cluster: Cluster) -> None:
+def test_an_expired_token_is_refused_at_once(cluster: Cluster) -> None:
     token = kubewright(cluster.one, "token", "create", "--ttl", "2s").out.strip()
     secret = f"bootstrap-token-{token[:6]}"
     eventually(lambda: not kubectl(cluster.one, "-n", "kube-system", "get", "secret", secret), "the token to be removed")
@@ -175,7 +175,7 @@ def test_another_configuration_is_refused_with_the_difference(cluster: Cluster) 
     assert "+  name: other" in ended.err
 
 
-def test_what_somebody_changed_is_shown_and_mended(cluster: Cluster) -> None:
+def test_changes_by_others_are_shown_and_repaired(cluster: Cluster) -> None:
     two = cluster.bed["two"]
     two.run("sed", "-i", "s/clusterDomain: .*/clusterDomain: else.where/", "/var/lib/kubelet/config.yaml")
     two.run("rm", "/etc/kubernetes/pki/ca.crt")
@@ -190,7 +190,7 @@ def test_what_somebody_changed_is_shown_and_mended(cluster: Cluster) -> None:
     assert kubewright(two, "join", "--plan", *cluster.joining()).out == ""
 
 
-def test_a_name_that_is_taken_is_refused(cluster: Cluster) -> None:
+def test_a_node_name_in_use_is_refused(cluster: Cluster) -> None:
     three = cluster.bed["three"]
     eventually(lambda: cluster.ready("two"), "the Node to be Ready, after its kubelet was started again")
     ended = kubewright(three, "join", *cluster.joining(), "--node-name", "two", check=False)
@@ -210,7 +210,7 @@ def test_a_machine_joins_by_file(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def server(cluster: Cluster) -> Iterator[Machine]:
-    """A server of files over TLS on the control plane's machine, whose CA the machine `four` trusts."""
+    """A file server with TLS on the control plane's machine, whose CA the machine `four` trusts."""
     one, four, authority = cluster.one, cluster.bed["four"], trustme.CA()
     made = authority.issue_cert("cluster.test")
     one.run("mkdir", "-p", "/root/served")
@@ -243,7 +243,7 @@ def test_a_forged_cluster_info_is_refused(cluster: Cluster, server: Machine) -> 
         ("x" * (2 << 20), "larger than allowed"),
     ],
 )
-def test_a_kubeconfig_from_a_url_that_cannot_be_taken(cluster: Cluster, server: Machine, body: str | None, message: str) -> None:
+def test_unusable_kubeconfigs_from_urls_are_refused(cluster: Cluster, server: Machine, body: str | None, message: str) -> None:
     if body is not None:
         write(server, "/root/served/bad.conf", body)
     words = ["--discovery-file", "https://cluster.test:8443/bad.conf", "--tls-bootstrap-token", cluster.join[2], IGNORED]
@@ -251,7 +251,7 @@ def test_a_kubeconfig_from_a_url_that_cannot_be_taken(cluster: Cluster, server: 
     assert (ended.code, message in ended.err) == (1, True), ended.err
 
 
-def test_a_machine_joins_by_a_url_with_a_name_taints_arguments_and_patches(cluster: Cluster, server: Machine) -> None:
+def test_a_machine_joins_by_url_with_a_name_taints_arguments_and_patches(cluster: Cluster, server: Machine) -> None:
     four = cluster.bed["four"]
     info = kubectl(cluster.one, "-n", "kube-public", "get", "configmap", "cluster-info")
     write(server, "/root/served/discovery.conf", info["data"]["kubeconfig"])
@@ -262,7 +262,7 @@ def test_a_machine_joins_by_a_url_with_a_name_taints_arguments_and_patches(clust
     eventually(lambda: cluster.ready("worker-four"), "the Node to be Ready")
     node = cluster.node("worker-four")
     taints = {(row["key"], row.get("value"), row["effect"]) for row in node["spec"]["taints"]}
-    # the cluster has its own for a Node that was not ready until now
+    # the cluster sets its own taint on a Node that was not ready until now
     assert {one for one in taints if not one[0].startswith("node.kubernetes.io/")} == {
         ("team", "blue", "NoSchedule"),
         ("slow", None, "PreferNoSchedule"),
@@ -275,8 +275,12 @@ def test_a_machine_joins_by_a_url_with_a_name_taints_arguments_and_patches(clust
     assert kubewright(four, "join", "--plan", "--config", "/root/join.yaml").out == ""
 
 
-def test_phases_make_a_machine_one_by_one(cluster: Cluster) -> None:
-    """Each phase, and both groups: as a control plane, because on workers most have nothing to do. docs/compat/commands.md names this test for them."""
+def test_a_machine_joins_by_single_phases(cluster: Cluster) -> None:
+    """Each phase, and both groups.
+
+    The machine becomes a control plane, because most phases have nothing to do on workers. docs/compat/commands.md
+    names this test for them.
+    """
     four, one = cluster.bed["four"], cluster.one
     kubewright(four, "reset", "--force", IGNORED)
     one.run("kubectl", "delete", "node", "worker-four", env=ADMIN, check=False)
@@ -304,7 +308,7 @@ def test_phases_make_a_machine_one_by_one(cluster: Cluster) -> None:
     assert made("pki") >= {"apiserver.crt", "apiserver-etcd-client.crt", "apiserver-kubelet-client.crt", "front-proxy-client.crt"}
     assert made("manifests") == set()
     phase("control-plane-prepare kubeconfig", *found)
-    # the directory of manifests is there if the machine was a worker before: reset leaves directories
+    # the directory of manifests exists if the machine was a worker before: reset keeps directories
     assert made("") - {"manifests"} == {"admin.conf", "controller-manager.conf", "pki", "scheduler.conf"}
     phase("control-plane-prepare control-plane", *plane)
     assert made("manifests") == STATIC

@@ -1,4 +1,4 @@
-"""`init` that is killed, interrupted, or struck by a power cut."""
+"""`init` that is killed, interrupted, or stopped by a power failure."""
 
 from __future__ import annotations
 

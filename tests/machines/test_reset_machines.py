@@ -1,4 +1,7 @@
-"""`kubewright reset` on whole machines: what it leaves beside kubeadm's reset, what it must not touch, and how it goes on after a failure."""
+"""`kubewright reset` on whole machines, compared with kubeadm's reset.
+
+Also what it must not touch, and how it continues after a failure.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def lines(machine: Machine, text: str) -> list[str]:
 
 
 def left(machine: Machine) -> dict[str, list[str]]:
-    """What a cluster has on a machine: files, mounts, processes, pods, users, the kubelet."""
+    """What a cluster leaves on a machine: files, mounts, processes, pods, users, the kubelet."""
     return {
         "files": [path for path in lines(machine, f"find {PLACES}") if "/last_reserved_ip" not in path],
         "mounts": lines(machine, "grep -E 'kubelet|netns|io.containerd' /proc/mounts | cut -d' ' -f2"),
@@ -58,12 +61,12 @@ def init(machine: Machine, *, tool: str = "kubewright") -> None:
 
 
 def command(first: Machine) -> list[str]:
-    """Return the words of a join without the program's."""
+    """Return the arguments of a join command without the program."""
     return first.run("kubeadm", "token", "create", "--print-join-command").out.split()[1:]
 
 
 def join(first: Machine, worker: Machine, *, tool: str = "kubewright") -> None:
-    """Join it. A Node that an earlier life of the machine left is deleted first: it would be Ready for another minute."""
+    """Join the machine. A Node from an earlier join of the machine is deleted first, because it would stay Ready for another minute."""
     first.run("kubectl", "delete", "node", worker.name, "--ignore-not-found", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
     words = [*command(first), IGNORED]
     if tool == "kubewright":
@@ -73,7 +76,7 @@ def join(first: Machine, worker: Machine, *, tool: str = "kubewright") -> None:
 
 
 def works(machine: Machine, *, pods: int = 7) -> None:
-    """Wait until all pods run: what reset removes is then there."""
+    """Wait until all pods run, so that everything that reset removes exists."""
 
     def running() -> bool:
         found = kubectl(machine, "get", "pods", "-A").get("items", [])
@@ -83,7 +86,7 @@ def works(machine: Machine, *, pods: int = 7) -> None:
 
 
 def at_work(first: Machine, worker: Machine) -> None:
-    """Wait for its Node and for the process of kube-proxy: pods in the API and rules may be of an earlier life of the machine."""
+    """Wait for its Node and for kube-proxy's process: pods in the API and packet filter rules may be from an earlier join."""
     eventually(lambda: bool(kubectl(first, "get", "node", worker.name)), "the Node to be registered")
     eventually(lambda: worker.run("pgrep", "-x", "kube-proxy", check=False).code == 0, "kube-proxy to run")
 
@@ -98,8 +101,8 @@ def pair(parts: Parts) -> Iterator[dict[str, Bed]]:
         yield {"ours": ours, "theirs": theirs}
 
 
-def test_a_control_plane_is_what_it_was_before_init(pair: dict[str, Bed]) -> None:
-    """And a worker what it was before join: as little is left as kubeadm leaves. The worker was made by kubeadm."""
+def test_reset_restores_the_state_before_init(pair: dict[str, Bed]) -> None:
+    """And a worker is what it was before join: as little is left as with kubeadm. The worker was made by kubeadm."""
     ours, theirs = pair["ours"], pair["theirs"]
     at_once(lambda: init(ours["one"]), lambda: init(theirs["one"], tool="kubeadm"))
     at_once(*(lambda bed=bed: works(bed["one"]) for bed in pair.values()))  # CoreDNS is on the first machine then
@@ -115,7 +118,7 @@ def test_a_control_plane_is_what_it_was_before_init(pair: dict[str, Bed]) -> Non
     theirs.down()
 
 
-def test_a_second_reset_says_that_there_is_nothing(pair: dict[str, Bed]) -> None:
+def test_a_second_reset_reports_that_nothing_is_left(pair: dict[str, Bed]) -> None:
     one = pair["ours"]["one"]
     before = left(one)
     assert "[reset] There is nothing of a cluster on this machine" in kubewright(one, "reset").out
@@ -126,14 +129,14 @@ def test_a_second_reset_says_that_there_is_nothing(pair: dict[str, Bed]) -> None
 
 @pytest.fixture(scope="module")
 def cluster(pair: dict[str, Bed]) -> Bed:
-    """The machines that were reset, made a cluster anew: a control plane, and one that tests join and reset."""
+    """The machines after their reset, used for a new cluster: a control plane, and one that tests join and reset."""
     bed = pair["ours"]
     init(bed["one"])
     works(bed["one"])
     return bed
 
 
-def test_a_machine_joins_again_and_a_killed_reset_is_finished_by_the_next(cluster: Bed) -> None:
+def test_a_machine_joins_again_and_the_next_reset_finishes_a_killed_one(cluster: Bed) -> None:
     one, two = cluster["one"], cluster["two"]
     two.run("mkdir", "-p", "/var/lib/etcd/theirs")
     for seconds in (0.15, 0.4):
@@ -157,11 +160,11 @@ def test_a_machine_joins_again_and_a_killed_reset_is_finished_by_the_next(cluste
         ]
 
 
-def test_a_busy_mount_is_told_nothing_below_it_goes_and_the_rest_is_done(cluster: Bed) -> None:
+def test_a_busy_mount_is_reported_and_kept_and_the_rest_is_removed(cluster: Bed) -> None:
     one, two = cluster["one"], cluster["two"]
     join(one, two)
     at_work(one, two)
-    # not below pods: the kubelet itself removes directories there that are no pod's
+    # not below pods: the kubelet itself removes directories there that do not belong to a pod
     two.run("sh", "-c", "mkdir -p /srv/precious /var/lib/kubelet/held && echo data >/srv/precious/file")
     two.run("mount", "--bind", "/srv/precious", "/var/lib/kubelet/held")
     holder = two.start("sh", "-c", "exec 3</var/lib/kubelet/held/file; exec sleep 600")
@@ -185,7 +188,7 @@ def test_a_busy_mount_is_told_nothing_below_it_goes_and_the_rest_is_done(cluster
     assert two.run("cat", "/srv/precious/file").out == "data\n"
 
 
-def test_options_remove_the_node_cni_and_rules(cluster: Bed) -> None:
+def test_options_remove_the_node_the_cni_configuration_and_the_rules(cluster: Bed) -> None:
     one, two = cluster["one"], cluster["two"]
     two.run("sh", "-c", "nft delete table ip kube-proxy; nft delete table ip6 kube-proxy", check=False)  # an earlier life left them
     join(one, two)
@@ -201,8 +204,8 @@ def test_options_remove_the_node_cni_and_rules(cluster: Bed) -> None:
     assert [node["metadata"]["name"] for node in kubectl(one, "get", "nodes")["items"]] == ["one"]
 
 
-def test_a_learner_that_never_started_leaves_with_its_machine(cluster: Bed) -> None:
-    """A join that was cut off after it had added the member: no Node, no manifest of etcd. kubeadm's reset cannot remove that one."""
+def test_reset_removes_a_learner_that_never_started(cluster: Bed) -> None:
+    """A join that was interrupted after it had added the member: no Node, no manifest of etcd. kubeadm's reset cannot remove that member."""
     one, two = cluster["one"], cluster["two"]
     key = kubewright(one, "init", "phase", "upload-certs", "--upload-certs").out.split()[-1]
     prepare = ("join", "phase", "control-plane-prepare", "all", *command(one)[1:], "--control-plane", "--certificate-key", key)

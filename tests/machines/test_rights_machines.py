@@ -1,4 +1,4 @@
-"""A cluster that kubewright made beside one that kubeadm made: the same objects, and the same rights for everybody."""
+"""A cluster of kubewright compared with one of kubeadm: the same objects, and the same permissions for all identities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Clients = Mapping[str, Mapping[str, KubeClient]]
 
 @pytest.fixture(scope="module")
 def clusters(parts: Parts) -> Iterator[Mapping[str, Cluster]]:
-    """Two clusters whose pods have a node, which has told of them: what it may read depends on the pods that it has."""
+    """Two clusters with pods on a node that has reported them: what it may read depends on its pods."""
 
     def settled(cluster: Cluster) -> bool:
         pods = kubectl(cluster.first, "-n", "kube-system", "get", "pods").get("items", [])
@@ -51,27 +51,28 @@ def test_the_objects_are_the_same(clusters: Mapping[str, Cluster]) -> None:
 
 OURS, CONTROLLERS, SERVER = ("kubeadm", "Update", ""), ("kube-controller-manager", "Update", ""), ("kube-apiserver", "Update", "")
 WRITERS = {
-    # init signs it itself: machines that join need not wait for the controller manager
+    # init signs it itself, so that joining machines need not wait for the controller manager
     "ConfigMap kube-public/cluster-info": ([CONTROLLERS, OURS], [OURS]),
 }
-"""Objects that others write with kubeadm: the writers there, and here."""
+"""Objects that other components write with kubeadm: their writers there, and in our clusters."""
 RACED = {
-    # what the controller manager needs to begin with is there before it starts
+    # objects that the controller manager needs exist before it starts
     **{
         f"ConfigMap {name}/kube-root-ca.crt": ([CONTROLLERS], [OURS])
         for name in ("default", "kube-node-lease", "kube-public", "kube-system")
     },
-    # and what it and the scheduler may do
+    # and the permissions of the controller manager and the scheduler
     **{
         f"{one['kind']} {one['metadata'].get('namespace', '-')}/{one['metadata']['name']}": ([SERVER], [OURS])
         for one in rbac.bootstrap_policy()
     },
 }
-"""Those of which init makes only what is not there yet, as the API server and the controller manager do: whoever comes first writes them."""
+"""Objects that init creates only if they are missing, as the API server and the controller manager do: whichever comes first writes them.
+"""
 
 
 @pytest.mark.parametrize("identity", IDENTITIES)
-def test_everybody_has_the_same_rights(clients: Clients, identity: str, matrix: Callable[[str], Matrix]) -> None:
+def test_all_identities_have_the_same_permissions(clients: Clients, identity: str, matrix: Callable[[str], Matrix]) -> None:
     theirs, ours = at_once(*(lambda tool=tool: rights(clients[tool], identity) for tool in (KUBEADM, KUBEWRIGHT)))
     told, cells = matrix("rights"), list(ours.values())
     told.record(identity, "allowed", str(sum(cells)))
@@ -91,12 +92,12 @@ ALLOWED = {
     "coredns": 12,
     "API server to kubelet": 16,
 }
-"""How many of the cells are allowed."""
+"""The number of allowed cells."""
 
 CSR = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"generateName": "x-"}, "spec": {}}
 HEALTH, UNHEALTHY = "/livez", 500
 REQUESTS = {
-    # identity: method, path, how it is answered
+    # identity: method, path, kind of answer
     "anonymous": (
         ("GET", "/api/v1/namespaces/kube-public/configmaps/cluster-info", 200),
         ("GET", "/api/v1/namespaces/kube-public/configmaps", 403),
@@ -118,7 +119,7 @@ REQUESTS = {
         ("GET", "/api/v1/nodes/one", 200),
         ("GET", "/api/v1/nodes", 403),
         ("DELETE", "/api/v1/nodes/one", 403),
-        # allowed, and then refused for what is in it
+        # allowed, and then refused because of its content
         ("POST", "/apis/certificates.k8s.io/v1/certificatesigningrequests", 422),
     ),
     "node": (
@@ -126,7 +127,7 @@ REQUESTS = {
         ("GET", "/api/v1/nodes/another", 403),
         ("GET", "/api/v1/namespaces/kube-system/secrets/kubeadm-certs", 403),
         ("GET", "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", 200),
-        # another node's lease: the node restriction
+        # another node's lease: refused by the node restriction
         ("DELETE", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/another", 403),
     ),
 }
@@ -134,7 +135,9 @@ REQUESTS = {
 
 @pytest.mark.parametrize("tool", [KUBEADM, KUBEWRIGHT])
 @pytest.mark.parametrize("identity", REQUESTS)
-def test_requests_are_answered_as_the_rights_say(clients: Clients, tool: str, identity: str, matrix: Callable[[str], Matrix]) -> None:
+def test_requests_are_answered_according_to_permissions(
+    clients: Clients, tool: str, identity: str, matrix: Callable[[str], Matrix]
+) -> None:
     client = clients[tool][identity]
     with matrix("rights").cell(identity, "requests"):
         rows = [(method, path, _answered(client, method, path)) for method, path, _ in REQUESTS[identity]]
@@ -142,7 +145,10 @@ def test_requests_are_answered_as_the_rights_say(clients: Clients, tool: str, id
 
 
 def _answered(client: KubeClient, method: str, path: str) -> int:
-    """Say how a request is answered. Health is asked for until it is well: a busy etcd makes it 500 for a moment, which says nothing of rights."""
+    """Return the kind of answer to a request.
+
+    Health is requested until it is good: a busy etcd makes it 500 for a moment, which says nothing about permissions.
+    """
     found: list[int] = []
 
     def told() -> bool:
@@ -154,7 +160,7 @@ def _answered(client: KubeClient, method: str, path: str) -> int:
 
 
 @pytest.mark.parametrize("tool", [KUBEADM, KUBEWRIGHT])
-def test_a_token_that_is_not_known_is_nobody(clusters: Mapping[str, Cluster], tool: str) -> None:
+def test_an_unknown_token_is_unauthorized(clusters: Mapping[str, Cluster], tool: str) -> None:
     for token in ("abcdef.fedcba9876543210", "fedcba.0123456789abcdef"):
         with clusters[tool].client(BearerToken(token)) as client:
             assert status(client, "GET", "/api/v1/namespaces/kube-public/configmaps/cluster-info") == 401

@@ -1,4 +1,4 @@
-"""The testbed itself: machines come up whole, survive a power cut, and leave nothing behind, however they end."""
+"""The testbed itself: machines come up completely, survive a power failure, and leave nothing behind, however they end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def left(bed: str, *, bridge: str) -> list[str]:
     return found + [str(path) for path in (beds() / bed).glob("*/*")]
 
 
-def test_machines_are_whole_and_reach_each_other(parts: Parts) -> None:
+def test_machines_come_up_completely_and_reach_each_other(parts: Parts) -> None:
     with Bed("one", "two", bed="whole", parts=parts) as bed:
         one, two = bed["one"], bed["two"]
         assert bed.network is not None
@@ -45,13 +45,13 @@ def test_machines_are_whole_and_reach_each_other(parts: Parts) -> None:
         assert {image.rpartition(":")[0].rpartition("/")[2] for image in images if "/" in image} == {
             *("busybox", "coredns", "etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "pause"),
         }
-        # each machine sees its own cgroups only, and may write them
+        # each machine sees only its own cgroups, and may write them
         for machine in (one, two):
             machine.run("mkdir", "/sys/fs/cgroup/memory/kubepods" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup/kubepods")
     assert left(bed.name, bridge=bridge) == []
 
 
-def test_what_kubelets_set_for_the_whole_host_is_set_back_also_after_a_run_that_was_killed(tmp_path: Path) -> None:
+def test_host_settings_of_kubelets_are_restored_even_after_a_killed_run(tmp_path: Path) -> None:
     record, settings = tmp_path / "sysctls.json", [tmp_path / name for name in host.KUBELET_SYSCTLS]
     for path in settings:
         path.parent.mkdir(exist_ok=True)
@@ -60,13 +60,13 @@ def test_what_kubelets_set_for_the_whole_host_is_set_back_also_after_a_run_that_
     host.remember(record, proc=tmp_path)
     for path in settings:
         path.write_text("1\n")
-    host.remember(record, proc=tmp_path)  # the next run, that did not see it
+    host.remember(record, proc=tmp_path)  # the next run, which did not see it
     host.restore(record, proc=tmp_path)
     assert [path.read_text().strip() for path in settings] == ["0", "0", "0"]
     assert not record.exists()
 
 
-def test_a_power_cut_keeps_the_disk_and_nothing_else(parts: Parts) -> None:
+def test_a_power_cut_keeps_only_the_disk(parts: Parts) -> None:
     with Bed("one", bed="cut", parts=parts) as bed:
         one = bed["one"]
         one.run("sh", "-c", "echo kept > /root/file; sync; echo gone > /run/file")
@@ -98,18 +98,18 @@ def test_beds_of_the_same_name_do_not_disturb_each_other(parts: Parts) -> None:
 
 @pytest.fixture
 def aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Another directory for beds, where nobody else sweeps; beside the usual one, because stores are copied by links."""
+    """Another directory for beds, which no other process sweeps; next to the usual one, because stores are copied with hard links."""
     beds().parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="testbed-", dir=beds().parent) as place:
         monkeypatch.setenv("XDG_STATE_HOME", place)
         try:
             yield
         finally:
-            sweep()  # a test that failed has mounts there
+            sweep()  # a failed test has mounts there
 
 
 @pytest.mark.usefixtures("aside")
-def test_what_a_killed_bed_left_is_swept() -> None:
+def test_leftovers_of_a_killed_bed_are_swept() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     process = subprocess.Popen([sys.executable, "-m", "testbed", "up", "one"], stdout=subprocess.PIPE, cwd=ROOT, env=environment, text=True)
     assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""A reader boots machines with `make machines`, types what a page says about them, in order, and sees what it shows."""
+"""A reader boots machines with `make machines`, types the commands of a page in order, and sees the output that the page shows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ from typed import ROOT, Reader, Step, Terminal, environment, steps
 GUIDE = ROOT / "docs" / "guide"
 TOOLS = ("kubewright", "kubeadm")
 BESIDES = {f"{tool} join": "--ignore-preflight-errors SystemVerification" for tool in TOOLS} if has_cgroup_v1() else {}
-"""What README says these machines need on a host with cgroup v1."""
+"""What these machines need on a host with cgroup v1, according to README."""
 
 
 class Host(Terminal):
-    """The reader's terminal outside of the machines. `named` says how `make machines` called each: another bed may have their plain names."""
+    """The reader's terminal outside of the machines.
+
+    `named` maps plain names to those that `make machines` chose, because another bed may have the plain ones.
+    """
 
     def __init__(self, env: Mapping[str, str], named: Mapping[str, str]) -> None:
         super().__init__(["bash", "--noprofile", "--norc"], cwd=ROOT, env=env)
@@ -57,7 +60,7 @@ def booted(making: str) -> Iterator[dict[str, Terminal]]:
 
 
 def follow(page: Path) -> list[str]:
-    """Do all that a page says from `make machines` on, on fresh machines. Returns the commands that were typed."""
+    """Follow a page from `make machines` on, on fresh machines. Returns the commands that were typed."""
     found = list(steps(page))
     start = next(number for number, step in enumerate(found) if step.terminal == "machines")
     [making], entering, rest = _sorted(found[start:])
@@ -74,10 +77,10 @@ def _sorted(found: list[Step]) -> tuple[list[Step], list[Step], list[Step]]:
     return special["machines"], special["enter"], [step for step in found if step.terminal not in special]
 
 
-def test_a_reader_of_the_readme_makes_two_machines_a_cluster(parts: Parts) -> None:
+def test_the_commands_of_the_readme_make_a_cluster_of_two_machines(parts: Parts) -> None:
     assert len(follow(ROOT / "README.md")) == 11
 
 
 @pytest.mark.parametrize(("page", "commands"), [("agent.md", 13), ("controllers.md", 15), ("hub.md", 26), ("machines.md", 26)])
-def test_a_reader_of_a_guide_does_all_that_it_says_on_fresh_machines(parts: Parts, page: str, commands: int) -> None:
+def test_the_commands_of_a_guide_work_on_fresh_machines(parts: Parts, page: str, commands: int) -> None:
     assert len(follow(GUIDE / page)) == commands

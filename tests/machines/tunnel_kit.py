@@ -1,4 +1,4 @@
-"""The VPN of a bed: what interfaces have, what crosses the wire, and a pod network over the tunnel as flannel makes one."""
+"""The VPN of a bed: the interfaces, the packets on the wire, and a pod network over the tunnel like flannel's."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ print(json.dumps(found))
 
 @contextmanager
 def capture(machine: Machine) -> Iterator[dict[str, int]]:
-    """Count the packets on a machine's wire: `ADDRESS ADDRESS KIND PORT`. What was seen is there after the block."""
+    """Capture the packets on a machine's wire as `ADDRESS ADDRESS KIND PORT`. They are available after the block."""
     found: dict[str, int] = {}
     process = machine.start("python3", "-c", _CAPTURE, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
@@ -52,7 +52,7 @@ def capture(machine: Machine) -> Iterator[dict[str, int]]:
 
 
 def peers(machine: Machine, interface: str) -> dict[str, str]:
-    """Return the peers of an interface: public key to networks; none where there is no interface."""
+    """Return the peers of an interface: public key to networks; none if there is no interface."""
     told = machine.run("wg", "show", interface, "allowed-ips", check=False)
     rows = [line.split("\t") for line in told.out.splitlines()] if told.code == 0 else []
     return {key: ",".join(networks.split()) for key, networks in rows}
@@ -74,7 +74,7 @@ print(len(places), *found)
 
 
 def exposed(machine: Machine, secret: str) -> list[str]:
-    """Return where a secret is: arguments, environments, the journal, what kubewright keeps, units."""
+    """Return where a secret is found: arguments, environments, the journal, kubewright's files, units."""
     assert len(secret) == 44
     looked_at, *found = machine.run("python3", "-c", _SEARCH, data=secret).out.split()
     assert int(looked_at) >= 8
@@ -88,7 +88,7 @@ def addresses(machine: Machine, interface: str) -> list[str]:
 
 
 def carry_pods(machine: Machine, number: int, own: str, other: str, *, behind: str) -> None:
-    """Have pods of another node reached by a VXLAN between the nodes' addresses, as flannel does."""
+    """Make pods of another node reachable by a VXLAN between the nodes' addresses, as flannel does."""
     machine.run("ip", "link", "add", "vx0", "type", "vxlan", "id", "7", "dstport", "4789", "local", own, "nolearning")
     machine.run("bridge", "fdb", "append", "00:00:00:00:00:00", "dev", "vx0", "dst", other)
     machine.run("ip", "address", "add", f"192.168.77.{number}/24", "dev", "vx0")

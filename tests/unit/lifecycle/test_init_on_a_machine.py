@@ -117,7 +117,7 @@ def test_a_single_phase_leaves_the_record_alone(box):
     assert machine_record.load(box.call(asked()).host) is None
 
 
-def test_a_machine_that_is_not_fit_is_left_alone(box, monkeypatch):
+def test_an_unsuitable_machine_is_not_changed(box, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(CheckFailed, match="preflight checks failed") as caught:
         box.act(asked())

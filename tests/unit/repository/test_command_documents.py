@@ -50,7 +50,7 @@ def test_a_phase_whose_test_runs_phases_alone_is_one_of_them():
     claimed = [
         command.removeprefix("kubeadm init phase ")
         for command, _, test in ROWS
-        if test.endswith("::test_a_phase_that_asks_a_cluster_runs_alone")
+        if test.endswith("::test_a_phase_that_uses_the_cluster_can_run_alone")
     ]
     assert sorted(claimed) == sorted(re.findall(r'"([^"]+)"', table))
     assert [
@@ -60,9 +60,9 @@ def test_a_phase_whose_test_runs_phases_alone_is_one_of_them():
 
 def test_a_phase_of_join_whose_test_makes_a_machine_by_phases_is_run_there():
     text = (ROOT / "tests" / "machines" / "test_join_worker.py").read_text()
-    [body] = re.findall(r"^def test_phases_make_a_machine_one_by_one\(.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    [body] = re.findall(r"^def test_a_machine_joins_by_single_phases\(.*?(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
     run = set(re.findall(r'\bphase\("([^"]+)"', body))
     rows = {command.removeprefix("kubeadm join phase "): test for command, _, test in ROWS if command.startswith("kubeadm join phase ")}
-    assert {name for name, test in rows.items() if test.endswith("::test_phases_make_a_machine_one_by_one")} == run
+    assert {name for name, test in rows.items() if test.endswith("::test_a_machine_joins_by_single_phases")} == run
     groups = {name.rpartition(" ")[0] for name in rows}
     assert rows.keys() - groups == run
