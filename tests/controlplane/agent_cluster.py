@@ -1,4 +1,4 @@
-"""A whole control plane for node agents: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and the rights that kubeadm gives."""
+"""A whole control plane for node agents: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and the permissions that kubeadm grants."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ BINDINGS = (
 
 @dataclass
 class AgentCluster:
-    """Where the control plane is, and what is needed to join it."""
+    """The control plane's address, and what is needed to join it."""
 
     place: Path
     address: str
@@ -131,7 +131,10 @@ class AgentCluster:
 def agent_cluster(
     place: Path, *, signing_duration: str = "8760h", audit: bool = False, grace: str = "50s", manager: Sequence[str] = ()
 ) -> Iterator[AgentCluster]:
-    """Start everything, wait until nodes can join, and end everything. `manager` are more flags of kube-controller-manager."""
+    """Start everything, wait until nodes can join, and stop everything at the end.
+
+    `manager` are additional flags of kube-controller-manager.
+    """
     authority, address = trustme.CA(), free_address((2379, 2380, 6443, 10250, 10257, 10259))
     cluster = AgentCluster(place, address, authority)
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
@@ -151,7 +154,7 @@ def agent_cluster(
         wait_for(lambda: b'"default"' in _get(cluster, "/api/v1/namespaces/default/serviceaccounts/default"), cluster)
         yield cluster
     finally:
-        for process in reversed(cluster.processes):  # nothing of theirs is kept
+        for process in reversed(cluster.processes):  # none of their data is kept
             process.kill()
             process.wait()
 
@@ -188,7 +191,7 @@ def start_api(cluster: AgentCluster, *, audit: bool) -> None:
 
 
 def grant(cluster: AgentCluster) -> None:
-    """What kubeadm's init writes so that machines with a token can join."""
+    """Write what kubeadm's init writes so that machines with a token can join."""
     api = KubeClient(cluster.access())
     for name, role, group in BINDINGS:
         api.create(
@@ -270,7 +273,7 @@ def wait_for(condition, cluster: AgentCluster, *, within: float = 600) -> None:
 
 
 def require_components(cluster: AgentCluster) -> None:
-    """Fail, with the logs' ends, where a component has ended."""
+    """Fail, with the ends of the logs, if a component has ended."""
     dead = [process.args[0] for process in cluster.processes if process.poll() is not None]
     if dead:
         pytest.fail("\n".join([f"{dead} ended:", *last_lines(cluster)]))
@@ -294,9 +297,9 @@ def _get(cluster: AgentCluster, path: str) -> bytes:
 
 
 async def all_ready(cluster: AgentCluster, fleet: Fleet, *, within: float = 600) -> None:
-    """Wait until every node of a fleet has been ready. Fails with what each node says, and at once where a component has ended.
+    """Wait until every node of a fleet has been ready. Fails with what each node reports, and at once if a component has ended.
 
-    The agents are asked anew each time: one that failed unexpectedly has been replaced.
+    The agents are looked up each time, because one that failed unexpectedly has been replaced.
     """
     try:
         async with asyncio.timeout(within):
@@ -309,12 +312,12 @@ async def all_ready(cluster: AgentCluster, fleet: Fleet, *, within: float = 600)
 
 
 def views(fleet: Fleet) -> list[NodeView]:
-    """Return how every node of a fleet is."""
+    """Return the state of every node of a fleet."""
     return [agent.view() for agent in fleet.agents()]
 
 
 async def stop_serving(kubelet: KubeletServer) -> None:
-    """End a kubelet API at once: after a refused exec the API server leaves its connection half open for half a minute."""
+    """Close a kubelet API at once: after a refused exec the API server leaves its connection half open for half a minute."""
     if kubelet._server is not None:
         for handler in list(kubelet._server._runner.server.connections):
             handler.transport.abort()

@@ -1,4 +1,4 @@
-"""`agent run` as a process on a real API server: starting and ending it, what it says, and the way to the API server, which can be cut."""
+"""`agent run` as a process with a real API server: starting and stopping it, its output, and a connection to the API server that can be cut."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 nodeLeaseDurationSeconds: 8
 """
-"""So short that nobody has to wait long until a node that is silent is noticed."""
+"""Short enough that a silent node is noticed soon."""
 MANUAL = "system:bootstrappers:manual"
-"""A group whose requests nobody approves by himself."""
+"""A group whose requests are not approved automatically."""
 
 
 class Joinable(Protocol):
@@ -60,12 +60,12 @@ class Joinable(Protocol):
 
 
 class Agent:
-    """One `agent run`, started and ended as often as a test likes; everything of it is below one directory."""
+    """One `agent run` that a test can start and stop repeatedly; all its files are below one directory."""
 
     def __init__(
         self, place: Path, cluster: Joinable, name: str, token: BootstrapTokenString, *, server: str = "", settings: str = DROP_IN
     ) -> None:
-        """Keep the arguments. `server` is where it is told that the API server is, `settings` its KubeletConfiguration."""
+        """Keep the arguments. `server` is the URL of the API server in its kubeconfig, `settings` its KubeletConfiguration."""
         self.place, self.name, self._cluster = place, name, cluster
         self._server = server or cluster.url
         self._process: subprocess.Popen[bytes] | None = None
@@ -88,7 +88,7 @@ class Agent:
         return self._process.pid
 
     def keep(self, pair: Pair) -> None:
-        """Put a certificate where it would have put its own."""
+        """Install a certificate where the agent would have stored its own."""
         store = FileCredentialStore(self.place / "root" / "pki", self.place / "kubelet.conf", clock=SystemClock())
         (self.place / "root" / "pki").mkdir(parents=True)
         store.keep_pair(pair)
@@ -145,7 +145,7 @@ def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: floa
 
 
 def usable_address() -> str:
-    """Return an address that a node can have: of a network of our own, or the one that everybody has."""
+    """Return an address that a node can have: one of our own network, or of the host's network."""
     if os.geteuid() == 0:
         own_network.add_address(ADDRESS)
         return ADDRESS
@@ -169,7 +169,7 @@ def ready_node(api: KubeClient, agent: Agent) -> dict[str, Any]:
 
 
 def manual_token(api: KubeClient, cluster: AgentCluster) -> BootstrapTokenString:
-    """Make a token whose requests nobody approves by himself."""
+    """Create a token whose requests are not approved automatically."""
     found = strings.generate(SystemRandom())
     row = BootstrapToken(token=found.text, groups=[MANUAL], usages=["authentication"])
     api.create(secrets.secret_object(row, clock=SystemClock()))
@@ -178,14 +178,14 @@ def manual_token(api: KubeClient, cluster: AgentCluster) -> BootstrapTokenString
 
 
 def expire(api: KubeClient, token: BootstrapTokenString) -> None:
-    """Let a token have expired a second ago."""
+    """Make a token that expired a second ago."""
     secret = api.get(SECRET, f"bootstrap-token-{token.id}", "kube-system")
     moment = rfc3339(datetime.now(UTC) - timedelta(seconds=1))
     api.update({**secret, "data": {**secret["data"], "expiration": base64.b64encode(moment.encode()).decode()}})
 
 
 def issued_pair(cluster: AgentCluster, name: str, *, seconds: float) -> Pair:
-    """Issue a node's certificate that ends so soon."""
+    """Issue a certificate for a node that expires this soon."""
     now = datetime.now(UTC)
     leaf = cluster.authority.issue_cert(
         "node.example",

@@ -1,7 +1,8 @@
-"""Two kinds of API server: `apiserver` is bare, an etcd and a kube-apiserver started by hand with the fewest flags, for tests that make
-objects which a cluster has already; `controlplane` is the cluster of our own plugin. The binaries come from where `up` takes them.
+"""Two kinds of API server, in a network of their own.
 
-All of it is in a network of its own.
+`apiserver` is bare: an etcd and a kube-apiserver started directly with the fewest flags, for tests that create
+objects which a real cluster already has. `controlplane` is the cluster of our own plugin. The binaries come from the
+same places as for `up`.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from kubewright.local.cluster.cluster import LocalCluster
 
 HERE = Path(__file__).parent
 DOWNLOADS = "test_binaries_build.py"
-"""What is tried on the network that everybody has: it may have to get sources."""
+"""Tests that use the host's network, because they may have to download sources."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Give the tests of this folder their network. pytest calls this for the tests of all folders, once this file is loaded."""
+    """Enter the network of this folder's tests. pytest calls this for the tests of all folders, once this file is loaded."""
     ours = item.path.is_relative_to(HERE) and item.path.name != DOWNLOADS
     with own_network.entered() if ours else nullcontext():
         return (yield)
@@ -33,7 +34,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(scope="session")
 def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """An API server that all tests share: each takes names of its own."""
+    """An API server that all tests share: each test uses its own names."""
     with api_server(tmp_path_factory.mktemp("apiserver")) as running:
         yield running
 

@@ -1,4 +1,4 @@
-"""What may happen to the controllers on a real API server while they work: used by a test each, and by `make soak` with larger numbers."""
+"""Faults while the controllers work with a real API server: each used by a test, and by `make soak` with larger numbers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
 from controllers_kit import authority_files, request
 
 PATIENT = ("--leader-elect-lease-duration=90s", "--leader-elect-renew-deadline=60s", "--secure-port=0")
-"""For replicas that are to survive an API server that is away for a while."""
+"""For replicas that must survive a short outage of the API server."""
 
 
 @contextlib.contextmanager
@@ -48,12 +48,16 @@ def relayed(replicas: Replicas) -> Iterator[tuple[Relay, Replica]]:
         yield relay, replicas.start(f"--kubeconfig={place}", *PATIENT)
     finally:
         relay.open()
-        replicas.stop()  # while it can give its lease back
+        replicas.stop()  # while it can still release its lease
         relay.close()
 
 
 def cut_off_and_restarted(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, name: str = "cut") -> None:
-    """Cut the watches in the middle; then kill the API server while the replica cannot reach it, so that what it knew is too old (410)."""
+    """Cut the watches.
+
+    Then kill the API server while the replica cannot reach it, so that the replica's resource version is too old
+    (410).
+    """
     names = [f"{name}-{number:03d}" for number in range(count)]
     third = count // 3
     with relayed(replicas) as (relay, replica):
@@ -80,7 +84,7 @@ def cut_off_and_restarted(cluster: Bench, api: KubeClient, replicas: Replicas, *
 
 
 def killed_in_flight(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, name: str = "restart") -> None:
-    """Kill the API server while the replica works: nothing is lost, and nothing decided twice."""
+    """Kill the API server while the replica works: no request is lost, and none is decided twice."""
     names = [f"{name}-{number:03d}" for number in range(count)]
     replica = replicas.start(*PATIENT)
     eventually(lambda: replicas.leader(api) is replica, "the replica to lead")
@@ -95,7 +99,7 @@ def killed_in_flight(cluster: Bench, api: KubeClient, replicas: Replicas, *, cou
 
 
 def written_to_by_others(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, name: str = "conflict") -> None:
-    """Somebody else changes requests all the time, and the authority is replaced: first half, then the certificate, then its key."""
+    """Change requests all the time while the CA is replaced: the first half of its files, then the certificate, then its key."""
     names = [f"{name}-{number:03d}" for number in range(count)]
     pki = cluster.root / f"{name}-pki"
     shutil.copytree(replicas.kubeconfig.parent / "pki", pki)
@@ -111,7 +115,7 @@ def written_to_by_others(cluster: Bench, api: KubeClient, replicas: Replicas, *,
             if number == 3 * count // 4:
                 (pki / "ca.key").write_bytes(new[1])
             api.create(body(one))
-            time.sleep(3.0 / count)  # over three seconds: the files are looked at each second
+            time.sleep(3.0 / count)  # for over three seconds: the files are checked every second
         eventually(lambda: issued(api) >= set(names), "every request to be signed")
     eventually(lambda: f"{pki / 'ca.crt'} was read again" in replica.log.read_text(), "the new authority to be taken up")
     api.create(body(f"{name}-last"))
@@ -124,7 +128,7 @@ def written_to_by_others(cluster: Bench, api: KubeClient, replicas: Replicas, *,
 
 
 def _issuer(api: KubeClient, name: str, old: bytes, new: bytes) -> str:
-    """Tell which authority's key a certificate is signed with. Raises for one that neither has signed."""
+    """Return which CA's key signed a certificate. Raises if it is neither."""
     found = x509.load_pem_x509_certificate(base64.b64decode(api.get(CERTIFICATE_SIGNING_REQUEST, name)["status"]["certificate"]))
     with contextlib.suppress(Exception):
         found.verify_directly_issued_by(x509.load_pem_x509_certificate(old))
@@ -159,9 +163,10 @@ def _disturbed(cluster: Bench, names: Sequence[str]) -> Iterator[None]:
 
 @dataclasses.dataclass(frozen=True)
 class Hostile:
-    """What one maker's requests did to another's, in seconds to a certificate at most, and memory of the controllers at most, in MiB.
+    """The effect of one user's requests on another's: seconds until a certificate at most, and the controllers' memory at most, in MiB.
 
-    `harmless`: while as many requests came that no controller looks at, which keep the API server and the machine as busy.
+    `harmless`: with as many requests that no controller handles, which keep the API server and the machine equally
+    busy.
     """
 
     harmless: float
@@ -170,7 +175,7 @@ class Hostile:
 
 
 def beset(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, harmless: int, name: str = "beset") -> Hostile:
-    """One maker floods the controllers with requests that are never approved, and with approved ones that fail."""
+    """One user floods the controllers with requests that are never approved, and with approved ones that fail."""
     _may_ask(api, f"{name}-noisy")
     replica = replicas.start(*PATIENT)
     eventually(lambda: replicas.leader(api) is replica, "the replica to lead")
@@ -185,7 +190,7 @@ def beset(cluster: Bench, api: KubeClient, replicas: Replicas, *, count: int, ha
 
 
 def _flooded(cluster: Bench, api: KubeClient, name: str, *, maker: str, count: int, signer: str = "") -> float:
-    """Have somebody create requests as fast as he can, and return how long somebody else's took at most meanwhile, and right after."""
+    """Let a user create requests as fast as possible, and return how long another user's took at most in the meantime, and right after."""
 
     def flood(part: int) -> None:
         noisy = KubeClient(replace(cluster.cluster().access, impersonation=Impersonation(user=maker, groups=("system:authenticated",))))
@@ -233,7 +238,7 @@ def _approved(api: KubeClient, name: str) -> None:
 
 
 def _seconds(api: KubeClient, name: str) -> float:
-    """Create a good request, and return how long it took until its certificate was there."""
+    """Create a good request, and return how long it took until its certificate existed."""
     began = time.monotonic()
     api.create(body(name))
     while not (api.get(CERTIFICATE_SIGNING_REQUEST, name).get("status") or {}).get("certificate"):
@@ -243,7 +248,7 @@ def _seconds(api: KubeClient, name: str) -> float:
 
 
 def _insisted(call: Callable[[], Any]) -> None:
-    """Call until the API server answers; what was created before it was killed is there already."""
+    """Retry until the API server answers; what was created before it was killed already exists."""
     end = time.monotonic() + 600
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Real etcd members as processes, with TLS and client certificates as kubeadm's have, on loopback addresses of their own."""
+"""Real etcd members as processes, with TLS and client certificates like kubeadm's, on their own loopback addresses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Cluster:
         return f"https://{self.address(name)}:2379"
 
     def start(self, name: str, *, cluster: str = "") -> None:
-        """Start a member, a new cluster of one where no other is given."""
+        """Start a member, by default as a new cluster of one."""
         secured = self._secured(name)
         self._run(name, self.url(name), self.peer(name), {"initial-cluster": cluster, **secured} if cluster else secured)
 
@@ -68,7 +68,7 @@ class Cluster:
             )
 
     def write_client(self, pki: Path) -> None:
-        """Write a client certificate under the names that kubeadm gives it in its certificate directory."""
+        """Write a client certificate under the names that it has in kubeadm's certificate directory."""
         (pki / "etcd").mkdir(parents=True)
         leaf = self.authority.issue_cert("client.example", common_name="kube-etcd-healthcheck-client")
         self.authority.cert_pem.write_to_path(str(pki / "etcd/ca.crt"))
@@ -76,7 +76,7 @@ class Cluster:
         leaf.private_key_pem.write_to_path(str(pki / "etcd/healthcheck-client.key"))
 
     def start_plain(self, name: str) -> str:
-        """Start a cluster of one that speaks plain HTTP, and return its client URL."""
+        """Start a cluster of one that uses plain HTTP, and return its client URL."""
         client, peer = (f"http://{self.address(name)}:{port}" for port in PORTS)
         self._run(name, client, peer, {})
         return client
@@ -98,7 +98,7 @@ class Cluster:
         }
         argv = [program("etcd"), *(f"--{flag}={value}" for flag, value in flags.items())]
         with (self.root / f"{name}.log").open("ab") as log:
-            # the members live as long as a module; no thread forks meanwhile
+            # the members live as long as a module; no thread forks in the meantime
             self.processes[name] = subprocess.Popen(argv, stdout=log, stderr=log, preexec_fn=_die_with_parent)  # noqa: PLW1509
 
     def kill(self, name: str) -> None:

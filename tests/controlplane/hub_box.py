@@ -1,6 +1,7 @@
 """A machine below a directory that joins through a hub until its files are written: it has no systemd and no container runtime.
 
-As a program (`python hub_box.py FILE`, with what the file says) the join is a process of its own, which can be killed.
+As a program (`python hub_box.py FILE`, with the arguments in the file) the join is a separate process, which can be
+killed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WRITTEN = ["kubelet-client-ca.crt", "kubelet.conf", "kubelet.crt", "kubelet.key"
 
 
 class Box:
-    """The machine, and what it asks for."""
+    """The machine, and its request."""
 
     def __init__(self, place: Path, server: RunningServer, created: dict[str, Any], name: str, **more: Any) -> None:
         self.place = place
@@ -49,7 +50,7 @@ class Box:
         return run(NODE_LEAVE, NodeLeaveOptions(only=("depart",)), _machine(self.layout), reporter=self.reporter)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Join in a process of its own."""
+        """Join in a separate process."""
         self.place.mkdir(parents=True, exist_ok=True)
         wanted = self.place.with_name(f"{self.place.name}.json")
         wanted.write_text(json.dumps({"place": str(self.place), "wanted": self.wanted}))
@@ -59,11 +60,11 @@ class Box:
 
     @property
     def said(self) -> str:
-        """What the processes have written."""
+        """The output of the processes."""
         return self.place.with_name(f"{self.place.name}.log").read_text()
 
     def files(self) -> list[str]:
-        """Return the names of the files that the hub's answer became."""
+        """Return the names of the files that were written from the hub's answer."""
         return sorted(path.name for path in Path(self.layout.oneinfra).glob("*"))
 
 

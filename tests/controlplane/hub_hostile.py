@@ -1,4 +1,4 @@
-"""Requests of somebody who has a token and means harm, in numbers, beside good ones of others: what becomes of each, and how long the good ones take."""
+"""Many hostile requests with a valid token, together with good requests of others: the outcome of each, and the delay of the good ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ _PREFIX: Final = "hostile-"
 
 @dataclass(frozen=True, kw_only=True)
 class Beset:
-    """What came of it. `alone` and `beside` are the 99th percentiles of good joins in seconds; `memory` is MiB that the hub grew by at most."""
+    """The result.
+
+    `alone` and `beside` are the 99th percentiles of good joins in seconds, without and with hostile requests;
+    `memory` is the hub's growth in MiB.
+    """
 
     alone: float
     beside: float
@@ -43,7 +47,7 @@ class Beset:
 
     @property
     def told(self) -> str:
-        """A sentence about it."""
+        """The result as a sentence."""
         return (
             f"good joins: 99 of 100 within {self.beside:.2f} s, {self.beside / self.alone:.1f} times what they take alone;"
             f" the hub grew by {self.memory:.0f} MiB, {self.left:,} requests are left"
@@ -51,12 +55,12 @@ class Beset:
 
 
 def expected(count: int) -> Counter[str]:
-    """Return how so many end, by reason, where none is deleted before it is seen."""
+    """Return how this many end, by reason, if none is deleted before it is seen."""
     return Counter(reason for _, (reason, _) in zip(range(count), _kinds({}, {}, {}), strict=False))
 
 
 def beset(hub: HubProcess, server: RunningServer, token: str, *, count: int) -> Beset:
-    """Send good requests alone, then beside so many hostile ones."""
+    """Send good requests alone, then together with this many hostile ones."""
     with closing(_holder(server, token)) as holder:
         join_key = holder.get(CONFIG_MAP, "oneinfra-join", "oneinfra-system")["data"]["joinKey"]
         alone = [_join(holder, OldNode(f"alone-{number}", server.url), join_key) for number in range(GOOD)]
@@ -77,7 +81,7 @@ def beset(hub: HubProcess, server: RunningServer, token: str, *, count: int) -> 
 
 
 def _flood(server: RunningServer, token: str, join_key: str, numbers: range) -> int:
-    """Send those with these numbers; returns how many the API server has not taken."""
+    """Send the requests with these numbers; returns how many the API server did not accept."""
     good = OldNode("template", server.url, ("10.9.9.9",)).request(join_key)["spec"]
     foreign = OldNode("foreign", server.url).request(OldHub().public_pem)["spec"]
     rejected = 0
@@ -97,13 +101,13 @@ def _flood(server: RunningServer, token: str, join_key: str, numbers: range) -> 
 
 
 def _kinds(good: Mapping[str, Any], foreign: Mapping[str, Any], replay: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield reasons and what is refused for them, kind after kind without end."""
+    """Yield endless pairs of a reason and a request that is refused for it, kind after kind."""
     while True:
         for size in _SIZES:
             text = base64.b64encode(os.urandom(size)).decode().rstrip("=")
             yield "Malformed", {**good, "symmetricKey": text}
             yield "Malformed", {**good, "extraSANs": [text]}
-            if size:  # an endpoint that is not there is the cluster's own
+            if size:  # without an endpoint, the cluster's own is used
                 yield "Malformed", {**good, "apiServerEndpoint": text}
         yield "Malformed", {**good, "symmetricKey": f"{good.get('symmetricKey')}=="}
         yield REJECTED, {**good, "symmetricKey": "A" * 5000}
@@ -112,7 +116,7 @@ def _kinds(good: Mapping[str, Any], foreign: Mapping[str, Any], replay: Mapping[
 
 
 def _join(holder: KubeClient, node: OldNode, join_key: str) -> float:
-    """Join as a node; returns the seconds from before the request was sent until its answer was there."""
+    """Join as a node; returns the seconds from before the request was sent until its answer existed."""
     request = node.request(join_key)
     began = time.monotonic()
     holder.create(request)

@@ -1,4 +1,4 @@
-"""Nodes with the credentials that a hub gave them: what they may write to the cluster, and what they may ask the hub for."""
+"""Nodes with the credentials that a hub gave them: what they may write to the cluster, and what they may request from the hub."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST
 from kubewright.pki import certificates
 
 MARKER = "marker"
-"""A Node with which tests find out how far the hub has read."""
+"""A Node with which tests find out what the hub has already read."""
 
 
 class Kubelet:
-    """A node that has joined. `holder` is a client with a token, `admin` deletes requests, as time does."""
+    """A node that has joined. `holder` is a client with a token, `admin` deletes requests, as happens after a while."""
 
     def __init__(self, name: str, server: RunningServer, *, holder: KubeClient, admin: KubeClient, key: str) -> None:
         self.name = name
@@ -38,7 +38,7 @@ class Kubelet:
         self._access: Any = None
 
     def ask(self, *sans: str) -> str:
-        """Ask for these names, with the key of the join; return what the hub says."""
+        """Request these names, with the key of the join; return the hub's answer."""
         with contextlib.suppress(NotFound):
             self._admin.delete(NODE_JOIN_REQUEST, self.name)
         self._peer.sans = sans
@@ -59,7 +59,7 @@ class Kubelet:
 
     @property
     def client(self) -> KubeClient:
-        """The cluster, as this node's kubelet."""
+        """The cluster, with the credentials of this node's kubelet."""
         return KubeClient(self._access)
 
     def register(self) -> None:
@@ -75,7 +75,7 @@ class Kubelet:
             client.patch(NODE, self.name, body, type="json", subresource="status")
 
     def proof(self, about: str, uid: str) -> str:
-        """Sign that a Node leaves, also one that is another's."""
+        """Sign that a Node leaves, possibly another one."""
         identity = self._access.identity
         assert isinstance(identity, ClientCertificate)
         pair = certificates.pair_of(identity.cert_pem, identity.key_pem, source=self.name)
@@ -89,11 +89,11 @@ def mark_as_leaving(client: KubeClient, name: str, proof: str) -> None:
 
 
 def wait_until_seen(admin: KubeClient) -> None:
-    """Wait until the hub has seen everything that was written to Nodes: it answers to the marker, whose event is the last one of the same watch."""
+    """Wait until the hub has seen everything that was written to Nodes: it answers for the marker, whose event is the last one of the same watch."""
     mark_as_leaving(admin, MARKER, os.urandom(8).hex())
     eventually(lambda: refusal(admin, MARKER), "the hub to see the Nodes")
 
 
 def refusal(client: KubeClient, name: str) -> str:
-    """Return why the hub does not let a node go."""
+    """Return the reason why the hub does not let a node leave."""
     return str(client.get(NODE, name)["metadata"].get("annotations", {}).get(LEAVE_ANSWER, ""))

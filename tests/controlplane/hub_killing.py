@@ -1,4 +1,4 @@
-"""Hubs and nodes that are killed at random moments of joins: the same command ends well, and nothing is given twice."""
+"""Hubs and nodes that are killed at random moments of joins: repeating the command succeeds, and nothing is assigned twice."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAUSE: Final = 8.0
 
 @dataclass
 class Killing:
-    """Joins through one hub, or its `replicas`, of which some are disturbed. `seed` chooses who is killed, and when."""
+    """Joins through one hub, or its `replicas`, some of which are disturbed. `seed` chooses what is killed, and when."""
 
     place: Path
     hub: HubProcess
@@ -43,7 +43,7 @@ class Killing:
         self._undisturbed = self._joins("undisturbed", killing=False)
 
     def rounds(self, count: int) -> None:
-        """Have nodes join so many times, and kill the hub or one of them each time."""
+        """Let nodes join this many times, and kill the hub or one of them each time."""
         for number in range(count):
             self._joins(f"round-{number}", killing=True)
 
@@ -71,7 +71,7 @@ class Killing:
         return took
 
     def _disturb(self, hub: HubProcess, how: str) -> None:
-        """Kill a hub, or have it stand still until another one leads; one that has ended is started again, as a service manager does."""
+        """Kill a hub, or pause it until another one leads; one that has ended is started again, as a service manager does."""
         if how == PAUSED:
             hub.pause()
             time.sleep(PAUSE)
@@ -89,7 +89,7 @@ class Killing:
         return Box(self.place / name, self.server, self.created, name, sans=(f"10.200.{number // 250}.{number % 250 + 1}",))
 
     def _require_whole(self, box: Box) -> None:
-        """Require that the machine has what the hub remembers of it, and that the same command has nothing left to do."""
+        """Require that the machine has what the hub has recorded of it, and that the same command has nothing left to do."""
         name = box.wanted["node"]
         assert box.files() == WRITTEN
         serving = certificates.first((Path(box.layout.oneinfra) / "kubelet.crt").read_bytes(), source=name)
@@ -119,7 +119,7 @@ def killed(
     seed: int,
     replicas: tuple[HubProcess, ...] = (),
 ) -> Killing:
-    """Kill so many times; returns what was done."""
+    """Kill this many times; returns what was done."""
     found = Killing(place, hub, server, created, seed, replicas)
     found.rounds(rounds)
     eventually(lambda: "Traceback" not in hub.log, "a log without faults", within=1)

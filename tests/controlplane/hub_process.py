@@ -1,4 +1,4 @@
-"""A hub as a process of its own, and its commands, for tests with a real API server."""
+"""A hub as a separate process, and its commands, for tests with a real API server."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kubewright.kube.client import KubeClient
 from kubewright.pki import sealing
 
 LEASE = {"leaderElectLeaseDuration": "6s", "leaderElectRenewDeadline": "5s", "leaderElectRetryPeriod": "500ms"}
-"""Shorter than usual: nobody waits for them longer than need be."""
+"""Shorter than usual, so that tests wait no longer than necessary."""
 
 
 @dataclass
@@ -39,9 +39,9 @@ class HubProcess:
     place: Path
     server: RunningServer
     state: str = ""
-    """Where the state is, if not in a file; then the kubeconfig for it is `state.conf`."""
+    """The location of the state, if it is not a file; then the kubeconfig for it is `state.conf`."""
     name: str = "hub"
-    """Of the log: several hubs may have one place."""
+    """Name of the log, because several hubs may share one directory."""
     _daemon: subprocess.Popen[bytes] | None = field(default=None)
 
     def __post_init__(self) -> None:
@@ -78,26 +78,26 @@ class HubProcess:
         self._daemon.wait()
 
     def stop(self) -> int:
-        """End the daemon as a service manager does, and return its exit code."""
+        """Stop the daemon as a service manager does, and return its exit code."""
         assert self._daemon is not None
         self._daemon.terminate()
         return self._daemon.wait(600)
 
     def require_running(self) -> None:
-        """Fail with the last that it said if the daemon has ended."""
+        """Fail with the end of the daemon's output if it has ended."""
         assert self._daemon is not None
         assert self._daemon.poll() is None, self.log[-2000:]
 
     @property
     def peak_memory(self) -> float:
-        """The most memory that the daemon has had, in MiB."""
+        """The daemon's peak memory, in MiB."""
         assert self._daemon is not None
         lines = Path(f"/proc/{self._daemon.pid}/status").read_text(encoding="ascii").splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
 
     @property
     def served(self) -> int:
-        """How often it has begun to serve a cluster."""
+        """How often it has started to serve a cluster."""
         return self.log.count(" is served at ")
 
     @property
@@ -110,16 +110,16 @@ class HubProcess:
 
     @property
     def runs(self) -> bool:
-        """Whether the daemon is there."""
+        """Whether the daemon is running."""
         return self._daemon is not None and self._daemon.poll() is None
 
     def pause(self, *, go_on: bool = False) -> None:
-        """Stop the daemon as a debugger does, or have it go on."""
+        """Stop the daemon as a debugger does, or let it continue."""
         assert self._daemon is not None
         self._daemon.send_signal(signal.SIGCONT if go_on else signal.SIGSTOP)
 
     def records(self, cluster: str = "a") -> list[JoinRecord]:
-        """Return what the state has of nodes, wherever it is."""
+        """Return what the state contains of nodes, wherever it is stored."""
         key = sealing.parse_key((self.place / "hub" / "state.key").read_text().split()[0])
         with contextlib.closing(self._store(key)) as store:
             return store.records(cluster)
@@ -131,7 +131,7 @@ class HubProcess:
         return SecretStore(KubeClient(self.server.access()), namespace=namespace, name=name, key=key, random=SystemRandom())
 
     def run(self, *words: str, code: int = 0) -> str:
-        """Run a command of the hub, and return what it prints."""
+        """Run a command of the hub, and return its output."""
         argv = [sys.executable, "-m", "kubewright", "hub", *words, "--config", str(self.place / "hub.yaml")]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=900, check=False, env={**os.environ})
         assert done.returncode == code, done.stderr
@@ -151,7 +151,7 @@ class HubProcess:
 
 
 def kubeconfig(server: RunningServer, user: str, group: str) -> str:
-    """Return a kubeconfig of whoever a test wants to be."""
+    """Return a kubeconfig for any user that a test wants to be."""
     identity = server.identity(user, group)
     made = kubeconfig_document(
         server=server.url,

@@ -31,7 +31,7 @@ _SERVER: Final = "kube-apiserver"
 
 
 class LocalAgentCluster:
-    """Where it is, and what is needed to join it: what `AgentCluster` has of a control plane that is started by hand."""
+    """The cluster, and what is needed to join it, with the same attributes as `AgentCluster`."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -67,13 +67,13 @@ class LocalAgentCluster:
         eventually(lambda: not Path(f"/proc/{pid}").exists(), "the API server to end")
 
     def revive_server(self) -> None:
-        """Have its supervisor start it."""
+        """Let its supervisor start it."""
         self._kept.rename(self._manifest)
 
 
 @contextlib.contextmanager
 def local_agent_cluster(*, signing_duration: str) -> Iterator[LocalAgentCluster]:
-    """Such a cluster, whose certificates last so long."""
+    """Such a cluster, whose certificates have this lifetime."""
     made = Bench()
     try:
         made.up(nodes=0, controllers="kubewright", config=CONFIG.format(duration=signing_duration))

@@ -1,7 +1,7 @@
-"""A process that runs `up` in children of its own and kills them, or the daemon, where a test says: `python local_killer.py`.
+"""A process that runs `up` in children and kills them, or the daemon, where a test says so: `python local_killer.py`.
 
-It reads one order per line of its input and writes one answer per line, all JSON. Children are forked from it, so that no run pays for
-imports again; pytest itself, with its threads, had better not fork.
+It reads one order per line of its input and writes one answer per line, all JSON. Children are forked from it, so
+that no run has to import everything again; pytest itself has threads and should not fork.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ DAEMON = "daemon"
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """Run `up` once. Kill `victim` where the `boundary`-th phase begins, so that all before it have just ended, or `after` some seconds."""
+    """Run `up` once. Kill `victim` when the `boundary`-th phase begins, right after the previous phases, or `after` some seconds."""
 
     root: str
     nodes: int = 1
     victim: str = COMMAND
     boundary: int = 0
     groups: bool = False
-    """Count the phases of the first level only."""
+    """Count only the phases of the first level."""
     phase: str = ""
-    """The phase at whose beginning to kill, by its name."""
+    """The name of the phase at whose beginning to kill."""
     after: float = 0.0
 
 
@@ -72,7 +72,7 @@ class Killer:
 
 
 class _Executioner:
-    """A reporter that kills at a boundary. What it passed, it writes to a pipe first."""
+    """A reporter that kills at a boundary. It first writes the boundaries that it passed to a pipe."""
 
     def __init__(self, order: Order, told: int) -> None:
         self._order = order
@@ -96,7 +96,7 @@ def kill(order: Order) -> None:
 
 
 def daemons(root: str) -> list[int]:
-    """Find the daemon, even one that has not signed yet: what is marked and is no component."""
+    """Find the daemon, even one that has not written its record yet: a marked process that is no component."""
     components = {one.identity.pid for one in find_components(daemon_process.mark_of(ClusterPaths(Path(root))))}
     return [one.pid for one in daemon_process.marked_processes(ClusterPaths(Path(root))) if one.pid not in components]
 

@@ -1,4 +1,4 @@
-"""Local clusters for tests that disturb them: a state directory of their own, commands as a user runs them, and a look at what is left."""
+"""Local clusters for tests that disturb them: a state directory, commands as a user runs them, and a check for leftovers."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ from kubewright.local.paths import ClusterPaths
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 LIMIT = 900.0
-"""Seconds after which something hangs. What is fast enough is measured by the benchmarks, not here."""
+"""Seconds after which a command counts as hanging. Speed is measured by the benchmarks, not here."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command left behind."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -60,7 +60,7 @@ class Bench:
         return ClusterPaths(self.root / name)
 
     def argv(self, *words: str) -> list[str]:
-        """A command line; commands that know clusters get the state directory and the name `one`, unless they name another."""
+        """A command line; commands that need a cluster get the state directory and the name `one`, unless they name another."""
         program = [sys.executable, "-m", "kubewright", *words, "--state-dir", str(self.root)]
         return program if "--name" in words or words[:2] == ("local", "list") else [*program, "--name", "one"]
 
@@ -71,13 +71,13 @@ class Bench:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def spawn(self, *words: str) -> subprocess.Popen[str]:
-        """Start a command; `ended` waits for it. What is left of it when a test has failed, `close` ends."""
+        """Start a command; `ended` waits for it. If a test fails, `close` ends what is left of it."""
         process = subprocess.Popen(self.argv(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self._spawned.append(process)
         return process
 
     def ended(self, process: subprocess.Popen[str], *, within: float = LIMIT) -> Ran:
-        """Wait for the end of a command. One that hangs is killed; the failure shows the end of what it said."""
+        """Wait until a command ends. One that hangs is killed; the failure shows the end of its output."""
         try:
             out, err = process.communicate(timeout=within)
         except subprocess.TimeoutExpired:
@@ -87,7 +87,7 @@ class Bench:
         return Ran(process.returncode, out, err)
 
     def up(self, name: str = "one", *, reporter: Reporter | None = None, **wish: Any) -> UpResult:
-        """Bring a cluster up in this process, with one worker unless the test says otherwise."""
+        """Start a cluster in this process, with one worker unless the test says otherwise."""
         where = self.paths(name)
         if not where.record.exists():
             wish.setdefault("nodes", 1)
@@ -128,7 +128,7 @@ class Bench:
         for process in self._spawned:
             process.kill()
             process.communicate()
-        for place in {self.root / "one", *self.root.glob("*")}:  # one whose files were removed may still run
+        for place in {self.root / "one", *self.root.glob("*")}:  # clusters whose files were removed may still run
             with contextlib.suppress(KubewrightError):
                 down(ClusterPaths(place))
             for left in daemon_process.marked_processes(ClusterPaths(place)):
@@ -137,7 +137,7 @@ class Bench:
 
 
 def bench() -> Iterator[Bench]:
-    """The body of the fixtures: a state directory, emptied in the end."""
+    """The body of the fixtures: a state directory that is emptied at the end."""
     if not has_programs():
         pytest.skip("no component binaries: run `kubewright binaries fetch`, or set KUBEWRIGHT_BINARIES_DIR")
     made = Bench()
@@ -195,7 +195,7 @@ def leftovers(root: Path, address: str = "") -> list[str]:
 
 
 def _using(root: Path) -> Iterator[tuple[str, str]]:
-    """Find processes, other than ours, whose arguments, directory or open files lie below a directory."""
+    """Find processes, other than ours, whose arguments, working directory or open files are below a directory."""
     for entry in Path("/proc").glob("[0-9]*"):
         if entry.name == str(os.getpid()):
             continue
@@ -212,7 +212,7 @@ def address_of(paths: ClusterPaths) -> str:
 
 
 def fingerprint(root: Path) -> dict[str, tuple[int, bytes]]:
-    """Return mode and content of every file that only a change of the cluster changes: what components write all the time is left out."""
+    """Return mode and content of every file that only changes with the cluster; files that components write all the time are left out."""
     moving = ("etcd/member", "/logs/", "one/daemon.", "/lock", "control.sock", "launch.json")
     return {
         str(path.relative_to(root)): (path.stat().st_mode, path.read_bytes())

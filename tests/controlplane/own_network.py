@@ -1,7 +1,7 @@
-"""A network of this test run's own: loopback and nothing else, so that no other run's servers are in the way, nor ours in theirs.
+"""A network for this test run: only loopback, so that servers of other runs do not interfere.
 
-A local cluster that is down wants its addresses back, and one test listens on all addresses. Needs root; an ordinary user's run has the network
-that everybody has, where addresses are claimed (see `loopback`).
+A local cluster that is restarted needs its old addresses, and one test listens on all addresses. Needs root; runs of
+ordinary users have the host's network, where addresses are reserved (see `loopback`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NAMESPACE: Final = "/proc/thread-self/ns/net"
 
 @contextmanager
 def entered() -> Iterator[None]:
-    """Have this thread, and whatever it starts, in that network: the same one each time in this process."""
+    """Move this thread, and what it starts, to that network; it is the same one each time in this process."""
     if os.geteuid() != 0:
         yield
         return
@@ -39,7 +39,7 @@ def entered() -> Iterator[None]:
 
 
 def add_address(address: str) -> None:
-    """Give the loopback interface of the network that we are in one more address, which no other machine could be reached by."""
+    """Give the loopback interface of the current network another address, at which no other machine could be reached."""
     family = struct.pack("=HH4s8x", socket.AF_INET, 0, socket.inet_aton(address))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         fcntl.ioctl(control, _SIOCSIFADDR, struct.pack("16s16s", b"lo:1", family))
@@ -47,7 +47,7 @@ def add_address(address: str) -> None:
 
 @cache
 def _made() -> int:
-    """Make the network, and return what holds it."""
+    """Create the network, and return the object that keeps it open."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(_CLONE_NEWNET):
         raise OSError(ctypes.get_errno(), "unshare")

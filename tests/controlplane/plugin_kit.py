@@ -1,4 +1,4 @@
-"""Test runs of their own, as a user starts them, for the tests of the pytest plugin: a project, a state directory, and what is left."""
+"""Separate test runs, as users start them, for the tests of the pytest plugin: a project, a state directory, and leftovers."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from kubewright.base.level import KUBERNETES
 from kubewright.local.programs import COMPONENTS
 
 LIMIT = 900.0
-"""Seconds after which a run hangs."""
+"""Seconds after which a run counts as hanging."""
 
 
 def plugin_arguments() -> list[str]:
-    """Name the plugin on the command line where kubewright is not installed, but only on the path."""
+    """Name the plugin on the command line if kubewright is not installed, but only on the path."""
     installed = any(found.name == "kubewright" for found in entry_points(group="pytest11"))
     return [] if installed else ["-p", "kubewright.testing.plugin"]
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What a run left behind."""
+    """The result of a run."""
 
     code: int
     out: str
 
     def counts(self) -> dict[str, int]:
-        """Return the last line of the run, as `{"passed": 2, "failed": 1}`."""
+        """Return the counts in the last line of the run, as `{"passed": 2, "failed": 1}`."""
         return {
             word.rstrip("s") if word == "errors" else word: int(number)
             for number, word in re.findall(r"(\d+) (passed|failed|errors?)\b", self.out)
@@ -45,7 +45,7 @@ class Ended:
 
 @dataclass(frozen=True)
 class Project:
-    """A directory with tests and a state directory of its own."""
+    """A project directory with tests, and a state directory."""
 
     root: Path
 
@@ -61,7 +61,8 @@ class Project:
         (self.root / name).write_text(text)
 
     def argv(self, *arguments: str) -> list[str]:
-        # Without the cache plugin nothing but the cluster could be left; without others their start is not waited for.
+        # Without the cache plugin, only the cluster can leave files; the other plugins are disabled because their
+        # start takes time.
         return [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:looptime", *plugin_arguments(), "-v", *arguments]
 
     def environment(self, **changed: str) -> dict[str, str]:
@@ -91,7 +92,7 @@ class Project:
         return [f"process {entry.name}" for entry in Path("/proc").glob("[0-9]*") if marked in _environ(entry)]
 
     def left(self) -> list[str]:
-        """Name what is left of clusters: files and processes."""
+        """Name the leftovers of clusters: files and processes."""
         return [*map(str, self.clusters), *self.running()]
 
 
@@ -114,7 +115,7 @@ def eventually(condition: Callable[[], object], what: str, *, within: float = LI
 
 
 def require_programs() -> None:
-    """Skip where there are no component binaries."""
+    """Skip if there are no component binaries."""
     if binaries.locate(COMPONENTS, version=KUBERNETES, sources=binaries.sources_from(os.environ)).missing:
         pytest.skip("no component binaries: run `kubewright binaries fetch`, or set KUBEWRIGHT_BINARIES_DIR")
 

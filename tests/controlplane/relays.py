@@ -1,4 +1,4 @@
-"""A relay in front of an API server, for tests of what happens when the way there is cut."""
+"""A relay in front of an API server, for tests in which the connection to it is cut."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 
 class Relay:
-    """A way to the API server: connections go through it, until `cut` ends them and lets no more in, or `swallow` lets nothing through."""
+    """A relay to the API server: connections pass through it until `cut` closes them and refuses new ones, or `swallow` passes nothing on."""
 
     def __init__(self, server: str) -> None:
         place = urlsplit(server)
@@ -23,18 +23,18 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, *, shut: bool = False) -> None:
-        """End all connections; with `shut` new ones end at once as well."""
+        """Close all connections; with `shut`, new ones are closed at once as well."""
         self._shut = shut
         for one in list(self._open):
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
 
     def swallow(self) -> None:
-        """Keep all connections, and let in new ones, but let nothing through: nobody is told that anything ended."""
+        """Keep all connections and accept new ones, but pass nothing on: neither side notices that anything ended."""
         self._swallows = True
 
     def open(self) -> None:
-        """Let everything through again; what has lost bytes ends."""
+        """Pass everything on again; connections that have lost bytes are closed."""
         if self._swallows:
             self.cut()
         self._shut = self._swallows = False

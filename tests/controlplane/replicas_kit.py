@@ -1,4 +1,4 @@
-"""Replicas of the controllers as processes beside a local cluster whose API server keeps an audit log; what they did by that log."""
+"""Replicas of the controllers as processes with a local cluster whose API server keeps an audit log, and what they did according to it."""
 
 from __future__ import annotations
 
@@ -42,8 +42,11 @@ apiServer:
   - {{name: audit, hostPath: {directory}, mountPath: {directory}, pathType: Directory}}
 """
 IN_FLIGHT = 8
-"""Requests that a replica has in flight at most, as many as connections. Those whose sender or server is killed, or whose connection is cut, may be carried
-out and stand in the audit log as cancelled."""
+"""The most requests that a replica has in flight, one per connection.
+
+If the sender or the server is killed, or the connection is cut, they may be carried out and still be cancelled in the
+audit log.
+"""
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
@@ -54,19 +57,19 @@ POLICY = {
 
 @dataclass(eq=False)
 class Replica:
-    """One process of ours, with its log."""
+    """One process of the controllers, with its log."""
 
     process: subprocess.Popen[bytes]
     log: Path
 
     @property
     def identity(self) -> str:
-        """Who it was when it led, '' if it never did."""
+        """Its identity as leader, '' if it never led."""
         found = re.findall(r"(\S+) leads by the lease", self.log.read_text())
         return found[-1] if found else ""
 
     def signed(self, start: str) -> int:
-        """How many requests whose names begin so it has signed."""
+        """How many requests whose names have this prefix it has signed."""
         return len(re.findall(rf"{start}-\d+ of \S+ is signed", self.log.read_text()))
 
     def send(self, number: int) -> None:
@@ -74,7 +77,7 @@ class Replica:
 
 
 class Replicas:
-    """A cluster whose own controllers were taken away, and what runs in their place."""
+    """A cluster without its own controllers, and the replicas that run in their place."""
 
     def __init__(self, cluster: Bench) -> None:
         self.cluster = cluster
@@ -99,15 +102,15 @@ class Replicas:
 
     @property
     def alive(self) -> int:
-        """How many run."""
+        """How many are running."""
         return sum(one.process.poll() is None for one in self._running)
 
     def others_alive(self, leader: Replica) -> int:
-        """How many run besides a leader."""
+        """How many are running in addition to a leader."""
         return sum(one.process.poll() is None for one in self._running if one is not leader)
 
     def leader(self, api: KubeClient) -> Replica | None:
-        """Return the replica whose name the lease holds."""
+        """Return the replica that holds the lease."""
         leases = [one for one in api.list(LEASE, "kube-system") if one["metadata"]["name"] == NAME]
         holder = leases[0]["spec"].get("holderIdentity") if leases else ""
         return next((one for one in self._running if holder and one.identity == holder), None)
@@ -122,7 +125,7 @@ class Replicas:
 
 
 def audited_cluster() -> Iterator[Bench]:
-    """The body of fixtures: a cluster whose own controllers were taken away, and that writes down who decided what."""
+    """The body of fixtures: a cluster without its own controllers, whose audit log shows who decided what."""
     for found in bench():
         directory = found.root / "audit"
         directory.mkdir()
@@ -145,7 +148,7 @@ def issued(api: KubeClient) -> set[str]:
 
 
 def decisions(cluster: Bench, *, code: int = 200) -> Counter[tuple[str, str]]:
-    """Count the writes that the API server took (or answered otherwise), by name and subresource: its audit log is the witness."""
+    """Count the writes that the API server accepted (or answered otherwise), by name and subresource, from its audit log."""
     found: Counter[tuple[str, str]] = Counter()
     for line in (cluster.root / "audit" / "audit.log").read_text().splitlines():
         event = json.loads(line)
@@ -155,7 +158,7 @@ def decisions(cluster: Bench, *, code: int = 200) -> Counter[tuple[str, str]]:
 
 
 def _in_the_middle(replicas: Replicas, api: KubeClient, start: str, *, least: int) -> Replica:
-    """Wait until the leader, whoever that is by then, has signed some requests of a round."""
+    """Wait until the leader, whichever it is by then, has signed some requests of a round."""
     found: list[Replica] = []
 
     def begun() -> bool:
@@ -169,18 +172,18 @@ def _in_the_middle(replicas: Replicas, api: KubeClient, start: str, *, least: in
 
 
 def _is_followed(leader: Replica, replicas: Replicas, api: KubeClient) -> bool:
-    """Whether another replica leads. One is started where the other has ended as well: on a slow machine it led before, and lost its lease."""
+    """Whether another replica leads. One is started if the other has ended as well: on a slow machine it led before, and lost its lease."""
     if not replicas.others_alive(leader):
         replicas.start("--secure-port=0")
     return replicas.leader(api) not in (None, leader)
 
 
 def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, rounds: Sequence[signal.Signals], *, each: int = EACH) -> None:
-    """Stop or kill the leader in the middle of each round of requests; each has to be decided once, and none lost."""
+    """Stop or kill the leader in the middle of each round of requests; each must be decided exactly once."""
     names: list[str] = []
     by_leaders: list[int] = []
     for number, how in enumerate(rounds):
-        while replicas.alive < 2:  # one that could not renew its lease in time, on a slow machine, has ended as well
+        while replicas.alive < 2:  # a replica that could not renew its lease in time, on a slow machine, has ended as well
             replicas.start("--secure-port=0")
         mine = tuple(f"round-{number}-{index:03d}" for index in range(each))
         names += mine
@@ -203,7 +206,10 @@ def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, roun
 
 
 def require_once(cluster: Bench, names: Sequence[str], *, lost: int = 0) -> None:
-    """Each was approved by one write and signed by one. Of `lost` writes the audit log may not know: the connection or the server went meanwhile."""
+    """Require that each was approved by one write and signed by one.
+
+    The audit log may lack `lost` writes, whose connection or server was cut at the time.
+    """
     found = decisions(cluster)
     counts = {(name, part): found[name, part] for name in names for part in ("approval", "status")}
     twice = {one: count for one, count in counts.items() if count > 1}

@@ -23,14 +23,14 @@ from loopback import free_address
 
 @dataclass(frozen=True)
 class RunningServer:
-    """The API server of a test session: where it is, its CA, and certificates for whoever a test wants to be."""
+    """The API server of a test session: its address, its CA, and certificates for any user that a test wants to be."""
 
     url: str
     ca_pem: bytes
     authority: trustme.CA
 
     def identity(self, name: str, *groups: str) -> ClientCertificate:
-        # Without a name trustme writes a critical extension with nothing in it, which Go refuses.
+        # Without a name, trustme writes an empty critical extension, which Go refuses.
         leaf = self.authority.issue_cert("client.example", common_name=name, organization_name=groups[0] if groups else None)
         return ClientCertificate(cert_pem=b"".join(blob.bytes() for blob in leaf.cert_chain_pems), key_pem=leaf.private_key_pem.bytes())
 
@@ -70,7 +70,7 @@ def _wait(what: str, condition: Callable[[], bool], process: subprocess.Popen[by
 
 @contextlib.contextmanager
 def api_server(place: Path) -> Iterator[RunningServer]:
-    """Run etcd and kube-apiserver over a directory."""
+    """Run etcd and kube-apiserver with their files below a directory."""
     etcd, server = program("etcd"), program("kube-apiserver")
     address, authority = free_address((2379, 2380, 6443)), trustme.CA()
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
@@ -101,7 +101,7 @@ def api_server(place: Path) -> Iterator[RunningServer]:
 
         def ready() -> bool:
             with contextlib.suppress(APIError):
-                # the server makes its namespaces in its own time
+                # the server creates its namespaces with a delay
                 return all(client.raw("GET", path).status == 200 for path in ("/readyz", "/api/v1/namespaces/default"))
             return False
 

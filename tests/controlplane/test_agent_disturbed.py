@@ -1,6 +1,7 @@
-"""Faults while `agent run` works, against a real API server and kube-controller-manager: the same process gets well again, and says what it waits for.
+"""Faults while `agent run` works with a real API server and kube-controller-manager: the same process recovers, and says what it waits for.
 
-What takes longer than a test may is in virtual time (tests/unit/agent/test_agent_faults.py) and in `make soak-agent`.
+Faults that take longer than a test may are tested with virtual time (tests/unit/agent/test_agent_faults.py) and in
+`make soak-agent`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kubewright.kube.resources import LEASE, SECRET
 
 SHIM: Final = Path(__file__).parents[1] / "machines" / "clock_shift.c"
 LIFETIME: Final = 40
-"""Seconds of a certificate that ends during a test: on a busy machine as well, the node is ready before that."""
+"""Lifetime in seconds of a certificate that expires during a test; the node is ready before that even on a busy machine."""
 SETTINGS: Final = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
@@ -70,10 +71,10 @@ def through(relay: Relay) -> str:
     return f"https://127.0.0.1:{relay.port}"
 
 
-def test_a_token_that_goes_while_its_request_is_open_is_said_and_another_one_finds_the_request(
+def test_a_token_lost_while_its_request_is_pending_is_reported_and_another_one_continues_the_request(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, relay: Relay
 ) -> None:
-    """One that is deleted, and one that expires."""
+    """A token that is deleted, and one that expires."""
     tokens = {name: manual_token(api, cluster) for name in ("deleted-1", "expired-1")}
     agents = [make(name, token=token, server=through(relay)) for name, token in tokens.items()]
     for agent in agents:
@@ -85,7 +86,7 @@ def test_a_token_that_goes_while_its_request_is_open_is_said_and_another_one_fin
     expire(api, tokens["expired-1"])
 
     def refused() -> bool:
-        relay.cut()  # as the API server does with each watch after some minutes; it knows a token for ten seconds more
+        relay.cut()  # as the API server does with each watch after some minutes; it remembers a token for ten more seconds
         time.sleep(1)
         return all(trouble(agent, "Unauthorized")() for agent in agents)
 
@@ -102,10 +103,10 @@ def test_a_token_that_goes_while_its_request_is_open_is_said_and_another_one_fin
         assert len(requests_of(api, agent.name)) == 1
 
 
-def test_a_certificate_that_ends_while_the_api_server_is_away_is_replaced_with_the_token(
+def test_a_certificate_that_expires_during_an_outage_is_replaced_with_the_token(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, relay: Relay
 ) -> None:
-    """Of a node that is registered, and of one that never could."""
+    """For a node that is registered, and for one that never could register."""
     agents = [make(name, server=through(relay)) for name in ("ended-1", "ended-2")]
     ends = time.monotonic() + LIFETIME
     for agent in agents:
@@ -142,7 +143,7 @@ HEARD: Final = {
     "status-only": "nodeLeaseDurationSeconds: 3600\nnodeStatusUpdateFrequency: 2s\nnodeStatusReportFrequency: 2s\n",
     "wrong-clock": "nodeLeaseDurationSeconds: 8\nnodeStatusReportFrequency: 1h\n",
 }
-"""Nodes that the node lifecycle controller hears of in one way: none of them is missed."""
+"""Nodes from which the node lifecycle controller gets one kind of sign of life: none of them is considered unreachable."""
 MISSED: Final = {
     "neither": "nodeLeaseDurationSeconds: 3600\nnodeStatusReportFrequency: 1h\n",
     "refused": "nodeLeaseDurationSeconds: 8\n",
@@ -150,10 +151,13 @@ MISSED: Final = {
 }
 
 
-def test_only_a_node_of_which_nothing_is_heard_is_missed_and_it_is_ready_at_once_when_it_is_heard_of(
+def test_only_a_silent_node_is_unreachable_and_it_is_ready_at_once_when_it_is_back(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, shim: Path, tmp_path: Path
 ) -> None:
-    """Leases alone, status alone, a clock that jumps two hours and back; against silence, refused connections, and those in which nothing comes."""
+    """Only leases, only status, a clock that jumps two hours and back.
+
+    Compared with silence, refused connections, and connections on which nothing arrives.
+    """
     relays = {name: Relay(cluster.url) for name in ("refused", "unanswered")}
     servers = {name: through(relay) for name, relay in relays.items()}
     shift = tmp_path / "shift"

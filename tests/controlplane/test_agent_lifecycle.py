@@ -1,4 +1,4 @@
-"""The node lifecycle controller and nodes of ours: where it stops evicting, and whose clocks it believes."""
+"""The node lifecycle controller and our nodes: when it stops evicting, and whose clocks it trusts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from zone_nodes import zones
 
 GRACE, STARTUP = 8, 10
 RATES = ("--node-eviction-rate=4", "--secondary-node-eviction-rate=0.4", f"--node-startup-grace-period={STARTUP}s")
-"""Forty times the usual rates; the borders are kube-controller-manager's own."""
+"""Forty times the usual rates; the thresholds are kube-controller-manager's own."""
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def cluster(tmp_path: Path) -> Iterator[AgentCluster]:
         yield running
 
 
-async def test_evictions_slow_down_at_55_percent_stop_in_zones_of_fifty_and_where_all_are_silent(cluster: AgentCluster) -> None:
+async def test_evictions_slow_down_at_55_percent_and_stop_in_zones_of_fifty_or_if_all_are_silent(cluster: AgentCluster) -> None:
     log = cluster.place / "kube-controller-manager.log"
     async with zones(cluster, inhabitants, every=2.0) as ground:
         counts = await borders(ground, log=log.read_text, grace=GRACE, startup=STARTUP, within=600)

@@ -1,4 +1,4 @@
-"""Simulated nodes against a real control plane: joining, pods, the kubelet API, rotation, starting again."""
+"""Simulated nodes with a real control plane: joining, pods, the kubelet API, rotation, restarts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fleet_of(cluster: AgentCluster, directory: Path, **changes: Any) -> Fleet:
 
 @asynccontextmanager
 async def nodes(cluster: AgentCluster, directory: Path, *names: str, **changes: Any) -> AsyncIterator[Fleet]:
-    """Nodes that are ready, with their kubelet API; they are gone from the cluster afterwards."""
+    """Nodes that are ready, with their kubelet API; they are removed from the cluster afterwards."""
     fleet, bootstrap = fleet_of(cluster, directory, **changes), cluster.bootstrap()
     kubelet = KubeletServer(fleet.agents, client_ca_pem=cluster.ca_pem)
     await kubelet.start(cluster.address, 10250)
@@ -91,7 +91,7 @@ def deployment(name: str, replicas: int, **template: Any) -> str:
     )
 
 
-async def test_nodes_join_with_credentials_of_their_own(cluster: AgentCluster, tmp_path: Path):
+async def test_nodes_join_with_their_own_credentials(cluster: AgentCluster, tmp_path: Path):
     names = ["join-1", "join-2", "join-3"]
     async with nodes(cluster, tmp_path, *names) as fleet:
         assert [(view.name, view.phase, view.trouble) for view in views(fleet)] == [(name, NodePhase.READY, "") for name in names]
@@ -106,7 +106,7 @@ async def test_nodes_join_with_credentials_of_their_own(cluster: AgentCluster, t
     assert len(set(ranges)) == 3
     assert found["join-1"]["metadata"]["annotations"]["kubewright.dev/simulated"] == "machine,pods"
     credentials: dict[str, set[str]] = {}
-    for line in (cluster.place / "audit.log").read_text().rpartition("\n")[0].splitlines():  # the last one may be half written
+    for line in (cluster.place / "audit.log").read_text().rpartition("\n")[0].splitlines():  # the last line may be incomplete
         user = json.loads(line)["user"]
         if user["username"].startswith("system:node:join-"):
             credentials.setdefault(user["username"], set()).update(user["extra"]["authentication.kubernetes.io/credential-id"])
@@ -115,7 +115,7 @@ async def test_nodes_join_with_credentials_of_their_own(cluster: AgentCluster, t
     assert len(set.union(*credentials.values())) == 3
 
 
-async def test_a_deployment_becomes_available_and_goes_again(cluster: AgentCluster, tmp_path: Path):
+async def test_a_deployment_becomes_available_and_is_removed(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "pods-1", "pods-2") as fleet:
         await kubectl(cluster, "apply", "-f", "-", stdin=deployment("ten", 10))
         await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=600s")
@@ -132,8 +132,8 @@ async def test_a_deployment_becomes_available_and_goes_again(cluster: AgentClust
         await until(lambda: not any(view.pods for view in views(fleet)))
 
 
-async def test_the_api_server_agrees_with_what_is_written_about_a_pod(cluster: AgentCluster, tmp_path: Path):
-    """A second look at a running pod writes nothing: neither side has to correct the other."""
+async def test_the_api_server_keeps_pod_status_as_written(cluster: AgentCluster, tmp_path: Path):
+    """A second check of a running pod writes nothing: neither side has to correct the other."""
     async with nodes(cluster, tmp_path, "still-1"):
         spec = {
             "initContainers": [{"name": "once", "image": "i"}, {"name": "side", "image": "i", "restartPolicy": "Always"}],
@@ -150,7 +150,7 @@ async def test_the_api_server_agrees_with_what_is_written_about_a_pod(cluster: A
         await kubectl(cluster, "delete", "deployment/still", "--timeout=600s", "--cascade=foreground")
 
 
-async def test_a_job_succeeds_and_a_held_pod_waits_for_its_finalizer(cluster: AgentCluster, tmp_path: Path):
+async def test_a_job_succeeds_and_a_deleted_pod_waits_for_its_finalizer(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "job-1"):
         await kubectl(cluster, "create", "job", "once", "--image=example.org/once")
         await kubectl(cluster, "wait", "--for=condition=Complete", "job/once", "--timeout=600s")
@@ -197,7 +197,7 @@ async def test_kubectl_shows_why_a_played_pod_has_no_logs(cluster: AgentCluster,
         await kubectl(cluster, "delete", "pod/talker", "--timeout=600s")
 
 
-async def test_nodes_that_start_again_do_not_join_again_and_their_pods_go_on(cluster: AgentCluster, tmp_path: Path):
+async def test_restarted_nodes_do_not_join_again_and_their_pods_continue(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "again-1") as first:
         await kubectl(cluster, "apply", "-f", "-", stdin=deployment("stays", 3))
         await kubectl(cluster, "rollout", "status", "deployment/stays", "--timeout=600s")
@@ -228,7 +228,7 @@ async def test_a_removed_node_leaves_nothing_behind(cluster: AgentCluster, tmp_p
         assert [view.name for view in views(fleet)] == ["gone-2"]
 
 
-async def test_a_node_may_not_touch_another(cluster: AgentCluster, tmp_path: Path):
+async def test_a_node_cannot_change_another(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "own-1", "own-2") as fleet:
         client = fleet.agents()[0].client
         assert client is not None
@@ -238,7 +238,7 @@ async def test_a_node_may_not_touch_another(cluster: AgentCluster, tmp_path: Pat
             await client.list(resources.POD)
 
 
-async def test_the_kubelet_api_lets_only_the_allowed_in(cluster: AgentCluster, tmp_path: Path):
+async def test_the_kubelet_api_serves_only_authorized_clients(cluster: AgentCluster, tmp_path: Path):
     async with nodes(cluster, tmp_path, "guard-1") as fleet:
         url = f"https://{cluster.address}:10250"
         answers = {}
@@ -268,7 +268,7 @@ async def test_the_kubelet_api_lets_only_the_allowed_in(cluster: AgentCluster, t
 
 
 class Notes:
-    """A provider that runs pods by taking note of them, and needs a moment for everything."""
+    """A provider that runs pods by recording them, and takes a moment for everything."""
 
     def __init__(self) -> None:
         self.running: dict[str, str] = {}
@@ -297,7 +297,7 @@ class Notes:
             self.ended.append((pod["metadata"]["name"], grace))
 
 
-async def test_pods_of_a_provider_of_ones_own_run_and_are_deleted_when_it_has_ended_them(cluster: AgentCluster, tmp_path: Path):
+async def test_pods_of_a_custom_provider_run_and_are_deleted_when_it_has_stopped_them(cluster: AgentCluster, tmp_path: Path):
     notes: kubewright.PodProvider = Notes()
     assert isinstance(notes, Notes)
     admin = cluster.kubeconfig("kubernetes-admin")

@@ -17,7 +17,7 @@ from kubewright.kube.client import KubeClient
 from kubewright.pki import csr
 
 SIGNED = "60s"
-"""With five minutes of backdating they are renewed 24 s after they were signed at the latest, serving certificates once somebody approves."""
+"""With five minutes of backdating they are renewed 24 s after signing at the latest, serving certificates once they are approved."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def conditions(row: dict[str, Any]) -> list[tuple[str, str]]:
     return [(one["type"], one["reason"]) for one in row["status"]["conditions"]]
 
 
-def test_a_client_certificate_is_approved_a_serving_certificate_waits_for_a_person_and_both_are_renewed(
+def test_client_certificates_are_approved_serving_certificates_wait_for_a_person_and_both_are_renewed(
     cluster: LocalAgentCluster, api: KubeClient, tmp_path: Path
 ) -> None:
     address = usable_address()
@@ -74,7 +74,10 @@ def test_a_client_certificate_is_approved_a_serving_certificate_waits_for_a_pers
 
 
 def served_until(address: str, ca_pem: bytes) -> str:
-    """Return until when the certificate lasts that a kubelet API serves with, which has to be the cluster's and for this address; '' for none."""
+    """Return the expiry of the certificate that a kubelet API uses, which must be signed by the cluster and for this address.
+
+    '' for none.
+    """
     context = ssl.create_default_context(cadata=ca_pem.decode())
     try:
         with socket.create_connection((address, 10250), 10) as plain, context.wrap_socket(plain, server_hostname=address) as wrapped:

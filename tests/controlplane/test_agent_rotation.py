@@ -1,4 +1,4 @@
-"""Certificates that live for minutes, signed by the real kube-controller-manager."""
+"""Certificates with lifetimes of minutes, signed by the real kube-controller-manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubewright.pki import certificates
 
 
 class Earliest(SystemRandom):
-    """Rotates at 70 % of the span: 8 s after a certificate of 140 s, backdated by 300 s, was made."""
+    """Rotates at 70 % of the lifetime: 8 s after a certificate of 140 s, backdated by 300 s, was issued."""
 
     def uniform(self) -> float:
         return 0.0

@@ -1,4 +1,4 @@
-"""`agent run` as a process on a real API server: it registers by TLS bootstrap, becomes Ready, and goes on where it was however it ended."""
+"""`agent run` as a process with a real API server: it registers by TLS bootstrap, becomes Ready, and continues after any kind of end."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ EVENTS = {"Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeH
 
 
 def events_of(api: KubeClient, name: str) -> set[str]:
-    """The reasons of what its agent told about a node."""
+    """The reasons of the events that its agent has sent about a node."""
     rows = api.list(EVENT, "default")
     return {row["reason"] for row in rows if row["involvedObject"]["name"] == name and row["source"]["component"] == "kubelet"}
 
@@ -71,7 +71,7 @@ def addressed() -> str:
     return usable_address()
 
 
-def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
+def test_a_machine_becomes_a_node_and_continues_after_any_end(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, tmp_path: Path, addressed: str
 ) -> None:
     configuration = {
@@ -121,7 +121,7 @@ def test_a_machine_becomes_a_node_and_goes_on_after_every_end(
         last = _renewed(api, "device-1")
         api.patch(NODE, "device-1", {"status": {"capacity": {"example.com/dongle": "4"}}}, subresource="status")
         if left == "0":
-            (tmp_path / "root" / status_file.NAME).unlink()  # as on a machine that was made anew
+            (tmp_path / "root" / status_file.NAME).unlink()  # as on a reinstalled machine
         agent.start(*flags)
         eventually(lambda: _amounts(api, "device-1", "example.com/dongle") == [left, left], "its extended resource", agent)  # noqa: B023
         eventually(lambda: _renewed(api, "device-1") > last, "another renewal", agent)  # noqa: B023
@@ -144,11 +144,11 @@ def _amounts(api: KubeClient, name: str, resource: str) -> list[str]:
 
 
 def _renewed(api: KubeClient, name: str) -> str:
-    """When the Lease was renewed last, to the microsecond: heartbeats of conditions have seconds, in which an agent ends and is back."""
+    """The time of the last Lease renewal, to the microsecond: the heartbeats of conditions have seconds, within which an agent can restart."""
     return str(api.get(LEASE, name, "kube-node-lease")["spec"]["renewTime"])
 
 
-def test_an_agent_that_was_stopped_is_missed_and_ready_again_when_it_goes_on(make: Callable[..., Agent], api: KubeClient) -> None:
+def test_a_paused_agent_is_unreachable_and_ready_again_when_it_continues(make: Callable[..., Agent], api: KubeClient) -> None:
     agent = make("device-4")
     agent.start()
     ready_node(api, agent)
@@ -165,9 +165,7 @@ def test_an_agent_that_was_stopped_is_missed_and_ready_again_when_it_goes_on(mak
     assert agent.end() == 0
 
 
-def test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_does_not(
-    make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster
-) -> None:
+def test_a_deleted_node_comes_back_and_one_that_leaves_does_not(make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster) -> None:
     agent = make("device-3")
     agent.start()
     uid = ready_node(api, agent)["metadata"]["uid"]
@@ -190,7 +188,7 @@ def test_a_node_that_an_administrator_deletes_comes_back_and_one_that_leaves_doe
     assert [path.name for path in agent.place.rglob("kubelet*")] == []
 
 
-def test_where_something_has_the_health_port_no_node_is_registered(make: Callable[..., Agent], api: KubeClient) -> None:
+def test_no_node_is_registered_if_the_health_port_is_taken(make: Callable[..., Agent], api: KubeClient) -> None:
     agent = make("device-7")
     with socket.create_server((agent.health, 10248)):
         agent.start()
@@ -202,7 +200,7 @@ def test_where_something_has_the_health_port_no_node_is_registered(make: Callabl
         api.get(NODE, "device-7")
 
 
-def test_a_token_that_nobody_knows_is_said_and_another_one_in_its_place_is_enough(
+def test_an_unknown_token_is_reported_and_replacing_it_is_enough(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster
 ) -> None:
     agent = make("device-5", strings.generate(SystemRandom()))
@@ -220,7 +218,7 @@ def test_a_token_that_nobody_knows_is_said_and_another_one_in_its_place_is_enoug
     assert cluster.token.secret not in agent.log() + agent.call("status", "-o", "json").stdout
 
 
-def test_one_request_is_open_however_often_the_agent_ends_until_somebody_approves_it(
+def test_one_request_is_pending_until_approval_however_often_the_agent_restarts(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, tmp_path: Path
 ) -> None:
     agent = make("device-2", manual_token(api, cluster))
@@ -257,7 +255,7 @@ def serving_requests(api: KubeClient, name: str) -> list[dict[str, Any]]:
     return [row for row in requests_of(api, name) if row["spec"]["signerName"] == csr.SERVING_SIGNER]
 
 
-def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
+def test_the_kubelet_api_uses_a_certificate_that_a_person_has_approved(
     make: Callable[..., Agent], api: KubeClient, cluster: AgentCluster, addressed: str
 ) -> None:
     agent = make("device-6")
@@ -319,7 +317,7 @@ def test_the_kubelet_api_is_served_with_a_certificate_that_somebody_approves(
 
 
 def _code(url: str, headers: dict[str, str], ca_pem: bytes) -> int:
-    """Ask a server whose certificate has to be the cluster's, and for its address."""
+    """Send a request to a server whose certificate must be signed by the cluster and for its address."""
     context = ssl.create_default_context(cadata=ca_pem.decode())
     try:
         with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=600, context=context) as answer:

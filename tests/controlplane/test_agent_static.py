@@ -1,4 +1,4 @@
-"""A machine of the control plane: its agent starts from the kubeconfig that init made, and shows the machine's static pods."""
+"""A machine of the control plane: its agent starts with the kubeconfig that init made, and shows the machine's static pods."""
 
 from __future__ import annotations
 
@@ -96,14 +96,14 @@ async def kubectl(cluster: AgentCluster, *arguments: str) -> str:
 
 
 async def mirrored(cluster: AgentCluster, hash_: str) -> None:
-    """Wait until the mirror pod is that of a static pod: `kubectl wait` gives up on a pod that is not there."""
+    """Wait until the mirror pod is that of a static pod: `kubectl wait` fails for a pod that does not exist."""
     path = "jsonpath={.metadata.annotations.kubernetes\\.io/config\\.mirror}{.metadata.deletionTimestamp}"
     async with asyncio.timeout(600):
         while await kubectl(cluster, "get", "pod", "echo-control-1", "--ignore-not-found", "-o", path) != hash_:
             await asyncio.sleep(0.05)
 
 
-async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, tmp_path: Path):
+async def test_static_pods_and_their_logs_are_shown(cluster: AgentCluster, tmp_path: Path):
     async with machine(cluster, tmp_path, "control-1") as (agent, static):
         await mirrored(cluster, "hash-1")
         assert "condition met" in await kubectl(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=600s")
@@ -132,7 +132,7 @@ async def test_static_pods_are_shown_and_their_logs_read(cluster: AgentCluster, 
         assert "not found" in await kubectl(cluster, "get", "pod", "echo-control-1")
 
 
-async def test_a_machine_of_the_control_plane_asks_for_no_certificate(cluster: AgentCluster, tmp_path: Path):
+async def test_a_control_plane_machine_requests_no_certificate(cluster: AgentCluster, tmp_path: Path):
     async with machine(cluster, tmp_path, "control-2"):
         assert "No resources found" in await kubectl(cluster, "get", "csr")
         assert "kubelet-client-current.pem" in [path.name for path in (tmp_path / "pki").iterdir()]

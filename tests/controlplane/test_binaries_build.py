@@ -1,4 +1,4 @@
-"""A real build with the Go of this machine, into a cache of its own. Go's own caches are shared, so a second run takes seconds."""
+"""A real build with this machine's Go, into a separate cache. Go's own caches are shared, so a second run takes seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_etcd_is_built_static_stripped_and_stamped(tmp_path: Path):
     answer = subprocess.run([found.path, "--version"], capture_output=True, check=True, text=True)
     assert "etcd Version: 3.6.8" in answer.stdout
     sections = found.path.read_bytes()
-    assert b"/lib64/ld-linux" not in sections[:4096]  # no loader is asked for
+    assert b"/lib64/ld-linux" not in sections[:4096]  # statically linked
     assert b".symtab\0" not in sections
     assert str(tmp_path).encode() not in sections  # trimmed paths: the same bytes wherever it is built
     assert [event.task for event in reporter.events if isinstance(event, Progress)][-1] == "build etcd v3.6.8"
@@ -41,7 +41,7 @@ def test_etcd_is_built_static_stripped_and_stamped(tmp_path: Path):
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="there is no Go on this machine")
-def test_a_build_without_modules_says_so(tmp_path: Path):
+def test_a_build_without_modules_reports_it(tmp_path: Path):
     environment = {**os.environ, "GOMODCACHE": str(tmp_path / "modules"), "GOCACHE": str(tmp_path / "cache-of-go")}
     sources = BinarySources(cache=tmp_path / "cache", allow_download=False, offline=True)
     with pytest.raises(BinariesError) as caught:

@@ -1,4 +1,4 @@
-"""The table of the rights of the components beside a real API server."""
+"""The table of the components' permissions compared with a real API server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubewright.kube.client import KubeClient
 from kubewright.manifests import rbac
 
 
-def test_the_table_is_what_the_api_server_makes(admin: KubeClient) -> None:
+def test_the_table_equals_the_roles_of_the_api_server(admin: KubeClient) -> None:
     made = policy_collecting.collect(admin)
     known = [json.loads(line) for line in rbac.bootstrap_policy_text().splitlines()]
     assert len(made) == 12

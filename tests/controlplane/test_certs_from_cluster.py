@@ -1,4 +1,4 @@
-"""`certs` with the configuration that a real cluster keeps, through --kubeconfig."""
+"""`certs` with the configuration of a real cluster, through --kubeconfig."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def machine(apiserver, admin, tmp_path, monkeypatch):
     admin.delete(CONFIG_MAP, "kubeadm-config", "kube-system")
 
 
-def test_directory_period_and_algorithm_are_the_clusters(machine, tmp_path, capsys):
+def test_directory_period_and_algorithm_come_from_the_cluster(machine, tmp_path, capsys):
     assert main(["certs", "renew", "apiserver", "--kubeconfig", str(tmp_path / "admin.conf")]) == 0
     out, err = capsys.readouterr()
     assert err == ""

@@ -1,4 +1,4 @@
-"""Every remedy for a component is found in what the real program writes when that happens to it, as the diagnosis of a wait reads it."""
+"""Every hint for a component is found in the output of the real program with that fault, as the diagnosis of a wait reads it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from other_user import becoming, uid
 
 
 def _run(argv: list[str], **how: Any) -> list[str]:
-    """Run a program that must fail, and return what it wrote: the lines of its log that a container runtime would have."""
+    """Run a program that must fail, and return its output: the lines of its log that a container runtime would have."""
     ended = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900, check=False, **how)
     assert ended.returncode != 0
     return ended.stdout.decode(errors="replace").splitlines()[-observation.LOG_LINES :]
@@ -41,7 +41,7 @@ def _etcd(place: Path, **more: str) -> list[str]:
 
 
 def _over(mount: str, place: Path) -> list[str]:
-    """Run etcd where its place is a file system of its own."""
+    """Run etcd with its directory on a separate file system."""
     if os.geteuid() != 0:
         pytest.skip("a file system of one's own needs root")
     script = f'mount -t tmpfs -o {mount} none {place}; exec "$@"'
@@ -58,7 +58,7 @@ def _forbidden(place: Path) -> list[str]:
     with tempfile.TemporaryDirectory(prefix="kw-readable-") as readable:
         Path(readable).chmod(0o755)
         copy = Path(readable) / "etcd"
-        copy.write_bytes(Path(program("etcd")).read_bytes())  # the cache may be its owner's alone
+        copy.write_bytes(Path(program("etcd")).read_bytes())  # only its owner may be able to read the cache
         copy.chmod(0o755)
         sealed = Path(readable) / "sealed"
         sealed.mkdir(mode=0o700 if os.geteuid() == 0 else 0)
@@ -78,11 +78,11 @@ FAILING: Mapping[str, Callable[[Path], list[str]]] = {
 """What makes a component write the text of a row."""
 
 
-def test_each_row_has_a_failure() -> None:
+def test_every_row_is_tested_with_a_failure() -> None:
     assert FAILING.keys() == dict(remedies.COMPONENT).keys()
 
 
 @pytest.mark.parametrize("text", FAILING)
-def test_what_a_component_writes_has_its_remedy(text: str, tmp_path: Path) -> None:
+def test_every_known_component_error_has_a_hint(text: str, tmp_path: Path) -> None:
     said = observation.errors(FAILING[text](tmp_path))[-observation.ERROR_LINES :]
     assert remedies.of_component(said) == dict(remedies.COMPONENT)[text], said

@@ -1,4 +1,4 @@
-"""`config diff` with a real API server that holds what kubeadm v1.36.2 left in a cluster."""
+"""`config diff` with a real API server that contains what kubeadm v1.36.2 wrote to a cluster."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_file_that_made_the_cluster_does_not_differ_from_it(diff):
     assert diff(ASKED, "-o", "json") == (0, '{\n    "differs": false,\n    "documents": []\n}\n', "")
 
 
-def test_what_differs_is_shown_as_a_diff_with_exit_code_1(diff, admin):
+def test_differences_are_shown_as_a_diff_with_exit_code_1(diff, admin):
     changed = {"data": {"kubelet": admin.get(CONFIG_MAP, "kubelet-config", "kube-system")["data"]["kubelet"] + "maxPods: 250\n"}}
     admin.patch(CONFIG_MAP, "kubelet-config", changed, "kube-system", type="merge")
     code, out, err = diff(ASKED)
@@ -87,7 +87,7 @@ def test_what_differs_is_shown_as_a_diff_with_exit_code_1(diff, admin):
     }
 
 
-def test_what_a_cluster_of_ours_keeps_does_not_differ_from_itself(kubewright_cluster, tmp_path, capsys):
+def test_the_configuration_of_our_own_cluster_does_not_differ_from_itself(kubewright_cluster, tmp_path, capsys):
     admin = KubeClient(kubewright_cluster.access)
     texts = [admin.get(CONFIG_MAP, name, "kube-system")["data"][key] for name, key in CONFIG_MAPS.values()]
     admin.close()
@@ -101,7 +101,7 @@ def test_what_a_cluster_of_ours_keeps_does_not_differ_from_itself(kubewright_clu
     assert document["changes"] == [{"path": "clusterName", "old": "kubernetes", "new": "blue"}]
 
 
-def test_trouble_is_2_or_more(diff, admin, cluster, tmp_path, capsys):
+def test_errors_exit_with_2_or_more(diff, admin, cluster, tmp_path, capsys):
     assert diff("kind: Nonsense\napiVersion: v1\n")[0] == 3
     remove(admin, "kubeadm-config")
     code, out, err = diff(ASKED)

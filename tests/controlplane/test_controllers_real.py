@@ -1,4 +1,4 @@
-"""kubewright's own controllers in a real cluster: nodes join through them, and beside kube-controller-manager they decide alike."""
+"""kubewright's own controllers in a real cluster: nodes join through them, and they decide as kube-controller-manager does."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def body(name: str, text: bytes, *, signer: str, usages: tuple[str, ...], second
 
 
 def approve(client: KubeClient, made: dict[str, Any], kind: str = "Approved", **fields: str) -> None:
-    """Approve as a person does, whatever has happened meanwhile."""
+    """Approve a request as a person does, whatever has happened in the meantime."""
     condition = {"type": kind, "status": "True", "reason": "ByHand", "message": "", **fields}
     client.update({**made, "metadata": {"name": made["metadata"]["name"]}, "status": {"conditions": [condition]}}, subresource="approval")
 
@@ -72,7 +72,7 @@ def status(client: KubeClient, name: str) -> dict[str, Any]:
     return found
 
 
-def test_the_controllers_are_one_more_component_and_the_nodes_came_through_them(ours: Bench, api: KubeClient) -> None:
+def test_the_controllers_are_a_component_and_nodes_joined_through_them(ours: Bench, api: KubeClient) -> None:
     found = ours.components()
     assert sorted(found) == sorted([*COMPONENTS, NAME])
     assert (found[NAME]["state"], found[NAME]["restarts"]) == ("Ready", 0)
@@ -89,7 +89,7 @@ def test_a_second_up_changes_nothing(ours: Bench) -> None:
     assert ours.up().changes == ()
 
 
-def test_a_broken_rule_fails_the_request(api: KubeClient) -> None:
+def test_a_request_that_breaks_a_rule_fails(api: KubeClient) -> None:
     made = api.create(body("broken", request(names=[("dns", "a")]), signer=CLIENT_KUBELET, usages=CLIENT_USAGES))
     approve(api, made)
     eventually(lambda: len(status(api, "broken").get("conditions", ())) == 2, "the condition")
@@ -101,7 +101,7 @@ def test_a_broken_rule_fails_the_request(api: KubeClient) -> None:
     )
 
 
-def test_serving_certificates_are_signed_after_an_approval_and_not_before(api: KubeClient) -> None:
+def test_serving_certificates_are_signed_only_after_approval(api: KubeClient) -> None:
     made = api.create(body("serving", request(names=[("ip", b"\x0a\0\0\1")]), signer=SERVING, usages=SERVING_USAGES, seconds=600))
     assert "certificate" not in status(api, "serving")
     approve(api, made)
@@ -111,10 +111,10 @@ def test_serving_certificates_are_signed_after_an_approval_and_not_before(api: K
     assert [one["type"] for one in status(api, "serving")["conditions"]] == ["Approved"]
 
 
-def test_what_is_signed_is_what_the_api_server_and_whoever_approves_have_seen(kubewright_cluster: LocalCluster, api: KubeClient) -> None:
-    """The attack of a request in two blocks: Go passes over the first, whose padding is surplus, and Python's base64 reads it."""
+def test_the_signed_request_is_the_one_that_the_api_server_and_the_approver_saw(kubewright_cluster: LocalCluster, api: KubeClient) -> None:
+    """A request with two PEM blocks: Go skips the first one, whose padding is surplus, and Python's base64 reads it."""
     masters, seen = (request(subject=((ORGANIZATION, group), (CN, "dev"))) for group in ("system:masters", "developers"))
-    with pytest.raises(Forbidden, match="system:masters"):  # the API server sees it, and refuses it for this signer
+    with pytest.raises(Forbidden, match="system:masters"):  # the API server reads it, and refuses it for this signer
         api.create(body("masters", masters, signer=CLIENT, usages=("client auth",)))
     text = masters.replace(b"\n-----END", b"=\n-----END") + seen
     theirs = KubeClient(kubewright_cluster.access)
@@ -145,7 +145,7 @@ def _token(id_: str, **content: str) -> dict[str, Any]:
     }
 
 
-def test_cluster_info_is_signed_and_an_expired_token_goes_with_its_signature(api: KubeClient) -> None:
+def test_cluster_info_is_signed_and_an_expired_token_is_removed_with_its_signature(api: KubeClient) -> None:
     def data() -> dict[str, str]:
         found: dict[str, str] = api.get(CONFIG_MAP, "cluster-info", "kube-public")["data"]
         return found
@@ -162,7 +162,7 @@ def test_cluster_info_is_signed_and_an_expired_token_goes_with_its_signature(api
     assert "jws-kubeconfig-stayss" in data()
 
 
-def test_a_killed_process_comes_back_goes_on_and_cleans_what_is_old(ours: Bench, api: KubeClient) -> None:
+def test_a_killed_process_is_restarted_continues_and_cleans_up(ours: Bench, api: KubeClient) -> None:
     made = api.create(body("old", request(), signer="example.com/nobody", usages=CLIENT_USAGES))
     approve(api, made, "Denied", lastUpdateTime=rfc3339(datetime.now(UTC) - timedelta(hours=2)))
     young = api.create(body("young", request(), signer="example.com/nobody", usages=CLIENT_USAGES))
@@ -175,7 +175,7 @@ def test_a_killed_process_comes_back_goes_on_and_cleans_what_is_old(ours: Bench,
     assert [one["reason"] for one in status(api, "after")["conditions"]] == ["AutoApproved"]
 
 
-def test_the_controllers_may_do_nothing_else(ours: Bench, api: KubeClient) -> None:
+def test_the_controllers_have_no_other_permissions(ours: Bench, api: KubeClient) -> None:
     [path] = ours.paths().machines.glob(f"*/kubernetes/{NAME}.conf")
     client = KubeClient(load_access(PurePosixPath(path), read=Files().read))
     for resource, namespace in ((SECRET, "default"), (SECRET, None), (CONFIG_MAP, "kube-public"), (CONFIG_MAP, "kube-system")):
@@ -189,7 +189,7 @@ def test_the_controllers_may_do_nothing_else(ours: Bench, api: KubeClient) -> No
     client.close()
 
 
-# Beside kube-controller-manager: the same requests to both.
+# Compared with kube-controller-manager: the same requests to both.
 
 RSA = rsa.generate_private_key(65537, 2048)
 CN, ORGANIZATION = "2.5.4.3", "2.5.4.10"
@@ -302,7 +302,7 @@ _AUTHORITY_KEY = der.encode(der.OBJECT_IDENTIFIER, der.identifier_content("2.5.2
 
 
 def _certificate(text: str) -> dict[str, Any]:
-    """Everything of a certificate but its authority, its serial number and when it was made."""
+    """Everything in a certificate except its CA, its serial number and its time."""
     data = base64.b64decode(text)
     made = x509.load_pem_x509_certificate(data)
     content = next(der.one(pem.blocks(data, source=text)[0].der, "it").children())
@@ -327,7 +327,7 @@ def _outcome(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcomes(client: KubeClient, cases: list[dict[str, Any]]) -> dict[str, Any]:
-    """Send all requests, approve them, and return what became of them: the reason of the API server, or what the signer did."""
+    """Send all requests, approve them, and return their outcomes: the API server's reason, or what the signer did."""
     refused: dict[str, Any] = {}
     for case in cases:
         name = case["metadata"]["name"]
@@ -353,7 +353,7 @@ def _blocks(case: dict[str, Any]) -> int:
     return base64.b64decode(case["spec"]["request"]).count(pem.MARK)
 
 
-def test_beside_kube_controller_manager_every_request_ends_alike(kubewright_cluster: LocalCluster, api: KubeClient) -> None:
+def test_every_request_ends_as_with_kube_controller_manager(kubewright_cluster: LocalCluster, api: KubeClient) -> None:
     cases = _cases()
     theirs = KubeClient(kubewright_cluster.access)
     expected, found = _outcomes(theirs, cases), _outcomes(api, cases)
@@ -367,7 +367,7 @@ def test_beside_kube_controller_manager_every_request_ends_alike(kubewright_clus
     assert min(kinds.count(kind) for kind in ("refused", "signed", "failed")) > 20
 
 
-def test_what_the_api_server_takes_is_read_and_nothing_that_it_refuses_would_be_signed(api: KubeClient) -> None:
+def test_requests_that_the_api_server_accepts_are_read_and_those_it_refuses_are_not_signed(api: KubeClient) -> None:
     """The API server reads requests with Go's X.509, as kube-controller-manager does."""
     taken = refused = 0
     for case in _cases():

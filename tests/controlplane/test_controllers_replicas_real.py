@@ -1,4 +1,7 @@
-"""Replicas of the controllers on a real API server: the leader stopped, continued and killed in the middle of its work; what they serve and tell."""
+"""Replicas of the controllers with a real API server: the leader stopped, continued and killed during its work.
+
+Metrics, events, manifests.
+"""
 
 from __future__ import annotations
 
@@ -57,28 +60,26 @@ def replicas(audited: Bench) -> Iterator[Replicas]:
     made.stop()
 
 
-def test_a_leader_that_is_stopped_or_killed_in_the_middle_leaves_each_request_decided_once(
-    audited: Bench, api: KubeClient, replicas: Replicas
-) -> None:
+def test_each_request_is_decided_once_if_the_leader_is_stopped_or_killed(audited: Bench, api: KubeClient, replicas: Replicas) -> None:
     interrupted_rounds(audited, api, replicas, ROUNDS)
 
 
-def test_watches_that_are_cut_and_a_history_that_is_too_old_lose_nothing(audited: Bench, api: KubeClient, replicas: Replicas) -> None:
+def test_cut_watches_and_an_expired_history_lose_no_request(audited: Bench, api: KubeClient, replicas: Replicas) -> None:
     controllers_faults.cut_off_and_restarted(audited, api, replicas, count=60)
 
 
-def test_writers_in_the_way_and_an_authority_that_is_replaced_leave_each_request_decided_once(
+def test_each_request_is_decided_once_despite_conflicting_writers_and_a_replaced_ca(
     audited: Bench, api: KubeClient, replicas: Replicas
 ) -> None:
     controllers_faults.written_to_by_others(audited, api, replicas, count=80)
 
 
-def test_hostile_requests_of_one_maker_do_not_hold_up_another(audited: Bench, api: KubeClient, replicas: Replicas) -> None:
+def test_hostile_requests_of_one_user_do_not_delay_others(audited: Bench, api: KubeClient, replicas: Replicas) -> None:
     found = controllers_faults.beset(audited, api, replicas, count=240, harmless=60)
     assert found.hostile < 30, "one hangs; what it may take is measured by `make soak`"
 
 
-def test_a_replica_that_is_told_to_stop_gives_the_lease_back(api: KubeClient, replicas: Replicas) -> None:
+def test_a_stopped_replica_releases_its_lease(api: KubeClient, replicas: Replicas) -> None:
     first = replicas.start("--secure-port=0")
     eventually(lambda: replicas.leader(api) is first, "the first to lead")
     first.send(signal.SIGTERM)
@@ -88,7 +89,7 @@ def test_a_replica_that_is_told_to_stop_gives_the_lease_back(api: KubeClient, re
 
 
 def _account(api: KubeClient, name: str, *, may: bool) -> str:
-    """Make a service account, perhaps with the right to see metrics, and return a token of it."""
+    """Create a service account, optionally with permission to read metrics, and return a token of it."""
     api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}})
     if may:
         rbac = "rbac.authorization.k8s.io"
@@ -126,14 +127,14 @@ def _serving_pair(files: tuple[Path, Path], name: str) -> bytes:
 
 
 def _shown(port: int) -> bytes:
-    """Return the certificate that a server shows."""
+    """Return the certificate that a server presents."""
     context, address = anonymous_context(None, verify=False), ("127.0.0.1", port)
     with socket.create_connection(address, timeout=600) as plain, context.wrap_socket(plain) as sock:
         return sock.getpeercert(binary_form=True) or b""
 
 
 def _certificate_context(api: KubeClient) -> ssl.SSLContext:
-    """Return a context with an administrator's client certificate, for a server that nobody knows."""
+    """Return a context with an administrator's client certificate, which does not verify the server."""
     identity = api.access.identity
     assert isinstance(identity, ClientCertificate)
     context = client_context(None, verify=False)
@@ -141,9 +142,7 @@ def _certificate_context(api: KubeClient) -> ssl.SSLContext:
     return context
 
 
-def test_metrics_are_for_those_whom_the_api_server_lets_and_the_service_manager_hears_of_it(
-    api: KubeClient, replicas: Replicas, tmp_path: Path
-) -> None:
+def test_metrics_require_authorization_and_the_service_manager_is_notified(api: KubeClient, replicas: Replicas, tmp_path: Path) -> None:
     tokens = {name: _account(api, name, may=name == "scraper") for name in ("scraper", "stranger")}
     port, kubeconfig = _free_port(), replicas.kubeconfig
     files = (tmp_path / "tls.crt", tmp_path / "tls.key")
@@ -199,7 +198,7 @@ def test_metrics_are_for_those_whom_the_api_server_lets_and_the_service_manager_
         assert replica.process.wait(600) == 0
 
 
-def test_a_request_that_fails_has_an_event(api: KubeClient, replicas: Replicas) -> None:
+def test_a_failed_request_has_an_event(api: KubeClient, replicas: Replicas) -> None:
     replicas.start("--secure-port=0")
     bad = body("fails")
     bad["spec"]["request"] = base64.b64encode(request(names=[("dns", "a")])).decode()
@@ -222,7 +221,7 @@ def test_a_request_that_fails_has_an_event(api: KubeClient, replicas: Replicas) 
     assert event["source"]["component"] == NAME
 
 
-def test_manifests_are_what_a_real_api_server_takes_when_it_is_strict(api: KubeClient) -> None:
+def test_manifests_pass_strict_validation_of_a_real_api_server(api: KubeClient) -> None:
     paths = {
         "Deployment": "/apis/apps/v1/namespaces/kube-system/deployments",
         "PodDisruptionBudget": "/apis/policy/v1/namespaces/kube-system/poddisruptionbudgets",

@@ -1,4 +1,4 @@
-"""A hub process and a real API server: old nodes and ours join, and everything that is refused, repaired and forgotten on the way."""
+"""A hub process and a real API server: nodes of oneinfra and ours join, and requests are refused, objects repaired, and requests forgotten."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def created(hub: HubProcess) -> dict[str, Any]:
 
 @pytest.fixture
 def holder(hub: HubProcess, apiserver: RunningServer, created: dict[str, Any]) -> Iterator[KubeClient]:
-    """The cluster as somebody sees it who has a token."""
+    """A client of the cluster with a token."""
     client = KubeClient(Access(server=apiserver.url, ca_pem=apiserver.ca_pem, identity=BearerToken(created["token"])))
     hub.require_running()
     eventually(lambda: _join_key(client), "the hub to publish its key")
@@ -88,7 +88,7 @@ def _join_key(client: KubeClient) -> str:
 
 
 def answered(client: KubeClient, name: str) -> dict[str, Any]:
-    """Wait for an answer, as stock nodes do."""
+    """Wait for an answer, as oneinfra's nodes do."""
     found: dict[str, Any] = {}
 
     def is_answered() -> bool:
@@ -105,7 +105,7 @@ def join_as(client: KubeClient, node: OldNode) -> dict[str, Any]:
     return answered(client, node.name)
 
 
-def test_a_second_hub_of_one_state_is_refused_and_the_first_goes_on(hub: HubProcess) -> None:
+def test_a_second_hub_on_the_same_state_is_refused_and_the_first_continues(hub: HubProcess) -> None:
     served = hub.served
     told = hub.run("run", "--secure-port", "0", code=75)
     assert f"a hub works with the state {hub.place}/hub/state.db already" in told
@@ -114,7 +114,7 @@ def test_a_second_hub_of_one_state_is_refused_and_the_first_goes_on(hub: HubProc
     assert hub.served == served
 
 
-def test_an_old_node_joins_and_its_certificate_is_its_own(holder: KubeClient, apiserver: RunningServer) -> None:
+def test_a_node_of_oneinfra_joins_and_gets_its_own_certificate(holder: KubeClient, apiserver: RunningServer) -> None:
     node = OldNode("old-1", apiserver.url, ("10.9.0.5",))
     results = node.results(join_as(holder, node))
     assert results["kubernetesVersion"] == "1.36.3"
@@ -127,7 +127,7 @@ def test_an_old_node_joins_and_its_certificate_is_its_own(holder: KubeClient, ap
     kubelet.close()
 
 
-def test_who_has_a_token_can_ask_and_nothing_else(holder: KubeClient) -> None:
+def test_a_token_permits_requests_to_join_and_nothing_else(holder: KubeClient) -> None:
     for call in (
         lambda: holder.list(NODE_JOIN_REQUEST),
         lambda: holder.delete(NODE_JOIN_REQUEST, "old-1"),
@@ -138,7 +138,7 @@ def test_who_has_a_token_can_ask_and_nothing_else(holder: KubeClient) -> None:
             call()
 
 
-def test_our_node_plans_joins_and_has_nothing_left_to_do(
+def test_our_node_plans_joins_and_a_second_join_changes_nothing(
     tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
     box = Box(tmp_path, apiserver, created, "new-1", sans=("10.9.0.6",))
@@ -161,7 +161,7 @@ def test_our_node_plans_joins_and_has_nothing_left_to_do(
     assert box.join().changes == ()
 
 
-def test_a_join_that_was_broken_off_goes_on_with_its_own_request(
+def test_an_interrupted_join_continues_with_its_own_request(
     tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
     first = Box(tmp_path, apiserver, created, "new-2", skip=("preflight", "answer", "tunnel", "files", "forget-key", *WITHOUT_SYSTEMD))
@@ -175,7 +175,7 @@ def test_a_join_that_was_broken_off_goes_on_with_its_own_request(
         other.join()
 
 
-def test_a_key_that_is_not_the_pinned_one_is_not_used(
+def test_a_key_other_than_the_pinned_one_is_not_used(
     tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
     box = Box(tmp_path, apiserver, created, "new-3", fingerprint=f"sha256:{'0' * 64}")
@@ -185,7 +185,7 @@ def test_a_key_that_is_not_the_pinned_one_is_not_used(
         holder.get(NODE_JOIN_REQUEST, "new-3")
 
 
-def test_an_api_server_of_another_authority_is_not_asked(
+def test_an_api_server_of_another_ca_is_not_used(
     tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
     box = Box(tmp_path, apiserver, created, "new-5", ca_pem=trustme.CA().cert_pem.bytes().decode())
@@ -196,7 +196,7 @@ def test_an_api_server_of_another_authority_is_not_asked(
         holder.get(NODE_JOIN_REQUEST, "new-5")
 
 
-def test_refusals_are_in_the_object_and_reach_our_node(
+def test_refusals_are_stored_in_the_object_and_reported_by_our_node(
     tmp_path: Path, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
     found = join_as(holder, OldNode("thief-1", apiserver.url, ("kubernetes.default.svc",)))
@@ -211,7 +211,7 @@ def test_refusals_are_in_the_object_and_reach_our_node(
     assert "link-local" in refused.value.detail
 
 
-def test_a_taken_name_is_free_again_when_the_hub_forgets_it(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+def test_a_name_is_free_again_when_the_hub_has_forgotten_its_node(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
     first = OldNode("twice", apiserver.url)
     assert first.issued(join_as(holder, first))
     admin = KubeClient(apiserver.access())
@@ -231,7 +231,7 @@ def test_a_taken_name_is_free_again_when_the_hub_forgets_it(hub: HubProcess, api
     admin.close()
 
 
-def test_malformed_requests_hurt_nobody(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+def test_malformed_requests_do_not_affect_others(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
     good = OldNode("template", apiserver.url).request(_join_key(holder))["spec"]
     broken: dict[str, dict[str, Any]] = {f"short-{size}": {**good, "apiServerEndpoint": "A" * size} for size in (1, 11, 12, 27, 37)}
     broken |= {"none": {}, "padded": {**good, "symmetricKey": good["symmetricKey"] + "=="}, "empty-san": {**good, "extraSANs": [""]}}
@@ -242,7 +242,7 @@ def test_malformed_requests_hurt_nobody(hub: HubProcess, apiserver: RunningServe
         holder.create({**head, "metadata": {"name": "large"}, "spec": {**good, "symmetricKey": "A" * 5000}})
     holder.create(
         {**head, "metadata": {"name": "held", "finalizers": ["a.example.com/keep"]}, "spec": {}}
-    )  # goes with the others, at the end
+    )  # removed with the others, at the end
     labels = {f"k{number}.{'x' * 200}.example.com/y": "z" * 60 for number in range(3000)}
     holder.create({**head, "metadata": {"name": "laden", "labels": labels}, "spec": {}})
     node = OldNode("beside", apiserver.url)
@@ -252,7 +252,7 @@ def test_malformed_requests_hurt_nobody(hub: HubProcess, apiserver: RunningServe
     assert reasons == dict.fromkeys(broken, "Malformed")
 
 
-def test_hundreds_of_hostile_requests_do_not_hold_up_good_ones(hub: HubProcess, apiserver: RunningServer, created: dict[str, Any]) -> None:
+def test_hundreds_of_hostile_requests_do_not_delay_good_ones(hub: HubProcess, apiserver: RunningServer, created: dict[str, Any]) -> None:
     hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
     found = hub_hostile.beset(hub, apiserver, created["token"], count=HOSTILE)
     sys.stdout.write(found.told + "\n")
@@ -264,7 +264,7 @@ def test_hundreds_of_hostile_requests_do_not_hold_up_good_ones(hub: HubProcess, 
     hub.add("--kubernetes-version", "v1.36.3")
 
 
-def test_a_person_decides_where_the_cluster_says_so(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+def test_a_person_approves_requests_if_the_cluster_requires_it(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
     hub.add("--kubernetes-version", "v1.36.3", "--approval", "human")
     for name in ("asks-1", "asks-2"):
         holder.create(OldNode(name, apiserver.url).request(_join_key(holder)))
@@ -282,7 +282,7 @@ def test_a_person_decides_where_the_cluster_says_so(hub: HubProcess, apiserver: 
     hub.add("--kubernetes-version", "v1.36.3")
 
 
-def test_what_somebody_changes_is_repaired_and_foreign_tokens_stay(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+def test_changed_objects_are_repaired_and_foreign_tokens_stay(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
     admin = KubeClient(apiserver.access())
     key = _join_key(holder)
     admin.patch(CONFIG_MAP, "oneinfra-join", {"data": {"joinKey": "mine"}}, "oneinfra-system", type="merge")
@@ -308,7 +308,7 @@ def test_what_somebody_changes_is_repaired_and_foreign_tokens_stay(hub: HubProce
     admin.close()
 
 
-def test_a_hub_sets_on_a_node_what_it_may_and_what_the_owner_of_the_machine_accepts(
+def test_a_hub_sets_only_permitted_fields_and_those_that_the_machine_accepts(
     tmp_path: Path, hub: HubProcess, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
     fields = tmp_path / "kubelet.yaml"
@@ -330,7 +330,7 @@ def test_a_hub_sets_on_a_node_what_it_may_and_what_the_owner_of_the_machine_acce
     hub.add("--kubernetes-version", "v1.36.3")
 
 
-def test_a_killed_hub_comes_back_and_goes_on(
+def test_a_killed_hub_continues_after_a_restart(
     tmp_path: Path, hub: HubProcess, apiserver: RunningServer, holder: KubeClient, created: dict[str, Any]
 ) -> None:
     leaves = Box(tmp_path, apiserver, created, "leaves")
@@ -360,7 +360,7 @@ def test_a_killed_hub_comes_back_and_goes_on(
     hub.resume()
 
 
-def test_clients_that_hold_every_connection_delay_neither_health_nor_joins(
+def test_clients_that_occupy_all_connections_delay_neither_health_nor_joins(
     hub: HubProcess, apiserver: RunningServer, holder: KubeClient
 ) -> None:
     port = 10443
@@ -377,7 +377,7 @@ def test_clients_that_hold_every_connection_delay_neither_health_nor_joins(
     hub.resume()
 
 
-def test_hubs_and_nodes_that_are_killed_at_random_moments_end_well(
+def test_joins_succeed_if_hubs_and_nodes_are_killed_at_random_moments(
     tmp_path: Path, hub: HubProcess, apiserver: RunningServer, created: dict[str, Any], holder: KubeClient
 ) -> None:
     hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
@@ -386,9 +386,7 @@ def test_hubs_and_nodes_that_are_killed_at_random_moments_end_well(
     hub.add("--kubernetes-version", "v1.36.3")
 
 
-def test_no_node_gets_the_identity_of_another_with_its_own_credentials(
-    hub: HubProcess, apiserver: RunningServer, holder: KubeClient
-) -> None:
+def test_no_node_gets_the_identity_of_another_node(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
     hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256", "--allow-names", "*.corp")
     own = {"twin-1": ("10.9.1.1", "one.corp"), "twin-2": ("10.9.1.2", "two.corp")}
     with contextlib.closing(KubeClient(apiserver.access())) as admin:
@@ -403,7 +401,7 @@ def test_no_node_gets_the_identity_of_another_with_its_own_credentials(
                     with pytest.raises(Forbidden):
                         client.patch(NODE, victim, write, type="merge")
             both = {thief: (*own[thief], *own[victim]), victim: own[victim]}
-            for name in (thief, victim, thief, victim):  # whoever was last
+            for name in (thief, victim, thief, victim):  # whichever node was last
                 nodes[name].report(*both[name][::2], dns=both[name][1::2])
             wait_until_seen(admin)
             for wanted in (*own[victim], victim):
@@ -416,7 +414,7 @@ def test_no_node_gets_the_identity_of_another_with_its_own_credentials(
         assert {row.node: row.names for row in hub.records() if row.node in own} == {name: (words[0],) for name, words in own.items()}
 
 
-def test_who_may_write_to_nodes_and_ask_frees_no_name_of_another(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
+def test_write_access_to_nodes_does_not_free_names_of_others(hub: HubProcess, apiserver: RunningServer, holder: KubeClient) -> None:
     group = {"apiGroup": "rbac.authorization.k8s.io"}
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}]
     subjects = [{**group, "kind": "User", "name": "patcher"}]

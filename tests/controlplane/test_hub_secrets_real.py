@@ -1,4 +1,4 @@
-"""A hub whose state is in Secrets of a real cluster, with no more rights there than it needs: the tests of every store, and a hub at work."""
+"""A hub whose state is in Secrets of a real cluster, with no more permissions than it needs: the tests of every store, and a working hub."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ RULES = [
     {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "create", "update", "delete"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 ]
-"""As docs/guide/hub.md has them."""
+"""As in docs/guide/hub.md."""
 
 
 @pytest.fixture(scope="module")
 def management(apiserver: RunningServer) -> RunningServer:
-    """A cluster with a namespace for hubs, and somebody who may use its Secrets."""
+    """A cluster with a namespace for hubs, and a user who may use its Secrets."""
     group = {"apiGroup": "rbac.authorization.k8s.io"}
     head = {"name": USER, "namespace": NAMESPACE}
     subjects = [{**group, "kind": "User", "name": USER}]
@@ -86,7 +86,7 @@ def management(apiserver: RunningServer) -> RunningServer:
 
 
 class RealPlace:
-    """Secrets of a real cluster; each test has others."""
+    """Secrets of a real cluster; each test has different ones."""
 
     def __init__(self, server: RunningServer) -> None:
         self.name = f"test-{os.urandom(4).hex()}"
@@ -94,14 +94,14 @@ class RealPlace:
 
     @property
     def api(self) -> KubeAPI:
-        """A client of its own."""
+        """Return a separate client."""
         return KubeClient(self._access)
 
     def open(self, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> HubStore:
         return self.over(self.api, key=key, retention=retention)
 
     def over(self, api: KubeAPI, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> HubStore:
-        """Open it through something that is put before the cluster."""
+        """Open it through something that is put in front of the cluster."""
         return SecretStore(api, namespace=NAMESPACE, name=self.name, key=key, random=SystemRandom(), retention=retention)
 
 
@@ -118,14 +118,14 @@ def store(place: RealPlace) -> Iterator[HubStore]:
 
 @pytest.mark.parametrize("gone", [False, True], ids=["the cluster is made anew", "the state is deleted and begun anew"])
 @pytest.mark.parametrize("what", ["remove", "answer"])
-def test_a_writer_that_is_paused_before_any_call_leaves_what_is_newer_as_it_is(management: RunningServer, what: str, gone: bool) -> None:
+def test_a_writer_paused_before_any_call_does_not_overwrite_newer_data(management: RunningServer, what: str, gone: bool) -> None:
     paused_at = 0
     while paused_before(RealPlace(management), what, paused_at, gone=gone):
         paused_at += 1
     assert paused_at >= 2
 
 
-def test_a_state_of_an_earlier_kubewright_is_taken_over_once(management: RunningServer) -> None:
+def test_the_state_of_an_earlier_version_is_migrated_once(management: RunningServer) -> None:
     with closing(KubeClient(management.access())) as admin:
         for one in json.loads((OLD / "secrets1.json").read_text())["items"]:
             admin.create(one)
@@ -167,7 +167,7 @@ def _pin(key: str) -> str:
     return str(oaep.load_recipient(key.encode(), source="the join key").pin) if key else ""
 
 
-def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: HubProcess, management: RunningServer) -> None:
+def test_a_hub_with_its_state_in_secrets_admits_nodes_and_survives_a_kill(hub: HubProcess, management: RunningServer) -> None:
     created = hub.data("token", "create", "a", "--ttl", "1h")
     holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
     with closing(holder):
@@ -197,9 +197,7 @@ def test_a_hub_with_its_state_in_secrets_lets_nodes_in_and_outlives_a_kill(hub: 
     assert "Traceback" not in hub.log
 
 
-def test_of_two_hubs_with_one_state_one_works_and_the_other_goes_on_when_that_stands_still(
-    hub: HubProcess, management: RunningServer
-) -> None:
+def test_the_second_hub_with_the_same_state_takes_over_when_the_first_one_hangs(hub: HubProcess, management: RunningServer) -> None:
     hub.add("--kubernetes-version", "v1.36.3", "--key-algorithm", "ECDSA-P256")
     created = hub.data("token", "create", "a", "--ttl", "1h")
     other = HubProcess(hub.place, management, hub.state, name="other")
@@ -232,7 +230,7 @@ def test_of_two_hubs_with_one_state_one_works_and_the_other_goes_on_when_that_st
 
 
 def _joined(holder: KubeClient, server: RunningServer, *names: str) -> dict[str, str]:
-    """Have old nodes join together, and return the serial numbers of what they serve with."""
+    """Let nodes of oneinfra join at the same time, and return the serial numbers of their serving certificates."""
     nodes, key = [OldNode(name, server.url) for name in names], _published(holder)
     for node in nodes:
         holder.create(node.request(key))
@@ -242,7 +240,9 @@ def _joined(holder: KubeClient, server: RunningServer, *names: str) -> dict[str,
     return {name: f"{certificates.first(pem.encode(), source=name).serial:x}" for name, pem in found.items()}
 
 
-def test_a_hub_that_may_not_lead_says_what_it_lacks(hub: HubProcess, management: RunningServer, tmp_path: Path) -> None:
+def test_a_hub_without_permission_for_leases_names_the_missing_permission(
+    hub: HubProcess, management: RunningServer, tmp_path: Path
+) -> None:
     with closing(KubeClient(management.access())) as admin:
         head = {"name": "secrets-only", "namespace": NAMESPACE}
         group = {"apiGroup": "rbac.authorization.k8s.io"}
@@ -255,7 +255,7 @@ def test_a_hub_that_may_not_lead_says_what_it_lacks(hub: HubProcess, management:
     assert 'let it get, create and update "leases"' in told
 
 
-def test_a_cluster_of_oneinfras_is_imported_and_its_nodes_go_on(hub: HubProcess, management: RunningServer) -> None:
+def test_a_cluster_of_oneinfra_is_imported_and_its_nodes_continue(hub: HubProcess, management: RunningServer) -> None:
     authority = (management.ca_pem.decode(), management.authority.private_key_pem.bytes().decode())
     pair = dict(zip(("certificate", "privateKey"), authority, strict=True))
     changes = {f"spec__certificateAuthorities__{name}": pair for name in ("apiServerClient", "kubelet", "kubeletClient")}
@@ -275,7 +275,7 @@ def test_a_cluster_of_oneinfras_is_imported_and_its_nodes_go_on(hub: HubProcess,
     hub.run("cluster", "remove", "old")
 
 
-def test_what_the_hub_may_do_in_the_management_cluster_is_no_more(management: RunningServer) -> None:
+def test_the_hub_has_no_other_permissions_in_the_management_cluster(management: RunningServer) -> None:
     with closing(KubeClient(management.access(USER, "hubs"))) as client:
         with pytest.raises(Forbidden):
             client.list(SECRET, "kube-system")
@@ -283,6 +283,6 @@ def test_what_the_hub_may_do_in_the_management_cluster_is_no_more(management: Ru
             client.list(CONFIG_MAP, NAMESPACE)
 
 
-def test_a_state_without_its_key_is_not_begun(hub: HubProcess, tmp_path: Path) -> None:
+def test_a_state_without_its_key_is_not_initialised(hub: HubProcess, tmp_path: Path) -> None:
     told = hub.run("cluster", "list", "--key-file", str(tmp_path / "none.key"), code=1)
     assert "for a new state in Secrets make it: kubewright certs certificate-key" in told

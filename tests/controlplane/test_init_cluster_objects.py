@@ -1,4 +1,4 @@
-"""The objects that `init` leaves in a cluster, read back from a real API server, beside those that kubeadm v1.36.2 left in one."""
+"""The objects that `init` writes to a cluster, read back from a real API server and compared with those that kubeadm v1.36.2 wrote."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ CERTIFICATE_KEY = bytes(range(32))
 
 
 class Cluster:
-    """A machine whose files lie in memory, and the real API server that its phases write to."""
+    """A machine whose files are in memory, and the real API server to which its phases write."""
 
     def __init__(self, client: KubeClient) -> None:
         self.client = client
-        self.clock = FakeClock(datetime.now(UTC))  # other tests share the API server, which goes by the real time
+        self.clock = FakeClock(datetime.now(UTC))  # other tests share the API server, which uses the real time
         self.reporter = RecordingReporter()
         self._hosts: dict[object, OverlayHost] = {}
 
@@ -123,17 +123,17 @@ def without_volatile(body):
 COMPARED = [entry for entry in STORED if not entry.startswith(("Secret", "Node", "ConfigMap_kube-public"))]
 
 
-def test_the_reference_has_all_kinds():
+def test_the_reference_contains_all_kinds():
     assert (len(STORED), len(COMPARED)) == (34, 29)
 
 
 @pytest.mark.parametrize("entry", COMPARED)
-def test_the_cluster_holds_what_kubeadm_leaves(cluster, made, entry):
+def test_the_cluster_contains_the_objects_of_kubeadm(cluster, made, entry):
     wanted, found = find(cluster, entry)
     assert without_volatile(found) == wanted
 
 
-def test_every_object_was_made_once_and_in_kubeadms_order(made):
+def test_every_object_is_created_once_and_in_the_order_of_kubeadm(made):
     targets = [change.target for change in made if change and "/etc/" not in change.target and "/var/" not in change.target]
     objects = [target for target in targets if not target.startswith(("certificate", "key pair", "kubeconfig"))]
     assert len(set(objects)) == len(objects)
@@ -144,7 +144,7 @@ def test_every_object_was_made_once_and_in_kubeadms_order(made):
 
 
 @pytest.mark.parametrize("entry", [entry for entry in STORED if entry.startswith("Secret") and "kubeadm-certs" not in entry])
-def test_tokens_are_stored_as_kubeadm_stores_them(cluster, made, entry):
+def test_tokens_are_stored_as_by_kubeadm(cluster, made, entry):
     wanted, found = find(cluster, entry)
     decoded = {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
     placeholders = {key: decoded[key] for key, value in wanted["data_decoded"].items() if value.startswith("<")}
@@ -153,7 +153,7 @@ def test_tokens_are_stored_as_kubeadm_stores_them(cluster, made, entry):
     assert decoded["expiration"].endswith("Z")
 
 
-def test_the_certificates_are_sealed_with_the_key_and_die_with_a_token(cluster, made):
+def test_uploaded_certificates_are_encrypted_and_removed_with_a_token(cluster, made):
     wanted, found = find(cluster, "Secret_kube-system_kubeadm-certs")
     values = {name: base64.b64decode(value) for name, value in found["data"].items()}
     assert sorted(values) == sorted(wanted["data_decoded"])
@@ -172,7 +172,7 @@ def place(cluster, name):
     return layout.pki / (name.replace("etcd-", "etcd/") if name.startswith("etcd-") else name)
 
 
-def test_cluster_info_is_kubeadms_and_already_signed(cluster, made):
+def test_cluster_info_is_that_of_kubeadm_and_already_signed(cluster, made):
     wanted, found = find(cluster, "ConfigMap_kube-public_cluster-info")
     ca = base64.b64encode(cluster.prepared(upload_certs=False).host.read(place(cluster, "ca.crt"))).decode()
     assert sorted(found["data"]) == sorted(wanted["data"])
@@ -187,13 +187,13 @@ def test_the_node_is_marked(cluster, made):
     assert found["spec"]["taints"][: len(wanted["spec"]["taints"])] == wanted["spec"]["taints"]
 
 
-def test_every_field_belongs_to_kubeadm(cluster, made):
+def test_every_field_is_managed_by_kubeadm(cluster, made):
     rows = [row for row in json.loads((REFERENCE / "index.json").read_text()) if "PROXY" not in row["name"]]
     assert len(rows) == 33
     for row in rows:
         found = cluster.client.get(named(row["kind"]), row["name"], row["namespace"])
         managers = {one["manager"] for one in found["metadata"].get("managedFields", [])}
-        nothing_to_own = row["kind"] == "ServiceAccount"  # but for its name
+        nothing_to_own = row["kind"] == "ServiceAccount"  # except its name
         assert managers == (set() if nothing_to_own else {"kubeadm"}), row["name"]
 
 
@@ -208,7 +208,7 @@ def test_a_second_plan_of_the_live_cluster_is_empty(cluster, made):
     assert (plan.text(), plan.as_list()) == ("", [])
 
 
-def test_what_is_missing_is_planned_and_then_repaired(cluster, made):
+def test_missing_objects_are_planned_and_then_created(cluster, made):
     cluster.client.delete(named("ClusterRoleBinding"), "kubeadm:node-proxier")
     plan = cluster.plan(upload_certs=False)
     assert [(change.action.value, change.target) for change in plan.changes] == [("create", "clusterrolebinding kubeadm:node-proxier")]
@@ -218,13 +218,13 @@ def test_what_is_missing_is_planned_and_then_repaired(cluster, made):
     assert [change.target for change in changes if change] == ["clusterrolebinding kubeadm:node-proxier"]
 
 
-def test_uploading_again_makes_only_short_lived_things_anew(cluster, made):
+def test_uploading_again_recreates_only_short_lived_objects(cluster, made):
     changes = [change for change in cluster.init(upload_certs=True) if change]
     assert len(changes) == 2
     assert {change.lifetime for change in changes} == {Lifetime.EPHEMERAL}
 
 
-def test_a_corefile_that_somebody_wrote_and_more_dns_pods_stay(cluster, made):
+def test_a_customised_corefile_and_the_number_of_dns_pods_stay(cluster, made):
     config = stored(cluster, "ConfigMap", "kube-system", "coredns")
     edited = config["data"]["Corefile"].replace("cache 30", "cache 60")
     cluster.client.update({**config, "data": {"Corefile": edited}})
@@ -248,7 +248,7 @@ def test_a_plan_finds_the_cluster_through_a_kubeconfig(cluster, made, apiserver,
             )
         )
     )
-    fresh = Cluster(cluster.client)  # a machine that has no authority yet which the kubeconfig could differ from
+    fresh = Cluster(cluster.client)  # the machine has no CA yet from which the kubeconfig could differ
     request = replace(fresh.call(upload_certs=False), kubeconfig=str(path))
     with bind(INIT, prepare(request, fresh.whole()), fresh.whole(), mode=Mode.PLAN, reporter=fresh.reporter) as bound:
         found = existing_cluster.cluster(bound, Addresses.of_machine("10.98.0.11"), kubeconfig=request.kubeconfig)

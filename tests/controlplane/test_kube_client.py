@@ -34,7 +34,7 @@ def name() -> str:
     return f"test-{uuid.uuid4().hex[:12]}"
 
 
-def test_every_verb_does_its_work(admin: KubeClient, name: str) -> None:
+def test_every_verb_works(admin: KubeClient, name: str) -> None:
     made = admin.create(config_map(name, a="1"))
     assert made["metadata"]["managedFields"][0]["manager"] == "kubeadm"
     assert admin.get(resources.CONFIG_MAP, name, "default")["data"] == {"a": "1"}
@@ -57,7 +57,7 @@ def test_every_verb_does_its_work(admin: KubeClient, name: str) -> None:
     assert f"configmap default/{name}" in str(caught.value)
 
 
-def test_refusals_have_their_classes(admin: KubeClient, apiserver, name: str) -> None:
+def test_refusals_raise_their_error_classes(admin: KubeClient, apiserver, name: str) -> None:
     made = admin.create(config_map(name))
     with pytest.raises(errors.AlreadyExists):
         admin.create(config_map(name))
@@ -80,8 +80,8 @@ def test_refusals_have_their_classes(admin: KubeClient, apiserver, name: str) ->
 
 
 @pytest.mark.parametrize("who", ["an unknown token", "nobody in particular"])
-def test_a_server_that_is_ready_and_refuses_is_not_asked_for_long(apiserver, who: str) -> None:
-    """Anonymous users are told whether it is ready, so that a wrong token is no reason to wait for more."""
+def test_a_ready_server_that_refuses_is_not_retried_for_long(apiserver, who: str) -> None:
+    """The server tells anonymous users whether it is ready, so that a wrong token is no reason to wait longer."""
     refused, identity = {
         "an unknown token": (errors.Unauthorized, BearerToken("abcdef.0123456789abcdef")),
         "nobody in particular": (errors.Forbidden, apiserver.identity("nobody", "nobodies")),
@@ -101,7 +101,7 @@ def test_a_server_that_is_ready_and_refuses_is_not_asked_for_long(apiserver, who
     assert REFUSED <= clock.monotonic() < 2 * REFUSED
 
 
-def test_lists_come_page_by_page(admin: KubeClient, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lists_are_read_page_by_page(admin: KubeClient, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(7):
         body = config_map(f"{name}-{number}")
         body["metadata"]["labels"] = {"run": name}
@@ -126,7 +126,7 @@ def test_impersonation_reaches_the_server(apiserver) -> None:
     client.close()
 
 
-def test_another_identity_is_used_from_the_next_call_on(apiserver) -> None:
+def test_a_new_identity_is_used_from_the_next_call_on(apiserver) -> None:
     client = KubeClient(apiserver.access("one"))
 
     def who() -> str:
@@ -138,7 +138,7 @@ def test_another_identity_is_used_from_the_next_call_on(apiserver) -> None:
     client.close()
 
 
-def test_a_watch_tells_what_happens(apiserver, admin: KubeClient, name: str) -> None:
+def test_a_watch_reports_events(apiserver, admin: KubeClient, name: str) -> None:
     async def main() -> list[tuple[EventType, dict]]:
         client = AsyncKubeClient(apiserver.access())
         _, version = await client.list_versioned(resources.CONFIG_MAP, "default")
@@ -162,7 +162,7 @@ def test_a_watch_tells_what_happens(apiserver, admin: KubeClient, name: str) -> 
     ]
 
 
-def test_a_watch_ends_when_the_server_says_so(apiserver) -> None:
+def test_a_watch_ends_when_the_server_ends_it(apiserver) -> None:
     async def main() -> list[object]:
         client = AsyncKubeClient(apiserver.access())
         found = [
@@ -174,7 +174,7 @@ def test_a_watch_ends_when_the_server_says_so(apiserver) -> None:
     assert {event.type for event in loop.run(main)} <= {EventType.BOOKMARK}
 
 
-def test_an_identity_changed_while_watching_cuts_the_watch(apiserver) -> None:
+def test_changing_the_identity_ends_a_running_watch(apiserver) -> None:
     async def main() -> str:
         client = AsyncKubeClient(apiserver.access("one"))
         _, version = await client.list_versioned(resources.NODE)

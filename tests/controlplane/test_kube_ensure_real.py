@@ -87,7 +87,8 @@ def test_only_named_keys_are_changed(admin: KubeClient) -> None:
 
 @pytest.mark.skipif(not OBJECTS.is_dir(), reason="the reference objects are not here")
 def test_every_reference_object_is_ensured_once(admin: KubeClient) -> None:
-    # Secrets and cluster-info are described there, not given: their content differs from run to run.
+    # The references do not contain Secrets and cluster-info, only their descriptions: their content differs from run
+    # to run.
     paths = [path for path in sorted(OBJECTS.glob("*_*.json")) if not path.name.startswith(("Node", "Secret", "ConfigMap_kube-public"))]
     bodies = [json.loads(path.read_text()) for path in paths]
     assert len(bodies) == 29
@@ -138,7 +139,7 @@ def test_a_node_is_marked_and_its_status_patched(admin: KubeClient) -> None:
     }
 
 
-def test_an_informer_knows_what_is_there(apiserver, admin: KubeClient) -> None:
+def test_an_informer_has_all_existing_objects(apiserver, admin: KubeClient) -> None:
     name = name_of()
 
     def body(number: int) -> dict:
@@ -159,7 +160,7 @@ def test_an_informer_knows_what_is_there(apiserver, admin: KubeClient) -> None:
             if kind is EventType.SYNCED and len(found) == 2:
                 await client.create(body(1))
             elif len(found) == 3:
-                await client.reconnect()  # as after a new certificate: the watch is cut, and goes on
+                await client.reconnect()  # as after a new certificate: the watch is cut, and resumes
                 await client.delete(resources.CONFIG_MAP, f"{name}-0", "default")
             elif len(found) == 4:
                 break
@@ -172,7 +173,7 @@ def test_an_informer_knows_what_is_there(apiserver, admin: KubeClient) -> None:
 
 @pytest.fixture
 def bootstrapped(apiserver, admin: KubeClient) -> None:
-    """Put there what init and the bootstrap signer would."""
+    """Write what init and the bootstrap signer would write."""
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -217,7 +218,7 @@ def bootstrapped(apiserver, admin: KubeClient) -> None:
 
 
 @pytest.mark.usefixtures("bootstrapped")
-def test_a_cluster_is_found_by_token_and_pin(apiserver) -> None:
+def test_a_cluster_is_discovered_by_token_and_pin(apiserver) -> None:
     pins = [Pin.parse(pin(apiserver.ca_pem))]
     question = token.Question(server=apiserver.url, token=TOKEN, pins=pins, within=600)
     clock = SystemClock()
@@ -250,7 +251,7 @@ def sign(apiserver, request_pem: bytes) -> bytes:
 
 
 async def decide(apiserver, api: AsyncKubeClient, kind: str) -> None:
-    """Play approver and signer for the next request that appears."""
+    """Act as approver and signer for the next request."""
     informer = Informer(api, resources.CERTIFICATE_SIGNING_REQUEST)
     events = informer.events()
     async for event, found in events:
@@ -278,7 +279,7 @@ async def once_allowed(call: Callable[[], Awaitable[bytes]]) -> bytes:
 
 @pytest.mark.usefixtures("bootstrapped")
 @pytest.mark.parametrize("kind", ["Approved", "Denied"])
-def test_a_certificate_is_asked_for_with_the_token(apiserver, kind: str) -> None:
+def test_a_certificate_is_requested_with_the_token(apiserver, kind: str) -> None:
     node, key = name_of(), keys.generate(Algorithm.ECDSA_P256)
 
     async def main() -> str:
@@ -287,7 +288,7 @@ def test_a_certificate_is_asked_for_with_the_token(apiserver, kind: str) -> None
         client = AsyncKubeClient(found)
         deciding = asyncio.create_task(decide(apiserver, admin, kind))
         try:
-            # The rights were made a moment ago, and the authorizer learns of them by a watch.
+            # The permissions are new, and the authorizer learns of them by a watch.
             content = await once_allowed(lambda: csr.obtain(client, csr.node_client(node, key), within=600))
             await client.set_identity(csr.identity(content, key))
             review = await client.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})

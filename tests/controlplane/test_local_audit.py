@@ -1,4 +1,4 @@
-"""What the API server writes down about the nodes of a cluster: each has a credential of its own."""
+"""What the API server's audit log says about the nodes of a cluster: each has its own credentials."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_cluster_with_n_workers_shows_n_plus_one_node_credentials(events: list
     assert all(credential.startswith("X509SHA256=") for _, credential in seen)
 
 
-def test_a_node_asks_for_its_own_things_only(events: list[dict[str, Any]]) -> None:
+def test_a_node_requests_only_its_own_objects(events: list[dict[str, Any]]) -> None:
     asked = [event for event in events if event["user"].get("username", "").startswith("system:node:")]
     assert len(asked) >= 5 * (WORKERS + 1)
     refused = Counter((event["verb"], event["requestURI"]) for event in asked if event["responseStatus"]["code"] == 403)
@@ -64,7 +64,7 @@ def test_a_node_asks_for_its_own_things_only(events: list[dict[str, Any]]) -> No
     ] == []
 
 
-def test_bootstrap_tokens_do_no_more_than_ask_for_certificates(events: list[dict[str, Any]]) -> None:
+def test_bootstrap_tokens_only_request_certificates(events: list[dict[str, Any]]) -> None:
     asked = [event for event in events if event["user"].get("username", "").startswith("system:bootstrap:")]
     assert len(asked) >= WORKERS
     assert {event["objectRef"]["resource"] for event in asked if "objectRef" in event} == {"certificatesigningrequests"}

@@ -36,8 +36,8 @@ def home() -> Iterator[Bench]:
     yield from bench()
 
 
-def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Bench) -> None:
-    for other in bench():  # another state directory: its clusters are not looked up, only their addresses are met
+def test_clusters_that_start_at_the_same_time_do_not_affect_each_other(home: Bench) -> None:
+    for other in bench():  # another state directory: its clusters are not known, only their addresses collide
         benches = {"left": home, "right": home, "far": other}
         beside = [benches[name].spawn("up", "--name", name, "--nodes", "0") for name in benches]
         ended = [home.ended(process) for process in beside]
@@ -65,7 +65,7 @@ def test_clusters_that_start_at_the_same_time_do_not_touch_each_other(home: Benc
     down(home.paths("right"))
 
 
-def test_of_two_ups_of_the_same_name_one_works_and_the_other_says_so(home: Bench) -> None:
+def test_a_second_up_of_the_same_name_is_refused_while_the_first_runs(home: Bench) -> None:
     racers = [home.spawn("up", "--nodes", "0") for _ in range(2)]
     ended = [home.ended(process) for process in racers]
 
@@ -78,7 +78,7 @@ def test_of_two_ups_of_the_same_name_one_works_and_the_other_says_so(home: Bench
     assert home.ready()
 
 
-def test_down_during_an_up_says_who_is_at_work(home: Bench) -> None:
+def test_down_during_an_up_names_the_running_command(home: Bench) -> None:
     working = home.spawn("up", "--name", "busy", "--nodes", "0")
     eventually(home.paths("busy").record.exists, "the other up to begin")
     ran = home.run("down", "--name", "busy")
@@ -108,7 +108,7 @@ def test_another_configuration_is_refused_with_the_difference(home: Bench) -> No
     down(home.paths("configured"))
 
 
-def test_a_configuration_may_change_until_the_cluster_has_come_up_once(home: Bench) -> None:
+def test_the_configuration_may_change_until_the_cluster_has_been_up_once(home: Bench) -> None:
     killed = home.spawn("up", "--name", "early", "--nodes", "0")
     eventually((home.root / "early" / "machines").exists, "the first up to begin")
     killed.kill()
@@ -123,7 +123,7 @@ def test_a_configuration_may_change_until_the_cluster_has_come_up_once(home: Ben
 
 
 @pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.0), (signal.SIGTERM, 0.4), (signal.SIGINT, 1.5)])
-def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_works(home: Bench, number: signal.Signals, delay: float) -> None:
+def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_succeeds(home: Bench, number: signal.Signals, delay: float) -> None:
     place = home.paths("stopped")
     began = time.monotonic()
     working = home.spawn("up", "--name", "stopped", "--nodes", "0")
@@ -158,7 +158,7 @@ def test_an_interrupted_repair_leaves_the_cluster_running(home: Bench) -> None:
 
 
 def test_a_listener_on_all_addresses_makes_a_new_cluster_take_other_ports(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The listeners are pretended: another cluster on this machine, on its own address, keeps everybody from taking its ports on all."""
+    """The listeners are simulated: another cluster on this machine, on its own address, keeps others from using its ports on all addresses."""
     real = RealNetwork.listeners
     everywhere = [Listener(address="0.0.0.0", port=port, user=0, inode=1) for port in (6443, 2379, 10257)]
     monkeypatch.setattr(RealNetwork, "listeners", lambda network: [*real(network), *everywhere])
@@ -179,7 +179,7 @@ def test_a_listener_on_all_addresses_makes_a_new_cluster_take_other_ports(home: 
     down(home.paths("crowded"))
 
 
-def test_a_port_that_somebody_took_while_the_cluster_was_down_is_named(home: Bench) -> None:
+def test_a_port_taken_while_the_cluster_was_down_is_reported(home: Bench) -> None:
     home.up("resting", nodes=0)
     address = address_of(home.paths("resting"))
     down(home.paths("resting"), keep_data=True)

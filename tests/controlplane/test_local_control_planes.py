@@ -1,4 +1,4 @@
-"""Several control planes on this machine: they join as real machines do, go on without each other, and go again."""
+"""Several control planes on this machine: they join as real machines do, continue without each other, and are removed again."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def home() -> Iterator[Bench]:
 
 @pytest.fixture
 def three(home: Bench) -> Bench:
-    """A cluster with three control planes and a worker, well before each test."""
+    """A cluster with three control planes and a worker, healthy before each test."""
     home.up(control_planes=3, nodes=1)
     return home
 
@@ -85,11 +85,11 @@ def _require_three(home: Bench) -> None:
     assert home.status()["state"] == "Ready"
 
 
-# -- what there is
+# -- the cluster
 
 
-def test_components_of_further_machines_start_when_what_they_need_has_come(three: Bench) -> None:
-    """Etcd may have to wait for its turn to join, and an API server that finds none ends after 20 s."""
+def test_components_of_further_machines_start_when_their_requirements_exist(three: Bench) -> None:
+    """Etcd may have to wait for its turn to join, and an API server that finds no etcd exits after 20 s."""
     for name in (SECOND, THIRD):
         layout = three.paths().layout(name)
         written = {component: Path(layout.manifest(component)).stat().st_mtime_ns for component in COMPONENTS}
@@ -127,7 +127,7 @@ def test_each_control_plane_serves_with_its_own_kubeconfig_and_address(three: Be
         assert f"server: https://{address}:6443" in Path(three.paths().layout(name).kubeconfig("kubelet")).read_text()
 
 
-def test_every_lease_has_one_holder_and_no_secret_of_the_joins_is_left(three: Bench) -> None:
+def test_every_lease_has_one_holder_and_no_join_secret_is_left(three: Bench) -> None:
     with three.client() as api:
         holders = [api.get(named("Lease"), name, "kube-system")["spec"]["holderIdentity"] for name in COMPONENTS[2:]]
         secrets = [secret["metadata"]["name"] for secret in api.list(named("Secret"), "kube-system")]
@@ -174,12 +174,12 @@ def test_a_new_daemon_adopts_the_components_of_all_machines(three: Bench) -> Non
 
 
 def _though_a_leader_is_elected(call: Callable[[], object], *, done: type[APIError]) -> None:
-    """Call until it is done: also if that is told by the refusal to do it once more."""
+    """Repeat until it succeeds, or is refused because it has already been done."""
     with suppress(done):
         retry(call, clock=SystemClock(), within=600, backoff=PAUSES, on=lambda error: worth_retrying(error) and not isinstance(error, done))
 
 
-def test_what_is_killed_edited_or_deleted_on_a_further_control_plane_is_mended(three: Bench) -> None:
+def test_damage_to_a_further_control_plane_is_repaired(three: Bench) -> None:
     layout = three.paths().layout(SECOND)
     os.kill(_rows(three)[SECOND, "etcd"]["pid"], signal.SIGKILL)
     Path(layout.manifest("kube-scheduler")).unlink()
@@ -199,7 +199,7 @@ def test_what_is_killed_edited_or_deleted_on_a_further_control_plane_is_mended(t
         api.delete(named("ConfigMap"), "while-it-is-gone", "default")
 
 
-def test_a_kubelet_conf_that_was_deleted_on_a_further_control_plane_is_restored_though_its_node_is_ready(three: Bench) -> None:
+def test_a_deleted_kubelet_conf_of_a_further_control_plane_is_restored_even_if_its_node_is_ready(three: Bench) -> None:
     layouts, before = {name: three.paths().layout(name) for name in (SECOND, THIRD)}, _processes(three)
     files = {name: Path(layout.kubeconfig("kubelet")) for name, layout in layouts.items()}
     content = {name: path.read_bytes() for name, path in files.items()}
@@ -216,7 +216,7 @@ def test_a_kubelet_conf_that_was_deleted_on_a_further_control_plane_is_restored_
     assert three.up().changes == ()
 
 
-def test_the_others_go_on_without_the_first_api_server(three: Bench) -> None:
+def test_the_other_control_planes_continue_without_the_first_api_server(three: Bench) -> None:
     manifest = Path(three.paths().layout(FIRST).manifest("kube-apiserver"))
     manifest.unlink()
     eventually(lambda: RealNetwork().owner_of_port(_cluster(three).control_plane.address, 6443) is None, "the first API server to end")
@@ -241,7 +241,7 @@ def test_the_others_go_on_without_the_first_api_server(three: Bench) -> None:
         api.delete(named("Namespace"), "later")
 
 
-def test_kept_data_is_found_again_with_all_its_members(three: Bench) -> None:
+def test_kept_data_is_used_again_with_all_members(three: Bench) -> None:
     with three.client() as api:
         api.create(config_map("kept"))
     down(three.paths(), keep_data=True)
@@ -255,7 +255,7 @@ def test_kept_data_is_found_again_with_all_its_members(three: Bench) -> None:
 # -- another number
 
 
-def test_control_planes_go_and_come_back_also_when_up_is_killed(three: Bench) -> None:
+def test_control_planes_are_removed_and_added_even_if_up_is_killed(three: Bench) -> None:
     gone = [machine.address for machine in _cluster(three).further]
 
     _killed(three, lambda event: _removes(event, THIRD), "--control-planes", "1")

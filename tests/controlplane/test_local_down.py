@@ -1,4 +1,4 @@
-"""`down`: whatever state a cluster is in, nothing of it is left; with --keep-data the next `up` finds what was there."""
+"""`down`: whatever state a cluster is in, nothing of it is left; with --keep-data the next `up` finds the data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def home() -> Iterator[Bench]:
 
 
 def _stop_daemon(home: Bench) -> None:
-    """Let the daemon hang: it answers nobody, and goes on when it is killed only."""
+    """Make the daemon hang: it does not answer, and continues only to be killed."""
     os.kill(home.daemon().pid, signal.SIGSTOP)
 
 
@@ -36,7 +36,7 @@ def _kill_daemon_and_a_component(home: Bench) -> None:
 
 
 def _lose_the_records(home: Bench) -> None:
-    """Remove what `down` could look up: it has to find processes all the same."""
+    """Remove the files that `down` could use: it must find processes nevertheless."""
     for path in home.paths().root.glob("*.json"):
         path.unlink()
 
@@ -71,7 +71,7 @@ def test_down_leaves_nothing(home: Bench, disturb: Callable[[Bench], None] | Non
         assert (home.root / "outside" / "precious").read_text() == "not ours"
 
 
-def test_a_cluster_whose_files_were_removed_ends_by_itself(home: Bench) -> None:
+def test_a_cluster_whose_files_were_removed_stops_by_itself(home: Bench) -> None:
     home.up(nodes=0)
     root, address = home.paths().root, address_of(home.paths())
     shutil.rmtree(root, ignore_errors=True)  # the daemon may be writing
@@ -79,11 +79,11 @@ def test_a_cluster_whose_files_were_removed_ends_by_itself(home: Bench) -> None:
 
 
 @pytest.mark.parametrize("then", ["down", "up"])
-def test_what_runs_of_a_cluster_whose_files_were_removed_is_found(home: Bench, then: str) -> None:
+def test_processes_of_a_cluster_whose_files_were_removed_are_found(home: Bench, then: str) -> None:
     home.up(nodes=0)
     root = home.paths().root
     running = [Identity.of(row["pid"]) for row in home.components().values()]
-    home.kill_daemon()  # else it would see to it itself
+    home.kill_daemon()  # otherwise it would notice itself
     shutil.rmtree(root)
 
     ran = home.run(then, *(["--nodes", "0"] if then == "up" else []))
@@ -112,7 +112,7 @@ def test_a_daemon_whose_record_was_lost_is_replaced(home: Bench) -> None:
     down(home.paths())
 
 
-def test_down_ends_a_daemon_that_hangs(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_down_stops_a_hanging_daemon(home: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     home.up(nodes=1)
     root, address = home.paths().root, address_of(home.paths())
     _stop_daemon(home)
@@ -124,12 +124,12 @@ def test_down_ends_a_daemon_that_hangs(home: Bench, monkeypatch: pytest.MonkeyPa
     assert leftovers(root, address) == []
 
 
-def test_down_of_what_is_not_there_is_no_error(home: Bench) -> None:
+def test_down_of_a_missing_cluster_is_no_error(home: Bench) -> None:
     ran = home.run("down", "--name", "nobody")
     assert (ran.code, ran.out) == (0, "cluster nobody does not exist; nothing to do\n")
 
 
-def test_what_a_killed_down_left_is_no_part_of_the_next_cluster(home: Bench) -> None:
+def test_leftovers_of_a_killed_down_are_no_part_of_the_next_cluster(home: Bench) -> None:
     home.up("half", nodes=0)
     with home.client("half") as api:
         api.create(config_map("old"))
@@ -142,7 +142,7 @@ def test_what_a_killed_down_left_is_no_part_of_the_next_cluster(home: Bench) -> 
     down(home.paths("half"))
 
 
-def test_kept_data_is_there_after_the_next_up(home: Bench) -> None:
+def test_kept_data_exists_after_the_next_up(home: Bench) -> None:
     home.up()
     with home.client() as api:
         api.create(config_map("before"))
@@ -191,7 +191,7 @@ OWNER = textwrap.dedent(
 )
 
 
-def test_a_cluster_goes_with_its_owner_however_that_ends(home: Bench) -> None:
+def test_a_cluster_is_removed_with_its_owner_however_that_ends(home: Bench) -> None:
     owner = subprocess.Popen([sys.executable, "-c", OWNER, str(home.root)], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
     assert owner.stdout.readline() == "up\n"
@@ -204,7 +204,7 @@ def test_a_cluster_goes_with_its_owner_however_that_ends(home: Bench) -> None:
     eventually(lambda: not leftovers(root, address), "the cluster to go with its owner")
 
 
-def test_a_cluster_whose_owner_ended_before_its_daemon_looked_goes_too(home: Bench) -> None:
+def test_a_cluster_whose_owner_ended_before_the_daemon_looked_is_removed_too(home: Bench) -> None:
     gone = subprocess.Popen(["sleep", "600"])
     owner = Identity.of(gone.pid)
     gone.kill()

@@ -1,4 +1,4 @@
-"""What goes wrong on a user's machine, each with a message that names it and says what to do, and nothing left running.
+"""Faults on a user's machine, each with a message that names it and says what to do, and nothing left running.
 
 docs/guide/troubleshooting.md has a row for each of these.
 """
@@ -43,7 +43,7 @@ def _up(home: Bench, *words: str, config: str = "", **environment: str) -> Ran:
 
 
 def _failed(home: Bench, ran: Ran, code: int, *said: str, hint: str) -> None:
-    """Require a message with all its parts, the hint among them, and that nothing runs."""
+    """Require a message with all its parts, including the hint, and that nothing is running."""
     assert hint, "a message without a hint is none"
     assert ran.code == code, ran.err
     assert "Traceback" not in ran.err
@@ -62,7 +62,7 @@ def _running(home: Bench) -> list[str]:
 
 
 def _inside(home: Bench, mount: str, *then: str) -> Ran:
-    """Run a shell script where the state directory is a file system of its own, which ends with the script and whatever it started."""
+    """Run a shell script with the state directory on a separate file system, which ends with the script and whatever it started."""
     script = "\n".join(["set -e", f"mount {mount} {home.root}", "set +e", *then])
     done = subprocess.run(
         ["unshare", "-m", "--propagation", "private", "sh", "-c", script], capture_output=True, text=True, timeout=900, check=False
@@ -83,8 +83,8 @@ def test_a_small_disk_is_refused_before_anything_is_written(home: Bench) -> None
 
 @needs_mounts
 @pytest.mark.parametrize("files", [8, 20, 45, 60, 68])
-def test_a_disk_that_fills_up_on_the_way_is_named(home: Bench, files: int) -> None:
-    """A file system that has room for so many files and directories only: ENOSPC comes at another place each time."""
+def test_a_disk_that_fills_up_during_the_start_is_reported(home: Bench, files: int) -> None:
+    """A file system that only has room for this many files and directories, so that ENOSPC comes at a different place each time."""
     ran = _inside(
         home, f"-t tmpfs -o size=1g,nr_inodes={files} tmpfs", f"{_command(home, 'up', '--nodes', '0')}; code=$?; sleep 0.2; exit $code"
     )
@@ -93,8 +93,8 @@ def test_a_disk_that_fills_up_on_the_way_is_named(home: Bench, files: int) -> No
 
 
 @needs_mounts
-def test_a_disk_that_was_full_can_be_used_once_there_is_space(home: Bench) -> None:
-    """The cluster goes on while its disk is full. What fails first depends on what etcd takes and gives back in the meantime."""
+def test_a_cluster_recovers_when_a_full_disk_has_space_again(home: Bench) -> None:
+    """The cluster continues while its disk is full. What fails first depends on the space that etcd takes and frees in the meantime."""
     up = _command(home, "up", "--nodes", "0")
     ran = _inside(
         home,
@@ -115,13 +115,13 @@ def test_a_disk_that_was_full_can_be_used_once_there_is_space(home: Bench) -> No
 
 
 @needs_mounts
-def test_a_read_only_state_directory_is_named(home: Bench) -> None:
+def test_a_read_only_state_directory_is_reported(home: Bench) -> None:
     ran = _inside(home, "-t tmpfs -o ro tmpfs", _command(home, "up"))
     _failed(home, ran, 1, str(home.paths().root), "read-only", hint="choose another directory")
 
 
 @needs_mounts
-def test_a_state_directory_that_turns_read_only_is_named(home: Bench) -> None:
+def test_a_state_directory_that_becomes_read_only_is_reported(home: Bench) -> None:
     ran = _inside(
         home,
         "-t tmpfs -o size=1g tmpfs",
@@ -134,7 +134,7 @@ def test_a_state_directory_that_turns_read_only_is_named(home: Bench) -> None:
 
 
 @needs_mounts
-def test_a_state_directory_of_another_user_is_refused_and_left_as_it_is(home: Bench) -> None:
+def test_a_state_directory_of_another_user_is_refused_and_not_changed(home: Bench) -> None:
     root = home.paths().root
     root.mkdir(mode=0o750)
     os.chown(root, 4711, 4711)
@@ -154,12 +154,12 @@ def test_a_state_directory_that_others_may_enter_is_refused(home: Bench, mode: i
     assert list(root.iterdir()) == []
 
 
-def test_a_state_directory_that_is_a_file_is_named(home: Bench) -> None:
+def test_a_state_directory_that_is_a_file_is_reported(home: Bench) -> None:
     home.paths().root.write_text("")
     _failed(home, _up(home), 1, str(home.paths().root), hint="namei -l")
 
 
-def test_a_record_of_nonsense_is_named(home: Bench) -> None:
+def test_an_invalid_record_is_reported(home: Bench) -> None:
     home.paths().root.mkdir(mode=0o700)
     home.paths().record.write_text('{"machines": 7}')
     _failed(home, _up(home), 1, "cluster.json does not describe a cluster", hint="kubewright down --name one")
@@ -170,8 +170,8 @@ def test_a_record_of_nonsense_is_named(home: Bench) -> None:
 # -- binaries
 
 
-def test_no_binaries_no_go_and_no_download(home: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In this process: a Go outside of PATH has to be hidden as well."""
+def test_missing_binaries_are_reported_without_go_and_downloads(home: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, because a Go outside of PATH has to be hidden as well."""
     monkeypatch.setattr("kubewright.binaries.golang.INSTALLED", str(tmp_path / "go"))
     monkeypatch.setenv("PATH", str(tmp_path))
     nothing = sources_from({"KUBEWRIGHT_CACHE_DIR": str(tmp_path), "KUBEWRIGHT_OFFLINE": "1"})
@@ -183,7 +183,7 @@ def test_no_binaries_no_go_and_no_download(home: Bench, tmp_path: Path, monkeypa
     assert leftovers(home.paths().root) == []
 
 
-def test_a_directory_of_binaries_that_does_not_exist_is_named(home: Bench, tmp_path: Path) -> None:
+def test_a_missing_directory_of_binaries_is_reported(home: Bench, tmp_path: Path) -> None:
     ran = _up(home, "--binaries-dir", str(tmp_path / "nowhere"))
     _failed(
         home,
@@ -195,8 +195,8 @@ def test_a_directory_of_binaries_that_does_not_exist_is_named(home: Bench, tmp_p
     assert leftovers(home.paths().root) == []
 
 
-def test_an_empty_directory_of_binaries_is_named_with_each_program_that_is_missing(home: Bench, tmp_path: Path) -> None:
-    """Where nothing can be built either: no module has been downloaded."""
+def test_an_empty_directory_of_binaries_is_reported_with_each_missing_program(home: Bench, tmp_path: Path) -> None:
+    """No module has been downloaded, so nothing can be built either."""
     empty = tmp_path / "empty"
     empty.mkdir()
     nothing_else = {"KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "GOMODCACHE": str(tmp_path / "modules")}
@@ -214,7 +214,7 @@ def _elf(machine: int) -> bytes:
 FOREIGN = {"x86_64": (183, "arm64"), "aarch64": (62, "amd64")}
 
 
-def test_a_binary_for_another_architecture_is_named(home: Bench, tmp_path: Path) -> None:
+def test_a_binary_for_another_architecture_is_reported(home: Bench, tmp_path: Path) -> None:
     for name in COMPONENTS:
         (tmp_path / name).symlink_to(program(name))
     machine, said = FOREIGN[os.uname().machine]
@@ -225,7 +225,7 @@ def test_a_binary_for_another_architecture_is_named(home: Bench, tmp_path: Path)
     _failed(home, ran, 1, f"{tmp_path}/kube-scheduler", said, hint="put kube-scheduler for linux/")
 
 
-def test_a_binary_that_is_no_program_is_named(home: Bench, tmp_path: Path) -> None:
+def test_a_binary_that_is_not_executable_code_is_reported(home: Bench, tmp_path: Path) -> None:
     for name in COMPONENTS:
         (tmp_path / name).symlink_to(program(name))
     (tmp_path / "etcd").unlink()
@@ -235,7 +235,7 @@ def test_a_binary_that_is_no_program_is_named(home: Bench, tmp_path: Path) -> No
     _failed(home, ran, 1, f"{tmp_path}/etcd is not an ELF program", hint="put etcd for linux/")
 
 
-def test_a_binary_that_was_copied_by_half_is_named(home: Bench, tmp_path: Path) -> None:
+def test_an_incomplete_binary_is_reported(home: Bench, tmp_path: Path) -> None:
     for name in COMPONENTS:
         (tmp_path / name).symlink_to(program(name))
     (tmp_path / "kube-scheduler").unlink()
@@ -256,7 +256,7 @@ def test_a_binary_that_was_copied_by_half_is_named(home: Bench, tmp_path: Path) 
         ("scheduler", "kube-scheduler", "unknown flag: --no-such-flag"),
     ],
 )
-def test_a_component_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench, section: str, component: str, words: str) -> None:
+def test_a_component_with_a_bad_flag_is_reported_with_its_last_output(home: Bench, section: str, component: str, words: str) -> None:
     ran = _up(home, config=f"{CLUSTER}{section}:\n  extraArgs:\n  - {{name: no-such-flag, value: '1'}}\n")
     _failed(home, ran, 1, f"{component} does not stay up", words, hint="extraArgs")
 
@@ -272,19 +272,19 @@ def test_a_component_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench
         ("election-timeout", "1", "--election-timeout[1ms] should be at least"),
     ],
 )
-def test_an_etcd_with_a_bad_flag_is_told_with_its_own_last_words(home: Bench, name: str, value: str, words: str) -> None:
+def test_an_etcd_with_a_bad_flag_is_reported_with_its_last_output(home: Bench, name: str, value: str, words: str) -> None:
     ran = _up(home, config=f"{CLUSTER}etcd:\n  local:\n    extraArgs:\n    - {{name: {name}, value: '{value}'}}\n")
     _failed(home, ran, 1, "etcd does not stay up", words, hint="extraArgs")
 
 
-def test_a_volume_that_a_process_cannot_have_is_refused_by_field_path(home: Bench) -> None:
-    """A process sees no mounts: a path that differs inside and outside, and that no argument names, cannot be had."""
+def test_a_volume_that_a_process_cannot_have_is_refused_with_its_field_path(home: Bench) -> None:
+    """A process sees no mounts: it cannot have a path that differs inside and outside, and that no argument names."""
     volume = "  extraVolumes:\n  - {name: roots, hostPath: /usr/share/ca-certificates, mountPath: /etc/ssl/certs, readOnly: true}\n"
     ran = _up(home, config=f"{CLUSTER}scheduler:\n{volume}")
     _failed(home, ran, 1, "kube-scheduler", "volumeMounts[1].mountPath", "/etc/ssl/certs", hint="extraVolumes")
 
 
-def test_damaged_data_is_told_with_etcds_last_words_and_kept(home: Bench) -> None:
+def test_damaged_data_is_reported_with_the_last_output_of_etcd_and_kept(home: Bench) -> None:
     assert _up(home).code == 0
     assert home.run("down", "--keep-data").code == 0
     member = Path(home.paths().layout("one-control-plane").etcd_data) / "member"
@@ -298,7 +298,7 @@ def test_damaged_data_is_told_with_etcds_last_words_and_kept(home: Bench) -> Non
     assert database.exists()
 
 
-def test_a_certificate_of_another_authority_is_named(home: Bench) -> None:
+def test_a_certificate_of_another_ca_is_reported(home: Bench) -> None:
     assert _up(home).code == 0
     pki = Path(home.paths().layout("one-control-plane").pki)
     for name in ("ca.crt", "ca.key"):
@@ -325,7 +325,7 @@ def test_an_invalid_document_is_refused_with_every_field_error(home: Bench) -> N
     assert leftovers(home.paths().root) == []
 
 
-def test_a_document_that_names_places_is_refused_by_field_path(home: Bench) -> None:
+def test_a_document_that_sets_paths_is_refused_with_the_field_path(home: Bench) -> None:
     config = (
         f"{CLUSTER}certificatesDir: /etc/kubernetes/pki\netcd: {{local: {{dataDir: /var/lib/etcd}}}}\n"
         f"---\n{INIT}localAPIEndpoint: {{advertiseAddress: 10.0.0.1, bindPort: 7443}}\n"
@@ -350,12 +350,12 @@ def test_a_document_that_names_places_is_refused_by_field_path(home: Bench) -> N
     ("text", "said"),
     [("kind: [", "--config is not YAML"), ("\x00", "--config is not YAML"), ("kind: Pod\napiVersion: v1\n", 'apiVersion "v1"')],
 )
-def test_what_is_no_configuration_is_refused(home: Bench, text: str, said: str) -> None:
+def test_an_unusable_configuration_is_refused(home: Bench, text: str, said: str) -> None:
     _failed(home, _up(home, config=text), 3, said, hint="ClusterConfiguration")
     assert leftovers(home.paths().root) == []
 
 
-def test_phases_that_a_local_cluster_does_not_have_may_be_skipped_and_warnings_come_once(home: Bench) -> None:
+def test_phases_that_local_clusters_lack_may_be_skipped_and_warnings_appear_once(home: Bench) -> None:
     config = f"{INIT}skipPhases: [upload-certs, show-join-command, addon/kube-proxy]\n---\n{CLUSTER}kubernetesVersion: stable-1\n"
     ran = _up(home, config=config)
     assert ran.code == 0, ran.err
@@ -369,8 +369,8 @@ def test_phases_that_a_local_cluster_does_not_have_may_be_skipped_and_warnings_c
 # -- ports
 
 
-def test_an_address_has_every_port_that_the_table_names(home: Bench) -> None:
-    """A port that preflight does not look at would be told of by a component alone."""
+def test_preflight_checks_every_port_of_the_table(home: Bench) -> None:
+    """A port that preflight does not check would be reported only by a component."""
     from kubewright.local.cluster.preflight import PORT_USERS
 
     assert set(PORT_USERS) == {one.name for one in fields(Ports)}
@@ -393,7 +393,7 @@ time.sleep(600)
 """
 
 
-def test_a_port_taken_from_a_running_cluster_is_told_by_the_component(home: Bench) -> None:
+def test_a_port_taken_from_a_running_cluster_is_reported_by_the_component(home: Bench) -> None:
     assert _up(home).code == 0
     address = address_of(home.paths())
     pid = home.components()["kube-scheduler"]["pid"]

@@ -1,6 +1,7 @@
 """`up` or the daemon killed with -9, at every boundary of a phase and at random moments: the next `up` finishes, and nothing is lost.
 
-Killed in sequence on one cluster: run N does the N-th step for the first time, is killed, and run N + 1 goes on from there.
+Killed in sequence on one cluster: run N does the N-th step for the first time, is killed, and run N + 1 continues
+from there.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from kubewright.local.cluster.down import down
 
 MOMENTS = 10
 START, REPAIR = 4.0, 1.0
-"""Seconds within which the random moments lie: about what a start and a repair take here."""
+"""Seconds within which the random moments lie: about the duration of a start and a repair."""
 
 
 @dataclass(frozen=True)
 class EndState:
-    """What an undisturbed `up` leaves: names of files and of objects, without the parts of names that are random or a time."""
+    """The result of an undisturbed `up`: names of files and of objects, without the parts of names that are random or a time."""
 
     files: frozenset[str]
     objects: frozenset[str]
@@ -69,7 +70,7 @@ def _groups(api: KubeClient) -> Iterator[str]:
 
 
 def _settled(home: Bench) -> EndState:
-    """Return the state when all pods of the add-ons run and controllers have nothing left to do: a second changes nothing."""
+    """Return the state when all pods of the add-ons run and controllers have nothing left to do: another one is equal a second later."""
     eventually(lambda: _add_ons_run(home), "the pods of the add-ons")
     before, state = None, _end_state(home)
     while state != before:
@@ -102,7 +103,7 @@ def home() -> Iterator[Bench]:
 
 @pytest.fixture
 def made(home: Bench) -> None:
-    """A cluster that the tests before have made; one of these tests alone makes it."""
+    """The cluster that the previous tests have created; a test that runs alone creates it."""
     if not (home.root / "one").exists():
         home.up()
         eventually(lambda: _remember(home), "the right to write")
@@ -120,7 +121,7 @@ def where(home: Bench) -> str:
 
 
 def _is_whole(home: Bench, undisturbed: EndState) -> None:
-    """Require that nothing tells this cluster from one that nobody disturbed, but for the object that the test has made."""
+    """Require that the cluster equals an undisturbed one, except for the object that the test has created."""
     assert home.ready()
     mine = {"configmaps default/before"}
 
@@ -190,7 +191,7 @@ def test_the_daemon_killed_at_every_group_of_phases(home: Bench, killer: Killer,
 @pytest.mark.parametrize("victim", [COMMAND, DAEMON])
 @pytest.mark.usefixtures("made")
 def test_killed_at_random_moments(home: Bench, killer: Killer, where: str, undisturbed: EndState, victim: str) -> None:
-    """Every other time while a cluster starts from its kept data, and while it is repaired."""
+    """Alternately while a cluster starts from its kept data, and while it is repaired."""
     seed = random.SystemRandom().randrange(1_000_000)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
     moments = random.Random(seed)

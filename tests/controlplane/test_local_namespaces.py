@@ -1,4 +1,4 @@
-"""Clusters of the same path in two mount namespaces, as on a host and in a container: neither takes the other's processes for its own."""
+"""Clusters with the same path in two mount namespaces, as on a host and in a container: neither takes the other's processes for its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOLD = 'mount -t tmpfs -o mode=0700 none "$0" && echo ready && exec sleep 1000'
 
 
 class Inside:
-    """A mount namespace in which the state directory is another one, of the same path. Only its mounts are its own."""
+    """A mount namespace in which another directory is at the path of the state directory. Only its mounts are separate."""
 
     def __init__(self, home: Bench) -> None:
         self._home = home
@@ -71,7 +71,7 @@ def inside(home: Bench) -> Iterator[Inside]:
     made.close()
 
 
-def test_a_cluster_of_the_same_path_in_another_mount_namespace_is_left_alone(home: Bench, inside: Inside) -> None:
+def test_a_cluster_with_the_same_path_in_another_mount_namespace_is_not_affected(home: Bench, inside: Inside) -> None:
     home.up(nodes=0)
     ran = inside.run("up", "--nodes", "0")
     assert ran.code == 0, ran.err
@@ -92,7 +92,7 @@ def test_a_cluster_of_the_same_path_in_another_mount_namespace_is_left_alone(hom
     assert inside.components() == inner
     assert sorted(_alive(outer)) == sorted(COMPONENTS)
 
-    home.paths().record.unlink()  # not even where its id is lost
+    home.paths().record.unlink()  # not even if its id is lost
     ran = home.run("down")
     assert (ran.code, _alive(outer), [line for line in leftovers(home.root / "one") if "marked" in line]) == (0, [], []), ran.err
     assert "Ready" in inside.run("local", "status").out

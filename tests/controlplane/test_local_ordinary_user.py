@@ -1,6 +1,7 @@
-"""An ordinary user needs nobody's help: own home, own state and cache, no right that a fresh account does not have.
+"""An ordinary user needs no help: a home, state and cache of their own, and only the permissions of a new account.
 
-As root the test becomes such a user. What that user may not read, a virtual environment or a cache in somebody's home, is copied first.
+If the tests run as root, the test becomes such a user. Files that this user may not read, such as a virtual
+environment or a cache in another home, are copied first.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _environment(home: Path, base: Path, uid: int) -> dict[str, str]:
 
 
 def _give(path: Path, to: Path) -> None:
-    """Make a large file readable elsewhere: by a link where that can be, it is the same file."""
+    """Make a large file readable elsewhere: with a hard link if possible, because it is the same file."""
     try:
         os.link(path.resolve(), to)
     except OSError:
@@ -108,7 +109,7 @@ def test_up_kubectl_and_down_without_root(account: Account) -> None:
     assert [left for machine in found["machines"] for left in leftovers(state / "default", machine["address"])] == []
 
 
-def test_what_an_ordinary_user_may_not_write_is_named(account: Account) -> None:
+def test_a_directory_that_the_user_may_not_write_is_reported(account: Account) -> None:
     closed = account.home / "closed"
     closed.mkdir()
     os.chown(closed, account.uid, -1)
@@ -118,7 +119,7 @@ def test_what_an_ordinary_user_may_not_write_is_named(account: Account) -> None:
         assert (ran.code, said in ran.err, "hint: " in ran.err, "Traceback" in ran.err) == (1, True, True, False), ran.err
 
 
-def test_a_home_that_is_unknown_is_asked_for(account: Account) -> None:
+def test_an_unknown_home_directory_is_reported(account: Account) -> None:
     lost = {name: value for name, value in account.environment.items() if name != "HOME"} | {"HOME": ""}
     ran = Account(account.home, account.uid, account.argv, lost).run("local", "list")
     assert ran.code in {0, 2}, ran.err

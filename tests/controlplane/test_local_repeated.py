@@ -1,4 +1,4 @@
-"""`up` run again: it changes nothing where nothing is wrong, and mends what is."""
+"""`up` repeated: it changes nothing if nothing is wrong, and repairs what is."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(home: Bench) -> Bench:
 
 @pytest.fixture
 def one(made: Bench) -> Iterator[Bench]:
-    """The cluster, well before each test; its data there after each."""
+    """The cluster, healthy before each test; its data still exists after each."""
     if not made.ready():
         made.up()
     yield made
@@ -61,14 +61,14 @@ def test_a_second_up_changes_nothing(one: Bench) -> None:
     assert (_processes(one), one.daemon(), fingerprint(one.root)) == before
 
 
-def test_a_second_up_says_so(one: Bench) -> None:
+def test_a_second_up_reports_that_nothing_changed(one: Bench) -> None:
     ran = one.run("up")
     assert (ran.code, ran.out.count("nothing changed")) == (0, 1), ran.err
     ran = one.run("up", "-o", "json")
     assert (ran.code, ran.json["changes"], ran.json["state"]) == (0, [], "Ready")
 
 
-def test_an_edited_manifest_is_put_right_and_its_component_alone_is_restarted(one: Bench) -> None:
+def test_an_edited_manifest_is_restored_and_only_its_component_is_restarted(one: Bench) -> None:
     before, path = _processes(one), _manifest(one, "kube-scheduler")
     written = path.read_bytes()
     path.write_bytes(written.replace(b"--leader-elect=false", b"--leader-elect=false\n    - --v=1"))
@@ -96,7 +96,7 @@ def test_a_removed_manifest_is_written_again(one: Bench) -> None:
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_up_waits_until_a_killed_component_is_well_again(one: Bench, component: str) -> None:
+def test_up_waits_until_a_killed_component_is_healthy_again(one: Bench, component: str) -> None:
     before = _processes(one)
     os.kill(before[component][0], signal.SIGKILL)
 
@@ -106,11 +106,11 @@ def test_up_waits_until_a_killed_component_is_well_again(one: Bench, component: 
     assert one.ready()
     assert after[component][1] == before[component][1] + 1
     assert after[component][0] != before[component][0]
-    if component not in {"etcd", "kube-apiserver"}:  # without those the others may give up, on a slow machine
+    if component not in {"etcd", "kube-apiserver"}:  # otherwise the others may give up, on a slow machine
         assert {name for name in COMPONENTS if after[name][0] != before[name][0]} == {component}
 
 
-def test_killed_components_come_back_by_themselves(one: Bench) -> None:
+def test_killed_components_are_restarted_automatically(one: Bench) -> None:
     before = _processes(one)
     for pid, _ in before.values():
         os.kill(pid, signal.SIGKILL)
@@ -139,7 +139,7 @@ KINDS = {
 }
 
 
-def test_deleted_objects_are_made_again_and_nothing_else_changes(one: Bench) -> None:
+def test_deleted_objects_are_created_again_and_nothing_else_changes(one: Bench) -> None:
     with one.client() as api:
         for resource, name, namespace in OBJECTS:
             api.delete(_resource(resource), name, namespace)
@@ -155,7 +155,7 @@ def _resource(name: str) -> Resource:
 
 
 @pytest.mark.parametrize("node", ["one-control-plane", "one-worker-1"])
-def test_a_deleted_node_is_there_again(one: Bench, node: str) -> None:
+def test_a_deleted_node_is_created_again(one: Bench, node: str) -> None:
     with one.client() as api:
         uid = api.get(named("Node"), node)["metadata"]["uid"]
         api.delete(named("Node"), node)
@@ -177,7 +177,7 @@ def _is_ready(api: KubeClient, node: str) -> bool:
     return [row["status"] for row in conditions if row["type"] == "Ready"] == ["True"]
 
 
-def test_a_removed_certificate_is_issued_again_by_the_same_authority(one: Bench) -> None:
+def test_a_removed_certificate_is_issued_again_by_the_same_ca(one: Bench) -> None:
     pki = Path(one.paths().layout("one-control-plane").pki)
     authority = (pki / "ca.crt").read_bytes()
     (pki / "front-proxy-client.crt").unlink()
@@ -203,8 +203,8 @@ def test_a_cluster_whose_daemon_died_is_adopted_without_a_restart(one: Bench) ->
     assert fingerprint(one.root) == files
 
 
-def test_a_cluster_of_which_everything_was_killed_at_once_comes_back(one: Bench) -> None:
-    """As after a power cut: the daemon and every component, in no order."""
+def test_a_cluster_recovers_when_all_processes_were_killed_at_once(one: Bench) -> None:
+    """As after a power failure: the daemon and every component, in no order."""
     files = fingerprint(one.root)
     pids = {pid for pid, _ in _processes(one).values()}
     for pid in (one.daemon().pid, *pids):
@@ -218,7 +218,7 @@ def test_a_cluster_of_which_everything_was_killed_at_once_comes_back(one: Bench)
     assert fingerprint(one.root).keys() == files.keys()
 
 
-def test_a_daemon_that_hangs_is_named(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_daemon_is_reported(one: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kubewright.local.cluster.daemon_client.LISTENS_WITHIN", 1.0)
     daemon = one.daemon()
     os.kill(daemon.pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Who may reach what of a local cluster: every user of the machine reaches loopback, so addresses alone protect nothing."""
+"""Access to a local cluster: every user of the machine reaches loopback, so addresses alone protect nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_every_listener_is_on_the_clusters_own_address(kubewright_cluster: Local
     assert [fields[1] for fields in datagrams if int(fields[9]) in inodes] == []
 
 
-def test_modes_are_kubeadms_below_a_directory_that_is_ours_alone(kubewright_cluster: LocalCluster, directory: Path) -> None:
+def test_modes_are_those_of_kubeadm_below_a_private_directory(kubewright_cluster: LocalCluster, directory: Path) -> None:
     assert kubewright_cluster.paths.root.stat().st_mode & 0o7777 == 0o700
     paths = {"etc/kubernetes": "kubernetes", "var/lib/etcd": "etcd", "var/lib/kubelet": "kubelet"}
     compared = 0
@@ -69,7 +69,7 @@ def test_modes_are_kubeadms_below_a_directory_that_is_ours_alone(kubewright_clus
     assert compared == 40
 
 
-def test_private_keys_lie_in_files_that_are_ours_alone(kubewright_cluster: LocalCluster) -> None:
+def test_private_keys_are_in_private_files(kubewright_cluster: LocalCluster) -> None:
     root = kubewright_cluster.paths.root
     files = [path for path in root.rglob("*") if path.is_file() and not path.is_symlink() and "/etcd/member/" not in str(path)]
     secret = [path for path in files if re.search(rb"PRIVATE KEY-----|client-key-data", path.read_bytes())]
@@ -93,7 +93,7 @@ def test_no_token_and_no_key_is_in_logs_arguments_or_environments(kubewright_clu
 
 
 def _get(address: str, port: int, path: str, *, certificate: tuple[Path, Path] | None = None, secure: bool = True) -> tuple[int, bytes]:
-    """Ask as anybody on this machine can; status 0 where the server breaks the connection off."""
+    """Send a request as any user of this machine can; status 0 if the server closes the connection."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if certificate is not None:
@@ -109,7 +109,7 @@ def _get(address: str, port: int, path: str, *, certificate: tuple[Path, Path] |
 
 
 @pytest.mark.parametrize("port", ["etcd_client", "etcd_peer", "etcd_metrics"])
-def test_etcd_serves_nobody_without_a_certificate(machine: LocalMachineRecord, directory: Path, port: str) -> None:
+def test_etcd_requires_a_client_certificate(machine: LocalMachineRecord, directory: Path, port: str) -> None:
     pki = directory / "kubernetes" / "pki"
     number = machine.ports[port]
     for path in ("/health", "/metrics", "/version", "/readyz"):
@@ -123,7 +123,7 @@ def test_etcd_serves_nobody_without_a_certificate(machine: LocalMachineRecord, d
 
 
 @pytest.mark.parametrize("port", ["controller_manager", "scheduler"])
-def test_controllers_tell_strangers_of_their_health_only(machine: LocalMachineRecord, port: str) -> None:
+def test_controllers_show_anonymous_clients_only_their_health(machine: LocalMachineRecord, port: str) -> None:
     number = machine.ports[port]
     assert _get(machine.address, number, "/healthz") == (200, b"ok")
     for path in ("/metrics", "/configz", "/debug/pprof/", "/statusz", "/flagz"):
@@ -131,7 +131,7 @@ def test_controllers_tell_strangers_of_their_health_only(machine: LocalMachineRe
     assert _get(machine.address, number, "/metrics", secure=False)[0] in {0, 400}
 
 
-def test_the_kubelet_api_refuses_strangers(machine: LocalMachineRecord, directory: Path) -> None:
+def test_the_kubelet_api_refuses_anonymous_clients(machine: LocalMachineRecord, directory: Path) -> None:
     number, pki = machine.ports["kubelet"], directory / "kubernetes" / "pki"
     paths = ["/pods", "/metrics", "/stats/summary", "/configz", f"/containerLogs/kube-system/etcd-{machine.name}/etcd", "/logs/"]
     assert {_get(machine.address, number, path)[0] for path in paths} <= {401, 404}
@@ -146,11 +146,11 @@ def test_the_kubelet_api_refuses_strangers(machine: LocalMachineRecord, director
 
 OPEN = frozenset({"/healthz", "/livez", "/readyz", "/version", "/version/"})
 UNHEALTHY = 500
-"""What a health path says for a moment while etcd is busy: it is asked again, since that says nothing of rights."""
+"""A health path may fail for a moment while etcd is busy; the request is repeated, because this says nothing about permissions."""
 CLUSTER_INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
 
 
-def test_the_api_server_shows_strangers_health_version_and_cluster_info_only(
+def test_the_api_server_shows_anonymous_clients_only_health_version_and_cluster_info(
     kubewright_cluster: LocalCluster, machine: LocalMachineRecord
 ) -> None:
     port = machine.ports["api_server"]
@@ -173,7 +173,7 @@ def test_the_api_server_shows_strangers_health_version_and_cluster_info_only(
     assert (code, max(json.loads(body)["data"])) == (200, "kubeconfig")
 
 
-def test_the_control_socket_is_for_its_user_alone(kubewright_cluster: LocalCluster) -> None:
+def test_only_the_user_can_use_the_control_socket(kubewright_cluster: LocalCluster) -> None:
     path = kubewright_cluster.paths.socket
     assert path.stat().st_mode & 0o077 == 0
     assert path.is_socket()

@@ -1,4 +1,4 @@
-"""kubectl with the kubeconfig that `local use` changed, and a first `up` that brings kubectl itself."""
+"""kubectl with the kubeconfig that `local use` changed, and a first `up` that provides kubectl itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def home() -> Iterator[Bench]:
     yield from bench()
 
 
-def test_kubectl_uses_what_local_use_wrote_and_down_leaves_what_was_there(home: Bench, tmp_path: Path) -> None:
+def test_kubectl_uses_the_kubeconfig_of_local_use_and_down_restores_it(home: Bench, tmp_path: Path) -> None:
     config, own = tmp_path / "config", tmp_path / "bin"
     config.write_text(THEIRS)
     own.mkdir()

@@ -1,6 +1,6 @@
-"""What a machine is told about its certificate request, in each state that a real API server and a real signer leave it in.
+"""What a machine reports about its certificate request, in each state that a real API server and a real signer leave it in.
 
-`tests/machines/test_faults_joining.py` has the states in which a join is told of missing bindings and of denied requests.
+`tests/machines/test_faults_joining.py` tests joins with missing bindings and denied requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WAITER = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
 
 
 class Machine:
-    """A machine of a cluster whose kubelet asks with a bootstrap token, and an administrator."""
+    """A machine of a cluster whose kubelet sends requests with a bootstrap token, and an administrator."""
 
     def __init__(self, server: RunningServer, name: str) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class Machine:
         self.kubelet = KubeClient(server.access().as_identity(BearerToken(TOKEN)), timeout=600)
 
     def introduce(self) -> None:
-        """Make the token and what it may do, unless they are there."""
+        """Create the token and its permissions, if they do not exist."""
         token = BootstrapToken(token=TOKEN, groups=[node_requests.ASKING.group], usages=["authentication"])
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": node_requests.ASKING.role}
         subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": node_requests.ASKING.group}
@@ -78,8 +78,8 @@ def machine(apiserver: RunningServer) -> Iterator[Machine]:
         yield made
 
 
-def test_each_state_without_a_signer_and_a_token_that_goes_are_told(machine: Machine) -> None:
-    """The API server is alone: nobody approves or signs."""
+def test_each_state_without_a_signer_and_a_lost_token_are_reported(machine: Machine) -> None:
+    """Only the API server runs: nothing approves or signs."""
     machine.introduce()
     assert machine.look() == ClusterView()
     request = machine.ask(csr.node_client(machine.name, KEY))
@@ -106,7 +106,7 @@ def test_each_state_without_a_signer_and_a_token_that_goes_are_told(machine: Mac
     assert "`kubewright token create --print-join-command`" in remedy
 
 
-def test_what_the_signer_could_not_sign_ends_the_wait(controlplane: RunningServer) -> None:
+def test_a_request_that_the_signer_cannot_sign_ends_the_wait(controlplane: RunningServer) -> None:
     """kube-controller-manager signs no request of a kubelet for other usages, however it was approved."""
     machine = Machine(controlplane, "states-2")
     with closing(machine.admin), closing(machine.kubelet):

@@ -1,4 +1,4 @@
-"""Clients that people use, against the plugin's cluster: kubectl, lightkube, the official Python client."""
+"""Common clients with the plugin's cluster: kubectl, lightkube, the official Python client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Kubectl = Callable[..., str]
 
 
 def deployment(replicas: int) -> str:
-    """What `kubectl apply` reads."""
+    """Input of `kubectl apply`."""
     labels = {"app": "web"}
     container = {"name": "web", "image": "registry.example/web:1", "ports": [{"containerPort": 80}]}
     body = {

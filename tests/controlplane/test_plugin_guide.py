@@ -1,4 +1,4 @@
-"""What the guide shows of clusters works as it stands there: the library's examples and the example project."""
+"""The clusters of the guides work as shown: the library's examples and the example project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plugin_kit import Project, remove_all, require_programs
 from guide import GUIDE, examples, run
 
 
-def test_the_library_s_examples_print_what_the_page_promises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_examples_of_the_library_guide_print_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     require_programs()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shown = [example for example in examples("library.md") if example.needs_cluster]

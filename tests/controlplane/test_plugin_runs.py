@@ -1,4 +1,4 @@
-"""The pytest plugin as users have it: runs of pytest in processes of their own, with real clusters; however they end, nothing is left."""
+"""The pytest plugin as users have it: separate runs of pytest with real clusters; however they end, nothing is left."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_run_has_a_cluster_and_leaves_nothing(project: Project) -> None:
     assert project.left() == []
 
 
-def test_each_test_has_a_namespace_of_its_own_in_which_pods_can_be_made(project: Project) -> None:
+def test_each_test_has_its_own_namespace_in_which_pods_can_be_created(project: Project) -> None:
     project.write(
         "test_namespaces.py",
         """
@@ -80,7 +80,7 @@ def test_each_test_has_a_namespace_of_its_own_in_which_pods_can_be_made(project:
     assert project.left() == []
 
 
-def test_a_failing_test_and_an_ini_file_change_nothing_about_the_end(project: Project) -> None:
+def test_the_cluster_is_removed_after_a_failing_test_and_with_an_ini_file(project: Project) -> None:
     project.write("pytest.ini", "[pytest]\nkubewright_nodes = 0\nkubewright_config = kubeadm.yaml\n")
     project.write(
         "kubeadm.yaml",
@@ -98,7 +98,7 @@ def test_a_failing_test_and_an_ini_file_change_nothing_about_the_end(project: Pr
     assert project.left() == []
 
 
-def test_a_run_that_asks_for_no_cluster_starts_none(project: Project) -> None:
+def test_a_run_that_requests_no_cluster_starts_none(project: Project) -> None:
     project.write("test_none.py", "def test_nothing():\n    pass\n")
     assert project.run().counts() == {"passed": 1}
     assert not project.state.exists()
@@ -115,7 +115,7 @@ def test_ctrl_c_during_a_test_removes_the_cluster(project: Project) -> None:
     assert project.left() == []
 
 
-def test_ctrl_c_while_the_cluster_starts_removes_what_is_there(project: Project) -> None:
+def test_ctrl_c_while_the_cluster_starts_removes_it(project: Project) -> None:
     project.write("test_waits.py", WAITS_TO_BE_KILLED)
     process = project.start()
     eventually(lambda: any((root / "daemon.json").exists() for root in project.clusters), "a cluster to start")
@@ -135,7 +135,7 @@ def test_a_killed_run_takes_its_cluster_with_it(project: Project, number: signal
     eventually(lambda: project.left() == [], "the cluster to go")
 
 
-def test_what_a_power_failure_left_goes_with_the_next_run(project: Project) -> None:
+def test_leftovers_of_a_power_failure_are_removed_by_the_next_run(project: Project) -> None:
     """Everything is killed at once: pytest, the daemon, the components. Only files are left."""
     project.write("test_waits.py", WAITS_TO_BE_KILLED)
     process = project.start()
@@ -150,7 +150,7 @@ def test_what_a_power_failure_left_goes_with_the_next_run(project: Project) -> N
     assert project.left() == []
 
 
-def test_two_runs_at_once_have_clusters_of_their_own(project: Project) -> None:
+def test_two_runs_at_once_have_their_own_clusters(project: Project) -> None:
     project.write("test_one.py", CLUSTER_TEST + "    import pathlib\n    pathlib.Path(f'name-{kubewright_cluster.name}').touch()\n")
     processes = [project.start(), project.start()]
     results = [ended(process) for process in processes]
@@ -159,7 +159,7 @@ def test_two_runs_at_once_have_clusters_of_their_own(project: Project) -> None:
     assert project.left() == []
 
 
-def test_a_cluster_can_be_kept_for_a_look(project: Project) -> None:
+def test_a_cluster_can_be_kept_for_inspection(project: Project) -> None:
     from kubewright.local.cluster.cluster import LocalCluster
 
     project.write("test_one.py", CLUSTER_TEST)
@@ -170,7 +170,7 @@ def test_a_cluster_can_be_kept_for_a_look(project: Project) -> None:
     assert f"export KUBECONFIG={root}" in done.out
     cluster = LocalCluster(root.name, state_dir=root.parent)
     assert cluster.status()["state"] == "Ready"
-    assert project.run().counts() == {"passed": 1}  # the next run takes it for nobody's rubbish
+    assert project.run().counts() == {"passed": 1}  # the next run does not remove it
     assert cluster.status()["state"] == "Ready"
     cluster.down()
     assert project.left() == []

@@ -1,4 +1,4 @@
-"""A reader types what README says about local clusters, in order, and sees what it shows."""
+"""The commands of README about local clusters, run in order, with the output that it shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from plugin_kit import require_programs
 from typed import ROOT, Reader, Terminal, environment, steps
 
 
-def test_a_reader_of_the_readme_tries_a_local_cluster(tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_about_local_clusters_work(tmp_path: Path) -> None:
     require_programs()
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     env = environment(HOME=str(tmp_path), XDG_CACHE_HOME=cache, XDG_STATE_HOME=str(tmp_path / "state"))

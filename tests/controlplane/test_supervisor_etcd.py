@@ -1,4 +1,4 @@
-"""The supervisor with a real etcd: started from a manifest, seen through its client-certificate-only health, killed, stopped, refused."""
+"""The supervisor with a real etcd: started from a manifest, observed through its health port with client certificates, killed, stopped, refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Place:
     program: Path
 
     def manifest(self, **flags: object) -> dict[str, Any]:
-        """Return a manifest of kubeadm's shape, with health over HTTPS."""
+        """Return a manifest like kubeadm's, with health over HTTPS."""
         urls = {name: f"https://{self.address}:{port}" for name, port in PORTS.items()}
         pair = {"cert-file": self.root / "server.crt", "key-file": self.root / "server.key", "trusted-ca-file": self.root / "ca.crt"}
         given = {
@@ -138,7 +138,7 @@ async def _ready(supervisor: Supervisor) -> None:
     await _until(supervisor, lambda state: state.ready)
 
 
-async def test_etcd_comes_up_survives_a_kill_and_leaves_nothing(place: Place) -> None:
+async def test_etcd_starts_survives_a_kill_and_leaves_nothing(place: Place) -> None:
     async with place.supervised() as supervisor:
         await _ready(supervisor)
         (first,) = supervisor.snapshot()
@@ -178,14 +178,14 @@ async def test_etcd_is_adopted_by_the_next_supervisor(place: Place) -> None:
         ({"election-timeout": "1"}, "--election-timeout[1ms] should be at least as 5 times as --heartbeat-interval[10ms]"),
     ],
 )
-async def test_etcd_says_in_its_own_words_why_it_does_not_come_up(place: Place, flags: dict[str, object], said: str) -> None:
+async def test_a_failing_start_is_reported_with_the_output_of_etcd(place: Place, flags: dict[str, object], said: str) -> None:
     async with place.supervised(**flags) as supervisor:
         state = await _until(supervisor, lambda state: state.phase is ComponentPhase.CRASH_LOOP)
         assert said in state.reason
         assert said in "\n".join(supervisor.last_lines("etcd"))
 
 
-async def test_a_busy_port_is_named(place: Place) -> None:
+async def test_a_busy_port_is_reported(place: Place) -> None:
     with socket.create_server((place.address, PORTS["peer"])):
         async with place.supervised() as supervisor:
             state = await _until(supervisor, lambda state: state.phase is ComponentPhase.CRASH_LOOP)

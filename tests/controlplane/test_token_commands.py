@@ -1,4 +1,4 @@
-"""`token create`, `list` and `delete` against a real API server, beside real kubeadm on the same cluster."""
+"""`token create`, `list` and `delete` with a real API server, compared with real kubeadm on the same cluster."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def cluster(apiserver, admin, tmp_path):
     cluster.clear()
 
 
-def test_a_token_is_made_and_printed(cluster):
+def test_a_token_is_created_and_printed(cluster):
     run = cluster.kubewright("create")
     assert (run.code, run.err) == (0, "")
     assert is_valid(run.out.removesuffix("\n"))
@@ -114,7 +114,7 @@ ARGUMENTS = [
 
 
 @pytest.mark.parametrize("argv", ARGUMENTS)
-def test_the_secret_is_kubeadms(cluster, argv):
+def test_the_secret_equals_that_of_kubeadm(cluster, argv):
     found = []
     for create in (cluster.kubewright, cluster.kubeadm):
         assert create("create", TOKEN, *argv).out == f"{TOKEN}\n"
@@ -137,7 +137,7 @@ def masked(text):
     return re.sub(r"\b(\d+m)?\d+s\b", "0s", text)
 
 
-def test_the_list_is_kubeadms_in_every_form(cluster):
+def test_the_list_equals_that_of_kubeadm_in_every_format(cluster):
     for index, argv in enumerate(ARGUMENTS):
         assert cluster.kubewright("create", f"{index}bcdef.0123456789abcdef", *argv).code == 0
     for form in ("text", "json", "yaml"):
@@ -166,8 +166,8 @@ def test_templates_and_paths_are_applied_to_each_token(cluster, form):
     assert len(ours.out) > 100
 
 
-def test_a_range_works_for_the_second_token_too(cluster):
-    """kubeadm's template has lost its beginning when it comes to the second object."""
+def test_a_range_in_a_template_works_for_the_second_token_too(cluster):
+    """kubeadm's template has lost its beginning at the second object."""
     form = "jsonpath={range .groups[*]}<{@}>{end};"
     assert cluster.kubewright("create", TOKEN).code == 0
     ours, theirs = cluster.both("list", "-o", form)
@@ -199,7 +199,7 @@ def test_odd_tokens_are_listed_as_kubeadm_does(cluster):
 
 
 @pytest.mark.parametrize("data", [{"expiration": "tomorrow"}, {"token_secret": "short"}, {"token_id": "another"}])
-def test_secrets_that_hold_no_token_are_told_and_skipped(cluster, data):
+def test_secrets_without_a_token_are_reported_and_skipped(cluster, data):
     altered(cluster, "aaaaaa")
     altered(cluster, "bbbbbb", **data)
     ours, theirs = cluster.both("list")
@@ -216,7 +216,7 @@ def test_an_empty_list_prints_nothing(cluster):
         assert (ours.code, ours.out, theirs.out) == (0, "", "")
 
 
-def test_an_id_that_is_taken_is_an_error_and_changes_nothing(cluster):
+def test_an_existing_token_id_is_an_error_and_changes_nothing(cluster):
     cluster.kubewright("create", TOKEN, "--description", "first")
     before = cluster.secret("abcdef")
     ours, theirs = cluster.both("create", "abcdef.aaaaaaaaaaaaaaaa")
@@ -239,7 +239,7 @@ def test_tokens_are_deleted_by_id_and_as_a_whole(cluster):
 
 
 @pytest.mark.parametrize("argv", [(), ("abcde",), ("abcdef.short",), ("ABCDEF",), ("cccccc", "nonsense")])
-def test_what_is_no_token_is_refused_before_anything_is_deleted(cluster, argv):
+def test_an_invalid_token_is_refused_before_anything_is_deleted(cluster, argv):
     cluster.kubewright("create", "cccccc.0123456789abcdef")
     ours = cluster.kubewright("delete", *argv)
     assert (ours.code, ours.out) == (1, "")
@@ -252,7 +252,7 @@ KEY = "0123456789abcdef" * 4
 
 
 @pytest.mark.parametrize("argv", [(), ("--certificate-key", KEY)])
-def test_the_join_command_is_kubeadms(cluster, argv, monkeypatch):
+def test_the_join_command_equals_that_of_kubeadm(cluster, argv, monkeypatch):
     monkeypatch.setattr("sys.argv", ["/usr/bin/kubeadm"])
     ours, theirs = (
         run("create", token, "--print-join-command", *argv).out.replace(token, TOKEN)
@@ -297,20 +297,20 @@ def test_a_bundle_is_pinned_as_a_whole(cluster, monkeypatch):
         ("--print-join-command", "--print-bootstrap-kubeconfig"),
     ],
 )
-def test_what_cannot_be_done_makes_no_token(cluster, argv):
-    """kubeadm makes the token, then finds that the certificate key has nowhere to go."""
+def test_a_refused_command_creates_no_token(cluster, argv):
+    """kubeadm creates the token, and then finds that the certificate key cannot be used."""
     run = cluster.kubewright("create", TOKEN, *argv)
     assert (run.code, run.out) == (1, "")
     assert KEY not in run.err
     assert cluster.names() == []
 
 
-def test_kubeadm_makes_the_token_before_it_refuses_the_certificate_key(cluster):
+def test_kubeadm_creates_the_token_before_it_refuses_the_certificate_key(cluster):
     assert cluster.kubeadm("create", TOKEN, "--certificate-key", KEY).code == 1
     assert cluster.names() == ["bootstrap-token-abcdef"]
 
 
-def test_the_kubeconfig_of_a_kubelet(cluster):
+def test_the_bootstrap_kubeconfig_contains_the_token(cluster):
     run = cluster.kubewright("create", TOKEN, "--print-bootstrap-kubeconfig")
     document = yaml.load(run.out)
     assert document["users"] == [{"name": "tls-bootstrap-token-user", "user": {"token": TOKEN}}]
@@ -319,7 +319,7 @@ def test_the_kubeconfig_of_a_kubelet(cluster):
     assert cluster.names() == ["bootstrap-token-abcdef"]
 
 
-def test_tokens_of_a_file(cluster):
+def test_tokens_of_a_file_are_created(cluster):
     path = cluster.place / "kubeadm.yaml"
     path.write_text(CONFIG)
     found = []
@@ -335,8 +335,8 @@ def test_tokens_of_a_file(cluster):
     assert cluster.names() == []
 
 
-def test_of_the_tokens_of_a_file_all_are_made_or_none(cluster):
-    """kubeadm makes those before the one whose id is taken."""
+def test_either_all_tokens_of_a_file_are_created_or_none(cluster):
+    """kubeadm creates those before the one whose id exists."""
     path = cluster.place / "kubeadm.yaml"
     path.write_text(CONFIG)
     cluster.kubewright("create", "bbbbbb.aaaaaaaaaaaaaaaa")
@@ -346,7 +346,7 @@ def test_of_the_tokens_of_a_file_all_are_made_or_none(cluster):
     assert cluster.names() == ["bootstrap-token-aaaaaa", "bootstrap-token-bbbbbb"]
 
 
-def test_a_token_need_not_stand_on_the_command_line(cluster, monkeypatch):
+def test_a_token_can_be_read_from_a_file_or_stdin(cluster, monkeypatch):
     path = cluster.place / "token"
     path.write_text(f"{TOKEN}\n")
     assert cluster.kubewright("create", path).out == f"{TOKEN}\n"
@@ -370,7 +370,7 @@ def test_a_dry_run_sends_nothing_and_hides_secrets(cluster):
     assert cluster.names() == ["bootstrap-token-abcdef"]
 
 
-def test_a_dry_run_goes_on_without_the_cluster(cluster):
+def test_a_dry_run_works_without_the_cluster(cluster):
     document = yaml.load(cluster.kubeconfig.read_text())
     document["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     cluster.kubeconfig.write_text(yaml.dump(document))
@@ -381,7 +381,7 @@ def test_a_dry_run_goes_on_without_the_cluster(cluster):
     assert "which tokens exist is not known" in run.err
 
 
-def test_the_kubeconfig_is_the_flag_the_environment_or_the_home(cluster, monkeypatch):
+def test_the_kubeconfig_comes_from_the_flag_the_environment_or_the_home(cluster, monkeypatch):
     home = cluster.place / "home"
     (home / ".kube").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(home))

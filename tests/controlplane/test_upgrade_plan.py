@@ -1,4 +1,4 @@
-"""`upgrade plan` and `upgrade diff` beside real kubeadm, which read the same cluster and the same manifests."""
+"""`upgrade plan` and `upgrade diff` compared with real kubeadm, with the same cluster and the same manifests."""
 
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def objects() -> list[dict[str, object]]:
 
 
 class Cluster:
-    """An API server with what both programs read, its administrator's kubeconfig, and a root directory with manifests."""
+    """An API server with the objects that both programs read, its administrator's kubeconfig, and a root directory with manifests."""
 
     def __init__(self, apiserver, client, place: Path) -> None:
         self.client, self.root = client, place / "root"
         (self.root / "etc/kubernetes/manifests").mkdir(parents=True)
         self.kubeconfig = self._kubeconfig(apiserver, "admin.conf", "kubernetes-admin", "system:masters")
-        self._kubeconfig(apiserver, "kubelet.conf", f"system:node:{HOST}", "system:nodes")  # kubeadm asks it for the Node's name
+        self._kubeconfig(apiserver, "kubelet.conf", f"system:node:{HOST}", "system:nodes")  # kubeadm uses it for the Node's name
 
     def _kubeconfig(self, apiserver, name: str, user: str, group: str) -> Path:
         identity = apiserver.identity(user, group)
@@ -107,7 +107,7 @@ class Cluster:
         return Run(code, out.getvalue(), err.getvalue())
 
     def kubeadm(self, *argv: str) -> Run:
-        """Run kubeadm with the root directory as its own; an ordinary user needs a user namespace for that."""
+        """Run kubeadm with the root directory as its own; ordinary users need a user namespace for that."""
         found = binaries.locate(("kubeadm",), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
         if "kubeadm" not in found:
             pytest.skip("no kubeadm: run `kubewright binaries fetch kubeadm`, or set KUBEWRIGHT_BINARIES_DIR")
@@ -118,11 +118,11 @@ class Cluster:
 
 
 class Rooted:
-    """A machine whose files are below a directory, at the paths that they have in it."""
+    """A machine whose files are below a directory, at their usual paths."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
         self._host, self._root, self.layout = RealHost(layout=layout), root, layout
-        # The directory holds no certificates of an operating system.
+        # The directory contains no certificates of an operating system.
         self.facts = SimpleNamespace(detected=replace(self._host.facts.detected, ca_directories=()), user=os.geteuid())
 
     def read(self, path: PurePosixPath) -> bytes | None:
@@ -131,7 +131,7 @@ class Rooted:
 
 @pytest.fixture(scope="module")
 def apiserver(tmp_path_factory):
-    """One of our own: the objects that a plan reads have fixed names."""
+    """A separate API server, because the objects that a plan reads have fixed names."""
     with api_server(tmp_path_factory.mktemp("upgrades")) as running:
         yield running
 
@@ -192,7 +192,7 @@ def rows(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", PLANS, ids=" ".join)
-def test_the_plan_is_kubeadms(cluster, words):
+def test_the_plan_equals_that_of_kubeadm(cluster, words):
     theirs = cluster.kubeadm("plan", *words, "--ignore-preflight-errors=all")
     ours = cluster.kubewright("plan", *words, "--ignore-preflight-errors=all")
     assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
@@ -201,14 +201,14 @@ def test_the_plan_is_kubeadms(cluster, words):
     assert cluster.kubewright("plan", *words, "--ignore-preflight-errors=all", "-o", "json").out == theirs.out
 
 
-def test_the_other_forms_are_kubeadms_too(cluster):
+def test_the_other_formats_equal_those_of_kubeadm(cluster):
     for form in ("yaml", "kyaml", "jsonpath={.availableUpgrades[*].description}"):
         words = ("plan", "v1.36.2", "--ignore-preflight-errors=all", "-o", form)
         assert cluster.kubewright(*words).out == cluster.kubeadm(*words).out
 
 
-def test_without_a_version_our_own_is_the_newest(cluster):
-    """kubeadm asks the network; where nothing answers it takes its own version too."""
+def test_without_a_version_the_newest_is_our_own(cluster):
+    """kubeadm asks the network; if nothing answers, it uses its own version too."""
     manifests(cluster, "v1.36.1")
     ours = cluster.kubewright("plan")
     assert ours.code == 0
@@ -217,7 +217,7 @@ def test_without_a_version_our_own_is_the_newest(cluster):
     assert f"\tkubeadm upgrade apply {KUBERNETES}\n" in ours.out
 
 
-def test_the_configuration_is_printed_if_that_is_asked_for(cluster):
+def test_the_configuration_is_printed_on_request(cluster):
     out = cluster.kubewright("plan", "v1.36.2", "--print-config", "--ignore-preflight-errors=all").out
     assert "\tkubernetesVersion: v1.36.1\n" in out
 
@@ -225,7 +225,7 @@ def test_the_configuration_is_printed_if_that_is_asked_for(cluster):
 @pytest.mark.parametrize(
     ("ready", "written", "failing"), [("False", True, 1), ("True", False, 1), ("True", True, 0), ("Unknown", False, 2)]
 )
-def test_a_cluster_that_is_not_fit_stops_the_plan(cluster, ready, written, failing):
+def test_an_unhealthy_cluster_stops_the_plan(cluster, ready, written, failing):
     if written:
         manifests(cluster, "v1.36.1")
     node = cluster.client.get(resources.NODE, HOST)
@@ -273,7 +273,7 @@ COREFILES = {
 
 @contextlib.contextmanager
 def coredns(cluster, tag: str, text: str | None):
-    """Have the cluster run CoreDNS of a version with a Corefile."""
+    """Let the cluster run CoreDNS of a version with a Corefile."""
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": SPACE}}
     cluster.client.create({**made, "data": {"other": ""} if text is None else {"Corefile": text}})
     deployment = cluster.client.get(resources.DEPLOYMENT, "coredns", SPACE)
@@ -302,15 +302,15 @@ def test_the_configuration_of_coredns_is_judged_as_kubeadm_does(cluster, case):
     assert told == {(plugin, option) for option, plugin in re.findall(r"whether the (?:option (\S+) of the )?plugin (\S+) in", ours.err)}
 
 
-def test_a_cluster_without_kubeadms_dns_has_nothing_to_carry_over(cluster):
-    """kubeadm fails, also where the configuration says that there is none."""
+def test_a_cluster_without_coredns_of_kubeadm_has_nothing_to_migrate(cluster):
+    """kubeadm fails, even if the configuration says that there is none."""
     words = ("plan", "v1.36.3", "--ignore-preflight-errors=StaticPodManifest")
     assert cluster.kubewright(*words).code == 0
     assert "[ERROR CoreDNSMigration]" in cluster.kubeadm(*words).err
 
 
 def finish_jobs(cluster, ended: threading.Event, found: list[dict], *, outcome: str) -> None:
-    """Do what kube-controller-manager and a kubelet would do: end each Job as soon as it is there."""
+    """Do what kube-controller-manager and a kubelet would do: complete each Job as soon as it exists."""
     first = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[outcome]
     now = "2026-01-01T00:00:00Z"
     conditions = [{"type": kind, "status": "True", "reason": "Tried", "message": "so it is"} for kind in (first, outcome)]
@@ -324,7 +324,7 @@ def finish_jobs(cluster, ended: threading.Event, found: list[dict], *, outcome: 
 
 @contextlib.contextmanager
 def jobs(cluster, *, outcome: str):
-    """Have a Node that takes pods, and end the Jobs that are made for it, which are yielded."""
+    """Create a Node that takes pods, and complete the Jobs that are created for it, which are yielded."""
     node = cluster.client.get(resources.NODE, HOST)
     cluster.client.update({**node, "spec": {**node["spec"], "unschedulable": False}})
     ended, found = threading.Event(), []
@@ -337,7 +337,7 @@ def jobs(cluster, *, outcome: str):
         worker.join(10)
 
 
-def test_the_cluster_does_the_same_job_for_both(cluster):
+def test_the_cluster_runs_the_same_job_for_both(cluster):
     words = ("plan", "v1.36.3", "--ignore-preflight-errors=StaticPodManifest,CoreDNSUnsupportedPlugins,CoreDNSMigration")
     with jobs(cluster, outcome="Complete") as found:
         theirs, ours = cluster.kubeadm(*words), cluster.kubewright(*words)
@@ -348,7 +348,7 @@ def test_the_cluster_does_the_same_job_for_both(cluster):
     assert unique.sub("", str(found[0]["spec"])) == unique.sub("", str(found[1]["spec"]))
 
 
-def test_a_job_that_fails_is_told_at_once(cluster):
+def test_a_failing_job_is_reported_at_once(cluster):
     """kubeadm waits its minute, and does not say why."""
     with jobs(cluster, outcome="Failed") as found:
         ours = cluster.kubewright("plan", "v1.36.3", "--ignore-preflight-errors=StaticPodManifest")
@@ -358,7 +358,7 @@ def test_a_job_that_fails_is_told_at_once(cluster):
 
 
 def manifests(cluster, version: str) -> None:
-    """Put manifests of another version where both programs look for them."""
+    """Write manifests of another version where both programs look for them."""
     config = cluster.root / "kubeadm.yaml"
     init = f"---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {{advertiseAddress: {ENDPOINT.partition(':')[0]}}}\n"
     config.write_text(CLUSTER.replace("v1.36.1", version).replace('"4"', '"2"') + init)
@@ -373,12 +373,12 @@ def manifests(cluster, version: str) -> None:
 
 
 def pieces(text: str) -> dict[str, str]:
-    """The diffs by manifest; kubeadm prints them in any order."""
+    """The diffs by manifest; kubeadm prints them in random order."""
     return {piece.partition("\n")[0]: piece for piece in text.split("--- ")[1:]}
 
 
 @pytest.mark.parametrize("words", [["-c", "3"], ["-c", "0"], ["v1.36.3", "-c", "10"], ["v1.35.4", "-c1"]], ids=" ".join)
-def test_the_differences_are_kubeadms(cluster, words):
+def test_the_differences_equal_those_of_kubeadm(cluster, words):
     manifests(cluster, "v1.36.0")
     theirs, ours = cluster.kubeadm("diff", *words), cluster.kubewright("diff", *words)
     assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
@@ -388,14 +388,14 @@ def test_the_differences_are_kubeadms(cluster, words):
 
 
 def test_three_lines_of_context_are_the_default(cluster):
-    """kubeadm says so in its help, and shows none."""
+    """kubeadm's help says so, but it shows none."""
     manifests(cluster, "v1.36.0")
     assert pieces(cluster.kubewright("diff").out) == pieces(cluster.kubeadm("diff", "-c", "3").out)
     assert pieces(cluster.kubeadm("diff").out) == pieces(cluster.kubeadm("diff", "-c", "0").out)
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_the_differences_are_data_too(cluster, form):
+def test_the_differences_are_available_as_data(cluster, form):
     manifests(cluster, "v1.36.0")
     text, ours = cluster.kubewright("diff").out, cluster.kubewright("diff", "-o", form)
     found = yaml.load(ours.out)
@@ -404,8 +404,8 @@ def test_the_differences_are_data_too(cluster, form):
     assert "".join(one["diff"] for one in found["manifests"]) == text
 
 
-def test_an_address_with_leading_zeros_leads_nowhere(cluster):
-    """For Go it is a name, which nobody has; the C library would read its numbers as octal ones."""
+def test_an_address_with_leading_zeros_does_not_resolve(cluster):
+    """For Go it is a name that does not exist; the C library would read its numbers as octal ones."""
     text = cluster.kubeconfig.read_text()
     [address] = re.findall(r"https://(127[0-9.]+):", text)
     cluster.kubeconfig.write_text(text.replace(f"//{address}:", f"//{'.'.join(f'{int(one):03}' for one in address.split('.'))}:"))
@@ -415,7 +415,7 @@ def test_an_address_with_leading_zeros_leads_nowhere(cluster):
     assert "does not resolve" in ours.err
 
 
-def test_without_manifests_there_is_nothing_to_compare(cluster):
+def test_missing_manifests_are_reported(cluster):
     ours = cluster.kubewright("diff")
     assert ours.code == cluster.kubeadm("diff").code == 1
     assert 'the manifest "/etc/kubernetes/manifests/kube-apiserver.yaml" is not there' in ours.err

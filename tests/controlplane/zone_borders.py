@@ -1,6 +1,7 @@
-"""What the node lifecycle controller of a real kube-controller-manager makes of zones that fall silent in part and in whole (kube-controller-manager v1.36: pkg/controller/nodelifecycle).
+"""How the node lifecycle controller handles zones that fall silent, partly or as a whole, with a real kube-controller-manager.
 
-A test has it with short periods and high rates, `make soak-agent` with kube-controller-manager's own.
+Its rules are in kube-controller-manager v1.36: pkg/controller/nodelifecycle. A test uses short periods and high
+rates, `make soak-agent` kube-controller-manager's own.
 """
 
 from __future__ import annotations
@@ -43,14 +44,17 @@ STATES: Final = {
 AT_RATE: Final = ("below", "three", "whole")
 """Zones whose silent nodes are evicted one after the other at the full rate."""
 PAUSE: Final = 2.0
-"""Seconds in which nobody is evicted where all are silent. Those remain that were while kube-controller-manager took their taints from the others: it
-takes them from Nodes as it knew them when it began to look."""
+"""Seconds in which no node may be evicted while all zones are silent.
+
+Evictions remain that happened while kube-controller-manager removed the taints of the others, because it starts from
+the Nodes as it knew them.
+"""
 FRESH: Final = "fresh-0"
-"""A Node that somebody made, and whose agent never comes."""
+"""A Node that was created by hand, and whose agent never starts."""
 
 
 def inhabitants(api: AsyncKubeClient) -> Iterable[ZoneNode]:
-    """Make the nodes of all zones, and three in which time goes backwards."""
+    """Create the nodes of all zones, and three whose time goes backwards."""
     for zone, size in SIZES.items():
         yield from (ZoneNode(api, name, zone) for name in names(zone, size))
     yield StatusOnly(api, "clocks-0", "clocks", clock=BackwardClock())
@@ -59,7 +63,10 @@ def inhabitants(api: AsyncKubeClient) -> Iterable[ZoneNode]:
 
 
 async def borders(ground: Zones, *, log: Callable[[], str], grace: float, startup: float, within: float) -> dict[str, int]:
-    """Go through all of it; returns how many nodes of each zone were evicted when those at the full rate all were. `within` is a guard for each wait."""
+    """Run all steps; returns how many nodes of each zone were evicted when all those at the full rate were.
+
+    `within` is a guard for each wait.
+    """
     await ground.until(lambda nodes: not any(node["spec"].get("taints") for node in nodes.values()), "Nodes without taints", within=within)
     await ground.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": FRESH, "labels": {ZONE: "fresh"}}})
     quiet = [name for zone, count in SILENT.items() for name in names(zone, count)]
@@ -86,7 +93,7 @@ async def borders(ground: Zones, *, log: Callable[[], str], grace: float, startu
 
 
 def _assert_missed(nodes: Nodes, quiet: list[str], renewed: datetime, *, grace: float) -> None:
-    """The texts; the transition is the controller's, after the grace period."""
+    """The messages of the transition, which the controller writes after the grace period."""
     for name in quiet:
         row = ready(nodes[name])
         assert (row["reason"], row["message"]) == ("NodeStatusUnknown", "Kubelet stopped posting node status.")
@@ -104,7 +111,10 @@ async def _assert_told(ground: Zones, quiet: list[str]) -> None:
 
 
 async def _assert_clocks_and_fresh(ground: Zones, *, startup: float, within: float) -> None:
-    """A heartbeat that goes back is a sign of life, a lease that goes back is none; a Node of which nothing was ever heard is missed after its own time."""
+    """A heartbeat that goes back is a sign of life, a lease that goes back is none.
+
+    A Node without any sign of life is unreachable after its own timeout.
+    """
     nodes = await ground.until(
         lambda nodes: statuses(nodes, ["clocks-2", FRESH]) == {"Unknown"},
         "a lease that goes back, and a fresh Node, to be missed",
@@ -121,7 +131,7 @@ async def _assert_clocks_and_fresh(ground: Zones, *, startup: float, within: flo
 
 
 async def _all_silent_and_some_back(ground: Zones, *, log: Callable[[], str], within: float) -> None:
-    """Nobody is evicted where all zones are silent; when one comes back, its nodes are ready at once, and the others are evicted again."""
+    """No node is evicted while all zones are silent; when one comes back, its nodes are ready at once, and the others are evicted again."""
     before = _all_evicted(await ground.shown())
     await ground.fall_silent(ground.nodes)
     await ground.until(
@@ -150,6 +160,6 @@ def _all_evicted(nodes: Nodes) -> set[str]:
 
 
 def states(log: str) -> dict[str, str]:
-    """Return what state each zone is in, by what kube-controller-manager has logged."""
+    """Return the state of each zone, from kube-controller-manager's log."""
     rows = re.findall(r'zone is now in new state" zone="(?:[^"]*?)([a-z-]+)" newState="(\w+)"', log)
     return dict(rows)

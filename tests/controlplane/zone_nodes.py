@@ -1,4 +1,4 @@
-"""Nodes of several zones whose signs of life are given or held back: registration, status and leases of the agent, one client for all of them."""
+"""Nodes of several zones whose signs of life are sent or held back: registration, status and leases of the agent, with one client for all."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from kubewright.kube.resources import LEASE, NODE
 ZONE: Final = "topology.kubernetes.io/zone"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 TIMINGS: Final = replace(Timings(), registration_first=0.0, lease_duration=4, status_report=0.0)
-"""No wait before registration; a status with each round; after four seconds of silence a node reads its Node before it believes what it knows."""
+"""No wait before registration; a status with each round; after four seconds of silence a node reads its Node again."""
 
 Nodes = Mapping[str, Object]
 """The Nodes of the cluster by name."""
 
 
 class BackwardClock(SystemClock):
-    """A clock that goes back a minute each time somebody looks."""
+    """A clock that goes back a minute each time it is read."""
 
     def __init__(self) -> None:
         self._now = super().now()
@@ -44,7 +44,7 @@ class BackwardClock(SystemClock):
 
 
 class ZoneNode:
-    """One node, of which nothing is sent but by a call. Its sign of life is its lease."""
+    """One node that sends something only when called. Its sign of life is its lease."""
 
     def __init__(self, api: AsyncKubeClient, name: str, zone: str, *, clock: Clock | None = None) -> None:
         facts = NodeFacts(
@@ -74,7 +74,7 @@ class StatusOnly(ZoneNode):
 
 
 class BackwardLease(ZoneNode):
-    """A node that renews its lease to an earlier moment each time, as no agent does."""
+    """A node that renews its lease to an earlier moment each time, which no agent does."""
 
     async def live(self) -> None:
         lease = self.lease._lease
@@ -98,14 +98,14 @@ class Zones:
         await asyncio.gather(*(node.come() for node in self.nodes.values()))
 
     async def live(self) -> None:
-        """Have all that are not silent give a sign of life."""
+        """Let all nodes that are not silent send a sign of life."""
         async with self._signs:
             await asyncio.gather(*(node.live() for name, node in self.nodes.items() if name not in self.silent))
 
     async def fall_silent(self, names: Collection[str]) -> None:
-        """End the signs of some nodes, all at one moment."""
+        """Stop the signs of some nodes, all at the same moment."""
         await self.live()
-        self.silent |= set(names)  # nothing has awaited in between
+        self.silent |= set(names)  # nothing was awaited in between
 
     async def until(self, holds: Callable[[Nodes], bool], what: str, *, within: float) -> Nodes:
         """Wait until the Nodes are as they should be; returns them."""
@@ -127,7 +127,7 @@ class Zones:
 
 
 def ready(node: Object) -> Object:
-    """Return the condition Ready, empty where there is none."""
+    """Return the condition Ready, empty if there is none."""
     return find(node["status"].get("conditions") or (), "Ready") or {}
 
 
@@ -136,7 +136,7 @@ def statuses(nodes: Nodes, names: Iterable[str]) -> set[str]:
 
 
 def effects(node: Object) -> set[str]:
-    """Return the effects of the taints that say that a Node cannot be reached."""
+    """Return the effects of the taints that say that a Node is unreachable."""
     return {taint["effect"] for taint in node["spec"].get("taints") or () if taint["key"] == UNREACHABLE}
 
 
@@ -152,7 +152,7 @@ def names(zone: str, count: int) -> list[str]:
 
 @asynccontextmanager
 async def zones(cluster: AgentCluster, make: Callable[[AsyncKubeClient], Iterable[ZoneNode]], *, every: float) -> AsyncIterator[Zones]:
-    """Nodes that have come, and live."""
+    """Nodes that have registered and are alive."""
     api = AsyncKubeClient(cluster.access(), field_manager="kubelet")
     made = Zones(api, make(api))
 

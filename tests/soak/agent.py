@@ -70,7 +70,7 @@ With kube-controller-manager, the control plane is started by hand; with kubewri
 ZONES: Final = """
 The second part tests zones in which some or all nodes stop reporting, with the node lifecycle controller at its default periods and rates (50 s, 60 s for
 a Node that never had a status, 0.1 and 0.01 evictions per second). The registration, status and leases of the nodes are the agent's. `make test-all` runs
-the same test with higher rates (`test_evictions_slow_down_at_55_percent_stop_in_zones_of_fifty_and_where_all_are_silent`).
+the same test with higher rates (`test_evictions_slow_down_at_55_percent_and_stop_in_zones_of_fifty_or_if_all_are_silent`).
 
 | part | how much | outcome | seconds | taken |
 |---|---|---|---|---|

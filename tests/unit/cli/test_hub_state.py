@@ -107,7 +107,7 @@ def old(tmp_path, capsys):
     return OldHub(tmp_path, capsys)
 
 
-def test_a_state_of_an_earlier_kubewright_is_taken_over_once(old):
+def test_the_state_of_an_earlier_version_is_migrated_once(old):
     assert [row["node"] for row in json.loads(old.run("nodes", "-o", "json"))] == ["gone", "worker"]
     assert old.note == state_key.SEALED_ONLY
     assert [row["event"] for row in json.loads(old.run("journal", "-o", "json"))][-1] == TAKEN_OVER

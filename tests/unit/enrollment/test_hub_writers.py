@@ -240,7 +240,7 @@ def paused_before(place: Any, what: str, number: int, *, gone: bool) -> bool:
 
 @pytest.mark.parametrize("gone", [False, True], ids=["the cluster is made anew", "the state is deleted and begun anew"])
 @pytest.mark.parametrize("what", PAUSED)
-def test_a_writer_that_is_paused_before_any_call_leaves_what_is_newer_as_it_is(tmp_path, what, gone):
+def test_a_writer_paused_before_any_call_does_not_overwrite_newer_data(tmp_path, what, gone):
     paused_at = 0
     while paused_before(SecretsPlace(tmp_path), what, paused_at, gone=gone):
         paused_at += 1
