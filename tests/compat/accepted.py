@@ -1,6 +1,6 @@
-"""The differences from kubeadm that the differential tests accept: what is not here fails.
+"""The differences from kubeadm that the differential tests accept; any other difference fails.
 
-Each row has its reason, and names the page that tells users of it and the words that it stands by there.
+Each row has its reason, and names the page that documents it for users and the words found there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubewright.base.errors import DocumentError
 
 @dataclass(frozen=True)
 class Found:
-    """One difference: what differs (a path, or the name of an output), the configuration, and both sides."""
+    """One difference: what differs (a path, or the name of an output), the configuration, and both results."""
 
     what: str
     source: str
@@ -40,7 +40,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Row:
-    """A kind of difference. `page` is below docs/compat, `words` are found in it."""
+    """A kind of difference. `page` is below docs/compat and contains `words`."""
 
     reason: str
     page: str
@@ -62,7 +62,7 @@ class Table:
 
 
 def _only_we_refuse(*paths: str) -> Callable[[Found], bool]:
-    """kubeadm accepts what we refuse for these fields only."""
+    """kubeadm accepts what we refuse, only because of these fields."""
     return lambda found: (
         found.what.startswith("verdict") and not _failed(found.theirs) and bool(found.our_fields) and found.our_fields <= set(paths)
     )
@@ -105,10 +105,10 @@ FILES = Table(
         lambda found: "could not find a mutator" in found.theirs and not _failed(found.ours),
     ),
 )
-"""Of configuration files and the commands that read them."""
+"""For configuration files and the commands that read them."""
 
 DRY = "/srv/dry"
-"""Where dry runs write."""
+"""The directories to which dry runs write."""
 
 MACHINES = Table(
     Row(
@@ -118,7 +118,7 @@ MACHINES = Table(
         lambda found: found.what == "verdict" and not _failed(found.theirs) and "holds a control character\n" in found.ours,
     ),
 )
-"""Of the files, images and add-ons of a control plane."""
+"""For the files, images and add-ons of a control plane."""
 
 COMMANDS = Table(
     Row(
@@ -138,6 +138,6 @@ COMMANDS = Table(
         lambda found: found.source.startswith("certs") and "--cert-dir" in found.source and "--config" in found.source,
     ),
 )
-"""Of command lines: `source` is the line."""
+"""For command lines: `source` is the line."""
 
 TABLES = (FILES, MACHINES, COMMANDS)

@@ -1,6 +1,7 @@
 """The same commands on two equal, empty machines: real kubeadm on one, kubewright on the other, both at the same time.
 
-Each machine is a mount namespace (see `arena_worker`); an ordinary user also gets a user namespace. Nothing is left behind.
+Each machine is a mount namespace (see `arena_worker`); ordinary users also get a user namespace. Nothing is left
+behind.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CONFIG = "/srv/kubeadm.yaml"
 
 @dataclass(frozen=True)
 class Run:
-    """What one command said."""
+    """The output of one command."""
 
     code: int
     out: str
@@ -36,7 +37,7 @@ class Run:
 
 @dataclass(frozen=True)
 class File:
-    """Something below /etc, /var/lib or /srv that the commands made. `kind` is file, directory or link."""
+    """A path below /etc, /var/lib or /srv that the commands created. `kind` is file, directory or link."""
 
     kind: str
     mode: int
@@ -45,7 +46,7 @@ class File:
 
 
 class Files(dict[str, str]):
-    """Files of a machine that are not shown where a test fails."""
+    """Files of a machine that are not shown if a test fails."""
 
     def __repr__(self) -> str:
         return f"<{len(self)} files>"
@@ -53,7 +54,7 @@ class Files(dict[str, str]):
 
 @dataclass(frozen=True)
 class Answer:
-    """What a machine is like after the commands. There are fewer runs than commands where one of them failed, if that ends the request."""
+    """The state of a machine after the commands. If a failing command ends the request, there are fewer runs than commands."""
 
     runs: Sequence[Run]
     files: Mapping[str, File]
@@ -74,7 +75,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Request:
-    """Commands for an empty machine that has only these files. `cluster` is what an API server in its network serves (`arena_api`)."""
+    """Commands for an empty machine with only these files. `cluster` is what an API server in its network serves (`arena_api`)."""
 
     commands: Sequence[Sequence[str]]
     files: Mapping[str, str] = field(default_factory=dict)
@@ -134,7 +135,7 @@ class Arena:
         self._kubeadm, self._ours = kubeadm, ours
 
     def both(self, kubeadm: Request, ours: Request | None = None) -> tuple[Answer, Answer]:
-        """Run the requests at the same time; without a second one, the same. kubeadm's answer is the first one."""
+        """Run the requests at the same time; without a second one, the first is used for both. kubeadm's result comes first."""
         self._kubeadm.send(kubeadm)
         self._ours.send(ours or kubeadm)
         return self._kubeadm.receive(), self._ours.receive()
@@ -155,13 +156,13 @@ def _worker(program: str) -> Iterator[Worker]:
 
 @contextmanager
 def arena(kubeadm: str) -> Iterator[Arena]:
-    """Make two machines. Skips the test where that is not allowed."""
+    """Create two machines. Skips the test if that is not allowed."""
     with ExitStack() as stack:
         yield Arena(stack.enter_context(_worker(kubeadm)), stack.enter_context(_worker("ours")))
 
 
 @contextmanager
 def alone() -> Iterator[Worker]:
-    """Make a machine for kubewright only."""
+    """Create a machine for kubewright only."""
     with _worker("ours") as made:
         yield made

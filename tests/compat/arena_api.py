@@ -1,6 +1,6 @@
-"""What a machine that joins asks an API server, answered inside an arena: objects by path, everything else is not found.
+"""The API server that a joining machine uses inside an arena: objects by path; everything else is not found.
 
-It shows no rights and keeps nothing that it is sent. Real API servers are in tests/machines; here only files are compared.
+It checks no permissions and stores nothing. Real API servers are in tests/machines; here only files are compared.
 """
 
 from __future__ import annotations

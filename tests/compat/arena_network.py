@@ -1,4 +1,4 @@
-"""The network of an arena: one address and a default route on the loopback interface, which lead nowhere. Without them no address is detected."""
+"""The network of an arena: one address and a default route on the loopback interface, without which no address is detected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Route(ctypes.Structure):
 
 
 def set_up() -> None:
-    """Give this network namespace its address and its route. Needs the right to administer it."""
+    """Give this network namespace its address and its route. Needs the permission to administer it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         _interface(control, _SIOCSIFFLAGS, _INTERFACE, struct.pack("H", _IFF_UP))
         _interface(control, _SIOCSIFADDR, f"{_INTERFACE}:1", _address(ADDRESS))

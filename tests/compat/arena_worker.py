@@ -1,8 +1,9 @@
-"""The inside of an arena: one program, run again and again on a machine of its own that is emptied between the runs.
+"""The inside of an arena: one program, run repeatedly on its own machine, which is emptied between the runs.
 
-Started by `arena.Arena` inside a new mount namespace. It builds a root out of bind mounts of this machine's, in which /etc and /var/lib are
-directories of their own (what lies in them is copied, or bound read-only), /run and /srv are empty, no user but root is known, and kubeadm's
-places do not exist; nothing that is written reaches the real machine. It then serves requests, a line of JSON each, from its standard input.
+Started by `arena.Arena` inside a new mount namespace. It builds a root directory from bind mounts of this machine's
+files, in which /etc and /var/lib are new directories (with copied or read-only contents), /run and /srv are empty,
+root is the only user, and kubeadm's paths do not exist; nothing that is written reaches the real machine. It then
+serves requests from its standard input, a line of JSON each.
 
 Usage: python arena_worker.py ROOT (ours | PROGRAM)
 """
@@ -32,7 +33,7 @@ MOUNT_SETATTR, RECURSIVE, READ_ONLY, HERE = 442, 0x8000, 1, -100
 """The system call, AT_RECURSIVE, MOUNT_ATTR_RDONLY and AT_FDCWD."""
 
 HIDDEN = {"/etc": {"kubernetes", "cni"}, "/var": {"lib"}, "/var/lib": {"kubelet", "etcd", "dockershim", "cni", "kubewright"}}
-"""Directories whose entries are bound one by one, and which entries are left out. /var/lib has its own row."""
+"""Directories whose entries are mounted one by one, and the entries that are left out. /var/lib has its own row."""
 
 PROJECT = Path(__file__).resolve().parents[2]
 EMPTY = ("run", "srv")
@@ -47,7 +48,7 @@ def mount(source: str, target: Path, *, kind: str = "", flags: int = 0) -> None:
 
 
 def allow_writing(place: Path, *, flags: int, allow: bool) -> None:
-    """Let a mount be written to or not, or all mounts below it too. Without this, what is bound would be the real machine's."""
+    """Make a mount writable or read-only, optionally with all mounts below it. Otherwise, writes would reach the real machine."""
     wanted = (ctypes.c_uint64 * 4)(0 if allow else READ_ONLY, READ_ONLY if allow else 0, 0, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(MOUNT_SETATTR, HERE, str(place).encode(), flags, wanted, ctypes.c_size_t(ctypes.sizeof(wanted))):
@@ -65,7 +66,7 @@ def build(root: Path) -> None:
         else:
             bind_entries(entry, root)
     (root / "srv").mkdir(exist_ok=True)
-    if PROJECT.parts[1] in EMPTY:  # our own sources are loaded as they are needed
+    if PROJECT.parts[1] in EMPTY:  # our own sources are loaded when they are needed
         place = root / PROJECT.relative_to("/")
         place.mkdir(parents=True)
         mount(str(PROJECT), place, flags=BIND | REC)
@@ -73,7 +74,7 @@ def build(root: Path) -> None:
     allow_writing(root, flags=0, allow=True)
     os.chroot(root)
     os.chdir("/")
-    resolver = Path("/etc/resolv.conf")  # nobody answers there, so that nothing waits for names
+    resolver = Path("/etc/resolv.conf")  # nothing answers there, so that no lookup waits
     resolver.unlink(missing_ok=True)
     resolver.write_text("nameserver 127.0.0.1\n")
     Path("/etc/passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
@@ -96,7 +97,7 @@ def bind(source: Path, root: Path) -> None:
         return
     if source.is_dir():
         target.mkdir()
-        with contextlib.suppress(PermissionError):  # another user's
+        with contextlib.suppress(PermissionError):  # owned by another user
             mount(str(source), target, flags=BIND | REC)
     elif source.is_file():
         with contextlib.suppress(PermissionError):
@@ -111,7 +112,7 @@ class Machine:
         self._contents = {entry: entry.read_bytes() for entry in self._stays if entry.is_file() and not entry.is_symlink()}
 
     def wipe(self) -> None:
-        """Make it what it was."""
+        """Restore that state."""
         for entry, content in self._contents.items():
             if entry.read_bytes() != content:
                 entry.write_bytes(content)
@@ -123,7 +124,7 @@ class Machine:
                     entry.unlink()
 
     def tree(self) -> dict[str, tuple[str, int, str, str]]:
-        """Everything that was made or changed: kind, mode and, of files, the content."""
+        """Everything that was created or changed: kind, mode and, for files, the content."""
         changed = {str(entry): entry.read_bytes() for entry, content in self._contents.items() if entry.read_bytes() != content}
         found = {path: ("file", 0, base64.b64encode(content).decode(), "") for path, content in changed.items()}
         for place in WIPED[:3]:

@@ -1,4 +1,4 @@
-"""Real kubeadm and kubewright on copies of the same machine: kubeadm changes its root, kubewright is given the directory."""
+"""Real kubeadm and kubewright on copies of the same machine: kubeadm changes its root, kubewright gets the directory as an argument."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Run:
 
 
 def find_kubeadm(version: str = KUBERNETES) -> str:
-    """The oracle: of KUBEWRIGHT_BINARIES_DIR, which holds our own version, or of the cache."""
+    """The kubeadm to compare with: from KUBEWRIGHT_BINARIES_DIR, which has our own version, or from the cache."""
     environment = {name: value for name, value in os.environ.items() if version == KUBERNETES or name != "KUBEWRIGHT_BINARIES_DIR"}
     found = binaries.locate(("kubeadm",), version=version, sources=binaries.sources_from(environment)).found
     if "kubeadm" not in found:
@@ -57,7 +57,7 @@ class Pair:
 
     @classmethod
     def make(cls, program: str, place: Path, cluster: str) -> Pair:
-        """Have kubeadm make a machine, and copy it."""
+        """Let kubeadm create a machine, and copy it."""
         pair = cls(program, place / "ours", place / "theirs")
         (pair.theirs / "etc" / "kubernetes").mkdir(parents=True)
         (pair.theirs / "tmp").mkdir()
@@ -68,7 +68,7 @@ class Pair:
         return pair
 
     def kubeadm(self, *argv: str) -> Run:
-        """Run kubeadm with its copy as root directory; an ordinary user needs a user namespace for that."""
+        """Run kubeadm with its copy as root directory; ordinary users need a user namespace for that."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         words = [*inside, self.program, f"--rootfs={self.theirs}", *argv]
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
@@ -93,7 +93,7 @@ class Pair:
         return Run(code, out.getvalue())
 
     def both(self, *argv: str) -> tuple[Run, Run]:
-        """Run the same command in both."""
+        """Run the same command on both."""
         return self.kubewright(*argv), self.kubeadm(*argv)
 
     def remove(self, name: str) -> None:

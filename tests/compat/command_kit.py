@@ -1,4 +1,4 @@
-"""Made-up command lines: flags that a command has, with good and odd values, and what people get wrong when they type."""
+"""Generated command lines: flags of a command with good and odd values, and typical typing errors."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ _UNKNOWN = ("--nonsense", "-x", "--dry_run", "--Config=x", "---", "--", "-", "ex
 
 @dataclass(frozen=True)
 class Line:
-    """A command line; `files` are there besides the machine's own."""
+    """A command line; `files` exist in addition to the machine's own."""
 
     words: tuple[str, ...]
     files: tuple[tuple[str, str], ...] = ()
@@ -115,7 +115,7 @@ def lines(draw: st.DrawFn) -> tuple[str, ...]:
 
 @st.composite
 def _written(draw: st.DrawFn, flag: dict[str, Any]) -> tuple[str, ...]:
-    """One flag as it may be typed."""
+    """One flag as a user may type it."""
     name = flag["name"]
     if flag["type"] == "bool":
         return (f"--{name}{draw(st.sampled_from(_BOOLEANS))}",)
@@ -126,7 +126,7 @@ def _written(draw: st.DrawFn, flag: dict[str, Any]) -> tuple[str, ...]:
 
 
 def named(error: str) -> str:
-    """A usage error; where the words are our own, only the flags that it names, and for a bad value the value and its flag."""
+    """A usage error; if the words are our own, only the flags that it names, and for a bad value the value and its flag."""
     if value := re.match(r'error: invalid argument ".*" for "[^"]*" flag: ', error):
         return value[0]
     own_words = re.match(

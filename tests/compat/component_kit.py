@@ -1,4 +1,4 @@
-"""Made-up documents of the kubelet and kube-proxy: values of the right types for any of their fields, from the tables of fields."""
+"""Generated documents of the kubelet and kube-proxy: values of the right types for any of their fields, from the tables of fields."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SCALARS: dict[type[Kind], st.SearchStrategy[Any]] = {
 
 @cache
 def values_of(kind: Kind) -> st.SearchStrategy[Any]:
-    """Values that a field of this kind takes."""
+    """Values that a field of this kind accepts."""
     match kind:
         case Pointer():
             return values_of(kind.inner)

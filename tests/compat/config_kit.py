@@ -1,4 +1,4 @@
-"""Made-up configuration files for the differential tests: mostly valid ones, and ones that were broken on purpose."""
+"""Generated configuration files for the differential tests: mostly valid ones, and some that were broken on purpose."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def maybe(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]
 
 
 def of(*values: object) -> st.SearchStrategy[Any]:
-    """One of these values, the first two more often than the others: they are valid, and so are whole files often enough."""
+    """One of these values, the first two more often than the others: they are valid, so that whole files are valid often enough."""
     return st.sampled_from((*values[:2] * 4, *values))
 
 
@@ -240,7 +240,7 @@ def _head(api_version: str, kind: str, body: dict[str, Any]) -> dict[str, Any]:
 
 @st.composite
 def configurations(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Documents of one file. Init comes with Cluster, whose version is given: labels would be looked up on the network."""
+    """Documents of one file. Init comes with Cluster, whose version is set, because labels would be looked up on the network."""
     documents = []
     kinds = draw(
         st.sampled_from(["init", "init", "init", "cluster", "join", "join", "reset", "upgrade", "init+join", "init+components", "all"])
@@ -269,7 +269,7 @@ _ODD = st.sampled_from((None, True, 0, -1, 1.5, 10**30, "", "x", "yes", [], {}, 
 
 @st.composite
 def broken_files(draw: st.DrawFn, whole: st.SearchStrategy[list[dict[str, Any]]]) -> str:
-    """Text of a file that had one to three things done to it."""
+    """Text of a file with one to three changes."""
     documents = copy.deepcopy(draw(whole))
     for _ in range(draw(st.integers(1, 2))):
         _break(draw, documents)

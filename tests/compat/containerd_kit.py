@@ -1,4 +1,4 @@
-"""A containerd of a test's own: its directories, its socket, no CNI, and nothing of it left afterwards. Needs root."""
+"""A containerd for a test: its own directories and socket, no CNI, and nothing of it left afterwards. Needs root."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.processes import RealProcesses
 
 MARKER = "KUBEWRIGHT_TEST_RUNTIME"
-"""Marks containerd, its shims and what they start: they leave their session and their parents."""
+"""Marks containerd, its shims and their children, which leave their session and their parents."""
 
 CONFIG = """\
 version = 3
@@ -53,7 +53,7 @@ disabled_plugins = [
 
 
 def programs(*names: str) -> dict[str, Path]:
-    """Find programs where `binaries` has them. For an ordinary user they need not be there: all of this needs root."""
+    """Find the programs of `binaries`. For ordinary users they may be missing, because all of this needs root."""
     if os.geteuid() != 0:
         pytest.skip("a container runtime needs root")
     found = _found(*names)
@@ -77,7 +77,7 @@ class Containerd:
         self._process: subprocess.Popen[bytes] | None = None
 
     def allow_http(self, registry: str) -> None:
-        """Take images from a registry that speaks no TLS."""
+        """Pull images from a registry without TLS."""
         directory = self.place / "registries" / registry
         directory.mkdir(parents=True)
         (directory / "hosts.toml").write_text(f'server = "http://{registry}"\n')
@@ -107,7 +107,7 @@ class Containerd:
             self._process = None
 
     def close(self) -> None:
-        """End it, its shims and its containers, and unmount what they had."""
+        """Stop it, its shims and its containers, and unmount their mounts."""
         self.stop(signal.SIGKILL)
         known = RealProcesses()
         for identity in known.marked({MARKER: str(self.place)}):
@@ -127,7 +127,7 @@ def _die_with_parent() -> None:
 
 @contextlib.contextmanager
 def containerd(*, sandbox: str = "") -> Iterator[Containerd]:
-    """Run a containerd. Its directory has a short name, because those of sockets are limited."""
+    """Run a containerd. Its directory has a short name, because the paths of sockets are limited."""
     with tempfile.TemporaryDirectory(prefix="kw-cri-") as name:
         running = Containerd(Path(name), sandbox=sandbox)
         try:

@@ -1,4 +1,4 @@
-"""Our decoders and Go's, given the same texts: what both accept they have to read alike.
+"""Our decoders and Go's on the same texts: what both accept must be read equally.
 
 `make test` compares a few texts, `make soak-controllers` a million.
 """
@@ -33,11 +33,11 @@ FOUND: Final = Path(__file__).parents[2] / "build" / "fuzz"
 
 
 class ReadDifferently(AssertionError):
-    """Both accept a text, and see different things in it."""
+    """Both accept a text, and read different things in it."""
 
 
 def compare(path: Path, seed: int, count: int) -> Counter[tuple[str, str]]:
-    """Compare so many texts that a seed makes, and count the outcomes of each kind. Raises ReadDifferently, naming the text."""
+    """Compare this many texts generated from a seed, and count the outcomes of each kind. Raises ReadDifferently, naming the text."""
     found: Counter[tuple[str, str]] = Counter()
     readers = {**decoder_readings.READERS, "J": decoder_readings.JoinRequests(decoder_texts.join_key()).read}
     with running(path) as go:
@@ -66,7 +66,7 @@ def _outcome(text: Text, ours: str | None, theirs: str, seed: int) -> str:
 
 
 def _told(text: Text, ours: str, theirs: str, seed: int) -> str:
-    """Say in which parts two readings differ; the whole is kept in a file."""
+    """Name the parts in which two readings differ; the whole text is kept in a file."""
     kind, content = text
     FOUND.mkdir(parents=True, exist_ok=True)
     report = FOUND / f"decoders-{seed}.txt"

@@ -1,4 +1,4 @@
-"""Go's decoders as an oracle: the program of tests/compat/decoders, built once for each state of its source, and one process that reads batches."""
+"""Go's decoders to compare with: the program of tests/compat/decoders, built once for each state of its source, reading batches as one process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ SOURCE: Final = Path(__file__).parent / "decoders"
 BUILT: Final = Path(__file__).parents[2] / "build" / "decoders"
 REFUSED: Final = "-"
 Text = tuple[str, bytes]
-"""A kind, as main.go has it, and what is to be read."""
+"""A kind, as in main.go, and the text to read."""
 
 
 def program() -> Path:
-    """Build the program, or find what was built. Raises BinariesError where there is no Go that is new enough."""
+    """Build the program, or find an earlier build. Raises BinariesError if there is no recent enough Go."""
     wanted = re.search(r"^go (\d+)\.(\d+)", (SOURCE / "go.mod").read_text(), re.MULTILINE)
     assert wanted is not None
     go = golang.find_go(os.environ, need=(int(wanted[1]), int(wanted[2]), 0))
@@ -31,7 +31,7 @@ def program() -> Path:
     path = BUILT / digest
     if not path.exists():
         BUILT.mkdir(parents=True, exist_ok=True)
-        own = path.with_name(f"{digest}.{os.getpid()}")  # another test process may build it too
+        own = path.with_name(f"{digest}.{os.getpid()}")  # another test process may be building it too
         environment = {
             **golang.cleaned(os.environ),
             "GOTOOLCHAIN": "local",
@@ -52,7 +52,7 @@ class GoDecoders:
         self._process = process
 
     def send(self, texts: Sequence[Text]) -> None:
-        """Hand it a batch, which it reads whole; meanwhile we can read the same texts."""
+        """Send it a batch, which it reads completely; in the meantime we can read the same texts."""
         assert self._process.stdin is not None
         parts = [struct.pack(">I", len(texts))]
         parts += [part for kind, text in texts for part in (kind.encode(), struct.pack(">I", len(text)), text)]
@@ -65,7 +65,7 @@ class GoDecoders:
         return [self._process.stdout.readline().decode().rstrip("\n") for _ in range(count)]
 
     def read(self, *texts: Text) -> list[str]:
-        """Hand it a batch and return its lines."""
+        """Send it a batch and return its lines."""
         self.send(texts)
         return self.answers(len(texts))
 

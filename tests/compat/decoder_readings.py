@@ -1,4 +1,4 @@
-"""What our decoders see in a text, in the lines that the program of tests/compat/decoders prints; None for a text that they refuse."""
+"""What our decoders read in a text, in the format of the program of tests/compat/decoders; None for a text that they refuse."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class JoinRequests:
         self._key = keys.load(key, source="the join key")
 
     def read(self, text: bytes) -> str:
-        """Read one. Raises as `requests.read` does."""
+        """Read one request. Raises as `requests.read` does."""
         found = requests.read(_DECODER.decode(text), join_key=self._key)
         return " ".join(
             [_part("apiServerEndpoint", found.endpoint), _part("vpnPublicKey", found.tunnel_key), _part("extraSANs", *found.sans)]
@@ -132,7 +132,7 @@ READERS: Final[Mapping[str, Callable[[bytes], str | None]]] = {
 
 
 def reading(read: Callable[[bytes], str | None], text: bytes) -> str | None:
-    """Return what we see in a text. An error outside the tree is passed on: nothing that is read may raise one."""
+    """Return what we read in a text. Errors outside our tree are passed on: no text may raise one."""
     try:
         return read(text)
     except KubewrightError:

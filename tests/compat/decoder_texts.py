@@ -1,4 +1,4 @@
-"""Texts to read, made up by a seed: good ones, and good ones with damage that decoders may see differently."""
+"""Texts to decode, generated from a seed: good ones, and good ones with damage that decoders may read differently."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _TAGS: Final = (
 
 
 def made(seed: int, count: int) -> Iterator[Text]:
-    """Yield so many texts."""
+    """Yield this many texts."""
     chance = Chance(seed)
     for _ in range(count):
         kind = chance.choices(tuple(_MAKERS), weights=tuple(weight for _, weight in _MAKERS.values()))[0]
@@ -74,12 +74,12 @@ def made(seed: int, count: int) -> Iterator[Text]:
 
 
 def join_key() -> bytes:
-    """Return the key that join requests are encrypted to."""
+    """Return the key with which join requests are encrypted."""
     return _hub()[0]
 
 
 def noisy(chance: Chance, text: bytes, *, times: int = 3) -> bytes:
-    """Damage a text: something is inserted, cut out, doubled or changed, mostly near a line's end or beginning."""
+    """Damage a text: insert, remove, repeat or change something, mostly near the end or beginning of a line."""
     for _ in range(chance.randrange(1, times + 1)):
         place = chance.randrange(len(text) + 1)
         if chance.random() < 0.6:
@@ -104,7 +104,7 @@ def noisy(chance: Chance, text: bytes, *, times: int = 3) -> bytes:
 
 
 def damaged(chance: Chance, data: bytes, *, times: int = 3) -> bytes:
-    """Change some bytes of DER, cut them out or double them."""
+    """Change, remove or repeat some bytes of DER."""
     found = bytearray(data)
     for _ in range(chance.randrange(1, times + 1)):
         place = chance.randrange(max(1, len(found)))
@@ -121,7 +121,7 @@ def damaged(chance: Chance, data: bytes, *, times: int = 3) -> bytes:
 
 
 def _spliced(chance: Chance, pool: Sequence[bytes]) -> bytes:
-    """Return a text of the pool, damaged or not, perhaps with others around it."""
+    """Return a text from the pool, possibly damaged, possibly with others around it."""
     text = chance.choice(pool)
     if chance.random() < 0.5:
         text = noisy(chance, text)
@@ -141,7 +141,7 @@ def _blocks(chance: Chance) -> bytes:
 
 
 def _request(chance: Chance) -> bytes:
-    if chance.random() < 0.1:  # of two blocks one that not everybody can read
+    if chance.random() < 0.1:  # two blocks, one of which not every decoder can read
         first, second = chance.choices(_requests()[:60], k=2)
         return first.replace(b"\n-----END", chance.choice((b"=", b"==", *_NOISE)) + b"\n-----END") + second
     if chance.random() < 0.25:
@@ -169,7 +169,7 @@ def _requests() -> list[bytes]:
 
 @functools.cache
 def _bundles() -> list[bytes]:
-    """Certificates with all that those of clusters have, and more; each in one text."""
+    """Certificates with everything that those of clusters have, and more; each in one text."""
     own = [_own_certificate(number) for number in range(40)]
     return [one.public_bytes(Encoding.PEM) for one in own]
 
@@ -214,7 +214,7 @@ def _rsa() -> rsa.RSAPrivateKey:
 
 
 def _document(chance: Chance) -> dict[str, Any]:
-    """A kubeconfig as plain data; of the strings some are damaged."""
+    """A kubeconfig as plain data, with some damaged strings."""
     authority = chance.choice(_bundles())
     if chance.random() < 0.4:
         authority = _spliced(chance, _bundles())
@@ -269,7 +269,7 @@ _EDITS: Final = (
 
 
 def _cluster_info(chance: Chance) -> bytes:
-    """A ConfigMap that whoever knows the token has signed, whatever is in it."""
+    """A ConfigMap with arbitrary content that somebody who knows the token has signed."""
     text = _kubeconfig(chance)
     content = text.decode("utf-8", "replace")
     signature = cluster_info.detached_signature(content, TOKEN)
@@ -281,7 +281,7 @@ def _cluster_info(chance: Chance) -> bytes:
 
 
 def _first_pin(content: str) -> str:
-    """Return the pin of the first certificate that is named, where that is simple."""
+    """Return the pin of the first certificate, if it is easy to find."""
     try:
         [entry, *_] = json.loads(content)["clusters"]
         found = base64.b64decode(entry["cluster"]["certificate-authority-data"])
@@ -328,4 +328,4 @@ _MAKERS: Final[dict[str, tuple[Callable[[Chance], bytes], int]]] = {
     "I": (_cluster_info, 5),
     "J": (_join_request, 2),
 }
-"""How a text of each kind is made, and how many of a hundred are."""
+"""How a text of each kind is generated, and how many in a hundred are of this kind."""

@@ -1,8 +1,9 @@
-"""Ask real components which flags they have, and write the table of them: `python -m tests.compat.flag_collecting DIRECTORY ...`.
+"""Collect the flags of real components, and write the table of them: `python -m tests.compat.flag_collecting DIRECTORY ...`.
 
-The directories hold kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and etcd, each in any number of minor releases: the
-caches of `kubewright binaries` for three releases of Kubernetes, for example. `--help` tells names, types and what is deprecated. Flags that
-it hides are tried one by one: `NAME=0 --help` answers with an error for an unknown flag, and with the component's own words for a deprecated one.
+The directories contain kube-apiserver, kube-controller-manager, kube-scheduler, kubelet and etcd, each in any number
+of minor releases: for example the caches of `kubewright binaries` for three releases of Kubernetes. `--help` shows
+names, types and deprecations. Flags that it hides are tried one by one: `NAME=0 --help` answers with an error for an
+unknown flag, and with the component's own words for a deprecated one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TABLE = Path(__file__).parents[2] / "src" / "kubewright" / "manifests" / "compon
 KUBERNETES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet")
 COMPONENTS = (*KUBERNETES, "etcd")
 
-# Hidden ones, found by reading the components' sources for MarkDeprecated and their lists of ignored flags.
+# Hidden flags, found by reading the components' sources for MarkDeprecated and their lists of ignored flags.
 _HIDDEN = {
     "kube-apiserver": """
         apiserver-count audit-webhook-batch-initial-backoff default-watch-cache-size enable-logs-handler kubelet-port kubelet-read-only-port
@@ -47,16 +48,16 @@ _TRIED = re.compile(r"has been deprecated, (?P<words>.*)")
 
 @dataclass(frozen=True)
 class Found:
-    """What a component says about one flag; `type` is '' where it does not tell."""
+    """What a component says about one flag; `type` is '' if it does not say."""
 
     type: str
     deprecated: str = ""
 
 
 def collect(program: str | Path, component: str) -> dict[str, Found]:
-    """Return every flag that a program has, by name."""
+    """Return all flags of a program, by name."""
     text = _run(program, "--help")
-    if component == "etcd":  # its help is written by hand: that of v3.7.0 has two flags which the program does not have
+    if component == "etcd":  # its help is written by hand: that of v3.7.0 lists two flags which the program does not have
         found = {name: flag for name, flag in _of_etcd(text) if _tried(program, name) is not None}
     else:
         found = dict(_of_kubernetes(text))
@@ -80,7 +81,7 @@ def _of_kubernetes(text: str) -> Iterator[tuple[str, Found]]:
 
 
 def _of_etcd(text: str) -> Iterator[tuple[str, Found]]:
-    """Read etcd's own form: a line with name and default, then the meaning."""
+    """Read etcd's own format: a line with name and default, then the meaning."""
     lines = text.splitlines()
     for line, meaning in zip(lines, [*lines[1:], ""], strict=True):
         if flag := _ETCD_FLAG.fullmatch(line):
@@ -89,7 +90,7 @@ def _of_etcd(text: str) -> Iterator[tuple[str, Found]]:
 
 
 def _tried(program: str | Path, name: str) -> Found | None:
-    """Say what a program makes of a flag that its help does not list; None if it does not know it."""
+    """Return how a program treats a flag that its help does not list; None if it does not know it."""
     text = _run(program, f"--{name}=0", "--help")
     if "unknown flag" in text or "flag provided but not defined" in text:
         return None
@@ -102,7 +103,7 @@ def _plain(words: str) -> str:
 
 
 def rows(found: Mapping[str, Mapping[str, Found]]) -> list[tuple[str, str, str, str]]:
-    """Return name, type, words of deprecation and lines, for the flags of one component by line; `*` means all lines."""
+    """Return name, type, deprecation and lines for the flags of one component by line; `*` means all lines."""
     everywhere = list(found)
     lines: dict[tuple[str, Found], list[str]] = {}
     for line, flags in found.items():
@@ -112,7 +113,7 @@ def rows(found: Mapping[str, Mapping[str, Found]]) -> list[tuple[str, str, str, 
 
 
 def render(components: Mapping[str, Mapping[str, Mapping[str, Found]]]) -> str:
-    """Write the table: a `[component lines]` head, the words of deprecation as `@n words`, then `name type lines @n`, tabs between."""
+    """Write the table: a `[component lines]` head, the deprecations as `@n words`, then `name type lines @n`, separated by tabs."""
     out = []
     for component, found in components.items():
         table = rows(found)

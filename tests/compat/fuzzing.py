@@ -1,4 +1,4 @@
-"""How much the differential tests try, from which seed, and for how long they make a failure smaller. `conftest` prints the seed."""
+"""How many examples the differential tests try, from which seed, and for how long they shrink a failure. `conftest` prints the seed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hypothesis import HealthCheck, Phase, settings
 import parts
 
 SEED = int(os.environ.get("KUBEWRIGHT_DIFFERENTIAL_SEED") or parts.seed(20261121))
-"""The same in every run of a part of the suite, so that a change is judged by itself; `make fuzz` goes on with fresh ones."""
+"""The same in every run of a part of the suite, so that changes are judged on their own; `make fuzz` uses new ones."""
 _EXAMPLES = os.environ.get("KUBEWRIGHT_DIFFERENTIAL_EXAMPLES", "")
 _CHECKS = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much, HealthCheck.data_too_large]
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.target, Phase.shrink)
-"""All but `explain`, which takes many runs to say little."""
+"""All but `explain`, which takes many runs and explains little."""
 
 
 def examples(number: int) -> Any:
-    """Try so many, divided between the parts of the suite; KUBEWRIGHT_DIFFERENTIAL_EXAMPLES says otherwise for all tests."""
+    """Try this many examples, divided between the parts of the suite; KUBEWRIGHT_DIFFERENTIAL_EXAMPLES overrides it for all tests."""
     return settings(
         max_examples=int(_EXAMPLES) if _EXAMPLES else parts.examples(number),
         deadline=None,
@@ -31,7 +31,7 @@ def examples(number: int) -> Any:
 
 
 class Patience:
-    """Ends the search for a smaller failure after a minute: from then on only what has failed fails, everything else passes unseen."""
+    """Ends shrinking after a minute: from then on only examples that have failed fail, and all others pass without being run."""
 
     def __init__(self, seconds: float = 60) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""Documents below the limit of size that are as expensive as a generator can think of: for each field of each kind, long, many, deep, odd."""
+"""Documents below the size limit that are as expensive as possible: for each field of each kind, long, many, deep or odd values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PUMPS = (
     " ", "\\n", "\\0", "é", "_", "=", "1h", "0.1s", "eyJ-", "eyJa.", "token: ", "abcdef.", "-----BEGIN PRIVATE KEY-----", "name: A_KEY ",
     "value: ", "*.", "system:bootstrappers:", "unix://", "sha256:", "ci/", "v1.36.", "latest-", "stable", "0-1,", "A", "…",
 )  # fmt: skip
-"""What long texts are made of: what some pattern or other begins with, or goes back over."""
+"""The parts of long texts: what various patterns begin with, or backtrack over."""
 
 Make = Callable[[str, int], Iterator[str]]
 
@@ -54,7 +54,7 @@ def _text(pump: str, size: int) -> str:
 
 
 def _values(pump: str, size: int) -> dict[str, str]:
-    """Values of about this size, in the form of flow YAML."""
+    """Values of about this size, as flow YAML."""
     short = f'"{pump}"'
     many = size // (len(short) + 2)
     wide = size // 60
@@ -141,5 +141,5 @@ def wholes(draw: st.DrawFn) -> str:
 
 
 def hostile() -> st.SearchStrategy[Any]:
-    """Any of them, cut to the limit of size."""
+    """Any of them, cut to the size limit."""
     return st.one_of(fields(), fields(), wholes()).map(lambda text: text.encode()[: 3 * 1024 * 1024].decode(errors="ignore"))

@@ -1,4 +1,4 @@
-"""Single commands in a scratch directory taken for the root: real kubeadm's process, and ours in a fork of this one."""
+"""Single commands with a scratch directory as root: real kubeadm's process, and ours in a fork of this one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOPIC = re.compile(r"\[([\w/-]+)\] (.*)")
 
 @dataclass(frozen=True)
 class Done:
-    """What a command did: its exit code and what it wrote."""
+    """The result of a command: its exit code and its output."""
 
     code: int
     out: str
@@ -31,7 +31,7 @@ class Done:
 
     @property
     def lines(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Topic of each line, with what it names: quoted texts and lists. The words differ on purpose."""
+        """The topic of each line, with what it names: quoted texts and lists. The words differ on purpose."""
         found = [_TOPIC.fullmatch(line) for line in self.out.splitlines()]
         return [(one[1], tuple(quoted or listed for quoted, listed in _QUOTED.findall(one[2]))) for one in found if one]
 
@@ -45,21 +45,21 @@ class Machine:
 
     @classmethod
     def make(cls, root: Path, files: dict[str, str], environment: dict[str, str]) -> Machine:
-        """Make a directory with files in it. Commands run with no other variables than those given."""
+        """Create a directory with files. Commands run only with the given variables."""
         for name, content in {"etc/kubernetes/.keep": "", "tmp/.keep": "", **files}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(content)
         return cls(root, environment)
 
     def kubeadm(self, *argv: str) -> Done:
-        """Run real kubeadm; an ordinary user needs a user namespace to change the root."""
+        """Run real kubeadm; ordinary users need a user namespace to change the root."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         words = [*inside, find_kubeadm(), *argv, f"--rootfs={self.root}"]
         done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300, env=self.environment)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def kubewright(self, *argv: str) -> Done:
-        """Run ours with all its modules loaded, as root: a process of its own would load them for each command."""
+        """Run ours with all its modules loaded, as root: a separate process would load them for each command."""
         rootfs.preload("kubewright.cli.handlers.operations:run")
         out, err = self.root / "tmp/out", self.root / "tmp/err"
         child = os.fork()
@@ -69,7 +69,7 @@ class Machine:
         return Done(os.waitstatus_to_exitcode(status), out.read_text(), err.read_text())
 
     def files(self) -> dict[str, tuple[str, int, int]]:
-        """Everything below the directories of a machine but our own record of it: its mode, owner and group by its path."""
+        """Everything below the directories of a machine except our own record: its mode, owner and group by its path."""
         found = {}
         for place in PLACES:
             for path in sorted((self.root / place).rglob("*")):

@@ -1,4 +1,4 @@
-"""What the files of two machines are compared by: bytes, or the fields of certificates, keys and kubeconfigs, which differ from run to run."""
+"""How files of two machines are compared: by bytes, or by the fields of certificates, keys and kubeconfigs, which differ from run to run."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kubewright.base import yaml
 from kubewright.pki import certificates, keys, pem
 
 NEAR = 60
-"""How many seconds of a certificate's life the pace of a run may take: it begins with its CA and ends counted from its own signing."""
+"""How many seconds of a certificate's lifetime may depend on the speed of a run: it starts with its CA and expires counted from its own signing."""
 
 
 @dataclass
 class Description:
-    """Every file by what is the same in every run, and the lives of certificates in seconds."""
+    """Every file by what is the same in every run, and the lifetimes of certificates in seconds."""
 
     files: dict[str, object] = field(default_factory=dict)
     lives: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Made-up control planes for the differential tests: configurations that are valid, or nearly always so, and that reach into every file."""
+"""Generated control planes for the differential tests: configurations that are almost always valid, and that affect every file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ZEROS = st.sampled_from(("", "", "0", "00", "000000"))
 
 @st.composite
 def sloppy_addresses(draw: st.DrawFn) -> str:
-    """Addresses that an API server can have, with leading zeros here and there: Go took them once, and Kubernetes still does."""
+    """Addresses for an API server, some with leading zeros, which Go once accepted and Kubernetes still does."""
 
     def zeroed(*numbers: str) -> list[str]:
         return [draw(_ZEROS) + number for number in numbers]
@@ -48,7 +48,7 @@ _LIVES = st.sampled_from(("9000h", "100h", "87600h", "24h0m1s", "8760h"))
 
 @dataclass(frozen=True)
 class Made:
-    """A configuration file and what else the machine has."""
+    """A configuration file and the other files of the machine."""
 
     documents: list[dict[str, Any]]
     environment: dict[str, str]
@@ -105,7 +105,7 @@ def _etcd(old: bool) -> st.SearchStrategy[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class _Family:
-    """Subnets and addresses that go together."""
+    """Subnets and addresses that fit together."""
 
     services: tuple[str, ...]
     pods: tuple[str, ...]
@@ -143,7 +143,7 @@ def _cluster(old: bool, family: _Family) -> st.SearchStrategy[dict[str, Any]]:
             "proxy": maybe(disabled=st.booleans()),
         }
     )
-    root = {"RootlessControlPlane": st.booleans()} if os.geteuid() == 0 else {}  # others may give files to nobody
+    root = {"RootlessControlPlane": st.booleans()} if os.geteuid() == 0 else {}  # other users may not give files to nobody
     gates = st.fixed_dictionaries({"PublicKeysECDSA": st.just(True)} if old else {}, optional={**root, "NodeLocalCRISocket": st.booleans()})
     fast = {"featureGates": gates}
     timeout = {"timeoutForControlPlane": st.sampled_from(("4m0s", "5m"))} if old else {}

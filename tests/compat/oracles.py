@@ -1,4 +1,4 @@
-"""The kubeadms that the tests compare with: of our own version, and of the minor releases beside it."""
+"""The kubeadms that the tests compare with: that of our own version, and those of the neighbouring minor releases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KUBEADMS = {"1.35": "v1.35.4", OWN.line: KUBERNETES, "1.37": "v1.37.1"}
 
 
 def kubeadm_of(line: str) -> str:
-    """Return the kubeadm of a release: of KUBEWRIGHT_BINARIES_DIR for our own, or of the cache. Skips the test where there is none."""
+    """Return the kubeadm of a release: from KUBEWRIGHT_BINARIES_DIR for our own, or from the cache. Skips the test if there is none."""
     environment = {name: value for name, value in os.environ.items() if line == OWN.line or name != "KUBEWRIGHT_BINARIES_DIR"}
     found = binaries.locate(("kubeadm",), version=KUBEADMS[line], sources=binaries.sources_from(environment)).found
     if "kubeadm" not in found:

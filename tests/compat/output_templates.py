@@ -1,6 +1,7 @@
-"""Templates and paths that the output formats are compared with: those that print, and those that kubeadm refuses.
+"""Templates and paths with which the output formats are compared: those that print, and those that kubeadm refuses.
 
-`IMAGES` are for `config images list`, `CERTIFICATES` for `certs check-expiration`, whose object has lists of objects, numbers and nulls.
+`IMAGES` are for `config images list`, `CERTIFICATES` for `certs check-expiration`, whose object has lists of objects,
+numbers and nulls.
 """
 
 from __future__ import annotations
@@ -198,4 +199,4 @@ CERTIFICATES = (
 """What both programs print for a machine's certificates."""
 
 ABSENT_KEYS = ("jsonpath={.missing}", "go-template={{.missing}}", "go-template={{.missing.deeper}}", "jsonpath={range .missing[*]}x{end}")
-"""What both refuse where missing keys are not allowed, and print otherwise."""
+"""What both refuse if missing keys are not allowed, and print otherwise."""

@@ -1,4 +1,4 @@
-"""Phases of init by real kubeadm, in a scratch directory that it takes for its root, and by kubewright over the same directory."""
+"""Phases of init, run by real kubeadm with a scratch directory as its root, and by kubewright on the same directory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=MachineI
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a command did: whether it failed, the files below its directories by path, its lines, and its error."""
+    """The result of a command: whether it failed, the files below its directories by path, its lines, and its error."""
 
     failed: bool
     files: dict[str, bytes]
@@ -41,7 +41,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Root:
-    """A scratch directory that stands for a machine's root."""
+    """A scratch directory that represents a machine's root."""
 
     path: Path
 
@@ -57,7 +57,7 @@ class Root:
         return {str(p.relative_to(self.path)): p.read_bytes() for place in places for p in sorted(place.rglob("*")) if p.is_file()}
 
     def kubeadm(self, *argv: str, version: str = KUBERNETES) -> Outcome:
-        """Run real kubeadm with this directory as its root; an ordinary user needs a user namespace for that."""
+        """Run real kubeadm with this directory as its root; ordinary users need a user namespace for that."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         before = self.files()
         words = [*inside, find_kubeadm(version), *argv, f"--rootfs={self.path}"]
@@ -66,7 +66,7 @@ class Root:
         return Outcome(done.returncode != 0, after, done.stdout.splitlines(), done.stderr)
 
     def kubewright(self, *argv: str) -> Outcome:
-        """Run a phase of ours in this process, over nothing: of the scratch directory it sees the files that arguments name."""
+        """Run a phase of ours in this process, on an empty machine: of the scratch directory it sees the files that arguments name."""
         reporter = RecordingReporter()
         words = [str(self.path / word.lstrip("/")) if word.startswith("/") else word for word in argv]
         hosts = []
@@ -95,7 +95,7 @@ def written(hosts):
 
 
 class _Below(RealHost):
-    """A host that finds what is in a scratch directory at the places of a root."""
+    """A host that finds the files of a scratch directory at the paths of a root."""
 
     def __init__(self, layout, root: Path) -> None:
         super().__init__(layout=layout, environment={})

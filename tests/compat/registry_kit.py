@@ -1,4 +1,4 @@
-"""A registry of images: the pulling side of the distribution API (OCI), on loopback, with images that are made here."""
+"""A registry of images: the pull part of the distribution API (OCI), on loopback, with images that are generated here."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Registry:
         return f"127.0.0.1:{self.port}"
 
     def add(self, name: str, tag: str, files: Mapping[str, bytes], *, entrypoint: tuple[str, ...] = ()) -> str:
-        """Put an image there, and return its digest."""
+        """Add an image, and return its digest."""
         layer = layer_of(files)
         packed = gzip.compress(layer, mtime=0)
         config = {
@@ -112,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(registry: Registry) -> Iterator[Registry]:
-    """Serve it at a free port, without TLS."""
+    """Serve it on a free port, without TLS."""
     handler = type("Handler", (_Handler,), {"registry": registry})
     with ThreadingHTTPServer(("127.0.0.1", registry.port), handler) as server:
         registry.port = server.server_address[1]
@@ -126,5 +126,5 @@ def serving(registry: Registry) -> Iterator[Registry]:
 
 
 def program_image(program: Path) -> dict[str, bytes]:
-    """The files of an image that holds one program, as /pause."""
+    """The files of an image that contains one program, as /pause."""
     return {"pause": program.read_bytes()}

@@ -1,4 +1,4 @@
-"""Pods in a real runtime without a kubelet: calls of the CRI that kubewright itself does not make, written field by field."""
+"""Pods in a real runtime without a kubelet: CRI calls that kubewright itself does not make, encoded field by field."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REST = bytes.fromhex("0f05b8220000000f05ebf7")  # syscall; for ever: mov eax, 3
 
 
 def tiny_program(text: str) -> bytes:
-    """An ELF program for Linux on x86-64 without libraries: it writes a text and does nothing until it is killed."""
+    """An ELF program for Linux on x86-64 without libraries: it writes a text and then waits until it is killed."""
     if platform.machine() != "x86_64":
         pytest.skip("the tiny program is for x86-64")
     code = _CODE + b"\xba" + struct.pack("<I", len(text.encode())) + _REST + text.encode()
@@ -52,7 +52,7 @@ def _varint(value: int) -> bytes:
 
 
 def run_pod(endpoint: str, *, name: str, logs: str, cgroup: str) -> tuple[str, bytes]:
-    """Start a sandbox in the network of the machine; returns its identifier and its configuration, which its containers need."""
+    """Start a sandbox in the network of the machine; returns its ID and its configuration, which its containers need."""
     security = message({1: message({1: NODE_NETWORK})})
     described = message({1: name, 2: f"uid-{name}", 3: "kube-system"})
     config = message({1: described, 3: logs, 8: message({1: cgroup, 2: security})})
@@ -60,7 +60,7 @@ def run_pod(endpoint: str, *, name: str, logs: str, cgroup: str) -> tuple[str, b
 
 
 def run_container(endpoint: str, sandbox: str, config: bytes, *, name: str, image: str, log: str) -> str:
-    """Start a container with the labels of the kubelet; returns its identifier."""
+    """Start a container with the labels of the kubelet; returns its ID."""
     labels = {"io.kubernetes.container.name": name, "io.kubernetes.pod.namespace": "kube-system"}
     rows = [message({1: key, 2: value}) for key, value in labels.items()]
     wanted = message({1: message({1: name}), 2: message({1: image}), 9: rows, 11: log})

@@ -1,4 +1,4 @@
-"""Made-up templates and paths for `-o`: mostly right ones, and ones that are put together from pieces."""
+"""Generated templates and paths for `-o`: mostly valid ones, and some that are put together from pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every difference that the differential tests accept is told to users."""
+"""Every difference that the differential tests accept is documented for users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = {row.reason: row for table in TABLES for row in table}
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=list(ROWS))
-def test_an_accepted_difference_stands_in_a_table_of_the_documentation(row):
+def test_an_accepted_difference_is_documented_in_a_table(row):
     lines = [line for line in (PAGES / row.page).read_text().splitlines() if line.startswith("|") and row.words in line]
     assert len(lines) == 1
     assert lines[0].count(" | ") == 2

@@ -1,4 +1,4 @@
-"""`certs` and `kubeconfig user` beside real kubeadm on the same files: output, and every field of what is made."""
+"""`certs` and `kubeconfig user` compared with real kubeadm on the same files: output, and every field of the results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def require_same(ours: str, theirs: str) -> None:
     assert all(abs(int(one) - int(other)) < 60 for one, other in lengths)
 
 
-# What is taken away from the machine before both look at it.
+# What is removed from the machine before both inspect it.
 LOSSES = {
     "nothing": (),
     "super-admin.conf": ("super-admin.conf",),
@@ -52,7 +52,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("form", ["text", "json", "yaml"])
-def test_expiry_is_shown_the_same(machines, loss, form):
+def test_expiry_is_shown_as_by_kubeadm(machines, loss, form):
     for name in LOSSES[loss]:
         machines.remove(name)
     ours, theirs = machines.both("certs", "check-expiration", *CONFIG, "-o", form)
@@ -63,14 +63,14 @@ def test_expiry_is_shown_the_same(machines, loss, form):
 
 
 @pytest.mark.parametrize("period", ["45s", "3m30s", "59m30s", "5h3m30s", "24h1m", "49h1m", "150h1m", "200h", "9000h", "19000h", "80000h"])
-def test_residual_times_are_said_the_same(program, tmp_path, period):
+def test_residual_times_are_shown_as_by_kubeadm(program, tmp_path, period):
     machines = Pair.make(program, tmp_path, DEFAULT + f"certificateValidityPeriod: {period}\ncaCertificateValidityPeriod: 90000h\n")
     ours, theirs = machines.both("certs", "check-expiration", *CONFIG)
     seconds = re.compile(r"\d+s\b")
     assert seconds.sub("0s", ours.out) == seconds.sub("0s", theirs.out)
 
 
-def test_with_an_external_etcd_the_same_rows_are_shown(machines):
+def test_an_external_etcd_gives_the_same_rows_as_with_kubeadm(machines):
     machines.write("kubeadm.yaml", INIT + DEFAULT + EXTERNAL_ETCD)
     ours, theirs = machines.both("certs", "check-expiration", *CONFIG)
     assert (ours, theirs.out.count("\n")) == (theirs, 12)
@@ -115,7 +115,7 @@ RENEWALS = {
 
 @pytest.mark.parametrize("loss", RENEWALS)
 @pytest.mark.parametrize("changes", ["", "certificateValidityPeriod: 100h\n"])
-def test_all_are_renewed_the_same(machines, loss, changes):
+def test_all_certificates_are_renewed_as_by_kubeadm(machines, loss, changes):
     for name in RENEWALS[loss]:
         machines.remove(name)
     machines.write("kubeadm.yaml", INIT + DEFAULT.replace("P256", "P384") + changes)
@@ -132,13 +132,13 @@ def test_all_are_renewed_the_same(machines, loss, changes):
 
 
 @pytest.mark.parametrize("name", [row.name for row in renewal.everything()])
-def test_each_is_renewed_the_same(machines, name):
+def test_each_certificate_is_renewed_as_by_kubeadm(machines, name):
     ours, theirs = machines.both("certs", "renew", name, *CONFIG)
     assert ours == theirs
     assert tree(machines.ours) == tree(machines.theirs)
 
 
-def test_a_bundle_is_kept_where_kubeadm_cuts_it(machines):
+def test_a_bundle_is_kept_although_kubeadm_truncates_it(machines):
     """The accepted difference: kubeadm leaves one certificate in the kubeconfig (docs/compat/certs.md)."""
     other = (machines.theirs / "etc/kubernetes/pki/front-proxy-ca.crt").read_text()
     bundle = (machines.theirs / "etc/kubernetes/pki/ca.crt").read_text() + other
@@ -155,7 +155,7 @@ def test_a_bundle_is_kept_where_kubeadm_cuts_it(machines):
 @pytest.mark.parametrize(
     ("algorithm", "more"), [("ECDSA-P256", ""), ("ECDSA-P384", ""), ("RSA-2048", ""), ("RSA-3072", ""), ("ECDSA-P256", EXTERNAL_ETCD)]
 )
-def test_requests_are_the_same_field_for_field(program, tmp_path, algorithm, more):
+def test_requests_equal_those_of_kubeadm(program, tmp_path, algorithm, more):
     machines = Pair.make(program, tmp_path, DEFAULT)
     more += f"encryptionAlgorithm: {algorithm}\nclusterName: other\napiServer: {{certSANs: [b.example, 10.9.9.9, A.example]}}\n"
     machines.write("kubeadm.yaml", INIT + more)
@@ -197,7 +197,7 @@ def signature_algorithm(text):
     [(), ("--org", "a,b"), ("--org", "b", "--org", "a"), ("--validity-period", "48h"), ("--validity-period", "9000h"), ("--token", "x.y")],
 )
 @pytest.mark.parametrize("endpoint", ["", "controlPlaneEndpoint: cluster.example\nclusterName: other\n"])
-def test_a_users_kubeconfig_is_the_same(machines, argv, endpoint):
+def test_a_kubeconfig_of_a_user_equals_that_of_kubeadm(machines, argv, endpoint):
     machines.write("kubeadm.yaml", INIT + DEFAULT + endpoint)
     ours, theirs = machines.both("kubeconfig", "user", "--client-name", "ada", *CONFIG, *argv)
     assert (ours.code, theirs.code) == (0, 0)
@@ -210,14 +210,14 @@ def test_a_users_kubeconfig_is_the_same(machines, argv, endpoint):
                 base64.b64decode(user["client-certificate-data"]), base64.b64decode(user["client-key-data"]), source="x"
             )
             shown = summary(pair.certificate_pem())
-            lives.append(shown.pop("validity_seconds"))  # it begins with the CA and ends counted from the run
+            lives.append(shown.pop("validity_seconds"))  # it starts with the CA and expires counted from the run
             document["users"][0]["user"] = {**shown, "kind": pair.key.kind}
     assert documents[0] == documents[1]
     assert not lives or abs(lives[0] - lives[1]) < 60
     assert json.dumps(documents[0]) == json.dumps(documents[1])
 
 
-def test_a_certificate_key_looks_the_same(machines):
+def test_a_certificate_key_has_the_format_of_kubeadm(machines):
     ours, theirs = machines.both("certs", "certificate-key")
     shape = re.compile(r"[0-9a-f]{64}\n")
     assert shape.fullmatch(ours.out)

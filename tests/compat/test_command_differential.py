@@ -1,7 +1,7 @@
-"""Command lines that hypothesis makes, at real kubeadm and at kubewright called as `kubeadm`: exit codes, usage errors, what is made.
+"""Command lines that hypothesis generates, for real kubeadm and for kubewright called as `kubeadm`: exit codes, usage errors, results.
 
-KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is how many are tried, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run. A difference without a row in
-`accepted.COMMANDS` fails.
+KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is the number of examples, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run. A difference
+without a row in `accepted.COMMANDS` fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _USAGE = re.compile(
     r"required flag)"
 )
 _PRINTED = ("config images list", "config print", "config validate")
-"""What these print is the same in every run."""
+"""The output of these commands is the same in every run."""
 _HELP = {"--help", "-h"}
 """Help texts are ours."""
 
@@ -38,7 +38,7 @@ def pair():
 
 @pytest.fixture(scope="module")
 def machine(pair):
-    """The files of a machine that has certificates and kubeconfigs, and a configuration."""
+    """The files of a machine with certificates, kubeconfigs, and a configuration."""
     _, ours = pair.both(Request(PREPARED, {CONFIG: CLUSTER}))
     assert ours.code == 0
     files = {path: file.content.decode() for path, file in ours.files.items() if file.kind == "file"}
@@ -54,7 +54,7 @@ def patience():
 @seed(SEED)
 @examples(150)
 @given(words=lines())
-def test_made_up_command_lines_end_alike(words, pair, machine, patience):
+def test_generated_command_lines_end_as_with_kubeadm(words, pair, machine, patience):
     line = " ".join(words)
     if patience.is_over(line):
         return
@@ -69,7 +69,7 @@ def test_made_up_command_lines_end_alike(words, pair, machine, patience):
 
 
 def differences(line: str, theirs: Answer, ours: Answer) -> Iterator[Found]:
-    """The exit code; else, of usage errors what is told, and of what worked what was made and printed."""
+    """The exit code; for usage errors the error, for successful commands the files and the output."""
     if theirs.code != ours.code:
         yield Found("exit code", line, f"{theirs.code}: {theirs.err}", f"{ours.code}: {ours.err}")
     elif theirs.code:

@@ -1,7 +1,7 @@
-"""Command lines, right and wrong, typed at real kubeadm and at kubewright called as `kubeadm`, on machines without a cluster.
+"""Command lines, right and wrong, for real kubeadm and for kubewright called as `kubeadm`, on machines without a cluster.
 
-Each line must end with the same exit code. SAME lines also give the same first line of stderr and the same stdout; TEXT lines the same
-stdout. No line of ours names kubewright.
+Each line must end with the same exit code. SAME lines also give the same first line of stderr and the same stdout;
+TEXT lines the same stdout. No line of ours names kubewright.
 """
 
 from __future__ import annotations
@@ -219,17 +219,17 @@ def machines() -> Iterator[Arena]:
 
 
 def naming_us(text: str) -> list[str]:
-    """Lines that name kubewright. Paths may; so does our own part of the version."""
+    """Lines that name kubewright. Paths may contain it, and so may our own part of the version."""
     lines = [re.sub(r"\S*/kubewright\S*", "", line) for line in text.splitlines()]
     return [line for line in lines if "kubewright" in line and not line.startswith("kubeadm version:")]
 
 
-def test_there_are_enough_lines():
+def test_there_are_enough_command_lines():
     assert len({*SAME, *TEXT, *CODE}) == len(SAME) + len(TEXT) + len(CODE) > 100
 
 
 @pytest.mark.parametrize("line", [*SAME, *TEXT, *CODE], ids=lambda line: line or "nothing")
-def test_a_command_line_ends_as_kubeadms(line, machines):
+def test_a_command_line_ends_as_with_kubeadm(line, machines):
     request = Request([line.split()], FILES)
     theirs, ours = machines.both(request)
     assert (ours.code, dict(ours.files)) == (theirs.code, dict(theirs.files))
@@ -240,22 +240,22 @@ def test_a_command_line_ends_as_kubeadms(line, machines):
     assert naming_us(ours.out + ours.err) == []
 
 
-def test_a_deprecated_flag_is_told_in_kubeadms_words(machines):
+def test_a_deprecated_flag_is_reported_in_the_words_of_kubeadm(machines):
     words = ["init", "phase", "control-plane", "apiserver", "--apiserver-extra-args=a=b,c=d", "--config", "/none"]
     theirs, ours = machines.both(Request([words]))
     assert (ours.code, ours.err.splitlines()[0]) == (theirs.code, theirs.err.splitlines()[0])
 
 
 OTHERWISE = ("reset", "upgrade plan", "kubeconfig")
-"""Reset and plan take any number; a word behind `kubeconfig` is an error here and none in kubeadm (docs/compat/certs.md)."""
+"""Reset and plan accept any number; a word after `kubeconfig` is an error here and none in kubeadm (docs/compat/certs.md)."""
 
 
 @pytest.mark.parametrize(
     "path",
     [path for row in ALL_OF_KUBEADMS if not (path := row["command"].partition(" ")[2]).startswith(OTHERWISE) or path == "kubeconfig user"],
 )
-def test_surplus_arguments_are_judged_alike(path, machines):
-    """With three of them: a command that takes any number goes on and fails for want of a cluster."""
+def test_surplus_arguments_are_treated_as_by_kubeadm(path, machines):
+    """With three of them: a command that accepts any number continues and fails because there is no cluster."""
     theirs, ours = machines.both(Request([[*path.split(), "a", "b", "c"]], FILES))
     wrong = re.compile(r"error: (unknown command|accepts at most|too many arguments)")
     told = [line if wrong.match(line) else "" for line in (first_error(theirs.err), first_error(ours.err))]
@@ -263,7 +263,7 @@ def test_surplus_arguments_are_judged_alike(path, machines):
     assert told[0] == told[1]
 
 
-def test_a_link_named_kubeadm_speaks_of_kubeadm_only(tmp_path):
+def test_output_of_a_link_named_kubeadm_mentions_only_kubeadm(tmp_path):
     program = tmp_path / "kubeadm"
     program.write_text(f"#!{sys.executable}\nimport sys\nsys.path.insert(0, {str(SOURCE)!r})\nfrom kubewright.cli.main import run\nrun()\n")
     program.chmod(0o755)

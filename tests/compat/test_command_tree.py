@@ -1,8 +1,9 @@
-"""The command tree, row by row beside `commands.json`, and that file beside the real kubeadm.
+"""The command tree compared row by row with `commands.json`, and that file with the real kubeadm.
 
-The file was made with v1.36.2. Real kubeadm v1.36.3 differs from it in nothing that its help shows; `test_the_data_is_what_real_kubeadm_has`
-keeps that true. It does not show hidden commands and flags: `alpha`, and `--apiserver-extra-args` and its like, whose type kubeadm itself
-calls []kubeadmapiv1.Arg and the file mapStringString.
+The file was made with v1.36.2. Real kubeadm v1.36.3 differs from it in nothing that its help shows;
+`test_the_data_equals_the_commands_of_real_kubeadm` verifies that. The help does not show hidden commands and flags: `alpha`, and
+`--apiserver-extra-args` and similar ones, whose type kubeadm itself calls []kubeadmapiv1.Arg and the file
+mapStringString.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ROWS = json.loads((ROOT / "tests" / "data" / "reference" / "commands.json").read
 BY_PATH = {row["command"].removeprefix("kubeadm").strip(): row for row in ROWS}
 GLOBAL = ["rootfs", "v", "vmodule"]
 OF_COBRA = {"help"}
-"""Commands that the file does not have as rows, and kubeadm has."""
+"""Commands that kubeadm has and that are no rows of the file."""
 HIDDEN = {"alpha"}
 ADDITIONS = [
     (word, re.findall(r"`([^`]+)`", where))
@@ -50,7 +51,7 @@ def flags_of(row: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["command"].replace(" ", "-"))
-def test_a_command_has_what_kubeadms_has(row, monkeypatch, capsys):
+def test_a_command_has_the_same_flags_and_aliases_as_in_kubeadm(row, monkeypatch, capsys):
     ours = command_of(row)
     flags = {flag.name: flag for flag in (commands.GLOBAL_FLAGS if not ours.words else ours.flags)}
     theirs = flags_of(row)
@@ -83,7 +84,7 @@ def added(path: str, flag: str = "") -> bool:
     return any(fnmatch.fnmatch(path, word) for word, _ in ADDITIONS if not word.startswith("--"))
 
 
-def test_what_kubeadm_lacks_is_in_the_table_of_additions():
+def test_additions_to_kubeadm_are_in_the_table_of_additions():
     every = commands.TABLE.every()
     assert [row.path for row in every if row.path not in BY_PATH and row.path not in OF_COBRA | HIDDEN and not added(row.path)] == []
     surplus = [
@@ -98,7 +99,7 @@ def test_what_kubeadm_lacks_is_in_the_table_of_additions():
     assert [flag.name for flag in commands.GLOBAL_FLAGS] == GLOBAL
 
 
-def test_the_table_of_additions_has_no_dead_row():
+def test_the_table_of_additions_has_no_unused_row():
     paths = {row.path: {flag.name for flag in row.flags} for row in commands.TABLE.every()}
     assert len(ADDITIONS) > 8
     dead = []
@@ -121,7 +122,7 @@ def test_hidden_commands_exist_and_are_hidden():
 
 
 @pytest.mark.parametrize("path", ["init", "join", "reset", "upgrade apply", "upgrade node"])
-def test_the_phases_are_shown_as_kubeadm_shows_them(path):
+def test_phases_are_listed_as_by_kubeadm(path):
     shown = (
         helptext.render(commands.TABLE.command(*path.split()), program="kubeadm")
         .partition("Phases")[2]
@@ -138,7 +139,7 @@ _FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\w+)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["command"].replace(" ", "-"))
-def test_the_data_is_what_real_kubeadm_has(row):
+def test_the_data_equals_the_commands_of_real_kubeadm(row):
     words = row["command"].split()[1:]
     done = subprocess.run([find_kubeadm(), *words, "--help"], capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == row["help_exit_code"]

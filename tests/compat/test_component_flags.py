@@ -1,4 +1,4 @@
-"""The table of components' flags beside the components themselves, of our own release; the other releases of the table were made the same way."""
+"""The table of components' flags compared with the components of our own release; the other releases of the table were made in the same way."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def program(name: str) -> str:
 
 @pytest.fixture(scope="module", params=LINES)
 def pair(request: pytest.FixtureRequest) -> tuple[ComponentFlags, dict[str, Found]]:
-    """What the table says of a component, and what the component says."""
+    """What the table says about a component, and what the component says."""
     name = request.param
     known = flags_of(name, LINES[name])
     assert known is not None
     return known, flag_collecting.collect(program(name), name)
 
 
-def test_the_table_is_what_the_component_says(pair):
+def test_the_table_equals_the_flags_of_the_component(pair):
     known, found = pair
     assert {name: (flag.type, flag.deprecated) for name, flag in known.flags.items()} == {
         name: (flag.type, flag.deprecated) for name, flag in found.items()
     }
 
 
-def test_the_flags_of_other_releases_are_told_apart(pair):
+def test_the_flags_of_other_releases_are_distinguished(pair):
     known, found = pair
     assert len(found) > 50
     assert known.flags.keys() == found.keys()
@@ -52,7 +52,7 @@ def test_the_flags_of_other_releases_are_told_apart(pair):
         assert name in found or name not in known.flags
 
 
-def test_modes_and_plugins_are_those_that_the_api_server_lists():
+def test_modes_and_plugins_equal_those_of_the_api_server():
     text = subprocess.run([program("kube-apiserver"), "--help"], capture_output=True, text=True, timeout=300, check=True).stdout
     plugins = re.findall(r"Comma-delimited list of admission plugins: ([\w, ]+)\.", text)
     assert len(plugins) == 2
@@ -80,7 +80,7 @@ COMPLAINTS = (
 )
 
 
-def test_the_api_server_refuses_what_we_warn_of(tmp_path):
+def test_the_api_server_refuses_values_that_we_warn_about(tmp_path):
     flags = [f"--{name}={value}" for name, value in REFUSED.items()]
     argv = [program("kube-apiserver"), "--etcd-servers=http://127.0.0.1:1", f"--cert-dir={tmp_path}", *flags]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
@@ -88,4 +88,4 @@ def test_the_api_server_refuses_what_we_warn_of(tmp_path):
     assert [text for text in COMPLAINTS if text not in complaints] == []
     given = [Arg(name=name, value=value) for name, value in REFUSED.items()]
     warned = [*argument_values.problems(argument_values.Arguments.of("kube-apiserver", OWN.line, given))]
-    assert len(warned) == len(COMPLAINTS) + 1  # kubeadm's, of modes that are not the default
+    assert len(warned) == len(COMPLAINTS) + 1  # kubeadm's, for modes that are not the default

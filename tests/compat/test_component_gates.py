@@ -1,4 +1,4 @@
-"""The table of components' feature gates beside what the components themselves show of them."""
+"""The table of components' feature gates compared with those that the components show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHOWN = re.compile(r"\b(?:kube:)?([A-Z]\w+)=true\|false")
 
 @pytest.mark.parametrize("name", ["kube-apiserver", "kube-controller-manager", "kube-scheduler"])
 def test_every_gate_that_a_component_shows_is_known_and_not_locked(name):
-    """Help shows gates that are alpha or beta; the kubelet and kube-proxy share nearly all of them."""
+    """Help shows alpha and beta gates; the kubelet and kube-proxy share nearly all of them."""
     found = binaries.locate((name,), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
     if name not in found:
         pytest.skip(f"no {name}: run `kubewright binaries fetch {name}`, or set KUBEWRIGHT_BINARIES_DIR")

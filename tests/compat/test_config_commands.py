@@ -1,4 +1,4 @@
-"""The `config` commands beside what kubeadm v1.36.2 printed, and their exit codes."""
+"""The `config` commands compared with the output of kubeadm v1.36.2, and their exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MISSING_FILES = {
         )
     ],
 }
-"""What is said about the arguments of a case: the machine of the data never started these components."""
+"""Warnings about the arguments of a case: the machine of the data never started these components."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,16 +60,16 @@ def document(kind: str, **fields: object) -> str:
 
 
 @pytest.mark.parametrize("name", ["init", "join", "reset", "upgrade"])
-def test_printed_defaults_are_the_same_bytes(run, name):
+def test_printed_defaults_equal_those_of_kubeadm(run, name):
     assert run("print", f"{name}-defaults") == (0, (REFERENCE / "config-print" / f"{name}-defaults.yaml").read_text(), "")
 
 
-def test_printed_components_are_the_same_bytes(run):
+def test_printed_component_configurations_equal_those_of_kubeadm(run):
     text = (REFERENCE / "config-print" / "init-defaults.component-configs.yaml").read_text()
     assert run("print", "init-defaults", "--component-configs", "KubeletConfiguration,KubeProxyConfiguration") == (0, text, "")
 
 
-def test_components_are_printed_in_the_order_asked_for_and_unknown_ones_refused(run):
+def test_components_are_printed_in_the_requested_order_and_unknown_ones_refused(run):
     _, text, _ = run("print", "init-defaults", "--component-configs=KubeProxyConfiguration", "--component-configs=KubeletConfiguration")
     kinds = [found.value["kind"] for found in yaml.load_all(text)]
     assert kinds == ["InitConfiguration", "ClusterConfiguration", "KubeProxyConfiguration", "KubeletConfiguration"]
@@ -79,7 +79,7 @@ def test_components_are_printed_in_the_order_asked_for_and_unknown_ones_refused(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_migrated_cases_are_the_same_but_for_the_time_out_that_kubeadm_loses(run, case):
+def test_migrated_cases_equal_those_of_kubeadm_except_for_the_timeout_that_it_loses(run, case):
     code, out, err = run("migrate", "--old-config", REFERENCE / "cases" / case / "kubeadm.yaml")
     wanted = (REFERENCE / "cases" / case / "config-migrate.yaml").read_text()
     given = yaml.load_all((REFERENCE / "cases" / case / "kubeadm.yaml").read_text())[0].value.get("timeouts", {})
@@ -89,7 +89,7 @@ def test_migrated_cases_are_the_same_but_for_the_time_out_that_kubeadm_loses(run
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_images_of_cases_are_the_same(run, case):
+def test_images_of_cases_equal_those_of_kubeadm(run, case):
     code, out, _ = run("images", "list", "--config", REFERENCE / "cases" / case / "kubeadm.yaml")
     assert (code, out.split()) == (0, (REFERENCE / "cases" / case / "images.txt").read_text().split())
 
@@ -108,7 +108,7 @@ def test_images_are_printed_in_kubeadms_output_kind(run):
     assert yaml.load(text) == json.loads(wanted)
 
 
-def test_flags_of_images_win_over_the_file(run, tmp_path):
+def test_flags_of_images_override_the_file(run, tmp_path):
     path = written(tmp_path, document("ClusterConfiguration", kubernetesVersion="v1.36.1", imageRepository="a.example.com"))
     _, out, _ = run("images", "list", "--config", path, "--image-repository", "b.example.com")
     assert len(out.split()) == 7
@@ -125,7 +125,7 @@ def test_pulling_images_checks_the_configuration_and_then_needs_a_runtime(run, t
 
 
 @pytest.mark.parametrize("command", [("validate", "--config"), ("migrate", "--old-config")])
-def test_an_empty_file_is_fine_and_one_without_content_is_not(run, tmp_path, command):
+def test_an_empty_file_is_valid_and_one_without_content_is_not(run, tmp_path, command):
     assert run(*command, written(tmp_path, ""))[0] == 0
     for text in ("\n", "# nothing\n", "---\n", "---\n---\n"):
         assert run(*command, written(tmp_path, text))[0] == 1
@@ -142,7 +142,7 @@ def test_every_failure_exits_1_and_prints_no_result(run, tmp_path, command):
     assert 'clusterNam: Unknown field: did you mean "clusterName"?' in err
 
 
-def test_deprecated_versions_draw_a_warning_unless_they_are_allowed(run):
+def test_deprecated_versions_give_a_warning_unless_they_are_allowed(run):
     path = REFERENCE / "config-migrate" / "v1beta3-input.yaml"
     code, out, err = run("validate", "--config", path)
     assert (code, out, err.count("is deprecated;")) == (0, "ok\n", 3)
@@ -150,7 +150,7 @@ def test_deprecated_versions_draw_a_warning_unless_they_are_allowed(run):
     assert (code, out, err.count("is deprecated;")) == (0, "ok\n", 0)
 
 
-def test_a_new_configuration_is_written_in_one_step_and_keeps_the_mode_of_an_old_one(run, tmp_path):
+def test_a_new_configuration_is_written_atomically_and_keeps_the_mode_of_an_old_one(run, tmp_path):
     source = written(tmp_path, document("ResetConfiguration", force=True))
     target = tmp_path / "new.yaml"
     target.write_text("old")
@@ -170,7 +170,7 @@ def test_upgrade_configurations_migrate(run, tmp_path):
     assert run("migrate", "--old-config", path) == (0, (REFERENCE / "config-print" / "upgrade-defaults.yaml").read_text(), "")
 
 
-def test_a_missing_discovery_file_is_found_out(run, tmp_path):
+def test_a_missing_discovery_file_is_reported(run, tmp_path):
     path = written(tmp_path, document("JoinConfiguration", discovery={"file": {"kubeConfigPath": str(tmp_path / "none.conf")}}))
     code, _, err = run("validate", "--config", path)
     assert code == 1
@@ -200,7 +200,7 @@ def test_a_field_that_does_not_exist_is_an_error_with_a_suggestion(run, asked, m
     assert meant in err
 
 
-def test_commands_have_all_flags_of_kubeadm_with_its_defaults():
+def test_commands_have_all_flags_of_kubeadm_with_the_same_defaults():
     ours = {row.words: row for row in commands.TABLE.every() if row.words[:1] == ("config",)}
     theirs = {words: row for words, row in KUBEADMS.items() if words[:1] == ("config",)}
     assert len(theirs) == 11

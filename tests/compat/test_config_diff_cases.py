@@ -1,4 +1,4 @@
-"""`config diff` of kubeadm's reference cases: what kubeadm uploads for a file does not differ from the file."""
+"""`config diff` for kubeadm's reference cases: what kubeadm uploads for a file does not differ from the file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = sorted(path.parent.name for path in CASES.glob("*/init-dry-run-objects.j
 
 
 class Uploaded:
-    """An API that holds what a dry run of kubeadm would upload."""
+    """An API with the objects that a dry run of kubeadm would upload."""
 
     def __init__(self, path: Path) -> None:
         objects = [entry.get("object", entry) for entry in json.loads(path.read_text())]
@@ -33,7 +33,7 @@ def test_there_are_cases():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_kubeadm_uploads_does_not_differ_from_its_file(name):
+def test_objects_uploaded_by_kubeadm_do_not_differ_from_the_file(name):
     stored = config_diff.read_stored(Uploaded(CASES / name / "init-dry-run-objects.json"))
     assert len(stored) == 3
     documents = yaml.load_all((CASES / name / "kubeadm.yaml").read_text(), source="kubeadm.yaml")

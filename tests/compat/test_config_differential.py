@@ -1,7 +1,7 @@
-"""`config validate`, `migrate` and `images list` beside real kubeadm, for files that hypothesis makes: verdicts, field paths, what is written.
+"""`config validate`, `migrate` and `images list` compared with real kubeadm on files that hypothesis generates: verdicts, field paths, output.
 
-KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is how many files of each kind are tried, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run. A difference
-without a row in `accepted.FILES` fails.
+KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is the number of files of each kind, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run. A
+difference without a row in `accepted.FILES` fails.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ _OUR_FIELD = re.compile(r"^  (?:\S+:\d+(?::\d+)?: )?([\w.\[\]-]+): [A-Z<]", re.M
 
 
 def fields(err: str) -> list[str]:
-    """The fields that kubeadm names; of bootstrap tokens it says no index."""
+    """The fields that kubeadm names; it names no index of bootstrap tokens."""
     return [path for path in _FIELD.findall(err) if not path.startswith("bootstrapTokens.")]
 
 
@@ -78,8 +78,10 @@ def our_fields(err: str) -> list[str]:
 
 
 def normal(text: str, source: str) -> str:
-    """Leave out what is known to differ: tokens made at random, an empty `patches`, which we drop, and the time-out for components,
-    which kubeadm loses or takes from the wrong document.
+    """Leave out known differences.
+
+    They are random tokens, an empty `patches`, which we drop, and the timeout for components, which kubeadm loses or
+    takes from the wrong document.
     """
     text = text.replace("\npatches: {}\n", "\n")
     text = re.sub(r"(token): (\w{6}\.\w{16})$", lambda found: found[0] if found[2] in source else "token: ?", text, flags=re.MULTILINE)
@@ -95,12 +97,12 @@ def patience():
 @seed(SEED)
 @examples(300)
 @given(documents=configurations())
-def test_made_up_configurations_are_judged_and_migrated_alike(documents, pair, patience):
+def test_generated_configurations_are_validated_and_migrated_as_by_kubeadm(documents, pair, patience):
     judge(yaml.dump_all(documents), pair, patience)
 
 
 @seed(SEED)
 @examples(300)
 @given(text=broken_files(configurations() | machines().map(lambda made: made.documents)))
-def test_broken_files_are_judged_alike(text, pair, patience):
+def test_broken_files_are_treated_as_by_kubeadm(text, pair, patience):
     judge(text, pair, patience)

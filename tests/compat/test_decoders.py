@@ -1,6 +1,6 @@
-"""What we read of PEM, base64, requests, certificates, kubeconfigs, cluster-info and join requests, compared with Go's decoders.
+"""What we read in PEM, base64, requests, certificates, kubeconfigs, cluster-info and join requests, compared with Go's decoders.
 
-KUBEWRIGHT_DIFFERENTIAL_SEED makes other texts.
+KUBEWRIGHT_DIFFERENTIAL_SEED generates other texts.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PASSED_OVER: Mapping[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("case", PASSED_OVER)
-def test_of_two_requests_the_one_that_go_passes_over_is_not_read(built: Path, case: str) -> None:
+def test_a_request_that_go_skips_is_not_read(built: Path, case: str) -> None:
     text = _two_blocks(PASSED_OVER[case])
     with running(built) as go:
         [seen] = go.read(("R", text))
@@ -66,5 +66,5 @@ def test_no_text_that_both_accept_is_read_differently(built: Path, matrix) -> No
         kinds[kind] += count
     assert sorted(kinds) == sorted(KINDS.values())
     assert {kind for kind, count in kinds.items() if found[kind, SAME] < count / 15} == set()
-    # No text in which Go sees nothing, or less, is taken by those who decide what a text holds.
+    # Components that decide about a text accept none in which Go reads nothing, or less.
     assert [found[kind, GO_REFUSES] for kind in ("base64", "PEM", "join requests")] == [0, 0, 0]

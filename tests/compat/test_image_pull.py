@@ -36,7 +36,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Tools:
-    """Both tools, told to pull from a registry through a runtime."""
+    """Both tools, pulling from a registry through a runtime."""
 
     kubeadm: Path
     runtime: Containerd
@@ -107,7 +107,7 @@ def lines(registry: Registry) -> str:
     return "".join(f"[config/images] Pulled {registry.address}/x/{image}\n" for image in named)
 
 
-def test_both_print_the_same_lines_and_leave_the_same_images(tools):
+def test_both_tools_print_the_same_lines_and_leave_the_same_images(tools):
     first = tools.theirs()
     images = CRIRuntime(tools.runtime.endpoint).images()
     second = tools.ours()
@@ -116,7 +116,7 @@ def test_both_print_the_same_lines_and_leave_the_same_images(tools):
     assert len(images) == 7
 
 
-def test_images_that_are_there_are_asked_for_again_as_with_kubeadm(tools):
+def test_existing_images_are_requested_again_as_by_kubeadm(tools):
     assert tools.ours().code == 0
     asked = []
     for tool in (tools.theirs, tools.ours):
@@ -154,26 +154,26 @@ proxy: {{disabled: true}}
 
 
 @pytest.mark.parametrize("serial", ["true", "false"])
-def test_a_file_says_what_and_how(tools, tmp_path, serial):
+def test_a_file_sets_the_images_and_the_pull_policy(tools, tmp_path, serial):
     path = written(tmp_path / "kubeadm.yaml", tools, serial=serial)
     first, second = tools.theirs("--config", path), tools.ours("--config", path)
     assert second == first
     assert (second.code, second.out.count("\n"), "kube-proxy" in second.out) == (0, 5, False)
 
 
-def test_a_file_that_wants_all_at_once_gets_every_image_that_can_be_had(tools, tmp_path):
+def test_parallel_pulls_get_every_available_image(tools, tmp_path):
     path = written(tmp_path / "kubeadm.yaml", tools, serial="false")
     lacking = [("x/kube-apiserver", VERSION), ("x/pause", OTHERS["pause"])]
     kept = [tools.registry.tags.pop(name) for name in lacking]
     first, second = tools.theirs("--config", path), tools.ours("--config", path)
     tools.registry.tags.update(zip(lacking, kept, strict=True))
-    assert (first.code, first.out) == (1, "")  # its first image is lacking, and it ends there
+    assert (first.code, first.out) == (1, "")  # its first image is missing, and it ends there
     assert (second.code, second.out.count("Pulled")) == (1, 3)
     assert "2 of 5 images cannot be pulled" in second.err
     assert all(f"{tools.registry.address}/{name}:{tag} cannot be pulled" in second.err for name, tag in lacking)
 
 
-def test_an_image_that_the_registry_does_not_have_ends_both_after_the_same_lines(tools):
+def test_a_missing_image_ends_both_tools_after_the_same_lines(tools):
     flag = "--kubernetes-version=v1.36.1"
     first, second = tools.theirs(flag), tools.ours(flag)
     assert (second.code, second.out) == (first.code, first.out) == (1, "")
@@ -187,7 +187,7 @@ def test_an_image_that_the_registry_does_not_have_ends_both_after_the_same_lines
     assert (second.code, second.out.count("Pulled")) == (1, 4)
 
 
-def test_a_failing_image_is_asked_for_five_times_by_both(tools):
+def test_both_tools_try_a_failing_image_five_times(tools):
     asked = []
     for tool in (tools.theirs, tools.ours):
         tools.registry.asked.clear()
@@ -197,7 +197,7 @@ def test_a_failing_image_is_asked_for_five_times_by_both(tools):
     assert asked[0] % 5 == 0
 
 
-def test_a_registry_that_is_down_or_wants_credentials_fails_in_both(tools):
+def test_both_tools_fail_if_the_registry_is_down_or_requires_credentials(tools):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed = taken.getsockname()[1]
     flag = f"--image-repository=127.0.0.1:{closed}/x"
@@ -221,22 +221,22 @@ def test_a_registry_that_is_down_or_wants_credentials_fails_in_both(tools):
         "x",
     ],
 )
-def test_what_is_wrong_with_the_call_is_found_before_anything_is_pulled(tools, flag):
+def test_wrong_arguments_are_reported_before_anything_is_pulled(tools, flag):
     tools.registry.asked.clear()
     first, second = tools.theirs(flag), tools.ours(flag)
     assert (second.code, second.out) == (first.code, first.out) == (1, "")
     assert tools.registry.asked == []
 
 
-def test_a_socket_that_is_not_there_fails_in_both(tools, tmp_path):
+def test_both_tools_fail_without_a_socket(tools, tmp_path):
     flag = f"--cri-socket=unix://{tmp_path}/none"
     first, second = tools.theirs(flag), tools.ours(flag)
     assert (second.code, second.out) == (first.code, first.out) == (1, "")
     assert f"there is no {tmp_path}/none" in second.err
 
 
-def test_a_user_who_may_not_use_the_socket_is_told_so(tools):
-    """Everything is loaded while it may be read: our own modules may lie where that user cannot go."""
+def test_a_user_without_access_to_the_socket_gets_an_explanation(tools):
+    """Everything is loaded while it is readable: the user may not be able to read our own modules."""
     copy = Path("/tmp") / f"kubeadm-{os.getpid()}"
     shutil.copyfile(tools.kubeadm, copy)
     copy.chmod(0o755)
@@ -258,7 +258,7 @@ def test_a_user_who_may_not_use_the_socket_is_told_so(tools):
     assert "run the command as root" in second.err
 
 
-def test_a_runtime_that_is_down_fails_in_both_and_works_again_when_it_is_back(tools):
+def test_both_tools_fail_while_the_runtime_is_down_and_work_afterwards(tools):
     tools.runtime.stop(signal.SIGKILL)
     try:
         first, second = tools.theirs(), tools.ours()
@@ -270,7 +270,7 @@ def test_a_runtime_that_is_down_fails_in_both_and_works_again_when_it_is_back(to
     assert tools.ours().code == 0
 
 
-def test_the_runtime_tells_about_itself_and_notices_another_image_of_the_same_name(tools):
+def test_runtime_information_is_read_and_a_changed_image_is_noticed(tools):
     runtime = CRIRuntime(tools.runtime.endpoint)
     assert runtime.version().name == "containerd"
     assert runtime.status().unready is None

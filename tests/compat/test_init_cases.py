@@ -1,6 +1,7 @@
-"""`kubewright init --dry-run` beside kubeadm v1.36.2: twelve configurations, with the facts of the host that the data comes from.
+"""`kubewright init --dry-run` compared with kubeadm v1.36.2: twelve configurations, with the facts of the data's host.
 
-Three of them were recorded without a dry run: their phases run over a plan of the machine, and what they would write is compared.
+Three of them were recorded without a dry run: their phases run on a plan of the machine, and what they would write is
+compared.
 """
 
 from __future__ import annotations
@@ -56,10 +57,10 @@ PROXIES = {
     "FOO_proxy": "x",
 }
 OTHERWISE = {"proxy-env": {"proxy_environment": PROXIES, "host_name": "elsewhere"}, "rootless": {"host_name": "elsewhere"}}
-"""What was different about the host when a case was recorded: two were, on one that had not the name of the node."""
+"""What was different about the host when a case was recorded: two were recorded on a host with another name than the node's."""
 
 FIRST = {PurePosixPath("/etc/passwd"): ("uid", 103), PurePosixPath("/etc/group"): ("gid", 106)}
-"""The first free numbers of the host that the data comes from."""
+"""The first free numbers on the data's host."""
 
 PHASES = ("certs", "kubeconfig", "etcd", "control-plane", "kubelet-start")
 FACTS = Facts(
@@ -82,7 +83,7 @@ DIRECTORIES = {"etc/kubernetes", "etc/kubernetes/manifests", "var/lib/kubelet"}
 
 
 def empty_machine(layout):
-    """The host of the data before `init`: whatever this machine has in kubeadm's directories is hidden."""
+    """The data's host before `init`: whatever this machine has in kubeadm's directories is hidden."""
     host = OverlayHost(RealHost(layout=layout, environment={}), facts=FACTS)
     for root in roots(layout):
         host.remove(root)
@@ -90,7 +91,7 @@ def empty_machine(layout):
 
 
 def host_of(case, layout):
-    """The host of a case: with its patches, its variables, or the accounts of the host that the data comes from."""
+    """The host of a case: with its patches, its variables, or the accounts of the data's host."""
     detected = replace(FACTS.detected, **OTHERWISE.get(case, {}))
     host = OverlayHost(empty_machine(layout), facts=Facts(detected=detected, machine=MachineInfo()))
     for path in sorted((REFERENCE / case / "patches").glob("*")) if case == "patches" else ():
@@ -104,7 +105,7 @@ def host_of(case, layout):
 
 @dataclass()
 class Run:
-    """What came of a case: the code, the text, and every file by its name in a dry run's directory, with its mode."""
+    """The result of a case: the exit code, the text, and every file by its name in a dry run's directory, with its mode."""
 
     case: str
     code: int
@@ -142,7 +143,7 @@ def dry(case, tmp_path_factory):
 
 
 def written_over(case, _):
-    """Run the phases that write files over a plan of the machine; with an authority kept elsewhere, twice, its keys lost between."""
+    """Run the phases that write files on a plan of the machine; with an external CA twice, removing its keys in between."""
     host, reporter = host_of(case, Layout()), RecordingReporter()
     asked = InitOptions(documents=read_documents(str(REFERENCE / case / "kubeadm.yaml")), from_file=True, only=PHASES)
     whole = Whole(at=lambda _: host, clock=SystemClock(), random=SystemRandom())
@@ -160,9 +161,9 @@ def written_over(case, _):
     return Run(case, 0, "", files)
 
 
-def test_manifests_are_the_same_bytes(run):
+def test_manifests_equal_those_of_kubeadm(run):
     wanted = {path.name: path.read_bytes() for path in (REFERENCE / run.case / "manifests").iterdir()}
-    if run.case == "extra-everything":  # kubeadm's probes miss the secure-port of the case
+    if run.case == "extra-everything":  # kubeadm's probes lack the secure-port of the case
         name, theirs = "kube-controller-manager.yaml", b"containerPort: 10257\n"
         assert wanted[name].count(theirs) == 1
         wanted[name] = wanted[name].replace(theirs, b"containerPort: 10357\n")
@@ -170,20 +171,20 @@ def test_manifests_are_the_same_bytes(run):
     assert {name: run.file(name) for name in wanted} == wanted
 
 
-def test_the_files_of_the_kubelet_are_the_same_bytes(run):
+def test_files_of_the_kubelet_equal_those_of_kubeadm(run):
     wanted = {path.name: path.read_bytes() for path in (REFERENCE / run.case / "kubelet").iterdir()}
     assert len(wanted) == 3
     assert {name: run.file(name) for name in wanted} == wanted
 
 
 def flat(case, path):
-    """Where a file of the machine lies in a dry run's directory."""
+    """The path in a dry run's directory of a file of the machine."""
     pki = "etc/kubernetes/custom-pki" if case == "custom-paths-sans" else "etc/kubernetes/pki"
     inside = PurePosixPath(path)
     return str(inside.relative_to(pki)) if inside.is_relative_to(pki) else inside.name
 
 
-def test_the_same_files_with_the_same_modes(run):
+def test_files_have_the_names_and_modes_of_those_of_kubeadm(run):
     rows = [line.split(" ", 2) for line in (REFERENCE / run.case / "files.txt").read_text().splitlines()]
     wanted = {flat(run.case, path): mode for kind, mode, path in rows if kind == "f" and "/patches/" not in path}
     assert len(wanted) == {"external-etcd": 23, "external-ca": 32}.get(run.case, 34)
@@ -222,7 +223,7 @@ def summary_of_file(name, run):
     }
 
 
-def test_certificates_are_the_same_field_for_field(run):
+def test_certificates_have_the_same_fields_as_those_of_kubeadm(run):
     wanted = run.reference("certificates.json")
     assert len(wanted) == {"external-etcd": 12, "external-ca": 20}.get(run.case, 22)
     assert {name: summary_of_file(name, run) for name in wanted} == wanted
@@ -247,9 +248,9 @@ def summary_of_kubeconfig(name, run):
     return {"mode": f"{run.mode(name):04o}", "top_level_key_order": list(document), "content": document}
 
 
-def test_kubeconfigs_are_the_same_field_for_field(run):
+def test_kubeconfigs_have_the_same_fields_as_those_of_kubeadm(run):
     wanted = run.reference("kubeconfigs.json")
-    for content in wanted.values():  # the recording took two commands and the seconds between them; ours is one run
+    for content in wanted.values():  # the recording used two commands, and the seconds between them; ours is one run
         certificate = content["content"]["users"][0]["user"]["client-certificate-data"]
         certificate["validity_seconds"] -= certificate["not_after_minus_apiserver_crt_not_after_seconds"]
         certificate["not_after_minus_apiserver_crt_not_after_seconds"] = 0
@@ -272,21 +273,22 @@ def told_requests(text):
 
 
 def written(run):
-    """kubeadm's requests that change something. Its reads are left out: we read before every write, which changes nothing."""
+    """kubeadm's requests that change something. Reads are left out: we read before every write, which changes nothing."""
     return [request for request in run.reference("init-dry-run-objects.json") if request["verb"] not in {"GET", "LIST"}]
 
 
-def test_requests_are_told_in_the_same_order(run):
+def test_requests_are_reported_in_the_order_of_kubeadm(run):
     if run.case in WRITTEN:
         return  # recorded without a dry run
     ours = [(one["verb"], one["resource"], one["api"]) for one in told_requests(run.text)]
     wanted = [(one["verb"], one["resource"], one["api"]) for one in written(run)]
     assert len(wanted) == (33 if run.case in UPLOADED else 29)
-    # What makes administrators of admin.conf's group is told as well: a run writes it first, kubeadm's dry run keeps silent about it.
+    # The binding that makes admin.conf's group administrators is reported as well: a run writes it first, kubeadm's
+    # dry run does not mention it.
     assert ours == [("CREATE", "clusterrolebindings", "rbac.authorization.k8s.io/v1"), *wanted]
 
 
-def test_the_objects_of_the_requests_are_the_same(run):
+def test_objects_of_the_requests_equal_those_of_kubeadm(run):
     if run.case in WRITTEN:
         return  # recorded without a dry run
     told = list(told_requests(run.text))[1:]
@@ -301,7 +303,7 @@ def test_the_objects_of_the_requests_are_the_same(run):
 
 
 def secret_of(body):
-    """What is to be seen of a Secret: its values are masked, its name may be random."""
+    """The visible part of a Secret: its values are masked, its name may be random."""
     data = body.get("data") or body.get("data_decoded")
     names = [owner["kind"] for owner in body["metadata"].get("ownerReferences", [])]
     return body.get("type"), sorted(data), names, body["metadata"]["namespace"]
@@ -317,7 +319,7 @@ def comparable(body, run):
     return body
 
 
-def test_no_secret_is_told_but_the_token_that_people_ask_for(run):
+def test_no_secret_is_printed_except_the_requested_token(run):
     keys_told = [name for name, (_, text) in run.files.items() if name.endswith(".key") and text.decode().splitlines()[1] in run.text]
     assert keys_told == []
     assert "PRIVATE KEY" not in run.text
@@ -325,7 +327,7 @@ def test_no_secret_is_told_but_the_token_that_people_ask_for(run):
     assert secret not in run.text
 
 
-def test_printed_add_ons_are_the_same(run, monkeypatch, capsys):
+def test_printed_add_ons_equal_those_of_kubeadm(run, monkeypatch, capsys):
     monkeypatch.setattr(cli_machine, "host", lambda layout, **_: host_of(run.case, layout))
     for add_on, wanted in run.reference("addons-print-manifest.json").items():
         argv = ["init", "phase", "addon", add_on, "--print-manifest", "--config", str(REFERENCE / run.case / "kubeadm.yaml")]
@@ -336,7 +338,7 @@ def test_printed_add_ons_are_the_same(run, monkeypatch, capsys):
 
 
 def without_empty(value):
-    """Go leaves out what is empty here and there; it means the same."""
+    """Go leaves out some empty values; the meaning is the same."""
     if isinstance(value, dict):
         return {key: found for key, part in value.items() if (found := without_empty(part)) not in ({}, [], "", None, False)}
     return [without_empty(part) for part in value] if isinstance(value, list) else value

@@ -1,7 +1,7 @@
-"""`init` beside real kubeadm on empty machines, for configurations that hypothesis makes: every file that comes of it, its images, its add-ons.
+"""`init` compared with real kubeadm on empty machines, for configurations that hypothesis generates: all files, images and add-ons.
 
-KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is how many are tried, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run. A difference without a row in
-`accepted.MACHINES` fails.
+KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is the number of examples, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run. A difference
+without a row in `accepted.MACHINES` fails.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def patience():
 @seed(SEED)
 @examples(150)
 @given(made=machines())
-def test_the_files_of_init_are_the_same(made, pair, patience):
+def test_generated_configurations_give_the_files_of_kubeadm(made, pair, patience):
     text = yaml.dump_all(made.documents)
     if patience.is_over(text):
         return
@@ -80,7 +80,7 @@ CLUSTER = {"apiVersion": V1BETA4, "kind": "ClusterConfiguration", "kubernetesVer
 
 
 def both(pair, init: Mapping[str, Any], cluster: Mapping[str, Any]) -> tuple[Answer, Answer]:
-    """Run both on a configuration that has to pass, and require the same of it."""
+    """Run both on a valid configuration, and require equal results."""
     text = yaml.dump_all([{**INIT, **init}, {**CLUSTER, **cluster}])
     theirs, ours = pair.both(Request(KUBEADMS, {CONFIG: text}), Request(OURS, {CONFIG: text}, {"KUBEADM_INIT_DRYRUN_DIR": DRY}))
     assert (theirs.code, ours.code) == (0, 0)
@@ -88,7 +88,7 @@ def both(pair, init: Mapping[str, Any], cluster: Mapping[str, Any]) -> tuple[Ans
     return theirs, ours
 
 
-def test_a_gate_that_is_generally_available_is_switched_off_as_with_kubeadm(pair):
+def test_a_generally_available_gate_is_switched_off_as_by_kubeadm(pair):
     endpoint = {"localAPIEndpoint": {"advertiseAddress": FOUR}}
     _, ours = both(pair, endpoint, {"featureGates": {"NodeLocalCRISocket": False}})
     flags = moved(ours.files)["/var/lib/kubelet/kubeadm-flags.env"].content
@@ -99,7 +99,7 @@ def test_a_gate_that_is_generally_available_is_switched_off_as_with_kubeadm(pair
 @seed(SEED)
 @examples(6)
 @given(text=sloppy_addresses(), other=sloppy_addresses(), port=st.sampled_from(("", ":6443", ":06443")))
-def test_addresses_with_leading_zeros_are_addresses_wherever_kubeadm_reads_one(text, other, port, pair):
+def test_addresses_with_leading_zeros_are_read_as_by_kubeadm(text, other, port, pair):
     endpoint = f"[{other}]{port}" if ":" in other and port else f"{other}{port}"
     six = ":" in text and not text.lower().startswith("::ffff")
     cluster = {
@@ -117,7 +117,7 @@ def test_addresses_with_leading_zeros_are_addresses_wherever_kubeadm_reads_one(t
 
 
 def differences(text: str, theirs: Answer, ours: Answer) -> list[Found]:
-    """Everything that is not the same: the verdict; else files, images and add-ons."""
+    """All differences: the verdict; otherwise files, images and add-ons."""
     if theirs.code or ours.code:
         return [] if theirs.code == ours.code == 1 else [Found("verdict", text, theirs.err, ours.err)]
     one, other = describe(theirs.files), describe(moved(ours.files))
@@ -130,7 +130,7 @@ def differences(text: str, theirs: Answer, ours: Answer) -> list[Found]:
 
 
 def moved(files: Mapping[str, File]) -> dict[str, File]:
-    """Put the files of the kubelet where they would be: they come of a dry run, whose other files are the same again."""
+    """Move the files of the kubelet to their real paths: they come from a dry run, whose other files are the same again."""
     names = ("config.yaml", "instance-config.yaml", "kubeadm-flags.env")
     dry = {f"/var/lib/kubelet/{name}": files[f"{DRY}/{name}"] for name in names if f"{DRY}/{name}" in files}
     directory = {"/var/lib/kubelet": File("directory", 0o700, b"")} if dry else {}
@@ -138,13 +138,17 @@ def moved(files: Mapping[str, File]) -> dict[str, File]:
 
 
 def objects(text: str) -> list[object]:
-    """The documents of a manifest. With kubeadm lines about patches stand among them, and a separator lacks its end: a defect that docs/compat/kubeadm.md tells of."""
+    """Return the documents of a manifest.
+
+    kubeadm mixes lines about patches into them, and one separator lacks its line break: docs/compat/kubeadm.md
+    documents this defect.
+    """
     told = re.sub(r"^---(?=.)", "---\n", re.sub(r"\[patches\].*", "", text), flags=re.MULTILINE)
     return [without_empty(document.value) for document in yaml.load_all(told) if document.value is not None]
 
 
 def without_empty(value: object) -> object:
-    """Go leaves out what is empty here and there; it means the same."""
+    """Go leaves out some empty values; the meaning is the same."""
     if isinstance(value, dict):
         return {key: found for key, part in value.items() if (found := without_empty(part)) not in ({}, [], "", None, False)}
     return [without_empty(part) for part in value] if isinstance(value, list) else value

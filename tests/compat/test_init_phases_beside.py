@@ -1,4 +1,4 @@
-"""Every leaf of `init phase` that needs no cluster, beside real kubeadm: exit code, what lines name, files with modes, owners and bytes."""
+"""Every leaf of `init phase` that needs no cluster, compared with real kubeadm: exit code, what lines name, files with modes, owners and bytes."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def machines(place, *, cluster="", files=None, environment=None):
 
 
 def lines_of(done):
-    """What is said of the service, and that instance-config.yaml is a patch, names nothing that people look for."""
+    """Lines about the service, and that instance-config.yaml is a patch, name nothing that users look for."""
     return [line for line in done.lines if line[0] != "patches" and (line[0] != "kubelet-start" or line[1])]
 
 
 def require_same(ours, theirs, *argv: str, lines=True):
-    """Run a command on both machines, and require the same outcome."""
+    """Run a command on both machines, and require the same result."""
     mine, other = ours.kubewright("init", "phase", *argv), theirs.kubeadm("init", "phase", *argv)
     assert (mine.code, mine.err if mine.code else "") == (other.code, mine.err if other.code else ""), other.err
     if lines:
@@ -65,7 +65,7 @@ def require_same(ours, theirs, *argv: str, lines=True):
     return mine, other
 
 
-def test_leaf_after_leaf_makes_the_same_machine(tmp_path):
+def test_single_phases_make_the_same_machine_as_kubeadm(tmp_path):
     ours, theirs = machines(tmp_path)
     for leaf in LEAVES:
         mine, _ = require_same(ours, theirs, *leaf, *CONFIG)
@@ -73,7 +73,7 @@ def test_leaf_after_leaf_makes_the_same_machine(tmp_path):
     assert len([name for name in ours.files() if name.startswith("etc/kubernetes/pki/") and "." in name]) == 22
 
 
-def test_all_leaves_make_the_same_machine_and_say_where(tmp_path):
+def test_all_phases_make_the_same_machine_and_name_the_same_files_as_kubeadm(tmp_path):
     ours, theirs = machines(tmp_path)
     for leaf in ALL:
         mine, _ = require_same(ours, theirs, *leaf, *CONFIG)
@@ -85,13 +85,13 @@ def test_all_leaves_make_the_same_machine_and_say_where(tmp_path):
 
 
 @pytest.mark.parametrize("cluster", ["etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"])
-def test_external_etcd_leaves_the_same_out(tmp_path, cluster):
+def test_external_etcd_leaves_out_the_same_phases_as_with_kubeadm(tmp_path, cluster):
     ours, theirs = machines(tmp_path, cluster=cluster)
     for leaf in ALL:
         require_same(ours, theirs, *leaf, *CONFIG, lines=False)
 
 
-def test_an_external_ca_needs_the_same_files(tmp_path):
+def test_an_external_ca_requires_the_same_files_as_with_kubeadm(tmp_path):
     ours, theirs = machines(tmp_path)
     for leaf in ALL[:2]:
         require_same(ours, theirs, *leaf, *CONFIG)
@@ -139,7 +139,7 @@ etcd: {local: {extraEnvs: [{name: HTTPS_PROXY, value: only}]}}
 
 
 @pytest.mark.parametrize("cluster", ["", EXTRA])
-def test_proxy_variables_reach_the_same_components(tmp_path, cluster):
+def test_proxy_variables_reach_the_same_components_as_with_kubeadm(tmp_path, cluster):
     ours, theirs = machines(tmp_path, cluster=cluster, environment=VARIABLES)
     for leaf in (("etcd", "local"), ("control-plane", "all")):
         require_same(ours, theirs, *leaf, *CONFIG)
@@ -158,7 +158,7 @@ STRUCTURED = {
 
 
 @pytest.mark.parametrize("name", STRUCTURED)
-def test_structured_authorization_and_authentication_give_the_same_flags(tmp_path, name):
+def test_structured_authorization_and_authentication_give_the_flags_of_kubeadm(tmp_path, name):
     ours, theirs = machines(tmp_path, cluster=f"apiServer: {{extraArgs: [{STRUCTURED[name]}]}}\n")
     mine, _ = require_same(ours, theirs, "control-plane", "apiserver", *CONFIG)
     assert mine.code == 0
@@ -173,7 +173,7 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_the_same_phases_fail(tmp_path, name):
+def test_the_same_phases_fail_as_with_kubeadm(tmp_path, name):
     ours, theirs = machines(tmp_path)
     argv = FAILURES[name]
     words = argv if argv == ("show-join-command",) else (*argv, *CONFIG)
@@ -188,7 +188,7 @@ BROKEN = {"ca.crt": ("certs", "ca"), "apiserver.crt": ("certs", "apiserver"), "s
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_stops_the_same_phases(tmp_path, name):
+def test_a_broken_file_stops_the_same_phases_as_with_kubeadm(tmp_path, name):
     ours, theirs = machines(tmp_path)
     for machine in (ours, theirs):
         if name != "ca.crt":
@@ -222,7 +222,7 @@ ACCOUNTS = {
 
 
 @pytest.mark.parametrize("name", ACCOUNTS)
-def test_a_control_plane_without_root_gets_the_same_users_and_owners(tmp_path, name):
+def test_a_rootless_control_plane_gets_the_users_and_owners_of_kubeadm(tmp_path, name):
     given = dict(zip(("etc/passwd", "etc/group", "etc/login.defs"), ACCOUNTS[name], strict=True))
     files = {path: text for path, text in given.items() if text is not None}
     ours, theirs = machines(tmp_path, cluster=ROOTLESS, files=files)
@@ -231,7 +231,7 @@ def test_a_control_plane_without_root_gets_the_same_users_and_owners(tmp_path, n
     assert [ours.text(path) for path in files] == [theirs.text(path) for path in files]
 
 
-def test_a_printed_add_on_of_kube_proxy_is_the_same(tmp_path):
+def test_a_printed_kube_proxy_equals_that_of_kubeadm(tmp_path):
     ours, theirs = machines(tmp_path)
     mine, other = (run("init", "phase", "addon", "kube-proxy", "--print-manifest", *CONFIG) for run in (ours.kubewright, theirs.kubeadm))
     assert (mine.code, other.code) == (0, 0)

@@ -1,4 +1,4 @@
-"""`join --dry-run` where there is no cluster: the files that real kubeadm makes of its stand-ins, beside ours."""
+"""`join --dry-run` without a cluster: the files that real kubeadm makes from its placeholder data, compared with ours."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CASES = {
     "control plane": [*CONTROL_PLANE, SOCKET, "--node-name=node1"],
 }
 NOWHERE = {"KUBEADM_JOIN_DRYRUN_DIR": DRY, "HTTPS_PROXY": "http://127.0.0.1:1"}
-"""No address can be reached through this proxy, which is told at once; else kubeadm waits for minutes."""
+"""This proxy reaches no address and reports that at once; otherwise kubeadm waits for minutes."""
 MADE_UP = {"sa.pub"}
-"""Downloaded with another mode than kubeadm's, which makes it here: its stand-in of the uploaded certificates is empty."""
+"""Downloaded files, with another mode than kubeadm's, which creates them here because its placeholder for the uploaded certificates is empty."""
 
 
 @pytest.fixture(scope="module")
@@ -40,14 +40,14 @@ def differences(theirs: Answer, ours: Answer) -> dict[str, tuple[object, object]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_same_files_are_made(pair, name):
+def test_the_same_files_are_created_as_by_kubeadm(pair, name):
     theirs, ours = pair.both(Request([CASES[name]], {}, NOWHERE))
     assert (theirs.code, ours.code) == (0, 0), ours.err
     assert f"{DRY}/bootstrap-kubelet.conf" in ours.files
     found = differences(theirs, ours)
     if name == "control plane":
-        # kubeadm's stand-in of etcd has no members, with one the state of the cluster is written out; and our kubelet asks the cluster for its
-        # certificate, kubeadm's the API server of its own machine
+        # kubeadm's placeholder of etcd has no members, with one the state of the cluster is written out; and our
+        # kubelet requests its certificate from the cluster, kubeadm's from the API server of its own machine
         assert set(found) <= {"etcd.yaml", "bootstrap-kubelet.conf"}
     else:
         assert found == {}

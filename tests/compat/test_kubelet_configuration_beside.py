@@ -1,4 +1,7 @@
-"""What `agent run` makes of a kubelet's files and flags, beside the real kubelet: it shows its configuration, and then ends for want of a kubeconfig."""
+"""How `agent run` reads a kubelet's files and flags, compared with the real kubelet.
+
+The kubelet shows its configuration, and then exits because it has no kubeconfig.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ COMPARED: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[AgentOptions]
     "ServerTLSBootstrap": (_same, _field("serverTLSBootstrap")),
     "SystemReserved": (_same, _field("systemReserved")),
 }
-"""Fields of the kubelet's own form: what its value means, and what the agent works with."""
+"""Fields in the kubelet's own format: what its value means, and the agent's value."""
 
 FILES: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "nothing": ("", {}),
@@ -116,7 +119,7 @@ FLAGS: Final = (
     ("--register-with-taints=", "--node-labels=", "--provider-id="),
     ("--node-labels=a,b=,c=d", "--register-node=0", "--rotate-certificates=t", "--reserved-cpus=0"),
 )
-"""Each tried with a file that says nothing."""
+"""Each tried with a file that sets nothing."""
 REFUSED: Final = (
     *(
         ("--register-with-taints=a:NoSchedule,a=b:NoSchedule",),
@@ -142,7 +145,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, An
     program, place = found["kubelet"].path, tmp_path_factory.mktemp("kubelet")
 
     def read(*flags: str) -> dict[str, Any] | None:
-        """Return its configuration, None where it takes none of it."""
+        """Return its configuration, None if it accepts none."""
         argv = [str(program), "--v=5", f"--cert-dir={place}", f"--root-dir={place}", NO_CLUSTER, *flags]
         said = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120).stderr
         shown = SHOWN.search(said)
@@ -175,18 +178,18 @@ def differences(theirs: dict[str, Any] | None, found: AgentOptions | None) -> di
 
 
 @pytest.mark.parametrize("case", FILES)
-def test_files_come_to_the_same(case: str, real: Callable[..., Any], tmp_path: Path) -> None:
+def test_configuration_files_have_the_effect_that_they_have_in_the_kubelet(case: str, real: Callable[..., Any], tmp_path: Path) -> None:
     flags = written(tmp_path, *FILES[case])
     assert differences(real(*flags), ours(*flags)) == {}
 
 
 @pytest.mark.parametrize("given", FLAGS, ids=" ".join)
-def test_flags_come_to_the_same(given: tuple[str, ...], real: Callable[..., Any], tmp_path: Path) -> None:
+def test_flags_have_the_effect_that_they_have_in_the_kubelet(given: tuple[str, ...], real: Callable[..., Any], tmp_path: Path) -> None:
     flags = [*written(tmp_path, "", {}), *given]
     assert differences(real(*flags), ours(*flags)) == {}
 
 
-def test_what_the_kubelet_refuses_is_refused(real: Callable[..., Any], tmp_path: Path) -> None:
+def test_settings_that_the_kubelet_refuses_are_refused(real: Callable[..., Any], tmp_path: Path) -> None:
     cases = [[*(written(tmp_path, "", {}) if "--config=" not in given[0] else []), *given] for given in REFUSED]
     for number, (config, drop_ins) in enumerate(REFUSED_FILES):
         (tmp_path / str(number)).mkdir()

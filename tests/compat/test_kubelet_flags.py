@@ -1,4 +1,4 @@
-"""The flags of `agent run` beside the real kubelet's own help: all of its flags and no others, each with its type."""
+"""The flags of `agent run` compared with the real kubelet's help: all of its flags and no others, each with its type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TYPES = {
     "text": {"string", "ip", "quantity"},
     "flag": {"", "RuntimeDefault"},  # a word in backquotes in the help of --seccomp-default
     "int": {"int", "int32"},
-    "list": {"strings", "string"},  # --node-ip is a comma list in a string
+    "list": {"strings", "string"},  # --node-ip is a comma-separated list in a string
     "pairs": {"mapStringString", "mapStringBool"},
     "less": {"mapStringString"},
     "span": {"duration"},
@@ -28,7 +28,7 @@ TYPES = {
 """What the kubelet's help shows for each kind of the table."""
 OF_ALL = {"help", "version", *(flag.name for flag in GLOBAL_FLAGS)}
 ROW = re.compile(r"^ +(?:-\w, )?--([a-z0-9-]+)(?: ([^ ]+))?(?:   |$)", re.MULTILINE)
-"""A flag's name and, where a single blank follows it, its type."""
+"""A flag's name and its type, if a single blank follows the name."""
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +40,11 @@ def real() -> dict[str, str]:
     return {name: kind for name, kind in ROW.findall(text) if name not in OF_ALL}
 
 
-def test_every_flag_of_the_kubelet_is_taken_and_no_other(real):
+def test_exactly_the_flags_of_the_kubelet_are_accepted(real):
     assert sorted(flag.name for flag in FLAGS) == sorted(real)
     assert len(real) == 145
 
 
-def test_every_flag_has_the_kubelets_type(real):
+def test_every_flag_has_the_type_of_the_kubelet(real):
     wrong = {flag.name: (flag.kind, real[flag.name]) for flag in FLAGS if real[flag.name] not in TYPES[flag.kind]}
     assert wrong == {}

@@ -1,6 +1,6 @@
-"""Files that were damaged, at commands that read them: an error of ours, never exit 70, and no file that is only half there.
+"""Damaged files, given to commands that read them: they end in an error of ours, never exit 70, and leave no incomplete file.
 
-KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is how many are tried, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run.
+KUBEWRIGHT_DIFFERENTIAL_EXAMPLES is the number of examples, KUBEWRIGHT_DIFFERENTIAL_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _GARBAGE = st.sampled_from(
 
 @st.composite
 def damaged(draw: st.DrawFn, text: str, others: tuple[str, ...]) -> str:
-    """Text to which something was done."""
+    """A text with some damage."""
     at = draw(st.integers(0, len(text)))
     match draw(st.sampled_from(("cut", "insert", "replace", "double", "other", "change"))):
         case "cut":
@@ -89,7 +89,7 @@ def damaged(draw: st.DrawFn, text: str, others: tuple[str, ...]) -> str:
 @seed(SEED)
 @examples(250)
 @given(data=st.data())
-def test_damaged_files_end_in_an_error_of_ours_and_leave_nothing_half_done(data, worker, machine):
+def test_damaged_files_give_a_proper_error_and_leave_nothing_half_done(data, worker, machine):
     path = data.draw(st.sampled_from((*sorted(machine), *[CONFIG, _PATCH] * 10)))
     files = {**machine, path: data.draw(damaged(machine[path], tuple(sorted(set(machine.values())))))}
     argv = data.draw(st.sampled_from(READERS))
@@ -102,7 +102,7 @@ def test_damaged_files_end_in_an_error_of_ours_and_leave_nothing_half_done(data,
 
 
 def half_done(made: Answer, files: Mapping[str, str]) -> list[str]:
-    """Files that a command wrote, but not as a whole: what it did not touch may be as damaged as it was."""
+    """Files that a command wrote incompletely; files that it did not touch may be as damaged as before."""
     written = {path: file for path, file in made.files.items() if file.kind == "file" and file.content != given_text(files, path)}
     return [path for path, file in written.items() if Path(path).name.startswith(".") or not whole(path, file, made.files)]
 
@@ -127,7 +127,7 @@ def whole(path: str, file: File, others: Mapping[str, File]) -> bool:
     token=st.text(max_size=30) | st.from_regex(r"[a-z0-9]{5,7}\.[a-z0-9]{15,17}", fullmatch=True),
     verb=st.sampled_from(("create", "delete")),
 )
-def test_any_text_for_a_token_ends_in_an_error_of_ours(token, verb, worker):
+def test_any_text_for_a_token_gives_a_proper_error(token, verb, worker):
     made = worker.run(Request([["token", verb, "--kubeconfig", "/none", "--", token]]))
     note(made.err)
     assert made.code == 1
@@ -179,11 +179,11 @@ code = main(sys.argv[1:])
 print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 sys.exit(code)
 """
-"""The peak of a process that was forked counts what its parent held; that of this line does not."""
+"""The peak of a forked process includes its parent's memory; that of this line does not."""
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_hostile_files_end_in_a_clear_error_soon_and_in_little_memory(what, tmp_path):
+def test_hostile_files_give_a_clear_error_quickly_and_with_little_memory(what, tmp_path):
     code, told, kibibytes = judged(HOSTILE[what](), tmp_path)
     assert (code, told.partition(" ")[0]) == (1, "error:")
     assert kibibytes < MEBIBYTES * 1024
@@ -192,7 +192,7 @@ def test_hostile_files_end_in_a_clear_error_soon_and_in_little_memory(what, tmp_
 @seed(SEED)
 @examples(10)
 @given(text=hostile(), command=st.sampled_from((("validate", "--config"), ("migrate", "--old-config"), ("images", "list", "--config"))))
-def test_documents_below_the_limit_are_judged_soon_whatever_they_hold(text, command, tmp_path_factory):
+def test_documents_below_the_limit_are_checked_quickly_whatever_they_contain(text, command, tmp_path_factory):
     note(f"{text[:2000]}\n… {len(text)} characters")
     code, told, _ = judged(text, tmp_path_factory.mktemp("hostile"), *command)
     assert code in {0, 1}
@@ -200,7 +200,7 @@ def test_documents_below_the_limit_are_judged_soon_whatever_they_hold(text, comm
 
 
 def judged(text: str, directory: Path, *command: str) -> tuple[int, str, int]:
-    """Give a file to a command, and return its exit code, what it said on stderr, and its memory in KiB. It may neither hang nor talk much."""
+    """Give a file to a command, and return its exit code, its stderr, and its memory in KiB. It may neither hang nor print much."""
     path, out, err = (directory / name for name in ("kubeadm.yaml", "stdout", "stderr"))
     path.write_text(text)
     with out.open("w") as stdout, err.open("w") as stderr:

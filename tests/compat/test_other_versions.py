@@ -1,7 +1,7 @@
-"""Clusters of other minor releases than our own: beside kubeadm of our own version, and beside kubeadm of theirs.
+"""Clusters of other minor releases than our own, compared with kubeadm of our own version and with kubeadm of theirs.
 
-kubewright renders what kubeadm v1.36.3 renders for a release. Beside the kubeadm of that release every difference is a row of `ROWS` with
-its reason; a difference without a row fails, and so does a row that nothing needs.
+kubewright renders what kubeadm v1.36.3 renders for a release. Every difference from the kubeadm of that release is a
+row of `ROWS` with its reason; a difference without a row fails, and so does a row that is not needed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ NO_FILES = "preflight wait-control-plane upload-config mark-control-plane bootst
 
 @dataclass(frozen=True)
 class Row:
-    """Text that the kubeadm of a line writes for a cluster of a line, and that differs from ours.
+    """Text that the kubeadm of a release writes for a cluster of a release, and that differs from ours.
 
-    `theirs` is a regular expression; what it finds is replaced by `ours`, in our own text too, where the two can only be made equal.
+    `theirs` is a regular expression; its matches are replaced by `ours`, in our own text as well if only this makes
+    the two equal.
     """
 
     kubeadm: str
@@ -89,7 +90,7 @@ ROWS = (
 
 @pytest.fixture(scope="module")
 def machines() -> Iterator[Mapping[str, Worker]]:
-    """A machine for each kubeadm, and one for ours."""
+    """A machine for each kubeadm, and one for kubewright."""
     with ExitStack() as stack:
         programs = {line: kubeadm_of(line) for line in KUBEADMS} | {OURS: OURS}
         yield {name: stack.enter_context(_worker(program)) for name, program in programs.items()}
@@ -109,7 +110,7 @@ def configuration(case: str, version: str) -> str:
 
 
 def rendered(worker: Worker, text: str) -> dict[str, str]:
-    """What a program makes of a configuration: files of the machine, images, add-ons."""
+    """The results of a program for a configuration: files of the machine, images, add-ons."""
     answer = ask(
         worker,
         ["init", "--dry-run", f"--skip-phases={NO_FILES}", f"--config={CONFIG}"],
@@ -124,7 +125,7 @@ def rendered(worker: Worker, text: str) -> dict[str, str]:
 
 
 def normal(text: str) -> str:
-    """Write documents anew, without what is empty: Go leaves it out here and there."""
+    """Write documents without empty values, some of which Go leaves out."""
     return yaml.dump_all([without_empty(document.value) for document in yaml.load_all(text)])
 
 
@@ -135,7 +136,7 @@ def without_empty(value: object) -> object:
 
 
 def compare(key: tuple[str, str], theirs: Mapping[str, str], mine: Mapping[str, str], used: set[Row]) -> None:
-    """Compare what the kubeadm of a line and kubewright made for a cluster of a line, but for rows."""
+    """Compare the results of the kubeadm of a release and of kubewright for a cluster of a release, except for rows."""
     their, our = dict(theirs), dict(mine)
     for row in ROWS:
         if (row.kubeadm, row.cluster) == key and re.search(row.theirs, their.get(row.file, "")):
@@ -147,7 +148,7 @@ def compare(key: tuple[str, str], theirs: Mapping[str, str], mine: Mapping[str, 
 
 @pytest.mark.parametrize("cluster", OTHERS)
 @pytest.mark.parametrize("kubeadm", ["our version", "its version"])
-def test_every_difference_has_a_row_and_every_row_a_difference(machines, kubeadm, cluster):
+def test_every_difference_has_a_row_and_every_row_is_needed(machines, kubeadm, cluster):
     key = (OWN.line if kubeadm == "our version" else cluster, cluster)
     used: set[Row] = set()
     for case in NAMES:
@@ -166,11 +167,11 @@ COMMANDS = (
     "init-defaults --component-configs=KubeletConfiguration,KubeProxyConfiguration",
 )
 VERSION = re.compile(r"^kubernetesVersion: .*$", re.MULTILINE)
-"""Every kubeadm prints the first release of its own line."""
+"""Every kubeadm prints the first patch release of its own minor release."""
 
 
 @pytest.mark.parametrize("line", KUBEADMS)
-def test_printed_defaults_are_those_of_every_release(machines, line):
+def test_printed_defaults_equal_those_of_every_release(machines, line):
     commands = [["config", "print", *words.split()] for words in COMMANDS]
     theirs, mine = ask(machines[line], *commands), ask(machines[OURS], *commands)
     assert [run.code for run in (*theirs.runs, *mine.runs)] == [0] * 10
@@ -184,7 +185,7 @@ OLD = (Path(__file__).parents[1] / "data" / "reference" / "config-migrate" / "v1
 
 
 @pytest.mark.parametrize("line", KUBEADMS)
-def test_old_documents_are_migrated_by_every_kubeadm_that_can(machines, line):
+def test_old_documents_are_migrated_as_by_every_kubeadm_that_supports_them(machines, line):
     command = ["config", "migrate", f"--old-config={CONFIG}"]
     theirs, mine = ask(machines[line], command, text=OLD), ask(machines[OURS], command, text=OLD)
     if line == "1.37":
@@ -196,13 +197,13 @@ def test_old_documents_are_migrated_by_every_kubeadm_that_can(machines, line):
 
 
 @pytest.mark.parametrize("line", KUBEADMS)
-def test_present_documents_are_migrated_alike(machines, line):
+def test_current_documents_are_migrated_as_by_kubeadm(machines, line):
     command = ["config", "migrate", f"--old-config={CONFIG}"]
     for case in NAMES:
         text = configuration(case, KUBEADMS[line])
         theirs, mine = ask(machines[line], command, text=text), ask(machines[OURS], command, text=text)
         assert (theirs.code, mine.code) == (0, 0)
-        if line == "1.37":  # keeps the time-out that kubeadm v1.36 loses, as we do
+        if line == "1.37":  # keeps the timeout that kubeadm v1.36 loses, as we do
             assert mine.out == theirs.out
         assert without_time_out(mine.out) == without_time_out(theirs.out)
 

@@ -1,6 +1,6 @@
-"""Made-up templates and paths beside real kubeadm: both print the same, or both refuse.
+"""Generated templates and paths, compared with real kubeadm: both print the same, or both refuse.
 
-Left out are `..` and wildcards over maps, which kubeadm goes through in random order.
+`..` and wildcards over maps are left out, because kubeadm iterates over maps in random order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kubewright.cli.printers import choosing
 
 LIST = ("config", "images", "list", "--kubernetes-version", "v1.36.3", "-o")
 ACCEPTED = ("%#q",)
-"""What is written in another way: floats with `%#q`, which is a mistake anyway."""
+"""What is written differently: floats with `%#q`, which is a mistake anyway."""
 PANIC = 2
 """The exit code of a Go program that crashes."""
 
@@ -68,7 +68,7 @@ def test_formats(images, template):
     require_same(f"go-template={template}", images)
 
 
-def test_an_index_into_nothing_is_no_crash(images):
+def test_an_index_into_an_empty_list_does_not_crash(images):
     form = "jsonpath={range .x}{[0]}{end}"
     assert kubeadm(form) == (PANIC, "")
     assert ours(form, images) == (0, "")

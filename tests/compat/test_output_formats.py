@@ -1,4 +1,4 @@
-"""`-o` beside real kubeadm: every template and path of `output_templates`, what is printed and what is refused."""
+"""`-o` compared with real kubeadm: every template and path of `output_templates`, what is printed and what is refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAID_OTHERWISE = {
     "go-template={{9999999999999999999}}": "bad number syntax",
     "go-template={{#}}": "unrecognized character in action",
 }
-"""What is refused before anything is printed is told in kubeadm's words, except for these."""
+"""Refusals before anything is printed have kubeadm's words, except for these."""
 
 
 @pytest.fixture(scope="module")
@@ -51,21 +51,21 @@ def first_line(text: str) -> str:
     return text.partition("\n")[0].removeprefix("error: ")
 
 
-def test_there_are_enough_of_them():
+def test_there_are_enough_templates():
     assert len(set(IMAGES)) == len(IMAGES) > 80
     assert len(set(REFUSED)) == len(REFUSED) > 60
     assert len(CERTIFICATES) >= 19
 
 
 @pytest.mark.parametrize("form", IMAGES)
-def test_what_is_printed_is_the_same(ours, theirs, form):
+def test_output_equals_that_of_kubeadm(ours, theirs, form):
     code, out, _ = theirs("-o", form)
     assert code == 0
     assert ours("-o", form) == (0, out, "")
 
 
 @pytest.mark.parametrize("form", REFUSED)
-def test_what_is_refused_is_the_same(ours, theirs, form):
+def test_the_same_templates_are_refused_as_by_kubeadm(ours, theirs, form):
     code, out, err = ours("-o", form)
     their_code, _, their_err = theirs("-o", form)
     assert (code, their_code) == (1, 1)
@@ -78,12 +78,12 @@ def test_what_is_refused_is_the_same(ours, theirs, form):
 
 @pytest.mark.parametrize("form", ABSENT_KEYS)
 @pytest.mark.parametrize("allowed", ["true", "false"])
-def test_missing_keys_are_refused_by_the_same_flag(ours, theirs, form, allowed):
+def test_missing_keys_are_refused_with_the_flag_of_kubeadm(ours, theirs, form, allowed):
     flag = f"--allow-missing-template-keys={allowed}"
     code, out, _ = theirs("-o", form, flag)
     our_code, our_out, _ = ours("-o", form, flag)
     assert our_code == code == (0 if allowed == "true" else 1)
-    assert our_out == (out if allowed == "true" else "")  # kubeadm prints the whole object beside the error
+    assert our_out == (out if allowed == "true" else "")  # kubeadm prints the whole object in addition to the error
 
 
 def test_templates_of_files_and_managed_fields(ours, theirs, tmp_path):
@@ -108,7 +108,7 @@ def both(machines: Pair, form: str) -> tuple[Run, Run]:
 
 
 @pytest.mark.parametrize("form", CERTIFICATES)
-def test_the_certificates_are_printed_the_same(machines, form):
+def test_certificates_are_printed_as_by_kubeadm(machines, form):
     ours, theirs = both(machines, form)
     assert theirs.code == 0
     assert ours == theirs
@@ -122,8 +122,8 @@ def test_seconds_are_floats_to_a_path_and_whole_numbers_to_a_template(machines):
     assert [run.out.count("e+") for run in template] == [0, 0]
 
 
-def test_maps_are_gone_through_in_an_order_that_stays(machines):
-    """Go's order is another one each time; ours is that of the keys."""
+def test_maps_are_iterated_in_a_stable_order(machines):
+    """Go's order is random; ours is that of the keys."""
     ours, theirs = both(machines, "jsonpath={..name}")
     assert sorted(ours.out.split()) == sorted(theirs.out.split())
     assert ours.out.startswith("ca etcd-ca front-proxy-ca admin.conf ")

@@ -1,4 +1,4 @@
-"""Patches beside real kubeadm: the same directory of patches, the same manifests and kubelet files, or an error of both."""
+"""Patches compared with real kubeadm: the same directory of patches gives the same manifests and kubelet files, or an error of both."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ CASES = {
 }
 
 
-def test_there_are_enough_cases():
+def test_there_are_enough_cases_of_patches():
     assert len(CASES) > 70
 
 
@@ -197,7 +197,7 @@ def _kubeadm():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_patches_do_the_same(tmp_path, name):
+def test_patches_have_the_same_effect_as_with_kubeadm(tmp_path, name):
     phase, files = CASES[name]
     argv = ["init", "phase", *phase, "--config", "/kubeadm.yaml", *(("--print-manifest",) if phase is DNS else ())]
     roots = [Root(tmp_path / "ours"), Root(tmp_path / "theirs")]
@@ -214,13 +214,13 @@ def test_patches_do_the_same(tmp_path, name):
 
 
 def documents(lines):
-    """The objects that a command printed. kubeadm's own lines stand among them, and one separator lacks its line break."""
+    """The objects that a command printed. kubeadm's own lines are mixed into them, and one separator lacks its line break."""
     text = "\n".join(line for line in lines if not line.startswith("[patches]")).replace("---apiVersion", "---\napiVersion")
     return [without_empty(document.value) for document in yaml.load_all(text) if document.value is not None]
 
 
 def without_empty(value):
-    """Go leaves out what is empty here and there; it means the same."""
+    """Go leaves out some empty values; the meaning is the same."""
     if isinstance(value, dict):
         return {key: found for key, part in value.items() if (found := without_empty(part)) not in ({}, [], "", None, False)}
     return [without_empty(part) for part in value] if isinstance(value, list) else value
@@ -236,7 +236,7 @@ PROXY = {
 
 
 @pytest.mark.parametrize("name", PROXY)
-def test_kube_proxy_is_patched_as_the_next_kubeadm_does(tmp_path, name):
+def test_kube_proxy_is_patched_as_by_the_next_kubeadm(tmp_path, name):
     find_kubeadm(NEXT)
     argv = ["init", "phase", "addon", "kube-proxy", "--print-manifest", "--config", "/kubeadm.yaml"]
     outcomes = {}

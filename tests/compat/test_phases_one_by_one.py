@@ -1,6 +1,7 @@
-"""The phases of an operation, run one by one in order, make what the whole command makes: by kubewright and by real kubeadm.
+"""The phases of an operation, run one by one, give the same result as the whole command: with kubewright and with real kubeadm.
 
-Phases that need a kubelet or etcd are left out of both here; `tests/machines/test_join_worker.py` runs those of join on whole machines.
+Phases that need a kubelet or etcd are left out of both here; `tests/machines/test_join_worker.py` runs those of join
+on whole machines.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def with_config(*phases: str) -> tuple[str, ...]:
 
 
 def joining(text: str) -> dict[str, str]:
-    """The files of a machine that is to join. The kubelet's package makes the directory of static pods, and so do we on workers."""
+    """The files of a machine that is to join. The kubelet's package creates the directory of static pods, and so do we on workers."""
     known = {"token": arena_api.TOKEN, "pin": cluster()[1], "key": arena_api.KEY}
     return {PLACE: text.format(**known) + REGISTRATION, "/etc/kubernetes/manifests/.keep": ""}
 
@@ -141,13 +142,13 @@ def machines() -> Iterator[Arena]:
 
 
 def made(answer: Answer) -> Description:
-    """Everything but what we keep of our own."""
+    """Everything except our own record."""
     assert answer.code == 0, answer.err
     return describe({path: file for path, file in answer.files.items() if not path.startswith(OURS)})
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_phases_one_by_one_make_what_the_whole_command_makes(name: str, machines: Arena, matrix: Callable[[str], Matrix]) -> None:
+def test_single_phases_give_the_result_of_the_whole_command(name: str, machines: Arena, matrix: Callable[[str], Matrix]) -> None:
     row, told = ROWS[name](), matrix("files beside those of kubeadm's whole command")
     oracle, whole = machines.both(row.whole(ours=False), row.whole(ours=True))
     wanted = made(oracle)

@@ -1,4 +1,4 @@
-"""Pods of a real containerd: listed, read from, stopped and removed through the Host seam, and nothing left of them."""
+"""Pods of a real containerd: listed, read from, stopped and removed through the Host seam, without leftovers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def running(image) -> Iterator[Containerd]:
         directory.rmdir()
 
 
-def test_pods_are_listed_and_removed_with_what_runs_in_them(running, image):
+def test_pods_are_listed_and_removed_with_their_containers(running, image):
     runtime = CRIRuntime(running.endpoint)
     assert runtime.sandboxes() == []
     assert list(remove_sandboxes(runtime, clock=SystemClock())) == []
@@ -61,7 +61,7 @@ def test_pods_are_listed_and_removed_with_what_runs_in_them(running, image):
         ("pod kube-system/web", Action.DELETE),
     ]
     assert runtime.sandboxes() == []
-    assert runtime.remove_sandbox(removed[0].sandbox).action is Action.DELETE  # gone is no error
+    assert runtime.remove_sandbox(removed[0].sandbox).action is Action.DELETE  # a missing one is no error
     runtime.close()
 
 

@@ -1,7 +1,7 @@
-"""The reference data, which kubeadm v1.36.2 wrote, beside what kubeadm v1.36.3 writes for the same configurations.
+"""The reference data, which kubeadm v1.36.2 wrote, compared with what kubeadm v1.36.3 writes for the same configurations.
 
-Two cases were compared by hand: external-ca, whose phases want all certificates to be there, and rootless, which adds users to the machine.
-docs/compat/kubeadm.md has what came out.
+Two cases were compared by hand: external-ca, whose phases require all certificates, and rootless, which adds users to
+the machine. docs/compat/kubeadm.md has the results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROXIES = {
     "no_proxy": "10.0.0.0/8,.svc",
 }
 ELSEWHERE = {"proxy-env"}
-"""Cases from a machine that is not called node1, whose kubelet is therefore told its name."""
+"""Cases from a machine with another name than node1, whose kubelet therefore gets its name as a flag."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def machine() -> Iterator[Worker]:
 
 
 @pytest.mark.parametrize("case", NAMES)
-def test_kubeadm_writes_what_the_data_says(machine, case):
+def test_kubeadm_writes_the_reference_data(machine, case):
     place = CASES / case
     files = {f"/etc/kubernetes/patches/{path.name}": path.read_text() for path in sorted(place.glob("patches/*"))}
     phases = ["control-plane all", "kubelet-start", *([] if case == "external-etcd" else ["etcd local"])]
@@ -60,5 +60,5 @@ def test_kubeadm_writes_what_the_data_says(machine, case):
 
 
 def without_tokens(text: str) -> str:
-    """Leave out tokens made at random."""
+    """Leave out random tokens."""
     return re.sub(r"token: (?!abcdef\.)\S+", "token: ?", text)

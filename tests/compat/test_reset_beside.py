@@ -1,4 +1,4 @@
-"""`reset` and its dry run beside real kubeadm, on machines of files only: what both say they would do, and what both leave."""
+"""`reset` and its dry run compared with real kubeadm, on machines that consist of files only: what both say they would do, and what both leave."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CALLS = (
 FILES = {"/srv/reset.yaml": f"{RESET}force: true\ncleanupTmpDir: true\n", "/etc/kubernetes/other/x": ""}
 MEMBER = "[dryrun] Would remove the etcd member on this node from the etcd cluster"
 DATA = "[dryrun] Would delete contents of the etcd data directory: "
-"""Both are said here where there is a manifest of etcd; kubeadm says them only where a cluster answers, and then does the second anyway."""
+"""We print both if there is a manifest of etcd; kubeadm prints them only if a cluster answers, and then does the second anyway."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def both(machines: Arena, files: Mapping[str, str], *words: str, stdin: str = ""
 
 
 def told(answer: Answer, topic: str) -> list[str]:
-    """The lines of a topic in the order of their texts: pods go before mounts here."""
+    """The lines of a topic in the order of their texts: pods come before mounts here."""
     return sorted(line for line in answer.out.splitlines() if line.startswith(f"[{topic}]") and not line.startswith((MEMBER, DATA)))
 
 
@@ -76,7 +76,7 @@ def files(answer: Answer) -> list[tuple[str, str, int]]:
 
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_dry_run_says_what_kubeadms_says_and_changes_nothing(name: str, words: list[str], machines: Arena) -> None:
+def test_a_dry_run_prints_the_lines_of_kubeadm_and_changes_nothing(name: str, words: list[str], machines: Arena) -> None:
     theirs, ours = both(machines, MACHINES[name], *words, "--dry-run")
     assert (ours.code, theirs.code) == (0, 0)
     assert told(ours, "dryrun") == told(theirs, "dryrun")
@@ -95,7 +95,7 @@ def _phases(words: list[str]) -> set[str]:
 
 @pytest.mark.parametrize("words", CALLS, ids=" ".join)
 @pytest.mark.parametrize("name", MACHINES)
-def test_the_same_files_are_left(name: str, words: list[str], machines: Arena) -> None:
+def test_the_same_files_are_left_as_by_kubeadm(name: str, words: list[str], machines: Arena) -> None:
     theirs, ours = both(machines, MACHINES[name], *words)
     assert (ours.code, theirs.code) == (0, 0)
     assert files(ours) == files(theirs)
@@ -110,7 +110,7 @@ def said(answer: Answer, ignored: str) -> list[str]:
 
 
 def what_was_there(lines: list[str], files: Mapping[str, str]) -> list[str]:
-    """Kubeadm's lines with the files, and the directories, that something was in: it names all of them. Nothing was mounted."""
+    """kubeadm's lines with those files and directories that had contents: kubeadm names all of them. Nothing was mounted."""
     found = []
     for line in lines:
         what, bracket, listed = line.partition(": [")
@@ -123,7 +123,7 @@ def what_was_there(lines: list[str], files: Mapping[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize("answer", ["y\n", "Y\n", "yes\n", "YES\n", "n\n", "", "yep\n", " y\n"])
-def test_the_same_answers_go_on(answer: str, machines: Arena) -> None:
+def test_the_same_answers_confirm_as_in_kubeadm(answer: str, machines: Arena) -> None:
     theirs, ours = both(machines, CONTROL_PLANE, "reset", stdin=answer)
     assert ours.code == theirs.code
     assert files(ours) == files(theirs)
@@ -131,7 +131,7 @@ def test_the_same_answers_go_on(answer: str, machines: Arena) -> None:
     assert (question in ours.out, question in theirs.out) == (True, True)
 
 
-def test_data_of_an_etcd_that_is_somebody_elses_stays(machines: Arena) -> None:
+def test_data_of_a_foreign_etcd_stays(machines: Arena) -> None:
     """kubeadm deletes it: https://github.com/kubernetes/kubeadm/issues/3225."""
     theirs, ours = both(machines, {**WORKER, "/var/lib/etcd/theirs/db": ""}, "reset", "--force")
     assert (ours.code, theirs.code) == (0, 0)

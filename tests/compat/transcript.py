@@ -1,6 +1,7 @@
 """A dozen commands of kubeadm and kubewright, side by side, as a page of the documentation.
 
-Both programs run on machines of their own (see `arena`), and what changes from run to run is replaced by a word in angle brackets.
+Both programs run on their own machines (see `arena`), and what changes from run to run is replaced by a word in angle
+brackets.
 
 Usage: PYTHONPATH=src python tests/compat/transcript.py writes the page.
 """
@@ -58,7 +59,7 @@ FILES = {"/srv/kubeadm.yaml": CONFIG, "/srv/old.yaml": OLD, "/srv/broken.yaml": 
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and what to look at where the two differ."""
+    """A command, and an explanation if the results differ."""
 
     words: str
     note: str = ""
@@ -115,7 +116,7 @@ def still(text: str) -> str:
 
 
 def runs(program: str) -> tuple[Answer, Answer]:
-    """Run everything on both machines: kubeadm's answer, and ours."""
+    """Run everything on both machines: kubeadm's results, and ours."""
     request = Request([step.words.split() for step in STEPS], FILES, stops=False)
     with arena(program) as machines:
         return machines.both(request)
@@ -144,7 +145,7 @@ def _exit(run: Run) -> str:
 
 
 def _block(run: Run) -> str:
-    """Return stdout, and stderr behind a line that says so."""
+    """Return stdout, and stderr after a line that says so."""
     err = still(run.err)
     tail = f"(stderr)\n{err}" if err else ""
     return f"```text\n{still(run.out)}{tail}```\n"

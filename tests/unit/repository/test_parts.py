@@ -25,7 +25,7 @@ TESTS = Path(parts.__file__).parent
         ("tests/controlplane/test_local_down.py::test_down_leaves_nothing[_litter]", REST),
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]", FIRST),
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[1]", REST),
-        ("tests/compat/test_config_differential.py::test_broken_files_are_judged_alike", BOTH),
+        ("tests/compat/test_config_differential.py::test_broken_files_are_treated_as_by_kubeadm", BOTH),
     ],
 )
 def test_the_most_specific_row_counts(nodeid: str, part: parts.Part) -> None:
