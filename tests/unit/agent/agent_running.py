@@ -1,4 +1,4 @@
-"""One agent that runs against an API in memory."""
+"""One agent that runs with an API in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOKEN = CLUSTER.as_identity(BearerToken("abcdef.0123456789abcdef"))
 
 
 class KnownCluster:
-    """The bootstrap of a cluster that was found and checked before."""
+    """The bootstrap result of a cluster that was discovered and verified."""
 
     def __init__(self, access: Access, *, connect: Connect) -> None:
         self._access = access.as_identity(Anonymous())

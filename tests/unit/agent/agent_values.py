@@ -1,4 +1,4 @@
-"""Values that several tests of the agent start from."""
+"""Values that several tests of the agent use."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def facts(name: str = "node-1", **changes: Any) -> NodeFacts:
 
 
 def stored(node: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A Node as the API server gives it back."""
+    """A Node as the API server returns it."""
     copied = copy.deepcopy(node)
     copied["metadata"].update(uid="uid-of-node", resourceVersion="1")
     copied["spec"].update(spec)

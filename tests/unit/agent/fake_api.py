@@ -1,4 +1,4 @@
-"""A Kubernetes API in memory, for agents: stores objects, answers watches, merges status patches, and lets tests break it."""
+"""A Kubernetes API in memory, for agents: stores objects, answers watches, merges status patches, and lets tests inject faults."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MERGED_BY = {"conditions": "type", "addresses": "type", "podIPs": "ip", "hostIP
 
 @dataclass(frozen=True)
 class Call:
-    """One request that the API got."""
+    """One request to the API."""
 
     verb: str
     what: str
@@ -39,7 +39,7 @@ class Call:
 
 @dataclass
 class FakeAPI:
-    """The stored objects, what was asked, and what is broken."""
+    """The stored objects, the requests, and the injected faults."""
 
     objects: dict[Key, dict[str, Any]] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
@@ -48,7 +48,7 @@ class FakeAPI:
     watchers: list[tuple[Resource, str, asyncio.Queue[WatchEvent | KubewrightError | None]]] = field(default_factory=list)
     version: int = 0
     approves: bool = True
-    """Whether whoever asks has the right to have requests approved."""
+    """Whether the requester has permission to have requests approved."""
     ahead: float = 0.0
     """Seconds by which its clock is ahead of the tests'."""
 
@@ -59,7 +59,7 @@ class FakeAPI:
         return [call for call in self.calls if (call.verb, call.what) == (verb, what)]
 
     def fail(self, verb: str, what: str, *, times: int = 1_000_000, error: KubewrightError | None = None) -> None:
-        """Break so many calls of a kind."""
+        """Let this many calls of a kind fail."""
         left = [times]
 
         def fault(call: Call) -> KubewrightError | None:
@@ -77,7 +77,7 @@ class FakeAPI:
         return copy.deepcopy(self.objects[key])
 
     def put(self, obj: Mapping[str, Any]) -> dict[str, Any]:
-        """Store an object as a controller or user would, and tell the watchers."""
+        """Store an object as a controller or user would, and notify the watchers."""
         resource = resources.of(obj)
         new = copy.deepcopy(dict(obj))
         metadata = new["metadata"]
@@ -118,7 +118,7 @@ class FakeAPI:
 
 
 class FakeClient(AsyncKubeAPI):
-    """A client whose identity can be exchanged, as that of `kube.aio`."""
+    """A client whose identity can be replaced, like that of `kube.aio`."""
 
     def __init__(self, api: FakeAPI, access: Access) -> None:
         self.api = api
@@ -193,7 +193,7 @@ class FakeClient(AsyncKubeAPI):
         self.api.watchers.append(row)
         self._queues.append(queue)
         try:
-            for obj in list(self.api.objects.values()):  # what happened since the version that the caller knows
+            for obj in list(self.api.objects.values()):  # what happened since the version that the client knows
                 newer = int(obj["metadata"]["resourceVersion"]) > int(resource_version or 0)
                 if newer and resources.of(obj) == resource and matches(obj, field_selector):
                     yield WatchEvent(EventType.MODIFIED, copy.deepcopy(obj))
@@ -229,7 +229,7 @@ class FakeClient(AsyncKubeAPI):
 
 
 def _told(call: core.Call) -> Any:
-    """What tests look at of a call: its body, and of a deletion the conditions."""
+    """The part of a call that tests check: its body, and the conditions of a deletion."""
     if call.verb != "delete":
         return call.body
     return {"grace": call.body.get("gracePeriodSeconds"), "uid": call.body.get("preconditions", {}).get("uid", "")}

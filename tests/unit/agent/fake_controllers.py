@@ -1,4 +1,4 @@
-"""What kube-controller-manager does for nodes, on the API in memory; and the time that agents live in."""
+"""What kube-controller-manager does for nodes, in the API in memory; and the clock of agents."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LoopClock:
 
 
 class Controllers:
-    """Approves and signs every request, gives pod ranges, after so many seconds each."""
+    """Approves and signs every request, and assigns pod ranges, each after this many seconds."""
 
     def __init__(self, api: FakeAPI, *, lifetime: float = 86400.0, sign_after: float = 0.0, range_after: float = 0.0) -> None:
         self.api = api
@@ -73,7 +73,7 @@ class Controllers:
 
 
 def sign(request: bytes, *, now: datetime, lifetime: float) -> bytes:
-    """Sign a request as the cluster's authority would, backdated by five minutes."""
+    """Sign a request as the cluster's CA would, backdated by five minutes."""
     csr = x509.load_pem_x509_csr(request)
     assert csr.is_signature_valid
     builder = x509.CertificateBuilder(
@@ -90,7 +90,7 @@ def sign(request: bytes, *, now: datetime, lifetime: float) -> bytes:
 
 
 def other_pair(*, now: datetime = START) -> certificates.Pair:
-    """The pair of somebody who is no node."""
+    """The key pair of a client that is no node."""
     from kubewright.pki import csr
 
     key = keys.generate(Algorithm.ECDSA_P256)
@@ -99,7 +99,7 @@ def other_pair(*, now: datetime = START) -> certificates.Pair:
 
 
 def made_pair(name: str = "node-1", *, now: datetime = START, lifetime: float = 86400.0, group: str = "system:nodes") -> certificates.Pair:
-    """A pair as a node has stored it."""
+    """A key pair as a node has stored it."""
     from kubewright.pki import csr
 
     key = keys.generate(Algorithm.ECDSA_P256)

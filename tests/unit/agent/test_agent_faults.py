@@ -1,4 +1,4 @@
-"""What goes wrong while an agent runs, for as long as it may take in real life: the same agent gets well again, and asks no more than it has to."""
+"""Faults while an agent runs, for as long as they may last in practice: the same agent recovers, and sends no more requests than necessary."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RETURNING = Duties(csi_node=True, returns=True)
 
 
 class WrongClock(LoopClock):
-    """The clock of a machine, which somebody sets; the cluster's goes right."""
+    """The clock of a machine, which tests set; the cluster's is right."""
 
     wrong = timedelta(0)
 
@@ -47,14 +47,14 @@ class WrongClock(LoopClock):
 
 
 class Cluster:
-    """An API in memory that lets in who shows a certificate that has not ended, or a token that it knows; and can be away."""
+    """An API in memory that authenticates valid certificates and known tokens, and that can be unavailable."""
 
     def __init__(self, **controllers: Any) -> None:
         self.api = FakeAPI()
         self.controllers = Controllers(self.api, **controllers)
         self.tokens = {FIRST}
         self.written = FIRST
-        """What stands in the file of bootstrap credentials."""
+        """The content of the file of bootstrap credentials."""
         self.away = False
         self._renewed_at = 0.0
         self.api.faults.append(self._answer)
@@ -75,7 +75,7 @@ class Cluster:
 
     @property
     def requests(self) -> list[str]:
-        """The names of all requests that are stored."""
+        """The names of all stored requests."""
         return [name for kind, _, name in self.api.objects if kind == REQUESTS]
 
     def agent(self, **changes: Any) -> Any:
@@ -88,7 +88,7 @@ class Cluster:
         )
 
     def since_renewal(self) -> float:
-        """Return the seconds since the lease was changed last."""
+        """Return the seconds since the lease was last changed."""
         return asyncio.get_running_loop().time() - self._renewed_at
 
     def lease_renewed(self) -> str:
@@ -110,7 +110,7 @@ async def until(condition: Callable[[], bool], within: float) -> None:
             await asyncio.sleep(0.5)
 
 
-async def test_a_cluster_that_is_away_for_ten_minutes_finds_everything_as_it_was():
+async def test_ten_minutes_without_the_cluster_change_nothing():
     cluster = Cluster()
     async with running(cluster.agent()) as agent:
         await agent.ready.wait()
@@ -130,7 +130,7 @@ async def test_a_cluster_that_is_away_for_ten_minutes_finds_everything_as_it_was
     assert len(cluster.requests) == 1
 
 
-async def test_a_certificate_that_ends_while_the_cluster_is_away_is_replaced_when_it_is_back():
+async def test_a_certificate_that_expires_while_the_cluster_is_down_is_replaced_afterwards():
     cluster = Cluster(lifetime=HOUR)
     async with running(cluster.agent()) as agent:
         await agent.ready.wait()
@@ -141,7 +141,7 @@ async def test_a_certificate_that_ends_while_the_cluster_is_away_is_replaced_whe
     assert len(cluster.requests) == 2
 
 
-async def test_a_certificate_that_ends_before_the_node_is_registered_is_replaced():
+async def test_a_certificate_that_expires_before_registration_is_replaced():
     cluster = Cluster()
     cluster.away = True
     async with running(cluster.agent(store=joined(lifetime=HOUR, now=START))) as agent:
@@ -153,7 +153,7 @@ async def test_a_certificate_that_ends_before_the_node_is_registered_is_replaced
 
 
 @pytest.mark.parametrize("hours", [2, -2])
-async def test_a_clock_that_jumps_two_hours_leaves_a_short_certificate_in_use_and_makes_no_storm(hours: int):
+async def test_a_clock_jump_of_two_hours_keeps_a_short_certificate_in_use_without_a_storm(hours: int):
     cluster, clock = Cluster(lifetime=HOUR / 3), WrongClock()
     async with running(cluster.agent(clock=clock)) as agent:
         await agent.ready.wait()
@@ -173,7 +173,7 @@ async def test_a_clock_that_jumps_two_hours_leaves_a_short_certificate_in_use_an
         assert len(cluster.requests) <= made + 4
 
 
-async def test_a_clock_that_is_ahead_does_not_need_a_token_that_is_long_gone():
+async def test_a_clock_that_is_ahead_does_not_require_an_expired_token():
     cluster, clock = Cluster(lifetime=HOUR), WrongClock()
     async with running(cluster.agent(clock=clock)) as agent:
         await agent.ready.wait()
@@ -184,7 +184,7 @@ async def test_a_clock_that_is_ahead_does_not_need_a_token_that_is_long_gone():
         assert agent.is_ready
 
 
-async def test_a_clock_that_is_set_back_renews_the_lease_all_the_same():
+async def test_the_lease_is_renewed_after_the_clock_was_set_back():
     cluster, clock = Cluster(), WrongClock()
     async with running(cluster.agent(clock=clock)) as agent:
         await agent.ready.wait()
@@ -198,7 +198,7 @@ async def test_a_clock_that_is_set_back_renews_the_lease_all_the_same():
     assert {len(moment) for moment in moments} == {len("2026-01-02T03:04:05.000000Z")}
 
 
-async def test_a_machine_that_boots_with_a_wrong_clock_uses_its_certificate_once_that_is_right():
+async def test_a_machine_that_boots_with_a_wrong_clock_uses_its_certificate_once_it_is_set():
     cluster, clock = Cluster(), WrongClock()
     cluster.tokens.clear()
     clock.wrong = timedelta(days=400)
@@ -210,7 +210,7 @@ async def test_a_machine_that_boots_with_a_wrong_clock_uses_its_certificate_once
     assert cluster.requests == []
 
 
-async def test_a_cluster_that_no_longer_takes_a_certificate_is_asked_for_another():
+async def test_a_rejected_certificate_is_replaced():
     cluster = Cluster()
     async with running(cluster.agent()) as agent:
         await agent.ready.wait()
@@ -222,7 +222,7 @@ async def test_a_cluster_that_no_longer_takes_a_certificate_is_asked_for_another
     assert len(cluster.requests) == 2
 
 
-async def test_one_refusal_is_no_reason_for_another_certificate():
+async def test_a_single_rejection_does_not_replace_the_certificate():
     cluster = Cluster()
     async with running(cluster.agent()) as agent:
         await agent.ready.wait()
@@ -233,7 +233,7 @@ async def test_one_refusal_is_no_reason_for_another_certificate():
 
 
 @pytest.mark.parametrize("gone", ["token", "token and request"])
-async def test_a_token_that_goes_in_the_middle_is_said_and_another_one_finds_the_request(tmp_path: Path, gone: str):
+async def test_a_token_lost_while_waiting_is_reported_and_another_one_continues_the_request(tmp_path: Path, gone: str):
     cluster = Cluster()
     cluster.controllers.sign_after = None
     async with running(cluster.agent(pending=PendingKey(tmp_path))) as agent:
@@ -258,7 +258,7 @@ async def test_a_token_that_goes_in_the_middle_is_said_and_another_one_finds_the
         await asyncio.wait_for(agent.ready.wait(), MINUTE)
 
 
-async def test_a_request_is_shown_as_open_only_once_it_is_made_and_while_the_cluster_is_away(tmp_path: Path):
+async def test_a_request_is_shown_as_pending_only_after_it_was_created_and_during_outages(tmp_path: Path):
     cluster = Cluster()
     cluster.controllers.sign_after = None
     cluster.tokens.clear()
@@ -283,7 +283,7 @@ async def test_a_request_is_shown_as_open_only_once_it_is_made_and_while_the_clu
         (False, "is Pending, and nobody approves it: this machine is not bound to ClusterRole system:certificates.k8s.io:"),
     ],
 )
-async def test_a_request_that_stays_pending_is_told_with_what_approves_it(tmp_path: Path, approves: bool, said: str):
+async def test_a_pending_request_is_reported_with_what_would_approve_it(tmp_path: Path, approves: bool, said: str):
     cluster = Cluster()
     cluster.controllers.sign_after = None
     cluster.api.approves = approves
@@ -297,7 +297,7 @@ async def test_a_request_that_stays_pending_is_told_with_what_approves_it(tmp_pa
         assert not agent.view().certificate.waiting.explanation.startswith(f"certificate request {name} {said}")
 
 
-async def test_who_denies_every_request_gets_a_few_a_day_and_not_thousands(tmp_path: Path):
+async def test_denied_requests_are_repeated_a_few_times_a_day(tmp_path: Path):
     cluster = Cluster()
     cluster.controllers.sign_after = None
 
@@ -331,7 +331,7 @@ async def test_a_deleted_node_whose_runtime_is_down_comes_back_as_not_ready():
         assert agent.view().phase is NodePhase.READY
 
 
-async def test_a_node_that_is_deleted_before_it_has_its_csi_node_gets_one_of_its_own():
+async def test_a_node_deleted_before_it_had_a_csi_node_gets_its_own():
     cluster = Cluster()
     cluster.api.fail("create", "csinodes", times=11)
     async with running(cluster.agent()) as agent:
@@ -346,7 +346,7 @@ async def test_a_node_that_is_deleted_before_it_has_its_csi_node_gets_one_of_its
         assert agent.is_ready
 
 
-async def test_a_status_round_tries_five_times_first_from_what_is_known_and_waits_for_the_next():
+async def test_a_status_round_tries_five_times_first_with_the_known_node():
     cluster, source = Cluster(), Source()
     async with running(cluster.agent(source=source)) as agent:
         await agent.ready.wait()

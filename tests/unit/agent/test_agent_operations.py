@@ -1,4 +1,4 @@
-"""`agent install` and `agent leave` on a machine whose writes stay in memory, as runs and as plans."""
+"""`agent install` and `agent leave` on a machine whose writes stay in memory, applied and as plans."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Base(RealHost):
 
 
 class Memory(OverlayHost):
-    """Writes nothing; notes what is done to services."""
+    """Writes nothing; records what is done to services."""
 
     done: list[str]
 
@@ -79,7 +79,7 @@ class Box:
         return self.host
 
     def run(self, operation: Any, options: Any, *, mode: Mode = Mode.APPLY, again: bool = False) -> Result[Any]:
-        """Run an operation; `again` on the machine as the last run has left it."""
+        """Run an operation; with `again` on the machine as the last run has left it."""
         last = self.host
         made = Machine(at=(lambda _: last) if again else self.at, clock=SystemClock(), random=SystemRandom())
         lock = PurePosixPath(self.place)
@@ -113,7 +113,7 @@ class Box:
 
     @property
     def files(self) -> set[str]:
-        """The agent's files that are still there."""
+        """The agent's files that still exist."""
         paths = [path for path in self.place.rglob("*") if path.name not in {"admin.conf", "machine.lock"} and not path.is_dir()]
         return {path.name for path in paths if self.host.state(PurePosixPath(path)) is not None}
 
@@ -158,7 +158,7 @@ def options(box: Box, *more: str) -> InstallOptions:
     return InstallOptions(command=[*COMMAND, *more], options=made.options, notes=("a note",))
 
 
-def test_the_unit_runs_the_command_and_means_every_word_as_it_is():
+def test_the_unit_quotes_every_word_of_the_command():
     text = install.unit(["/opt/k w/kubewright", "agent", "run", "--node-labels=a=50%", "--config=/a b", "--x=$HOME"])
     assert 'ExecStart="/opt/k w/kubewright" agent run --node-labels=a=50%% "--config=/a b" --x=$$HOME\n' in text
     for line in ("Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "Restart=always", "WatchdogSec=60", "LimitCORE=0"):
@@ -193,16 +193,16 @@ def test_a_plan_of_an_installation_shows_the_unit_and_writes_nothing(tmp_path: P
 
 
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PLAN])
-def test_no_agent_is_installed_beside_a_kubelet(tmp_path: Path, mode: Mode):
+def test_no_agent_is_installed_while_a_kubelet_runs(tmp_path: Path, mode: Mode):
     box = Box(tmp_path, kubelet=RUNS)
     with pytest.raises(CheckFailed, match="a kubelet runs"):
         box.run(INSTALL, options(box), mode=mode)
     assert box.done == []
 
 
-def test_an_agent_without_its_kubeconfig_and_with_nothing_to_join_with_ends_at_once(tmp_path: Path, capsys: Any):
+def test_an_agent_without_any_credentials_is_refused(tmp_path: Path, capsys: Any):
     places = [f"--root-dir={tmp_path}", f"--cert-dir={tmp_path / 'pki'}", "--healthz-port=0"]
-    for command in ("run", "install"):  # nothing is installed that would end again and again
+    for command in ("run", "install"):  # nothing is installed that would exit repeatedly
         assert main(["agent", command, "--kubeconfig=/nope", *places]) == 3
         error = capsys.readouterr().err
         assert "the kubeconfig /nope does not exist" in error
@@ -210,7 +210,7 @@ def test_an_agent_without_its_kubeconfig_and_with_nothing_to_join_with_ends_at_o
         assert list(tmp_path.iterdir()) == []
 
 
-def test_the_words_of_the_unit_are_the_flags_that_have_an_effect_with_paths_from_the_root(monkeypatch, tmp_path):
+def test_the_unit_has_the_flags_that_have_an_effect_with_absolute_paths(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     words = [
         "--kubeconfig=k.conf",
@@ -245,7 +245,7 @@ def test_the_unit_calls_the_program_that_was_called(monkeypatch, tmp_path: Path,
 
 
 @pytest.mark.parametrize("admin", [False, True])
-def test_leaving_deletes_what_the_node_has_and_what_is_gone_is_no_error(box: Box, admin):
+def test_leaving_deletes_the_objects_of_the_node_and_missing_ones_are_no_error(box: Box, admin):
     box.agent_files()
     box.api = RecordingKube(stand_ins=[stored("Lease", "kube-node-lease"), stored("Node")])
     result = box.leave(admin=admin)
@@ -265,7 +265,7 @@ def test_leaving_deletes_what_the_node_has_and_what_is_gone_is_no_error(box: Box
     ids=["a kubeconfig that does not exist", "a cluster that cannot be reached", "one that may not read the Node"],
 )
 @pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PLAN])
-def test_leaving_with_a_kubeconfig_that_is_of_no_use_ends_nothing(box: Box, monkeypatch, error, said: str, mode: Mode):
+def test_leaving_with_an_unusable_kubeconfig_changes_nothing(box: Box, monkeypatch, error, said: str, mode: Mode):
     box.agent_files()
     if error is not None:
         monkeypatch.setattr(box.api, "get", lambda *_: (_ for _ in ()).throw(error))
@@ -274,7 +274,7 @@ def test_leaving_with_a_kubeconfig_that_is_of_no_use_ends_nothing(box: Box, monk
     assert (box.done, box.files) == ([], FILES)
 
 
-def test_leaving_looks_at_the_node_first_and_deletes_that_one_after_the_service_has_ended(box: Box, monkeypatch):
+def test_leaving_deletes_only_the_node_that_it_read_before_the_service_ended(box: Box, monkeypatch):
     box.agent_files()
     monkeypatch.setattr(
         box.api, "send", lambda call: (box.done.append(f"{call.verb} {call.resource.kind}"), RecordingKube.send(box.api, call))[1]
@@ -297,7 +297,7 @@ def test_a_plan_of_leaving_names_everything_and_removes_nothing(box: Box):
     assert (box.done, box.files, box.api.writes) == ([], FILES, [])
 
 
-def test_leaving_is_refused_while_an_agent_runs_that_is_not_the_service(tmp_path: Path):
+def test_leaving_is_refused_while_an_agent_runs_outside_of_the_service(tmp_path: Path):
     box = Box(tmp_path)
     box.agent_files(pid=1, phase=NodePhase.READY)
     for mode in (Mode.APPLY, Mode.PLAN):
@@ -306,7 +306,7 @@ def test_leaving_is_refused_while_an_agent_runs_that_is_not_the_service(tmp_path
     assert (box.done, box.files) == ([], FILES)
 
 
-def test_an_agent_whose_own_kubeconfig_is_damaged_leaves_all_the_same(box: Box):
+def test_an_agent_with_a_damaged_kubeconfig_can_leave(box: Box):
     box.agent_files(kubeconfig="x")
     result = box.leave(admin=False)
     assert (box.done, box.files) == (["stop"], {"mine.pem"})
@@ -316,7 +316,7 @@ def test_an_agent_whose_own_kubeconfig_is_damaged_leaves_all_the_same(box: Box):
     assert refused.value.remedy == "delete it with `kubectl delete node n`"
 
 
-def test_what_the_cluster_refuses_at_the_end_is_told(box: Box, monkeypatch):
+def test_refusals_of_the_cluster_at_the_end_are_reported(box: Box, monkeypatch):
     box.agent_files()
 
     def send(call: Call) -> Object:
@@ -330,7 +330,7 @@ def test_what_the_cluster_refuses_at_the_end_is_told(box: Box, monkeypatch):
     assert ("lease kube-node-lease/n" in [change.target for change in result.changes], box.files) == (True, {"mine.pem"})
 
 
-def test_one_phase_of_leaving_runs_alone(box: Box):
+def test_one_phase_of_leaving_can_run_alone(box: Box):
     box.agent_files()
     result = box.leave(only=("files",))
     assert (box.done, box.files, box.api.writes) == ([], {"mine.pem"}, [])

@@ -1,4 +1,4 @@
-"""The agent as a service: its unit, its status file, what it shows of itself, and leaving."""
+"""The agent as a service: its unit, its status file, its output, and leaving."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def record(view: NodeView = VIEW, **changes: Any) -> dict[str, Any]:
     return status_file.record(view, pid=7, started=START, kubeconfig=PurePosixPath("/k.conf"), pki=PurePosixPath("/pki"), **changes)
 
 
-def test_the_status_file_is_replaced_whole_and_only_when_something_changed(tmp_path: Path):
+def test_the_status_file_is_replaced_atomically_and_only_after_changes(tmp_path: Path):
     root, current = PurePosixPath(tmp_path), [record()]
     kept = status_file.StatusFile(Files(), root, lambda: current[0])
     kept.write()
@@ -69,7 +69,7 @@ def test_the_status_file_is_replaced_whole_and_only_when_something_changed(tmp_p
 
 
 @pytest.mark.looptime
-async def test_what_its_node_says_against_being_ready_is_told_in_the_status(tmp_path: Path):
+async def test_the_status_says_why_the_node_is_not_ready(tmp_path: Path):
     api = fake_api.FakeAPI()
     source = Unchanging(Snapshot(addresses=("10.0.0.5",), runtime_errors=("container runtime is down",)))
     async with running(agent_of(api, store=joined(), source=source, facts=facts(needs_pod_range=False))) as agent:
@@ -147,7 +147,7 @@ FINE = NodeView(name="n", phase=NodePhase.READY, ready=True, certificate=Certifi
     ],
     ids=["all there may be", "ready", "ended"],
 )
-def test_the_status_is_shown_a_line_for_each_thing(tmp_path, capsys, monkeypatch, view, more, pid, code, shown):
+def test_the_status_has_one_line_per_fact(tmp_path, capsys, monkeypatch, view, more, pid, code, shown):
     content = status_file.record(view, pid=pid, started=START, kubeconfig=PurePosixPath("/k.conf"), pki=PurePosixPath("/pki"), **more)
     Path(status_file.path_of(PurePosixPath(tmp_path))).write_text(json.dumps(content))
     monkeypatch.setattr(sys, "argv", ["kubewright"])
@@ -165,7 +165,7 @@ def test_the_status_is_shown_a_line_for_each_thing(tmp_path, capsys, monkeypatch
         (b'{"apiVersion": "agent.kubewright.dev/v1alpha1", "kind": "AgentStatus"}', 3, "FILE is no AgentStatus of this version"),
     ],
 )
-def test_a_status_that_is_not_there_or_no_status_is_told_with_its_own_exit_code(tmp_path, capsys, monkeypatch, content, code, said):
+def test_a_missing_or_unreadable_status_has_its_own_exit_code(tmp_path, capsys, monkeypatch, content, code, said):
     path = Path(status_file.path_of(PurePosixPath(tmp_path)))
     if content is not None:
         path.write_bytes(content)
@@ -175,7 +175,7 @@ def test_a_status_that_is_not_there_or_no_status_is_told_with_its_own_exit_code(
     assert (out, said.replace("FILE", str(path)) in err) == ("", True)
 
 
-def test_metrics_show_the_agent_by_the_kubelets_names():
+def test_metrics_have_the_names_of_the_kubelet():
     registry, view = Registry(), [VIEW]
     telemetry.follow(registry, lambda: view[0], clock=LoopClock())
     text = registry.read().body.decode()
@@ -211,7 +211,7 @@ def test_metrics_show_the_agent_by_the_kubelets_names():
         assert f"\n{line}\n" in text
 
 
-def test_taints_that_an_existing_node_lacks_are_named():
+def test_missing_taints_of_an_existing_node_are_reported():
     class Agent:
         facts = type("Facts", (), {"taints": (("a", "", "NoSchedule"), ("b", "c", "NoExecute"))})
         node: Any = None

@@ -1,4 +1,4 @@
-"""A node without bootstrap credentials, whose kubeconfig has no certificate of a node: what is in it serves for everything."""
+"""A node without bootstrap credentials, whose kubeconfig has no node certificate: the kubeconfig's credentials are used for everything."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def identities(api: FakeAPI, agent: NodeAgent) -> set[Any]:
     return {call.identity for call in api.calls}
 
 
-async def test_a_token_in_the_kubeconfig_is_used_and_nobody_is_asked_for_a_certificate(tmp_path: Path):
+async def test_a_token_in_the_kubeconfig_is_used_and_no_certificate_requested(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     assert await identities(api, agent_of(api, store(tmp_path, token="a-token"))) == {BearerToken("a-token")}
@@ -61,7 +61,7 @@ async def test_a_token_in_the_kubeconfig_is_used_and_nobody_is_asked_for_a_certi
     assert not (tmp_path / "pki").exists()
 
 
-async def test_a_token_whose_file_has_another_one_when_it_is_refused_is_read_again(tmp_path: Path):
+async def test_a_rejected_token_is_read_from_its_file_again(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     (tmp_path / "token").write_text("first\n")
@@ -77,7 +77,7 @@ async def test_a_token_whose_file_has_another_one_when_it_is_refused_is_read_aga
     assert api.calls[-1].identity == BearerToken("second")
 
 
-async def test_the_certificate_of_somebody_who_is_no_node_is_used_and_not_copied(tmp_path: Path):
+async def test_a_certificate_of_another_user_is_used_and_not_copied(tmp_path: Path):
     api, pair = FakeAPI(), other_pair()
     Controllers(api)
     (tmp_path / "admin.crt").write_bytes(pair.certificate_pem())
@@ -101,7 +101,7 @@ async def test_a_certificate_of_the_node_itself_is_stored_and_renewed(tmp_path: 
         assert agent.view().certificate.expires != pair.leaf.not_after
 
 
-async def test_a_program_is_not_run_for_a_token_and_that_is_said(tmp_path: Path):
+async def test_an_exec_plugin_is_not_run_and_that_is_reported(tmp_path: Path):
     api = FakeAPI()
     plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/get-token", "interactiveMode": "Never"}
     async with running(agent_of(api, store(tmp_path, exec=plugin))) as agent:

@@ -1,4 +1,4 @@
-"""What becomes of a node without a certificate: when its kubeconfig is written, how long a certificate is asked for, and when the agent ends."""
+"""A node without a certificate: when its kubeconfig is written, which certificate lifetime is requested, and when the agent exits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def made(api: FakeAPI, place: Path, **changes: Any) -> Any:
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["rotating", "blocking"])
-async def test_a_kubelet_that_rotates_writes_its_kubeconfig_at_once_and_another_one_with_its_certificate(tmp_path: Path, at_once: bool):
+async def test_the_kubeconfig_is_written_at_once_with_rotation_and_otherwise_with_the_certificate(tmp_path: Path, at_once: bool):
     api = FakeAPI()
     controllers = Controllers(api)
     controllers.sign_after = None
@@ -44,7 +44,7 @@ async def test_a_kubelet_that_rotates_writes_its_kubeconfig_at_once_and_another_
     controllers.sign_after = 0.0
     async with running(
         made(api, tmp_path, duties=Duties(kubeconfig_at_once=at_once))
-    ) as agent:  # a kubeconfig without a certificate is no good
+    ) as agent:  # a kubeconfig without a certificate is unusable
         await asyncio.wait_for(agent.ready.wait(), 60)
     assert before in {b"", path.read_bytes()}
 
@@ -60,7 +60,7 @@ async def test_a_kubelet_that_rotates_writes_its_kubeconfig_at_once_and_another_
     ],
     ids=["unauthorized", "forbidden", "not found", "broken", "unreachable"],
 )
-async def test_after_five_minutes_without_a_certificate_it_ends_where_the_api_server_answers(
+async def test_the_agent_exits_after_five_minutes_without_a_certificate_if_the_api_server_answers(
     tmp_path: Path, error: KubewrightError, ends: bool
 ):
     api = FakeAPI()
@@ -77,7 +77,7 @@ async def test_after_five_minutes_without_a_certificate_it_ends_where_the_api_se
         watch.cancel()
 
 
-async def test_a_request_that_nobody_approves_ends_nothing(tmp_path: Path):
+async def test_a_request_that_is_not_approved_does_not_end_the_agent(tmp_path: Path):
     api = FakeAPI()
     async with running(made(api, tmp_path)) as agent:
         watch = asyncio.ensure_future(agent.require_certificate(within=FIVE_MINUTES))
@@ -86,7 +86,7 @@ async def test_a_request_that_nobody_approves_ends_nothing(tmp_path: Path):
         watch.cancel()
 
 
-async def test_a_certificate_that_ended_and_is_not_replaced_ends_it_and_one_that_is_does_not(tmp_path: Path):
+async def test_an_expired_certificate_ends_the_agent_unless_it_is_replaced(tmp_path: Path):
     api = FakeAPI()
     controllers = Controllers(api, lifetime=1000)
     async with running(made(api, tmp_path)) as agent:
@@ -103,7 +103,7 @@ async def test_a_certificate_that_ended_and_is_not_replaced_ends_it_and_one_that
 
 
 @pytest.mark.parametrize("lifetime", [None, 3600])
-async def test_a_certificate_is_asked_for_as_long_as_configured(tmp_path: Path, lifetime: int | None):
+async def test_the_configured_certificate_lifetime_is_requested(tmp_path: Path, lifetime: int | None):
     api = FakeAPI()
     Controllers(api)
     async with running(made(api, tmp_path, timings=Timings(certificate_lifetime=lifetime))) as agent:

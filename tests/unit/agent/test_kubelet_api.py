@@ -1,4 +1,4 @@
-"""The kubelet API without sockets: who is let in, what is answered."""
+"""The kubelet API without sockets: authorization and responses."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Reviews:
 
 @dataclass
 class Agent:
-    """As much of a NodeAgent as the API looks at."""
+    """The parts of a NodeAgent that the API uses."""
 
     name: str
     held: list[dict[str, Any]]
@@ -139,7 +139,7 @@ def matched(pattern: str, path: str) -> dict[str, str] | None:
 
 
 @pytest.mark.parametrize(("peer", "status"), [(None, 401), (SOMEBODY, 403), (API_SERVER, 200)])
-def test_health_is_for_those_who_may(peer: Peer | None, status: int):
+def test_health_requires_authorization(peer: Peer | None, status: int):
     assert ask(server(Agent("node-1", [])), "/healthz", peer=peer)[0] == status
     for path, body in (("/healthz", b"ok"), ("/healthz/syncloop", b"ok"), ("/healthz/other", b"404: Page Not Found\n")):
         assert ask(server(Agent("node-1", [])), path)[1] == body
@@ -152,19 +152,19 @@ def test_health_is_for_those_who_may(peer: Peer | None, status: int):
 
 
 @pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/web/app", "/exec/default/web/app", "/containerLogs/default/none/app"])
-def test_nothing_else_is_told_without_a_certificate(path: str):
+def test_nothing_else_is_served_without_a_certificate(path: str):
     assert ask(server(Agent("node-1", [pod()])), path, peer=None)[0] == 401
 
 
 @pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/web/app", "/portForward/default/web", "/containerLogs/default/none/app"])
-def test_who_is_not_allowed_learns_nothing(path: str):
+def test_unauthorized_clients_get_no_information(path: str):
     status, body = ask(server(Agent("node-1", [pod()])), path, peer=SOMEBODY)
     assert status == 403
     assert b"somebody" in body
 
 
 @pytest.mark.parametrize("peer", [SOMEBODY, API_SERVER], ids=["somebody", "the API server"])
-def test_the_api_is_asked_about_everybody(peer: Peer):
+def test_every_client_is_authorized_by_the_api_server(peer: Peer):
     agent = Agent("node-1", [pod()], client=Reviews("proxy"))
     assert ask(server(agent), "/containerLogs/default/web/app", peer=peer)[0] == 400
     assert agent.client.asked == [
@@ -185,15 +185,15 @@ def test_the_api_is_asked_about_everybody(peer: Peer):
 
 
 @pytest.mark.parametrize("path", ["/pods", "/containerLogs/default/web/app", "/exec/default/web/app"])
-def test_nobody_is_let_in_by_a_name_alone(path: str):
-    """Any signer of the cluster may have made a certificate with the API server's name: what its holder may do is RBAC's business."""
+def test_a_common_name_alone_gives_no_access(path: str):
+    """Any signer of the cluster may have issued a certificate with the API server's name: RBAC decides what its holder may do."""
     agent = Agent("node-1", [pod()])
     peer = Peer(common_name="kube-apiserver-kubelet-client", organizations=(), der=b"der")
     assert ask(server(agent), path, peer=peer)[0] == 403
     assert len(agent.client.asked) >= 1
 
 
-def test_listing_pods_may_be_allowed_alone():
+def test_listing_pods_can_be_allowed_separately():
     agent = Agent("node-1", [pod()], client=Reviews("pods"))
     assert ask(server(agent), "/pods", peer=SOMEBODY)[0] == 200
     assert ask(server(agent), "/exec/default/web/app", peer=SOMEBODY, method="POST")[0] == 403
@@ -201,7 +201,7 @@ def test_listing_pods_may_be_allowed_alone():
 
 
 @pytest.mark.parametrize("client", [None, Reviews("proxy", broken=True)], ids=["not joined", "no answer"])
-def test_where_the_api_cannot_be_asked_nobody_may(client: Any):
+def test_all_clients_are_refused_while_the_api_server_is_unreachable(client: Any):
     agent = Agent("node-1", [pod()], client=client)
     assert ask(server(agent), "/containerLogs/default/web/app", peer=SOMEBODY) == (
         500,
@@ -209,12 +209,12 @@ def test_where_the_api_cannot_be_asked_nobody_may(client: Any):
     )
 
 
-def test_a_certificate_without_a_name_is_nobody():
+def test_a_certificate_without_a_name_is_rejected():
     peer = Peer(common_name="", organizations=("system:masters",), der=b"")
     assert ask(server(Agent("node-1", [], client=Reviews("pods"))), "/pods", peer=peer) == (401, b"Unauthorized\n")
 
 
-def test_only_the_nodes_that_the_caller_may_ask_are_listed():
+def test_only_nodes_that_the_client_may_access_are_listed():
     open_, shut = Agent("node-1", [pod("one")], client=Reviews("pods")), Agent("node-2", [pod("two")])
     _, body = ask(server(open_, shut), "/pods", peer=SOMEBODY)
     assert b'"one"' in body
@@ -239,13 +239,13 @@ def test_only_the_nodes_that_the_caller_may_ask_are_listed():
         ("/", 404, b"404: Page Not Found"),
     ],
 )
-def test_what_is_not_there_says_so(path: str, status: int, words: bytes):
+def test_missing_resources_are_reported(path: str, status: int, words: bytes):
     found = ask(server(Agent("node-1", [pod(), static()])), path)
     assert found[0] == status
     assert words in found[1]
 
 
-def test_the_log_of_a_static_pod_is_passed_on():
+def test_the_log_of_a_static_pod_is_served():
     logs = Logs(b"one\n", b"two\n", b"three\n")
     subject = server(Agent("node-1", [static()]), logs=logs)
     query = {"tailLines": "5", "follow": "true", "sinceSeconds": "60", "previous": "false", "timestamps": "true"}
@@ -254,7 +254,7 @@ def test_the_log_of_a_static_pod_is_passed_on():
     assert logs.closed
 
 
-def test_a_log_ends_after_the_bytes_that_were_asked_for():
+def test_a_log_ends_after_the_requested_bytes():
     subject = server(Agent("node-1", [static()]), logs=Logs(b"one\n", b"two\n"))
     assert ask(subject, "/containerLogs/default/etcd-node-1/app", limitBytes="6") == (200, b"one\ntw")
 
@@ -263,7 +263,7 @@ def test_an_empty_log_is_an_empty_answer():
     assert ask(server(Agent("node-1", [static()]), logs=Logs()), "/containerLogs/default/etcd-node-1/app") == (200, b"")
 
 
-def test_a_log_that_is_not_there_says_why():
+def test_a_missing_log_gives_a_reason():
     subject = server(Agent("node-1", [static()]), logs=Logs(missing="etcd has not been started"))
     assert ask(subject, "/containerLogs/default/etcd-node-1/app") == (400, b"etcd has not been started\n")
 
@@ -279,17 +279,17 @@ def test_a_log_that_is_not_there_says_why():
         {"sinceTime": "2026-01-02T03:04:05"},
     ],
 )
-def test_a_wrong_parameter_is_named(query: dict[str, str]):
+def test_a_wrong_parameter_is_reported(query: dict[str, str]):
     with pytest.raises(BadLogRequest, match=next(iter(query))):
         LogOptions.parse(query, now=NOW)
 
 
-def test_a_time_may_be_given_itself():
+def test_a_time_can_be_given_as_timestamp():
     assert LogOptions.parse({"sinceTime": "2026-01-02T03:00:00Z"}, now=NOW).since == datetime(2026, 1, 2, 3, tzinfo=UTC)
 
 
 @given(st.dictionaries(st.sampled_from(["tailLines", "limitBytes", "sinceSeconds", "sinceTime", "follow"]), st.text(max_size=25)))
-def test_no_query_makes_parsing_fail_otherwise(query: dict[str, str]):
+def test_no_query_causes_another_error(query: dict[str, str]):
     try:
         LogOptions.parse(query, now=NOW)
     except BadLogRequest as error:
@@ -318,7 +318,7 @@ def test_the_serving_certificate_is_for_the_address():
 
 
 def client_pair(authority: trustme.CA, *usages: x509.ObjectIdentifier) -> tuple[bytes, bytes]:
-    """Make a certificate with the API server's name and group, for other usages than its own perhaps."""
+    """Create a certificate with the API server's name and group, possibly with other usages."""
     key = ec.generate_private_key(ec.SECP256R1())
     signer = serialization.load_pem_private_key(authority.private_key_pem.bytes(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
@@ -339,7 +339,7 @@ def client_pair(authority: trustme.CA, *usages: x509.ObjectIdentifier) -> tuple[
     return certificate, key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
 
 
-def test_only_certificates_for_clients_by_the_clusters_ca_are_taken():
+def test_only_client_certificates_of_the_cluster_ca_are_accepted():
     ours, other = trustme.CA(), trustme.CA()
     agent = Agent("node-1", [pod()])
     client, serving = x509.ExtendedKeyUsageOID.CLIENT_AUTH, x509.ExtendedKeyUsageOID.SERVER_AUTH
@@ -364,7 +364,7 @@ def test_only_certificates_for_clients_by_the_clusters_ca_are_taken():
     assert len(agent.client.asked) == 1
 
 
-def test_a_token_that_the_cluster_knows_is_somebody_and_another_one_is_nobody():
+def test_known_tokens_are_authenticated_and_others_rejected():
     agent = Agent("node-1", [], client=Reviews("metrics"))
     subject = server(agent, rules=AccessRules(tokens=True, anonymous=True), contents=Contents(metrics=Registry()))
     assert ask(subject, "/metrics", peer=None, token="good")[0] == 200
@@ -373,7 +373,7 @@ def test_a_token_that_the_cluster_knows_is_somebody_and_another_one_is_nobody():
     assert ask(server(agent), "/metrics", peer=None, token="good")[0] == 401
 
 
-def test_callers_without_credentials_are_anonymous_where_that_is_allowed_and_may_little():
+def test_clients_without_credentials_are_anonymous_if_that_is_allowed():
     agent = Agent("node-1", [], client=Reviews())
     assert ask(server(agent, rules=AccessRules(anonymous=True)), "/pods", peer=None) == (
         403,
@@ -382,12 +382,12 @@ def test_callers_without_credentials_are_anonymous_where_that_is_allowed_and_may
     assert agent.client.asked[0]["groups"] == ["system:unauthenticated"]
 
 
-def test_where_everything_is_allowed_nobody_is_asked():
+def test_no_access_review_is_sent_if_everything_is_allowed():
     agent = Agent("node-1", [pod()], client=None)
     assert ask(server(agent, rules=AccessRules(anonymous=True, reviews=False)), "/pods", peer=None)[0] == 200
 
 
-def test_answers_count_as_long_as_the_rules_say():
+def test_review_results_are_cached_for_the_configured_time():
     agent = Agent("node-1", [pod()], client=Reviews("pods"))
     for seconds, asked in ((0.0, 4), (300.0, 2)):
         agent.client.asked.clear()
@@ -403,7 +403,7 @@ def test_answers_count_as_long_as_the_rules_say():
         assert len([spec for spec in agent.client.asked if spec["resourceAttributes"]["subresource"] != "proxy"]) == asked
 
 
-def test_metrics_usage_and_configuration_are_told_where_there_are_any():
+def test_metrics_usage_and_configuration_are_served_if_available():
     contents = Contents(metrics=Registry(), usage=lambda: "usage 1\n", configuration={"kind": "KubeletConfiguration"})
     subject = server(Agent("node-1", []), contents=contents)
     assert ask(subject, "/metrics")[0] == 200
@@ -412,7 +412,7 @@ def test_metrics_usage_and_configuration_are_told_where_there_are_any():
     assert ask(subject, "/runningpods/") == (200, b'{"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": []}')
 
 
-def test_without_debugging_there_is_no_way_in_and_the_answer_is_the_kubelets():
+def test_without_debugging_handlers_the_response_is_that_of_the_kubelet():
     subject = server(Agent("node-1", [pod()]), contents=Contents(debugging=False, configuration={}))
     for path in ("/exec/default/web/app", "/containerLogs/default/web/app", "/portForward/default/web"):
         assert ask(subject, path, method="POST") == (405, b"Debug endpoints are disabled.\n")
@@ -438,5 +438,5 @@ def test_without_debugging_there_is_no_way_in_and_the_answer_is_the_kubelets():
         ("/podsy", ("proxy",)),
     ],
 )
-def test_a_path_needs_one_of_the_kubelets_subresources(path: str, subresources: tuple[str, ...]):
+def test_a_path_requires_one_of_the_subresources_of_the_kubelet(path: str, subresources: tuple[str, ...]):
     assert subresources_of(path) == subresources

@@ -1,4 +1,4 @@
-"""The kubelet's flags and files: what becomes of each, and what comes of those that count."""
+"""The kubelet's flags and files: how each is treated, and the effect of those that are honoured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_field_of_the_kubelet_has_exactly_one_row():
     assert len(rows) == 125
 
 
-def test_every_flag_of_a_field_names_one_that_exists_and_every_other_has_its_standing():
+def test_every_flag_names_an_existing_field_or_has_its_own_treatment():
     paths = {field.name for field in KUBELET.fields}
     assert {flag.name for flag in flags.FLAGS if flag.field and flag.field.partition(".")[0] not in paths} == set()
     assert {flag.name for flag in flags.FLAGS if bool(flag.field) == bool(flag.standing)} == set()
@@ -82,7 +82,7 @@ HONOURED: dict[str, tuple[str, Any]] = {
     "tlsMinVersion": ("VersionTLS13", lambda found: found.kubelet_api.oldest_tls),
     "tlsPrivateKeyFile": ("/k", lambda found: found.kubelet_api.files),
 }
-"""A value of each honoured field, and what it is seen in; None: a test of its own."""
+"""A value of each honoured field, and where it has an effect; None: tested separately."""
 
 
 NEEDED = {
@@ -90,7 +90,7 @@ NEEDED = {
     "tlsCertFile": "tlsPrivateKeyFile: /k\n",
     "tlsPrivateKeyFile": "tlsCertFile: /c\n",
 }
-"""What a field is nothing without."""
+"""Fields that another field requires."""
 
 
 def facts(found: AgentOptions) -> Any:
@@ -98,7 +98,7 @@ def facts(found: AgentOptions) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(fields.HONOURED))
-def test_an_honoured_field_changes_what_the_agent_works_with(name):
+def test_an_honoured_field_has_an_effect(name):
     value, seen = HONOURED[name]
     text = yaml.dump({name: value}) + NEEDED.get(name, "")
     if seen is None:
@@ -111,7 +111,7 @@ def test_an_honoured_field_changes_what_the_agent_works_with(name):
     assert not [note for note in configuration(text).notes if name in note]
 
 
-def test_the_table_of_this_test_is_whole():
+def test_the_table_of_this_test_is_complete():
     assert sorted(HONOURED) == sorted(fields.HONOURED)
 
 
@@ -128,7 +128,7 @@ def test_every_refused_field_is_tried():
     assert sorted(fields.REFUSED) == ["runOnce", "tlsCurvePreferences"]
 
 
-def test_what_is_ignored_is_said_once_for_each_reason():
+def test_ignored_fields_are_reported_once_for_each_reason():
     found = configuration(
         "clusterDNS: [10.96.0.10]\nclusterDomain: c\nfileCheckFrequency: 0s\ncgroupDriver: systemd\n", lock_file="/l", pod_cidr="x"
     )
@@ -139,7 +139,7 @@ def test_what_is_ignored_is_said_once_for_each_reason():
     )
 
 
-def test_drop_ins_are_merged_in_order_and_flags_count_most():
+def test_drop_ins_are_merged_in_order_and_flags_override_them():
     found = configuration(
         "maxPods: 1\nsystemReserved: {cpu: 1}\nregisterWithTaints: [{key: a, effect: NoSchedule}]\n".replace("cpu: 1", "cpu: '1'"),
         "maxPods: 2\nsystemReserved: {memory: 1Gi}\nregisterWithTaints: []\n",
@@ -150,7 +150,7 @@ def test_drop_ins_are_merged_in_order_and_flags_count_most():
     assert not found.kubelet["registerWithTaints"]
 
 
-def test_flags_have_the_kubelets_forms():
+def test_flags_have_the_formats_of_the_kubelet():
     found = configuration(
         eviction_hard=("memory.available<1Gi", "nodefs.available<5%"),
         register_with_taints=("a.example/b=c:NoSchedule", "d:NoExecute"),
@@ -169,7 +169,7 @@ def test_flags_have_the_kubelets_forms():
 @pytest.mark.parametrize(
     ("name", "value"), [("eviction_hard", ("memory.available=1Gi",)), ("register_with_taints", ("a=b",)), ("kube_reserved", ("cpu",))]
 )
-def test_a_flag_that_cannot_be_read_says_how_it_is_written(name, value):
+def test_an_invalid_flag_is_reported_with_its_format(name, value):
     with pytest.raises(UsageError) as error:
         configuration(**{name: value})
     assert "write " in error.value.remedy
@@ -190,13 +190,13 @@ def test_a_flag_that_cannot_be_read_says_how_it_is_written(name, value):
         "maxPods: many",
     ],
 )
-def test_what_the_kubelet_refuses_of_a_field_that_counts_is_refused(text):
+def test_values_that_the_kubelet_refuses_are_refused_for_honoured_fields(text):
     with pytest.raises(ValidationError) as error:
         configuration(text)
     assert len(error.value.errors) == 1
 
 
-def test_a_field_that_is_ignored_may_be_wrong_and_an_unknown_one_is_noted():
+def test_an_ignored_field_may_be_wrong_and_an_unknown_one_is_reported():
     assert configuration("cpuManagerPolicy: none-such\n").notes == ("ignored, because it runs no pods: cpuManagerPolicy",)
     [note] = configuration("maxPod: 3\n").notes
     assert "maxPod" in note
@@ -226,7 +226,7 @@ def test_hard_thresholds_replace_the_defaults_unless_they_are_merged():
         ("", {"runtime_request_timeout": "0s"}, "runtimeRequestTimeout"),
     ],
 )
-def test_what_a_kubelet_would_take_and_nobody_means_is_refused(text, flags, word):
+def test_values_that_a_kubelet_accepts_by_mistake_are_refused(text, flags, word):
     with pytest.raises(KubewrightError) as error:
         configuration(text, **flags)
     assert word in f"{error.value} {error.value.detail}"
@@ -243,18 +243,18 @@ def test_reserved_cores_are_all_of_the_cpu_that_is_reserved():
     assert options.reserved(configuration(text + "reservedSystemCPUs: 0-1,3").kubelet) == {"cpu": 3000, "memory": 2 * GIB}
 
 
-def test_where_only_the_update_is_configured_status_is_sent_as_often():
+def test_the_update_frequency_alone_also_sets_the_report_frequency():
     for text in ("nodeStatusUpdateFrequency: 20s", "nodeStatusUpdateFrequency: 20s\nnodeStatusReportFrequency: 0s"):
         assert chosen(text).timings.status_report == 20
     assert chosen().timings.status_report == 300
 
 
-def test_the_first_registration_attempt_does_not_wait_and_further_ones_do_as_the_kubelets():
+def test_the_first_registration_attempt_is_immediate_and_further_ones_wait_as_in_the_kubelet():
     assert [chosen().timings.registration_wait(attempt) for attempt in range(1, 5)] == pytest.approx([0.0, 0.1, 0.2, 0.4])
 
 
-def test_a_flag_for_the_update_alone_leaves_the_report_as_it_is():
-    """The kubelet sets defaults when it has read its file, and flags after that."""
+def test_an_update_flag_alone_does_not_change_the_report_frequency():
+    """The kubelet sets defaults when it has read its file, and applies flags after that."""
     found = chosen(node_status_update_frequency="20s").timings
     assert (found.status_update, found.status_report) == (20, 300)
 
@@ -282,7 +282,7 @@ def test_paths_follow_the_root_directory():
     assert chosen().bootstrap is None
 
 
-def test_what_a_kubelet_has_no_flag_for():
+def test_own_flags_of_the_agent_are_read():
     found = chosen(own={"certificate_lifetime": 600.0, "exit_without_certificate": 300.0})
     assert (found.timings.certificate_lifetime, found.exit_after) == (600, 300)
     assert (chosen().timings.certificate_lifetime, chosen().exit_after) == (None, 0)
@@ -300,7 +300,7 @@ def test_what_a_kubelet_has_no_flag_for():
         ({"node_ips": ("1", "2", "3")}, "--node-ip"),
     ],
 )
-def test_what_no_node_can_have_is_refused_by_the_flags_name(own, reason):
+def test_impossible_values_are_refused_with_the_name_of_the_flag(own, reason):
     with pytest.raises(ValidationError, match=reason):
         chosen(own=own)
 
@@ -350,7 +350,7 @@ def test_cipher_suites_have_the_names_of_go(suite, name):
         "tlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA]",
     ],
 )
-def test_what_no_kubelet_api_can_be_is_refused_by_the_fields_name(text):
+def test_impossible_api_settings_are_refused_with_the_name_of_the_field(text):
     with pytest.raises(ValidationError) as error:
         chosen(text)
     assert len(error.value.errors) == 1

@@ -1,4 +1,4 @@
-"""An agent of a real machine, over an API in memory: what it sees is reported soon, its CSINode, its pods, and its requests across restarts."""
+"""An agent of a real machine with an API in memory: observations are reported soon, its CSINode, its pods, and its requests across restarts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_a_new_node_is_ready_with_its_third_write():
     assert api.made("get", "csinodes") == []
 
 
-async def test_a_csi_node_of_an_earlier_node_is_replaced_and_ones_own_is_kept():
+async def test_the_csi_node_of_an_earlier_node_is_replaced_and_the_own_one_kept():
     api = FakeAPI()
     old = csi_node.new_csi_node({"metadata": {"name": "node-1", "uid": "earlier"}})
     kept = api.put(old)["metadata"]["uid"]
@@ -96,7 +96,7 @@ async def test_a_csi_node_of_an_earlier_node_is_replaced_and_ones_own_is_kept():
 
 
 @pytest.mark.parametrize("left", [("CSINode",), ()], ids=["as it was left", "without its CSINode"])
-async def test_a_ready_node_that_is_taken_over_stays_ready_and_only_its_heartbeats_move(left: tuple[str, ...]):
+async def test_a_ready_node_that_is_taken_over_stays_ready_and_only_heartbeats_change(left: tuple[str, ...]):
     api = FakeAPI()
     async with running(made(api)) as agent:
         await agent.ready.wait()
@@ -116,7 +116,7 @@ async def test_a_ready_node_that_is_taken_over_stays_ready_and_only_its_heartbea
     assert [{**row, "lastHeartbeatTime": ""} for row in after] == [{**row, "lastHeartbeatTime": ""} for row in before]
 
 
-async def test_a_csi_node_that_cannot_be_made_is_said_and_tried_again():
+async def test_a_csi_node_that_cannot_be_created_is_reported_and_retried():
     api = FakeAPI()
     api.fail("create", "csinodes", times=9)
     async with running(made(api)) as agent:
@@ -145,7 +145,7 @@ async def test_a_change_of_the_machine_is_reported_at_once_and_an_unchanged_one_
         assert is_true(api.get(NODE, "node-1"), "Ready")
 
 
-async def test_a_pod_range_that_comes_later_is_given_to_the_machine():
+async def test_a_later_pod_range_is_passed_to_the_machine():
     api, source = FakeAPI(), Source()
     async with running(made(api, source)) as agent:
         await agent.ready.wait()
@@ -158,7 +158,7 @@ async def test_a_pod_range_that_comes_later_is_given_to_the_machine():
 @pytest.mark.parametrize(
     ("ahead", "words"), [(0.0, ""), (59.0, ""), (125.0, "2 min behind the API server's"), (-7300.0, "2 h ahead of the API server's")]
 )
-async def test_a_clock_that_is_wrong_is_told_until_it_is_set(ahead: float, words: str):
+async def test_a_wrong_clock_is_reported_until_it_is_set(ahead: float, words: str):
     api = FakeAPI(ahead=ahead)
     async with running(made(api, duties=Duties(events=True))) as agent:
         await agent.ready.wait()
@@ -170,7 +170,7 @@ async def test_a_clock_that_is_wrong_is_told_until_it_is_set(ahead: float, words
         assert agent.view().clock == ""
 
 
-async def test_setters_that_failed_are_in_the_view():
+async def test_failed_setters_are_in_the_status():
     source = Source(address_trouble="no address")
     async with running(made(FakeAPI(), source)) as agent:
         await agent.ready.wait()
@@ -189,14 +189,18 @@ async def test_a_node_that_others_register_is_waited_for():
     assert len(api.made("create", "leases")) == 1
 
 
-async def test_a_node_that_somebody_deleted_comes_back_once_with_lease_and_csi_node():
+async def test_a_deleted_node_comes_back_once_with_lease_and_csi_node():
     api = FakeAPI()
     async with running(made(api, duties=Duties(csi_node=True, returns=True))) as agent:
         await agent.ready.wait()
         await asyncio.sleep(200)
-        for resource, namespace in ((NODE, None), (CSI_NODE, None), (LEASE, "kube-node-lease")):  # what is owned goes with its owner
+        for resource, namespace in (
+            (NODE, None),
+            (CSI_NODE, None),
+            (LEASE, "kube-node-lease"),
+        ):  # owned objects are deleted with their owner
             api.remove(resource, "node-1", namespace)
-        await asyncio.sleep(11)  # the next renewal finds it out
+        await asyncio.sleep(11)  # the next renewal notices it
         assert agent.view().phase is NodePhase.REGISTERING
         await asyncio.sleep(45)
         uid = api.get(NODE, "node-1")["metadata"]["uid"]
@@ -230,7 +234,7 @@ async def test_a_node_that_comes_back_has_its_lease_at_once(collected: bool):
         assert lease["metadata"]["ownerReferences"][0]["uid"] == api.get(NODE, "node-1")["metadata"]["uid"]
 
 
-async def test_a_node_that_does_not_return_makes_no_storm():
+async def test_a_node_that_cannot_be_created_causes_no_storm():
     api = FakeAPI()
     async with running(made(api)) as agent:
         await agent.ready.wait()
@@ -287,7 +291,7 @@ async def test_an_open_request_is_found_again_after_a_restart(tmp_path: Path):
     assert not PendingKey(tmp_path).exists
 
 
-async def test_a_request_that_nobody_signs_does_not_stand_in_the_way_of_another_name(tmp_path: Path):
+async def test_an_unsigned_request_does_not_block_another_name(tmp_path: Path):
     api = FakeAPI()
     async with running(waiting(api, tmp_path, name="taken")):
         await asyncio.sleep(5)
@@ -299,7 +303,7 @@ async def test_a_request_that_nobody_signs_does_not_stand_in_the_way_of_another_
     assert not PendingKey(tmp_path).exists
 
 
-async def test_a_certificate_that_came_while_the_agent_was_dead_is_taken(tmp_path: Path):
+async def test_a_certificate_issued_while_the_agent_was_down_is_used(tmp_path: Path):
     api = FakeAPI()
     async with running(waiting(api, tmp_path)):
         await asyncio.sleep(5)
@@ -325,7 +329,7 @@ async def test_after_a_denial_there_is_a_new_key_and_a_new_request(tmp_path: Pat
     assert len([name for kind, _, name in api.objects if kind == "certificatesigningrequests"]) == 2
 
 
-async def test_a_request_of_that_name_that_is_somebody_elses_is_not_waited_for(tmp_path: Path):
+async def test_a_request_of_another_user_with_that_name_is_not_waited_for(tmp_path: Path):
     api = FakeAPI()
     async with running(waiting(api, tmp_path)):
         await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""What is seen of a machine: its memory, process ids and disks, the pressures that follow, its addresses, its container runtime."""
+"""What is observed of a machine: memory, process IDs and disks, the resulting pressures, its addresses, its container runtime."""
 
 from __future__ import annotations
 
@@ -113,26 +113,26 @@ def disk(*, available: int = 50, free: int = 50, device: int = 1) -> FileSystem:
     return FileSystem(device=device, capacity=100, available=available, inodes=100, inodes_free=free)
 
 
-def test_the_working_set_is_usage_without_the_cache_that_goes_first():
+def test_the_working_set_is_usage_without_inactive_cache():
     assert usage.memory(FakeFiles(V1)) == Amount(capacity=8 * GIB, available=6 * GIB)
     assert usage.memory(FakeFiles(V2)) == Amount(capacity=8 * GIB, available=5 * GIB)
     assert usage.memory(FakeFiles({})) is None
 
 
-def test_the_root_of_cgroup_v2_uses_what_is_anonymous_and_what_is_cached():
-    """opencontainers/cgroups: fs2/memory.go. A root in a cgroup namespace is no root of the kernel's and has a figure of its own."""
+def test_usage_at_the_root_of_cgroup_v2_is_anonymous_and_cached_memory():
+    """opencontainers/cgroups: fs2/memory.go. The root of a cgroup namespace is not the kernel's root and has its own figure."""
     root = {**V2, "/sys/fs/cgroup/memory.stat": f"anon {GIB}\nfile {3 * GIB}\nkernel {9 * GIB}\ninactive_file {2 * GIB}\n"}
     assert usage.memory(FakeFiles(root)) == Amount(capacity=8 * GIB, available=6 * GIB)
     assert usage.memory(FakeFiles({**root, "/sys/fs/cgroup/memory.current": f"{5 * GIB}\n"})) == Amount(capacity=8 * GIB, available=5 * GIB)
 
 
-def test_process_ids_are_the_smaller_limit_without_all_threads():
+def test_available_process_ids_are_the_smaller_limit_minus_all_threads():
     assert usage.process_ids(FakeFiles(V2)) == Amount(capacity=900, available=800)
     assert usage.process_ids(FakeFiles({**V2, "/proc/loadavg": ""})) is None
 
 
 @pytest.mark.parametrize("signal", sorted(SIGNALS))
-def test_each_signal_leads_to_its_condition(signal):
+def test_each_signal_sets_its_condition(signal):
     expected = {"memory": "MemoryPressure", "pid": "PIDPressure", "nodefs": "DiskPressure", "imagefs": "DiskPressure"}[
         signal.partition(".")[0]
     ]
@@ -142,7 +142,7 @@ def test_each_signal_leads_to_its_condition(signal):
     assert not PressureState().measured(rows, {signal: Amount(capacity=100, available=10)}, now=1.0).conditions(now=1.0, hold=300)
 
 
-def test_a_condition_stays_for_some_time_after_it_was_seen_last():
+def test_a_condition_stays_for_some_time_after_it_was_last_observed():
     row = Threshold(signal="memory.available", least="50%")
     low, high = {"memory.available": Amount(capacity=100, available=49)}, {"memory.available": Amount(capacity=100, available=50)}
     state = PressureState().measured([row], low, now=0.0)
@@ -152,7 +152,7 @@ def test_a_condition_stays_for_some_time_after_it_was_seen_last():
     assert PressureState().measured([row], low, now=0.0).conditions(now=999.0, hold=0) == {"MemoryPressure"}
 
 
-def test_while_a_threshold_is_met_its_reclaim_is_on_top():
+def test_the_minimum_reclaim_is_added_while_a_threshold_is_met():
     row = Threshold(signal="nodefs.available", least="10", reclaim="5")
     between = {"nodefs.available": Amount(capacity=100, available=12)}
     assert not PressureState().measured([row], between, now=0.0).met
@@ -160,7 +160,7 @@ def test_while_a_threshold_is_met_its_reclaim_is_on_top():
     assert state.measured([row], between, now=1.0).met == {row}
 
 
-def test_zero_and_a_hundred_percent_switch_a_threshold_off_and_signals_of_pods_are_left_out():
+def test_zero_and_a_hundred_percent_disable_a_threshold_and_pod_signals_are_ignored():
     amounts = {"memory.available": Amount(capacity=100, available=0)}
     for least in ("0%", "100%"):
         assert not PressureState().measured(thresholds({"memory.available": least}, {}, {}), amounts, now=0.0).met
@@ -177,7 +177,7 @@ def test_a_runtime_is_down_after_thirty_seconds_without_a_good_answer():
     assert health.errors(40.0) == (DOWN,)
 
 
-def test_a_runtime_that_says_no_is_quoted_and_what_it_says_of_its_network_counts_all_the_same():
+def test_an_unready_runtime_is_quoted_and_its_network_state_is_still_used():
     health = RuntimeHealth().told(status(), now=0.0).told(status(ready=False, network=False), now=5.0)
     assert health.errors(6.0) == ("container runtime not ready: RuntimeReady=false reason:r message:m",)
     assert health.network == (
@@ -204,20 +204,20 @@ def addresses(
         ((), {"found": ("127.0.1.1",)}, ("10.0.0.9",)),
     ],
 )
-def test_addresses_are_those_given_else_of_the_name_else_of_the_default_route(given, more, expected):
+def test_addresses_come_from_flags_or_the_name_or_the_default_route(given, more, expected):
     assert addresses(given, **more) == expected
 
 
 @pytest.mark.parametrize(
     ("given", "reason"), [("127.0.0.1", "loopback"), ("224.0.0.1", "multicast"), ("fe80::1", "link-local"), ("10.0.0.2", "no interface")]
 )
-def test_an_address_that_no_node_can_have_is_refused(given, reason):
+def test_an_impossible_node_address_is_refused(given, reason):
     with pytest.raises(HostError, match=reason):
         addresses((given,))
 
 
 class Calls:
-    """Makes calls at once, or never for as long as `hangs` is set."""
+    """Runs calls at once, or never while `hangs` is set."""
 
     def __init__(self, *, hangs: bool = False) -> None:
         self.hangs = hangs
@@ -246,7 +246,7 @@ async def observed(runtime: FakeRuntime | None, files: FakeFiles, calls: Any = O
     return observer
 
 
-async def test_one_look_sees_everything_and_images_may_have_a_disk_of_their_own():
+async def test_one_observation_contains_everything_and_images_may_have_their_own_disk():
     runtime = FakeRuntime()
     runtime.found = [Image(id="a", size=1)]
     observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk(available=1, device=2)))
@@ -257,7 +257,7 @@ async def test_one_look_sees_everything_and_images_may_have_a_disk_of_their_own(
     await observer.stop()
 
 
-async def test_of_a_runtime_that_stops_the_images_stay_and_the_version_is_unknown_until_it_answers_again():
+async def test_images_of_a_stopped_runtime_stay_and_its_version_is_unknown():
     runtime = FakeRuntime()
     runtime.found = [Image(id="a", size=1)]
     observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()), Calls)
@@ -271,7 +271,7 @@ async def test_of_a_runtime_that_stops_the_images_stay_and_the_version_is_unknow
     await observer.stop()
 
 
-async def test_a_machine_without_a_runtime_has_nothing_to_say_of_one():
+async def test_a_machine_without_a_runtime_reports_none():
     observer = await observed(None, FakeFiles(V2, root=disk(available=1)))
     found = observer.snapshot
     assert (found.runtime, found.images, found.runtime_errors, found.network_errors) == ("", None, (), ())
@@ -279,7 +279,7 @@ async def test_a_machine_without_a_runtime_has_nothing_to_say_of_one():
     await observer.stop()
 
 
-async def test_a_runtime_that_comes_back_is_seen_soon_and_an_unchanged_machine_changes_nothing():
+async def test_a_recovered_runtime_is_noticed_soon_and_an_unchanged_machine_changes_nothing():
     runtime, changes = FakeRuntime(), []
     runtime.broken = True
     observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()))
@@ -297,7 +297,7 @@ async def test_a_runtime_that_comes_back_is_seen_soon_and_an_unchanged_machine_c
     assert observer.snapshot is same
 
 
-async def test_a_runtime_that_is_not_ready_is_asked_ten_times_a_second_for_two_minutes_and_then_as_any_other():
+async def test_an_unready_runtime_is_polled_ten_times_a_second_for_two_minutes():
     runtime, asked = FakeRuntime(), []
     health = runtime.health
 
@@ -318,7 +318,7 @@ async def test_a_runtime_that_is_not_ready_is_asked_ten_times_a_second_for_two_m
     assert 10 <= len(asked) - before <= 13
 
 
-async def test_a_runtime_is_told_a_pod_range_until_it_takes_it_and_not_again():
+async def test_a_pod_range_is_sent_to_the_runtime_until_it_is_accepted():
     runtime = FakeRuntime()
     observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()))
     observer.watch(lambda: None)
@@ -330,7 +330,7 @@ async def test_a_runtime_is_told_a_pod_range_until_it_takes_it_and_not_again():
     assert runtime.ranges == ["10.1.0.0/24,fd00::/64"] * 2
 
 
-async def test_a_runtime_that_hangs_is_down_after_thirty_seconds_and_keeps_nobody_from_looking_at_the_machine():
+async def test_a_hanging_runtime_is_down_after_thirty_seconds_and_does_not_block_observations():
     of_machine, of_runtime = Calls(), Calls()
     made, files = iter((of_machine, of_runtime)), FakeFiles(V2, root=disk(), images=disk())
     observer = await observed(FakeRuntime(), files, calls=lambda: next(made))
@@ -349,7 +349,7 @@ async def test_a_runtime_that_hangs_is_down_after_thirty_seconds_and_keeps_nobod
     await observer.stop()
 
 
-async def test_a_runtime_that_hangs_from_the_start_does_not_keep_the_node_from_registering(looptime):
+async def test_a_runtime_that_hangs_from_the_start_does_not_prevent_registration(looptime):
     made = iter((Calls(), Calls(hangs=True)))
     observer = await observed(FakeRuntime(), FakeFiles(V2, root=disk(), images=disk()), calls=lambda: next(made))
     assert looptime < 15

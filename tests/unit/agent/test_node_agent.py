@@ -1,4 +1,4 @@
-"""One agent against an API in memory, in virtual time: joining, registration, heartbeats, rotation."""
+"""One agent with an API in memory, in virtual time: joining, registration, heartbeats, rotation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_a_machine_joins_and_becomes_ready():
     assert access.identity == Anonymous()
 
 
-async def test_the_request_goes_with_the_token_and_everything_else_with_the_certificate():
+async def test_the_token_is_used_for_the_request_and_the_certificate_for_everything_else():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api)) as agent:
@@ -60,7 +60,7 @@ async def test_the_request_goes_with_the_token_and_everything_else_with_the_cert
     assert len({call.identity for call in others}) == 1
 
 
-async def test_a_stored_certificate_is_used_and_nobody_is_asked():
+async def test_a_stored_certificate_is_used_without_a_request():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -73,7 +73,7 @@ async def test_a_stored_certificate_is_used_and_nobody_is_asked():
     [{"lifetime": 100, "now": START - timedelta(seconds=200)}, {"name": "node-2"}, {"group": "others"}],
     ids=["expired", "of another node", "without the group"],
 )
-async def test_a_stored_certificate_that_cannot_be_used_is_replaced(pair: dict[str, Any]):
+async def test_an_unusable_stored_certificate_is_replaced(pair: dict[str, Any]):
     api, store = FakeAPI(), joined(**pair)
     Controllers(api)
     async with running(agent_of(api, store=store)) as agent:
@@ -82,7 +82,7 @@ async def test_a_stored_certificate_that_cannot_be_used_is_replaced(pair: dict[s
     assert len(store.pairs) == 2
 
 
-async def test_an_unreadable_store_is_joined_anew():
+async def test_an_unreadable_store_leads_to_a_new_join():
     class Broken(MemoryCredentialStore):
         def pair(self):
             raise CertificateError("not PEM")
@@ -94,7 +94,7 @@ async def test_an_unreadable_store_is_joined_anew():
     assert len(store.pairs) == 1
 
 
-async def test_missing_rights_are_told_in_short(looptime):
+async def test_missing_permissions_are_reported_briefly(looptime):
     api = FakeAPI()
     Controllers(api)
     api.fail("create", "certificatesigningrequests", times=1, error=Forbidden("RBAC: [clusterrole a not found]", code=403))
@@ -105,7 +105,7 @@ async def test_missing_rights_are_told_in_short(looptime):
         await agent.ready.wait()
 
 
-async def test_a_refused_token_is_tried_again_and_shown(looptime):
+async def test_a_refused_token_is_retried_and_reported(looptime):
     api = FakeAPI()
     Controllers(api)
     api.fail("create", "certificatesigningrequests", times=2, error=Unauthorized("no such token", code=401))
@@ -118,7 +118,7 @@ async def test_a_refused_token_is_tried_again_and_shown(looptime):
     assert 6.0 <= looptime <= 7.5
 
 
-async def test_a_request_that_nobody_signs_is_made_again_after_fifteen_minutes():
+async def test_an_unsigned_request_is_repeated_after_fifteen_minutes():
     api = FakeAPI()
     controllers = Controllers(api)
     controllers.sign_after = None
@@ -130,7 +130,7 @@ async def test_a_request_that_nobody_signs_is_made_again_after_fifteen_minutes()
         assert len(api.made("create", "certificatesigningrequests")) == 2
 
 
-async def test_a_watch_of_the_request_that_breaks_is_opened_again():
+async def test_a_broken_watch_of_the_request_is_reopened():
     api = FakeAPI()
     Controllers(api, sign_after=5)
     async with running(agent_of(api)) as agent:
@@ -151,7 +151,7 @@ async def test_registration_waits_grow_and_never_end():
     assert [round(wait, 3) for wait in waits] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 7.0, 7.0, 7.0]
 
 
-async def test_a_new_node_takes_one_post_and_one_patch():
+async def test_a_new_node_needs_one_post_and_one_patch():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -176,7 +176,7 @@ async def test_an_existing_node_that_fits_is_read_and_not_corrected(error: Any):
     ]
 
 
-async def test_an_existing_node_is_corrected_where_the_rules_say_so():
+async def test_an_existing_node_is_corrected_according_to_the_rules():
     api = FakeAPI()
     existing = stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24")
     existing["metadata"]["labels"]["kubernetes.io/hostname"] = "wrong"
@@ -190,7 +190,7 @@ async def test_an_existing_node_is_corrected_where_the_rules_say_so():
     assert api.get(NODE, "node-1")["metadata"]["labels"]["theirs"] == "stays"
 
 
-async def test_a_node_without_a_pod_range_waits_and_looks_less_often():
+async def test_a_node_without_a_pod_range_checks_less_and_less_often():
     api = FakeAPI()
     controllers = Controllers(api)
     controllers.range_after = None
@@ -204,7 +204,7 @@ async def test_a_node_without_a_pod_range_waits_and_looks_less_often():
         assert agent.view().ready
 
 
-async def test_a_pod_range_that_comes_while_status_is_sent_makes_the_node_ready_at_once():
+async def test_a_pod_range_assigned_during_a_status_update_makes_the_node_ready_at_once():
     api = FakeAPI()
     controllers = Controllers(api)
     controllers.range_after = None
@@ -215,13 +215,13 @@ async def test_a_pod_range_that_comes_while_status_is_sent_makes_the_node_ready_
 
     api.faults.append(give_range)
     async with running(agent_of(api, store=joined())) as agent:
-        await asyncio.sleep(6)  # the quick looks are over
+        await asyncio.sleep(6)  # the frequent checks are over
         assert controllers.ranges == 1
         assert agent.view().ready
     assert len(api.made("patch", "nodes/status")) == 2
 
 
-async def test_status_is_sent_again_after_minutes_only():
+async def test_unchanged_status_is_sent_again_only_after_minutes():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -253,7 +253,7 @@ async def test_the_lease_is_renewed_without_reading_it():
     assert len(found["spec"]["renewTime"].partition(".")[2]) == 7
 
 
-async def test_a_lease_that_cannot_be_created_does_not_keep_the_node_from_being_ready():
+async def test_a_node_is_ready_even_if_its_lease_cannot_be_created():
     api = FakeAPI()
     Controllers(api)
     api.fail("create", "leases", times=3)
@@ -265,7 +265,7 @@ async def test_a_lease_that_cannot_be_created_does_not_keep_the_node_from_being_
     assert api.get(LEASE, "node-1", "kube-node-lease")["spec"]["holderIdentity"] == "node-1"
 
 
-async def test_a_node_that_was_there_renews_its_lease_at_once():
+async def test_an_existing_node_renews_its_lease_at_once():
     api = FakeAPI()
     api.put(stored(registration.first_node(facts(), now="2026-01-01T00:00:00Z"), podCIDR="10.128.9.0/24"))
     api.put(leases.new_lease(api.get(NODE, "node-1"), duration=40, now="2026-01-01T00:00:00.000000Z"))
@@ -275,7 +275,7 @@ async def test_a_node_that_was_there_renews_its_lease_at_once():
     assert [call.verb for call in api.calls if call.what == "leases"] == ["get", "update"]
 
 
-async def test_a_conflict_on_the_lease_is_read_and_put_again():
+async def test_a_conflicting_lease_is_read_and_updated_again():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -304,7 +304,7 @@ async def test_a_lease_without_an_owner_gets_one():
     assert len(api.get(LEASE, "node-1", "kube-node-lease")["metadata"]["ownerReferences"]) == 1
 
 
-async def test_five_failures_of_a_renewal_are_followed_by_a_look():
+async def test_five_failed_renewals_are_followed_by_a_read():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -316,7 +316,7 @@ async def test_five_failures_of_a_renewal_are_followed_by_a_look():
     assert [call.verb for call in api.calls[before:] if call.what == "leases"] == ["update"] * 5 + ["get", "update"]
 
 
-async def test_a_deleted_node_has_no_lease_and_makes_no_storm():
+async def test_a_deleted_node_has_no_lease_and_causes_no_storm():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -332,7 +332,7 @@ async def test_a_deleted_node_has_no_lease_and_makes_no_storm():
     assert 50 <= len(after) <= 600
 
 
-async def test_conditions_that_a_controller_set_during_a_stall_are_put_back():
+async def test_conditions_set_by_a_controller_during_a_stall_are_restored():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -349,7 +349,7 @@ async def test_conditions_that_a_controller_set_during_a_stall_are_put_back():
         assert {row["status"] for row in api.get(NODE, "node-1")["status"]["conditions"]} == {"False", "True"}
 
 
-async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
+async def test_a_certificate_is_renewed_with_itself_and_connections_are_replaced():
     api, store = FakeAPI(), MemoryCredentialStore()
     Controllers(api, lifetime=1000)
     async with running(agent_of(api, store=store)) as agent:
@@ -370,7 +370,7 @@ async def test_a_certificate_is_renewed_with_itself_and_connections_move_over():
         assert len(api.made("list", "pods")) == 1
 
 
-async def test_failed_rotations_are_tried_again_while_the_certificate_lasts():
+async def test_failed_rotations_are_retried_while_the_certificate_is_valid():
     api, store = FakeAPI(), MemoryCredentialStore()
     Controllers(api, lifetime=1000)
     async with running(agent_of(api, store=store)) as agent:

@@ -1,4 +1,4 @@
-"""Finding a cluster with a token, with an API in memory."""
+"""Discovering a cluster with a token, with an API in memory."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def published(api: FakeAPI, *, token: BootstrapTokenString = TOKEN) -> None:
     api.put(found)
 
 
-async def test_the_cluster_is_found_believed_and_asked_with_the_token():
+async def test_the_cluster_is_discovered_verified_and_used_with_the_token():
     api = FakeAPI()
     published(api)
     bootstrap = TokenBootstrap(TYPED, TOKEN, pins=of_bundle(CA), clock=FakeClock(), connect=api.connect)
@@ -50,7 +50,7 @@ async def test_the_cluster_is_found_believed_and_asked_with_the_token():
     await bootstrap.close()
 
 
-async def test_machines_that_join_together_share_connections_and_look_for_themselves():
+async def test_machines_that_join_together_share_connections_but_verify_separately():
     api, made = FakeAPI(), []
 
     def connect(access: Access):
@@ -94,7 +94,7 @@ def put_status(api: FakeAPI, name: str, **status: Any) -> None:
     api.put({**api.get(CERTIFICATE_SIGNING_REQUEST, name), "status": status})
 
 
-async def test_nodes_that_wait_together_ask_once_in_ten_seconds_who_approves_them():
+async def test_waiting_nodes_share_one_check_of_bindings_in_ten_seconds():
     api = FakeAPI()
     desk = desk_of(api)
     assert await asyncio.gather(*(desk.may(FIRST) for _ in range(50))) == [True] * 50
@@ -122,7 +122,7 @@ async def test_requests_of_many_nodes_are_watched_together():
     assert len(api.made("watch", "certificatesigningrequests")) == 2
 
 
-async def test_an_answer_that_comes_before_the_request_is_known_to_be_made_counts():
+async def test_a_response_before_the_request_is_registered_counts():
     api = FakeAPI()
     controllers, desk = Controllers(api), desk_of(api)
     controllers.sign_after = None
@@ -154,7 +154,7 @@ async def test_an_answer_that_comes_before_the_request_is_known_to_be_made_count
         ([{"type": "Failed"}], "could not sign"),
     ],
 )
-async def test_a_refusal_reaches_the_node_that_asked_and_no_other(conditions: list[dict[str, str]], words: str):
+async def test_a_refusal_reaches_only_its_node(conditions: list[dict[str, str]], words: str):
     api = FakeAPI()
     desk = desk_of(api)
     refused, patient = (asyncio.create_task(desk.obtain(wanted(name), within=10)) for name in ("a", "b"))
@@ -181,7 +181,7 @@ async def test_a_deleted_request_ends_its_wait():
         await asking
 
 
-async def test_an_end_that_no_waiting_mends_ends_every_wait():
+async def test_a_permanent_error_ends_every_wait():
     api = FakeAPI()
     api.fail("watch", "certificatesigningrequests", error=Invalid("no such watch", code=422))
     desk = desk_of(api)
@@ -200,7 +200,7 @@ async def test_a_node_that_gives_up_leaves_nothing_behind():
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_node_that_ends_as_its_answer_comes_ends():
+async def test_a_node_can_be_stopped_while_its_response_arrives():
     api = FakeAPI()
     Controllers(api)
     desk = desk_of(api)

@@ -40,7 +40,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.lstat().st_mode)
 
 
-def test_an_empty_store_has_nothing(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
+def test_an_empty_store_has_no_identity(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     assert store.cluster() is None
     assert store.pair() is None
     assert not is_usable(store, "node-1", now=clock.now())
@@ -56,13 +56,13 @@ def test_an_empty_store_has_nothing(store: FileCredentialStore, tmp_path: Path, 
     ],
     ids=["insecure", "server-name", "proxy"],
 )
-def test_how_the_cluster_is_reached_is_kept_whole(access: Access, store: FileCredentialStore, tmp_path: Path):
+def test_all_connection_settings_are_stored(access: Access, store: FileCredentialStore, tmp_path: Path):
     store.keep_cluster(access)
     assert store.cluster() == access
     assert mode(tmp_path / "node-1" / "kubelet.conf") == 0o600
 
 
-def test_what_was_kept_is_found_again_by_another(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
+def test_stored_credentials_are_read_by_another_store(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     pair = made_pair()
     store.keep_cluster(CLUSTER)
     store.keep_pair(pair)
@@ -75,7 +75,7 @@ def test_what_was_kept_is_found_again_by_another(store: FileCredentialStore, tmp
     assert stored_credentials(other, "node-2", now=clock.now()) is None
 
 
-def test_files_modes_and_link_are_the_kubelets(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
+def test_files_modes_and_link_are_those_of_the_kubelet(store: FileCredentialStore, tmp_path: Path, clock: FakeClock):
     pair = made_pair()
     store.keep_cluster(CLUSTER)
     store.keep_pair(pair)
@@ -100,7 +100,7 @@ def test_files_modes_and_link_are_the_kubelets(store: FileCredentialStore, tmp_p
     assert document["contexts"][0]["context"]["namespace"] == "default"
 
 
-def test_two_rotations_in_one_second_are_two_files(store: FileCredentialStore, tmp_path: Path):
+def test_two_rotations_in_one_second_write_two_files(store: FileCredentialStore, tmp_path: Path):
     made = [made_pair() for _ in range(3)]
     for pair in made:
         store.keep_pair(pair)
@@ -176,7 +176,7 @@ def test_the_pair_in_a_kubeconfig_of_init_becomes_the_first_one(tmp_path: Path, 
     assert store.cluster() == CLUSTER
 
 
-def test_nothing_is_synced_where_a_power_cut_does_not_count(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
+def test_simulated_nodes_do_not_sync_files(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     quick = FileCredentialStore.below(tmp_path / "quick", clock=clock, durable=False)

@@ -1,4 +1,4 @@
-"""Events about a Node: which flips are told, and what is not worth one."""
+"""Events about a Node: which changes are reported, and which are not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reasons(old: dict[str, Any] | None, new: dict[str, Any]) -> list[str]:
         ("Ready", "NodeReady", "NodeNotReady"),
     ],
 )
-def test_a_condition_that_flips_is_told(kind, bad, good):
+def test_a_changed_condition_is_reported(kind, bad, good):
     true, false = node(**{kind: "True"}), node(**{kind: "False"})
     assert reasons(false, true) == [bad]
     assert reasons(true, false) == [good]
@@ -50,7 +50,7 @@ def test_a_condition_that_flips_is_told(kind, bad, good):
     assert reasons(node(**{kind: "Unknown"}), true) == [bad]
 
 
-def test_pressures_are_told_the_first_time_and_ready_is_not():
+def test_initial_pressure_is_reported_and_initial_readiness_is_not():
     assert reasons(None, node()) == ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]
 
 
@@ -65,7 +65,7 @@ def test_another_boot_is_a_warning():
 
 
 @pytest.mark.looptime
-async def test_an_agent_tells_of_its_start_and_of_flips_and_others_do_not():
+async def test_an_agent_reports_its_start_and_changes_and_simulated_nodes_do_not():
     for events, count in ((True, 5), (False, 0)):
         api = FakeAPI()
         subject = agent_of(api, store=joined(now=START), facts=SUBJECT, duties=Duties(csi_node=True, events=events))
@@ -78,7 +78,7 @@ async def test_an_agent_tells_of_its_start_and_of_flips_and_others_do_not():
         assert [one["source"] for one in sent] == [{"component": "kubelet", "host": "node-1"}] * count
 
 
-def test_a_node_that_is_cordoned_is_told_once_each_way():
+def test_cordoning_and_uncordoning_are_reported_once_each():
     node, cordoned = {"metadata": {"name": "n"}, "spec": {}}, {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
     assert scheduling_event(node, was=False) is None
     assert scheduling_event(cordoned, was=True) is None

@@ -11,7 +11,7 @@ from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldErrorType
 
 
-def test_every_node_says_its_name_system_and_architecture():
+def test_every_node_has_labels_for_name_system_and_architecture():
     assert default_labels(host_name="node-1", operating_system="linux", architecture="arm64") == {
         "kubernetes.io/hostname": "node-1",
         "kubernetes.io/os": "linux",
@@ -64,6 +64,6 @@ def test_labels_that_a_node_may_not_give_itself(labels, kinds):
 
 
 @given(st.dictionaries(st.text(max_size=30), st.text(max_size=80), max_size=4))
-def test_no_label_makes_the_check_fail_otherwise(labels):
+def test_no_label_causes_another_error(labels):
     with suppress(ValidationError):
         check_labels(labels)

@@ -52,7 +52,7 @@ def test_a_failing_first_report_draws_its_spread_again():
     assert first.spread != second.spread
 
 
-def test_moved_heartbeats_alone_are_no_change():
+def test_changed_heartbeats_alone_are_no_change():
     old = ready_node()
     new = setters.compute(old, facts(), now=LATER)
     assert not report.status_changed(old["status"], new["status"])
@@ -82,7 +82,7 @@ def test_quantities_are_compared_by_value_and_missing_maps_equal_empty_ones():
     assert report.status_changed(old["status"], new["status"])
 
 
-def test_what_the_api_writes_for_nothing_is_no_change():
+def test_empty_values_of_the_api_are_no_change():
     handlers = [{"name": "", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}}]
     ours = {"images": [{"names": [], "sizeBytes": 0}], "runtimeHandlers": [{"features": {"recursiveReadOnlyMounts": True}}]}
     theirs = {"images": [{"names": None}], "runtimeHandlers": handlers, "volumesInUse": None}

@@ -8,7 +8,7 @@ from kubewright.agent.status.facts import GIB, simulated_machine
 from kubewright.base.quantity import Quantity
 
 
-def test_ten_per_cent_of_100_gib_is_what_a_32_bit_float_makes_of_it():
+def test_ten_per_cent_of_100_gib_has_the_rounding_of_a_32_bit_float():
     assert pressures.eviction_amount("10%", 107_374_182_400) == 10_737_418_400
 
 
@@ -49,7 +49,7 @@ def test_configuring_one_threshold_drops_the_others():
     assert resources.allocatable(profile)["ephemeral-storage"] == "99Gi"
 
 
-def test_what_is_reserved_beyond_capacity_leaves_nothing():
+def test_reservations_beyond_capacity_leave_nothing():
     assert resources.allocatable(machine(cpu_millis=1000, reserved={"cpu": 2000}))["cpu"] == "0"
 
 
@@ -59,7 +59,7 @@ def test_amounts_are_compared_by_value():
     assert not resources.same_amounts({"cpu": "1"}, {"cpu": "1", "memory": "1"})
 
 
-def test_nodes_of_one_profile_have_identifiers_of_their_own():
+def test_nodes_of_one_profile_have_different_identifiers():
     profile = simulated_machine(kubelet_version="v1.36.3")
     one, two = profile.named("node-1"), profile.named("node-2")
     assert one == profile.named("node-1")

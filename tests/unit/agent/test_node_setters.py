@@ -1,4 +1,4 @@
-"""What setters make of what was seen of a machine: each row of the table by what the Node lacks without it."""
+"""The parts of the status that setters compute from observations: each row of the table by what the Node lacks without it."""
 
 from __future__ import annotations
 
@@ -67,23 +67,23 @@ def test_each_setter_writes_its_part(name):
     assert look(status()) == expected
 
 
-def test_features_that_a_kubelet_declared_are_taken_back():
+def test_features_declared_by_a_kubelet_are_removed():
     node = stored(registration.first_node(facts(**REAL), now=NOW, snapshot=SEEN))
     node["status"]["declaredFeatures"] = ["InPlacePodVerticalScaling"]
     assert "declaredFeatures" not in setters.compute(node, facts(**REAL), now=LATER, snapshot=SEEN)["status"]
 
 
-def test_every_setter_has_a_row_here_in_the_kubelets_order():
+def test_every_setter_has_a_row_in_the_order_of_the_kubelet():
     assert list(setters.SETTERS) == [*EXPECTED, "declared features"]
 
 
-def test_a_machine_that_tells_nothing_has_nothing_of_it():
+def test_a_machine_without_observations_has_no_status_from_them():
     found = status(Snapshot(addresses=("10.0.0.2",)))
     assert {"images", "runtimeHandlers", "features"} & found.keys() == set()
     assert found["nodeInfo"]["containerRuntimeVersion"].startswith("kubewright://")
 
 
-def test_a_setter_that_fails_is_told_and_ends_no_other():
+def test_a_failing_setter_is_reported_and_does_not_stop_others():
     failures: dict[str, str] = {}
     node = stored(registration.first_node(facts(**REAL), now=NOW, snapshot=SEEN))
     broken = Snapshot(address_trouble="no address", images=())
@@ -95,7 +95,7 @@ def test_a_setter_that_fails_is_told_and_ends_no_other():
 
 
 @pytest.mark.parametrize(("most", "count"), [(-1, 3), (0, 0), (2, 2)])
-def test_so_many_images_are_listed(most, count):
+def test_the_configured_number_of_images_is_listed(most, count):
     assert len(status(max_images=most).get("images", ())) == count
 
 
@@ -120,7 +120,7 @@ def addresses(node: dict[str, Any]) -> list[str]:
 PROVIDED = "alpha.kubernetes.io/provided-node-ip"
 
 
-def test_addresses_of_an_external_cloud_are_the_clouds():
+def test_addresses_of_an_external_cloud_are_kept():
     bare: dict[str, Any] = {"metadata": {"name": "node-1"}, "spec": {}, "status": {}}
     assert addresses(of_cloud(bare)) == ["node-1"]
     assert addresses(of_cloud(bare, given=("0.0.0.0",))) == ["10.0.0.2", "fd00::2", "node-1"]
@@ -130,14 +130,14 @@ def test_addresses_of_an_external_cloud_are_the_clouds():
     assert addresses(of_cloud(known, cloud=False)) == ["10.0.0.2", "fd00::2", "node-1"]
 
 
-def test_an_external_cloud_is_told_the_addresses_that_were_given_and_nobody_else():
+def test_only_an_external_cloud_gets_an_annotation_with_the_given_addresses():
     bare: dict[str, Any] = {"metadata": {"name": "node-1", "annotations": {PROVIDED: "old", "theirs": "x"}}, "spec": {}, "status": {}}
     assert of_cloud(bare, given=("10.0.0.2", "fd00::2"))["metadata"]["annotations"] == {PROVIDED: "10.0.0.2,fd00::2", "theirs": "x"}
     for given, cloud in (((), True), (("0.0.0.0",), True), (("10.0.0.2",), False)):
         assert of_cloud(bare, given=given, cloud=cloud)["metadata"]["annotations"] == {"theirs": "x"}
 
 
-def test_the_reasons_against_ready_are_in_the_kubelets_order():
+def test_reasons_for_not_being_ready_are_in_the_order_of_the_kubelet():
     seen = Snapshot(runtime_errors=("runtime",), network_errors=("network",), shutting_down=True)
     ready = status(seen, storage="storage")["conditions"][3]
     assert (ready["status"], ready["message"]) == ("False", "[runtime, network, storage, node is shutting down]")
@@ -149,7 +149,7 @@ def test_a_node_without_storage_isolation_needs_no_ephemeral_storage():
     assert setters.ready_errors(capacity=capacity) == ["missing node capacity for resources: ephemeral-storage"]
 
 
-def test_provider_and_attachment_are_said_at_registration_as_configured():
+def test_provider_and_attachment_are_set_at_registration_as_configured():
     node = registration.first_node(facts(provider_id="cloud://1", attach_detach=False, profile=machine()), now=NOW)
     assert node["spec"]["providerID"] == "cloud://1"
     assert node["metadata"]["annotations"] == {}

@@ -33,7 +33,7 @@ def test_the_first_object_has_a_complete_status_with_conditions_in_order():
     assert sorted(node["status"]) == ["addresses", "allocatable", "capacity", "conditions", "daemonEndpoints", "nodeInfo"]
 
 
-def test_a_node_without_taints_has_no_taint_list_and_a_simulated_one_says_so():
+def test_a_node_without_taints_has_no_taint_list_and_a_simulated_one_is_annotated():
     node = registration.first_node(facts(profile=machine(simulated="machine,pods")), now=NOW)
     assert node["spec"] == {}
     assert node["metadata"]["annotations"]["kubewright.dev/simulated"] == "machine,pods"
@@ -57,12 +57,12 @@ def test_a_node_is_ready_once_it_has_a_pod_range():
     assert not setters.is_true(first, "Ready")
 
 
-def test_a_node_with_a_label_that_it_may_not_have_is_not_even_made():
+def test_a_node_with_a_forbidden_label_is_not_created():
     with pytest.raises(ValidationError, match="labels are not allowed"):
         facts(labels=(("node-role.kubernetes.io/worker", ""),))
 
 
-def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
+def test_computing_a_status_does_not_modify_the_node_and_keeps_fields_of_others():
     node = stored(registration.first_node(facts(), now=NOW), podCIDR="10.128.0.0/24")
     node["status"]["capacity"]["example.org/gpu"] = "2"
     node["status"]["conditions"].append({"type": "NetworkUnavailable", "status": "False"})
@@ -90,7 +90,7 @@ def test_computing_a_status_leaves_the_node_alone_and_keeps_what_others_wrote():
         ),
     ],
 )
-def test_what_others_advertise_is_allocatable_as_far_as_it_is_in_capacity(theirs, left):
+def test_resources_of_others_are_allocatable_up_to_their_capacity(theirs, left):
     node = registration.first_node(facts(), now=NOW)
     amounts = {name: dict(node["status"][name]) for name in ("capacity", "allocatable")}
     for name, more in zip(amounts, theirs, strict=True):
@@ -101,7 +101,7 @@ def test_what_others_advertise_is_allocatable_as_far_as_it_is_in_capacity(theirs
     }
 
 
-def test_a_pressure_condition_that_somebody_reworded_stays_until_it_flips():
+def test_a_reworded_pressure_condition_stays_until_it_changes():
     rows = [{"type": "MemoryPressure", "status": "False", "reason": "Other", "message": "words", "lastTransitionTime": NOW}]
     setters.update_pressures(rows, now=LATER)
     assert rows[0] == {
@@ -116,7 +116,7 @@ def test_a_pressure_condition_that_somebody_reworded_stays_until_it_flips():
     assert (rows[0]["status"], rows[0]["reason"], rows[0]["lastTransitionTime"]) == ("True", "KubeletHasInsufficientMemory", LATER)
 
 
-def test_an_unknown_condition_of_the_lifecycle_controller_flips_back():
+def test_an_unknown_condition_of_the_lifecycle_controller_is_restored():
     rows = [{"type": "DiskPressure", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "x", "lastTransitionTime": NOW}]
     setters.update_pressures(rows, now=LATER)
     assert (rows[0]["status"], rows[0]["reason"], rows[0]["lastTransitionTime"]) == ("False", "KubeletHasNoDiskPressure", LATER)
@@ -138,7 +138,7 @@ def test_an_existing_node_that_fits_is_not_touched():
     assert registration.reconcile(stored(first, podCIDR="10.128.0.0/24"), first, facts()) is None
 
 
-def test_exactly_the_reconciled_fields_of_an_existing_node_change():
+def test_only_the_reconciled_fields_of_an_existing_node_change():
     first = registration.first_node(facts(labels=(("topology.kubernetes.io/zone", "a"),)), now=NOW)
     existing = stored(first, providerID="cloud://1", unschedulable=True, taints=[{"key": "own", "effect": "NoSchedule"}])
     existing["metadata"]["labels"].update({"topology.kubernetes.io/zone": "old", "example.org/theirs": "stays"})
@@ -166,7 +166,7 @@ def test_huge_pages_are_added_and_corrected():
 
 
 @pytest.mark.parametrize(("recreated", "left"), [(True, "0"), (False, "2")])
-def test_extended_resources_are_zero_on_a_machine_that_was_made_anew_and_other_sizes_of_huge_pages_go(recreated, left):
+def test_extended_resources_are_zeroed_and_other_huge_page_sizes_removed_on_a_new_machine(recreated, left):
     subject = facts(recreated=recreated)
     first = registration.first_node(subject, now=NOW)
     existing = stored(first)

@@ -1,4 +1,4 @@
-"""What a node makes of an API that is away, slow, or says what the agent did not write, in virtual time."""
+"""A node whose API is unavailable, slow, or contains what the agent did not write, in virtual time."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ pytestmark = [pytest.mark.looptime]
 
 
 def fail_until(api: FakeAPI, moment: float) -> None:
-    """Break every call before a moment of the loop's time."""
+    """Let every call fail until a moment of the loop's time."""
     api.faults.append(lambda _: ServerError("away", code=503) if asyncio.get_running_loop().time() < moment else None)
 
 
 def mark_unknown(api: FakeAPI) -> None:
-    """Do what kube-controller-manager does with a node that it misses."""
+    """Do what kube-controller-manager does with an unreachable node."""
     node = api.get(NODE, "node-1")
     for row in node["status"]["conditions"]:
         row.update(status="Unknown", reason="NodeStatusUnknown")
@@ -33,7 +33,7 @@ def conditions_of(api: FakeAPI) -> set[str]:
 
 
 @pytest.mark.parametrize("away_until", [36.0, 42.0], ids=["shorter than a lease lasts", "and the node was read since"])
-async def test_conditions_that_a_controller_sets_after_the_api_was_away_are_put_back(away_until: float):
+async def test_conditions_set_by_a_controller_after_an_outage_are_restored(away_until: float):
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -47,7 +47,7 @@ async def test_conditions_that_a_controller_sets_after_the_api_was_away_are_put_
         assert agent.is_ready
 
 
-async def test_a_node_is_read_for_two_minutes_only_after_the_api_was_away():
+async def test_a_node_is_read_for_two_minutes_after_an_outage():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -60,7 +60,7 @@ async def test_a_node_is_read_for_two_minutes_only_after_the_api_was_away():
     assert max(answered) < 160
 
 
-async def test_conditions_that_a_controller_set_unnoticed_are_put_back_with_the_next_report():
+async def test_unnoticed_conditions_of_a_controller_are_restored_with_the_next_report():
     api = FakeAPI()
     Controllers(api)
     async with running(agent_of(api, store=joined())) as agent:
@@ -72,7 +72,7 @@ async def test_conditions_that_a_controller_set_unnoticed_are_put_back_with_the_
         assert agent.is_ready
 
 
-async def test_a_node_whose_status_somebody_keeps_changing_makes_no_storm():
+async def test_a_status_that_others_keep_changing_causes_no_storm():
     def spoil(call: Call) -> None:
         if (call.verb, call.what) == ("patch", "nodes/status"):
             mark_unknown(api)
@@ -85,7 +85,7 @@ async def test_a_node_whose_status_somebody_keeps_changing_makes_no_storm():
     assert 10 <= len(api.made("patch", "nodes/status")) <= 24
 
 
-async def test_a_pod_range_that_comes_late_makes_the_node_ready_soon(looptime):
+async def test_a_late_pod_range_makes_the_node_ready_soon(looptime):
     api = FakeAPI()
     Controllers(api, range_after=6)
     async with running(agent_of(api, store=joined())) as agent:
@@ -93,7 +93,7 @@ async def test_a_pod_range_that_comes_late_makes_the_node_ready_soon(looptime):
         assert looptime < 7.5
 
 
-async def test_a_pod_range_that_does_not_come_is_looked_for_each_second_for_two_minutes():
+async def test_a_missing_pod_range_is_checked_each_second_for_two_minutes():
     api = FakeAPI()
     Controllers(api).range_after = None
     async with running(agent_of(api, store=joined())):
@@ -104,7 +104,7 @@ async def test_a_pod_range_that_does_not_come_is_looked_for_each_second_for_two_
     assert len(api.made("patch", "nodes/status")) <= 5
 
 
-async def test_a_node_that_has_its_pod_range_is_no_longer_looked_at():
+async def test_a_node_with_a_pod_range_is_no_longer_checked():
     api = FakeAPI()
     Controllers(api, range_after=6)
     async with running(agent_of(api, store=joined())) as agent:

@@ -44,5 +44,5 @@ def test_rotation_retries_follow_two_four_eight_sixteen_seconds_then_thirty_two(
     assert all(bound <= wait <= bound * 1.1 for wait, bound in zip(waits, bounds, strict=True))
 
 
-def test_backing_off_for_ever_stays_at_the_most():
+def test_endless_backoff_stays_at_its_maximum():
     assert backoff(10_000, first=0.1, most=5.0) == 5.0

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kubewright.agent.pods.addresses import AddressPool, PodAddresses
 
 
-def test_the_first_pod_gets_the_address_after_the_gateways():
+def test_the_first_pod_gets_the_address_after_that_of_the_gateway():
     pool = AddressPool("10.128.1.0/24")
     assert [pool.take() for _ in range(3)] == ["10.128.1.2", "10.128.1.3", "10.128.1.4"]
 
@@ -23,12 +23,12 @@ def test_a_released_address_is_used_again_as_late_as_possible():
     assert pool.take() == "10.128.1.3"
 
 
-def test_a_range_of_ipv6_has_room():
+def test_an_ipv6_range_has_enough_addresses():
     pool = AddressPool("fd00:10::/64")
     assert [pool.take(), pool.take()] == ["fd00:10::2", "fd00:10::3"]
 
 
-def test_a_pod_keeps_its_addresses_and_gives_them_back():
+def test_a_pod_keeps_its_addresses_and_releases_them():
     addresses = PodAddresses(["10.128.1.0/29", "fd00::/64"])
     assert addresses.of("a") == addresses.of("a") == ("10.128.1.2", "fd00::2")
     assert addresses.release("a")

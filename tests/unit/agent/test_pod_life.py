@@ -21,7 +21,7 @@ def decide(subject, *, after=0.0, addresses=OWN, rules=None):
 
 
 def after(subject, step):
-    """The pod as the API server gives it back after the step's patch."""
+    """The pod as the API server returns it after the step's patch."""
     assert isinstance(step, Write)
     new = copy.deepcopy(subject)
     conditions = {row["type"]: row for row in new["status"].get("conditions", [])}
@@ -77,7 +77,7 @@ def test_a_scheduled_pod_runs_and_is_ready():
     assert container["containerID"].startswith("kubewright://")
 
 
-def test_a_running_pod_is_left_alone_also_by_an_agent_that_starts_again():
+def test_a_running_pod_is_not_changed_even_by_a_restarted_agent():
     assert decide(running(), after=3600) == Nothing()
 
 
@@ -85,11 +85,11 @@ def test_a_pod_without_an_address_stays_pending():
     assert decide(pod(), addresses=()) == Nothing()
 
 
-def test_mirror_pods_are_left_alone():
+def test_mirror_pods_are_not_changed():
     assert decide(pod(annotations={"kubernetes.io/config.mirror": "hash"})) == Nothing()
 
 
-def test_what_the_scheduler_wrote_keeps_its_transition_time():
+def test_conditions_of_the_scheduler_keep_their_transition_time():
     row = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
     subject = pod(status={"conditions": [row]})
     written = [row for row in decide(subject).status["conditions"] if row["type"] == "PodScheduled"]
@@ -131,7 +131,7 @@ def test_an_ephemeral_container_that_is_added_runs_too():
     assert step.status["containerStatuses"] == subject["status"]["containerStatuses"]
 
 
-def test_readiness_gates_hold_a_pod_back():
+def test_readiness_gates_delay_readiness():
     subject = pod(spec={"readinessGates": [{"conditionType": "example.org/a"}, {"conditionType": "example.org/b"}]})
     subject["status"]["conditions"] = [{"type": "example.org/a", "status": "False"}]
     held = after(subject, decide(subject))
@@ -194,7 +194,7 @@ def test_a_pod_that_is_deleted_before_it_started_has_failed():
     assert decide(ended) == Delete()
 
 
-def test_a_pod_on_the_host_network_is_told_apart():
+def test_a_pod_on_the_host_network_is_recognised():
     assert lifecycle.on_host_network(pod(spec={"hostNetwork": True}))
     assert not lifecycle.on_host_network(pod())
 

@@ -1,4 +1,4 @@
-"""Mirror pods: what is planned, and a machine with static pods against an API in memory."""
+"""Mirror pods: what is planned, and a machine with static pods and an API in memory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def existing(**metadata: Any) -> dict[str, Any]:
     return {**found, "status": {"phase": "Pending"}}
 
 
-def test_a_mirror_pod_is_what_node_restriction_accepts():
+def test_a_mirror_pod_is_accepted_by_node_restriction():
     (action,) = planned([ETCD], [])
     assert isinstance(action, Create)
     assert action.pod["metadata"] == {
@@ -142,7 +142,7 @@ async def test_a_changed_manifest_replaces_the_mirror_pod():
     assert [call.body["uid"] for call in api.made("delete", "pods")] == [first]
 
 
-async def test_a_mirror_pod_that_somebody_removed_comes_back():
+async def test_a_removed_mirror_pod_comes_back():
     api = FakeAPI()
     async with machine(api, Provider(ETCD)):
         api.remove(POD, "etcd-node-1", "kube-system")
@@ -150,7 +150,7 @@ async def test_a_mirror_pod_that_somebody_removed_comes_back():
         assert api.get(POD, "etcd-node-1", "kube-system")["status"]["phase"] == "Running"
 
 
-async def test_a_static_pod_that_ends_is_shown_no_more():
+async def test_a_static_pod_that_ends_is_no_longer_shown():
     api, provider = FakeAPI(), Provider(ETCD)
     async with machine(api, provider):
         provider.pods = []
@@ -159,7 +159,7 @@ async def test_a_static_pod_that_ends_is_shown_no_more():
         assert ("pods", "kube-system", "etcd-node-1") not in api.objects
 
 
-async def test_what_was_refused_is_tried_again():
+async def test_refused_writes_are_retried():
     api = FakeAPI()
     api.fail("create", "pods", times=3)
     async with machine(api, Provider(ETCD)):
@@ -168,7 +168,7 @@ async def test_what_was_refused_is_tried_again():
     assert len(api.made("create", "pods")) == 4
 
 
-async def test_ordinary_pods_of_the_machine_are_played_beside_them():
+async def test_ordinary_pods_are_simulated_in_addition():
     api = FakeAPI()
     async with machine(api, Provider(ETCD)) as agent:
         api.put(pod("web"))

@@ -1,4 +1,4 @@
-"""The pods of one node against an API in memory, in virtual time."""
+"""The simulated pods of one node with an API in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def phase(api: FakeAPI, name: str = "web") -> str:
     return api.get(POD, name, "default")["status"]["phase"]
 
 
-async def test_a_pod_that_comes_is_running_after_one_write():
+async def test_a_new_pod_is_running_after_one_write():
     api = FakeAPI()
     async with playing(api):
         new(api)
@@ -73,7 +73,7 @@ async def test_a_pod_that_comes_is_running_after_one_write():
         assert len(api.made("patch", "pods/status")) == 1
 
 
-async def test_only_the_nodes_own_pods_are_asked_for():
+async def test_only_the_pods_of_the_node_are_requested():
     api = FakeAPI()
     new(api, "other", spec={"nodeName": "node-2"})
     async with playing(api) as pods:
@@ -82,7 +82,7 @@ async def test_only_the_nodes_own_pods_are_asked_for():
     assert [call.name for call in api.calls] == ["spec.nodeName=node-1"] * 2
 
 
-async def test_addresses_of_pods_that_are_there_already_are_not_given_to_others():
+async def test_addresses_of_existing_pods_are_not_assigned_again():
     api = FakeAPI()
     new(api, "fresh")
     new(api, "old", status={"phase": "Running", "podIP": "10.128.1.2", "podIPs": [{"ip": "10.128.1.2"}]})
@@ -103,7 +103,7 @@ async def test_pods_wait_for_the_nodes_range():
         assert phase(api) == "Running"
 
 
-async def test_a_pod_without_an_address_gets_one_when_another_goes():
+async def test_a_pod_without_an_address_gets_one_when_another_ends():
     api = FakeAPI()
     async with playing(api):
         for number in range(6):
@@ -187,7 +187,7 @@ async def test_a_refused_write_is_tried_again():
     assert len(api.made("patch", "pods/status")) == 3
 
 
-async def test_a_pod_that_vanished_meanwhile_is_forgotten():
+async def test_a_pod_that_vanished_in_the_meantime_is_forgotten():
     api = FakeAPI()
     async with playing(api) as pods:
         new(api)
@@ -211,7 +211,7 @@ async def test_a_watch_that_ends_is_opened_again_and_nothing_is_missed(error: An
     assert len(api.made("list", "pods")) == (1 if error is None else 2)
 
 
-async def test_an_api_that_alters_what_is_written_is_not_written_to_for_ever():
+async def test_an_api_that_alters_writes_is_not_written_to_for_ever():
     api = FakeAPI()
 
     def stubborn(_: Any, obj: dict[str, Any]) -> None:
@@ -227,7 +227,7 @@ async def test_an_api_that_alters_what_is_written_is_not_written_to_for_ever():
     assert len(api.made("patch", "pods/status")) <= 3
 
 
-async def test_mirror_pods_are_told_of_and_left_alone():
+async def test_mirror_pods_are_reported_and_not_changed():
     told: list[int] = []
     api = FakeAPI()
     async with playing(api, mirrors_changed=lambda: told.append(1)) as pods:

@@ -1,4 +1,4 @@
-"""A node whose pods a program of its own runs: what it is asked for and when, what is written of it, and when a deletion is confirmed."""
+"""A node whose pods a custom provider runs: the provider's calls, the pod status, and when a deletion is confirmed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.looptime]
 
 
 class Provider:
-    """Runs nothing, and keeps account of what it is asked for."""
+    """Runs nothing, and records its calls."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -80,7 +80,7 @@ def status_of(api: FakeAPI, name: str = "web") -> dict[str, Any]:
     return found
 
 
-async def test_a_pod_is_handed_over_once_and_its_status_is_written():
+async def test_a_pod_is_passed_to_the_provider_once_and_its_status_is_written():
     api, provider = FakeAPI(), Provider()
     new(api, "old")
     async with running(made(api, provider)):
@@ -98,7 +98,7 @@ async def test_a_pod_is_handed_over_once_and_its_status_is_written():
         assert status_of(api)["phase"] == "Succeeded"
 
 
-async def test_a_pod_that_changes_is_handed_over_again_and_what_was_written_is_no_change():
+async def test_a_changed_pod_is_passed_again_and_status_writes_are_no_change():
     api, provider = FakeAPI(), Provider()
     async with running(made(api, provider)):
         new(api)
@@ -110,7 +110,7 @@ async def test_a_pod_that_changes_is_handed_over_again_and_what_was_written_is_n
     assert provider.asked == [("run", "web")] * 2
 
 
-async def test_a_deletion_is_confirmed_when_the_provider_has_ended_the_pod():
+async def test_a_deletion_is_confirmed_when_the_provider_has_stopped_the_pod():
     api, provider = FakeAPI(), Provider()
     async with running(made(api, provider)):
         new(api)
@@ -142,7 +142,7 @@ async def test_a_pod_that_is_still_being_started_is_not_waited_for():
 
 
 @pytest.mark.parametrize("what", ["run", "stop"])
-async def test_what_a_provider_raises_is_tried_again_ever_more_slowly(what: str):
+async def test_failing_provider_calls_are_retried_with_backoff(what: str):
     api, provider = FakeAPI(), Provider()
     provider.fail = {what: 4}
     async with running(made(api, provider)):
@@ -156,7 +156,7 @@ async def test_what_a_provider_raises_is_tried_again_ever_more_slowly(what: str)
     assert len(api.made("delete", "pods")) == (1 if what == "stop" else 0)
 
 
-async def test_a_pod_that_is_gone_at_once_is_ended_all_the_same():
+async def test_a_pod_that_vanishes_at_once_is_stopped_nevertheless():
     api, provider = FakeAPI(), Provider()
     async with running(made(api, provider)):
         new(api)
@@ -168,7 +168,7 @@ async def test_a_pod_that_is_gone_at_once_is_ended_all_the_same():
     assert provider.graces == [0.0, 0.0]
 
 
-async def test_a_pod_that_never_ran_here_is_ended_too_and_mirror_pods_are_nobodys():
+async def test_a_pod_that_never_ran_here_is_stopped_and_mirror_pods_are_ignored():
     api, provider = FakeAPI(), Provider()
     api.put(pod("old", deletionTimestamp="2026-01-02T03:04:05Z", deletionGracePeriodSeconds=30))
     api.put(pod("etcd-node-1", annotations={"kubernetes.io/config.mirror": "x"}))
@@ -179,7 +179,7 @@ async def test_a_pod_that_never_ran_here_is_ended_too_and_mirror_pods_are_nobody
     assert len(api.made("delete", "pods")) == 1
 
 
-async def test_an_agent_that_ends_leaves_pods_running_and_nothing_of_its_own():
+async def test_a_stopped_agent_leaves_pods_running():
     api, provider = FakeAPI(), Provider()
     provider.takes = 100.0
     async with running(made(api, provider)):

@@ -1,4 +1,4 @@
-"""The certificate of a kubelet API that the cluster signs: what it is for, when it is asked for, and what is said while it does not come."""
+"""The kubelet API's certificate from the cluster: its names, when it is requested, and what is reported while it is missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TWO = ("10.0.0.1", "10.0.0.2")
 
 
 class Place:
-    """Where a node keeps its serving certificates, and which were used."""
+    """The store of a node's serving certificates, and which were used."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -62,7 +62,7 @@ def decide(api: FakeAPI, request: dict[str, Any], kind: str, *, signs: bool = Fa
     api.put(request)
 
 
-async def test_a_registered_node_asks_for_its_addresses_and_uses_what_comes(place: Place):
+async def test_a_registered_node_requests_its_addresses_and_uses_the_certificate(place: Place):
     api = FakeAPI()
     Controllers(api)
     async with running(place.agent(api)) as agent:
@@ -87,7 +87,7 @@ async def test_a_registered_node_asks_for_its_addresses_and_uses_what_comes(plac
     assert names[1] == "kubelet-server-current.pem"
 
 
-async def test_the_stored_one_is_used_at_once_and_nothing_is_asked(place: Place):
+async def test_the_stored_certificate_is_used_at_once_without_a_request(place: Place):
     api = FakeAPI()
     Controllers(api)
     async with running(place.agent(api)) as agent:
@@ -101,7 +101,7 @@ async def test_the_stored_one_is_used_at_once_and_nothing_is_asked(place: Place)
     assert len(requests(api)) == 1
 
 
-async def test_a_new_address_is_asked_for_while_the_old_certificate_serves_and_a_lost_one_is_not(place: Place):
+async def test_a_new_address_is_requested_while_the_old_certificate_serves_and_a_lost_one_is_not(place: Place):
     api, source = FakeAPI(), Source()
     controllers = Controllers(api)
     async with running(place.agent(api, source)) as agent:
@@ -178,7 +178,7 @@ async def test_an_open_request_is_found_again_after_every_restart(place: Place):
     assert not PendingKey(place.path, SERVING).exists
 
 
-async def test_an_open_request_for_other_addresses_is_not_taken_for_ours_after_a_restart(place: Place):
+async def test_a_pending_request_for_other_addresses_is_not_used_after_a_restart(place: Place):
     api = FakeAPI()
     async with running(place.agent(api)):
         await asyncio.sleep(5)
@@ -190,7 +190,7 @@ async def test_an_open_request_for_other_addresses_is_not_taken_for_ours_after_a
     assert summaries.of_request(base64.b64decode(requests(api)[1]["spec"]["request"])).names.ips == TWO
 
 
-async def test_denials_are_followed_by_new_requests_ever_more_slowly(place: Place):
+async def test_denied_requests_are_repeated_with_backoff(place: Place):
     api = FakeAPI()
 
     def deny(event: Any, obj: dict[str, Any]) -> None:
@@ -213,7 +213,7 @@ async def test_denials_are_followed_by_new_requests_ever_more_slowly(place: Plac
     assert view.errors == len(moments)
 
 
-async def test_a_signer_that_leaves_an_address_out_is_not_asked_again_and_again(place: Place):
+async def test_a_signer_that_omits_an_address_is_not_asked_repeatedly(place: Place):
     api, source = FakeAPI(), Source()
     Controllers(api)
     async with running(place.agent(api, source)) as agent:
@@ -232,7 +232,7 @@ async def test_a_signer_that_leaves_an_address_out_is_not_asked_again_and_again(
     assert len(place.used) == 2
 
 
-async def test_what_keeps_a_request_from_being_made_has_a_word(place: Place):
+async def test_every_reason_for_a_missing_request_has_a_word(place: Place):
     api = FakeAPI()
     api.fail("create", "certificatesigningrequests")
     async with running(place.agent(api)) as agent:
@@ -274,7 +274,7 @@ def test_names_are_those_of_the_nodes_addresses_sorted_and_once_each(rows: list[
 
 
 @given(st.lists(st.tuples(st.sampled_from(["Hostname", "InternalIP", "ExternalDNS"]), st.text(max_size=20))))
-def test_no_address_of_a_node_makes_it_fail(rows: list[tuple[str, str]]):
+def test_no_address_of_a_node_causes_an_error(rows: list[tuple[str, str]]):
     found = serving_names([{"type": kind, "address": text} for kind, text in rows])
     assert found is None or found.ips
 

@@ -1,4 +1,4 @@
-"""What a kubelet API shows of itself: nothing, the cluster's certificate, files that change, or a pair of its own; and whom it takes."""
+"""The certificate of a kubelet API: none, the cluster's, files that change, or its own pair; and the clients that it accepts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kubewright.pki import certificates
 
 
 class Host:
-    """As much of a Host as the API uses."""
+    """The parts of a Host that the API uses."""
 
     def __init__(self) -> None:
         self.files = Files()
@@ -83,14 +83,14 @@ def issue(authority: trustme.CA, name: str) -> tuple[bytes, bytes]:
 
 
 def written(place: Path, authority: trustme.CA, name: str) -> tuple[PurePosixPath, PurePosixPath]:
-    """Write a certificate and its key, over those that are there."""
+    """Write a certificate and its key, replacing existing ones."""
     for file, content in zip(("tls.crt", "tls.key"), issue(authority, name), strict=True):
         (place / file).write_bytes(content)
     return PurePosixPath(place / "tls.crt"), PurePosixPath(place / "tls.key")
 
 
 async def asked(port: int, ca: trustme.CA | None = None, client: tuple[bytes, bytes] | None = None, **context: Any) -> int | None:
-    """Ask for health; None where the connection fails. With `ca` the certificate has to be by it."""
+    """Request the health; None if the connection fails. With `ca` the certificate must be signed by it."""
     made = tls.client_context(ca.cert_pem.bytes() if ca else None, *(client or ()), verify=ca is not None)
     for name, value in context.items():
         setattr(made, name, value)
@@ -104,7 +104,7 @@ async def asked(port: int, ca: trustme.CA | None = None, client: tuple[bytes, by
 
 
 def serving(identity: ServingIdentity, test: Callable[[int], Awaitable[None]], *, rules: AccessRules = OPEN) -> None:
-    """Serve while a test asks."""
+    """Serve while a test sends requests."""
 
     async def main() -> None:
         server = KubeletServer(tuple, identity=identity, rules=rules)
@@ -117,7 +117,7 @@ def serving(identity: ServingIdentity, test: Callable[[int], Awaitable[None]], *
     loop.run(main)
 
 
-def test_nobody_is_answered_before_there_is_a_certificate_nor_after_its_time():
+def test_connections_fail_before_the_certificate_exists_and_after_it_expired():
     authority, clock = trustme.CA(), FakeClock(START)
     signed = SignedCertificate(clock)
     pair = certificates.pair_of(*issue(authority, "node-1"), source="test")
@@ -132,7 +132,7 @@ def test_nobody_is_answered_before_there_is_a_certificate_nor_after_its_time():
     serving(ServingIdentity(signed, client_ca=None), test)
 
 
-def test_files_that_change_are_served_and_what_is_wrong_with_them_changes_nothing(tmp_path: Path):
+def test_changed_files_are_served_and_invalid_ones_change_nothing(tmp_path: Path):
     first, second = trustme.CA(), trustme.CA()
     shown = CertificateFiles(*written(tmp_path, first, "a"), read=Files().read)
     shown.require()
@@ -149,7 +149,7 @@ def test_files_that_change_are_served_and_what_is_wrong_with_them_changes_nothin
     serving(ServingIdentity(shown, client_ca=None), test)
 
 
-def test_authorities_of_clients_are_followed_as_their_file_changes(tmp_path: Path):
+def test_client_cas_are_reloaded_when_their_file_changes(tmp_path: Path):
     ours, others = trustme.CA(), trustme.CA()
     path = tmp_path / "ca.crt"
     ours.cert_pem.write_to_path(str(path))
@@ -185,7 +185,7 @@ def test_old_versions_and_other_cipher_suites_are_refused():
         ServingIdentity(lambda: pair, client_ca=None, limits=Limits(ciphers="none-such")).context()
 
 
-async def test_a_pair_of_its_own_is_the_kubelets_and_made_once(tmp_path: Path):
+async def test_a_self_signed_pair_equals_that_of_the_kubelet_and_is_created_once(tmp_path: Path):
     await api_of(tmp_path).prepare()
     files = contents(tmp_path)
     assert sorted(files) == ["kubelet.crt", "kubelet.key"]
@@ -199,7 +199,7 @@ async def test_a_pair_of_its_own_is_the_kubelets_and_made_once(tmp_path: Path):
 
 
 @pytest.mark.parametrize("missing", ["certificate", "authority", "key"])
-async def test_files_that_are_named_and_missing_end_the_start(tmp_path: Path, missing: str):
+async def test_missing_certificate_files_end_the_start(tmp_path: Path, missing: str):
     authority = trustme.CA()
     files = written(tmp_path, authority, "a")
     authority.cert_pem.write_to_path(str(tmp_path / "ca.crt"))
@@ -208,14 +208,14 @@ async def test_files_that_are_named_and_missing_end_the_start(tmp_path: Path, mi
         await api_of(tmp_path, files=files, client_ca=PurePosixPath(tmp_path / "ca.crt")).prepare()
 
 
-async def test_half_a_pair_is_not_replaced(tmp_path: Path):
+async def test_a_half_pair_is_not_replaced(tmp_path: Path):
     (tmp_path / "kubelet.key").write_text("somebody's")
     with pytest.raises(CertificateError, match="cannot be read"):
         await api_of(tmp_path).prepare()
     assert (tmp_path / "kubelet.key").read_text() == "somebody's"
 
 
-def test_a_port_that_is_taken_is_said_and_taken_when_it_is_free(tmp_path: Path):
+def test_a_port_in_use_is_reported_and_used_when_it_is_free(tmp_path: Path):
     holder = socket.create_server(("127.0.0.1", 0))
     port = holder.getsockname()[1]
     api = api_of(tmp_path, port=port, files=written(tmp_path, trustme.CA(), "a"), again=0.02)
@@ -250,7 +250,7 @@ async def test_the_age_of_a_certificate_that_is_replaced_is_counted(tmp_path: Pa
     assert api_of(tmp_path).requests is None
 
 
-def test_usage_is_told_by_the_kubelets_names_and_left_out_where_it_cannot_be_measured():
+def test_usage_has_the_names_of_the_kubelet_and_is_omitted_if_it_cannot_be_measured():
     text = usage_metrics(Files())
     rows = dict(line.split(" ") for line in text.splitlines() if not line.startswith("#"))
     assert sorted(rows) == ["node_cpu_usage_seconds_total", "node_memory_working_set_bytes", "resource_scrape_error"]

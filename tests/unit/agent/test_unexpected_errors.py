@@ -1,4 +1,4 @@
-"""An agent survives unexpected errors: each kind of request that it makes fails once by a bug of ours. Time is virtual."""
+"""An agent survives unexpected errors: each kind of request fails once because of a simulated bug. Time is virtual."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def count() -> int:
 
 
 def break_once(api: FakeAPI, verb: str, what: str) -> list[Call]:
-    """Have one call of a kind fail by a fault of ours; the call is in the list then."""
+    """Let one call of a kind fail because of a simulated bug; the call is in the list then."""
     broken: list[Call] = []
 
     def fault(call: Call) -> Exception | None:
@@ -55,7 +55,7 @@ def break_once(api: FakeAPI, verb: str, what: str) -> list[Call]:
 
 
 async def lives(api: FakeAPI, node: LastingNode) -> None:
-    """Require a node that is ready, renews its lease, tells its status, and runs its pod."""
+    """Require a node that is ready, renews its lease, sends its status, and runs its pod."""
     async with asyncio.timeout(10 * MINUTES):
         while not (node.agent.is_ready and api.objects.get(("pods", "default", "web"), {}).get("status", {}).get("phase") == "Running"):
             await asyncio.sleep(1)
@@ -66,7 +66,7 @@ async def lives(api: FakeAPI, node: LastingNode) -> None:
 
 
 @pytest.mark.parametrize(("verb", "what"), KINDS)
-async def test_a_bug_in_any_request_is_reported_and_the_node_goes_on(verb: str, what: str, caplog) -> None:
+async def test_a_bug_in_any_request_is_reported_and_the_node_continues(verb: str, what: str, caplog) -> None:
     api, store = FakeAPI(), MemoryCredentialStore()
     Controllers(api)
     broken, before = break_once(api, verb, what), count()
@@ -96,7 +96,7 @@ async def test_a_malformed_pod_in_a_watch_does_not_affect_the_others(caplog) -> 
 
 
 @pytest.mark.parametrize("which", ["work", "wait", "idle"])
-async def test_rounds_go_on_with_growing_pauses(which: str) -> None:
+async def test_rounds_continue_with_growing_pauses(which: str) -> None:
     times: list[float] = []
     before = count()
 
@@ -122,7 +122,7 @@ async def test_rounds_go_on_with_growing_pauses(which: str) -> None:
     rounds = Periodic("rounds of a test", work, **functions)
     rounds.start()
     await asyncio.sleep(0.1)
-    rounds.soon()  # what has changed meanwhile does not make a hot loop of it
+    rounds.soon()  # changes in the meantime do not make it a busy loop
     await asyncio.sleep(20)
     await rounds.stop()
     pauses = [round(later - earlier, 2) for earlier, later in itertools.pairwise(times)]
@@ -130,7 +130,7 @@ async def test_rounds_go_on_with_growing_pauses(which: str) -> None:
     assert count() - before == 4
 
 
-async def test_a_task_that_fails_begins_again() -> None:
+async def test_a_failed_task_is_restarted() -> None:
     tasks, before, runs = Tasks(), count(), []
 
     async def work() -> None:
@@ -143,7 +143,7 @@ async def test_a_task_that_fails_begins_again() -> None:
     await tasks.stop()
 
 
-async def test_whoever_stops_rounds_and_is_cancelled_meanwhile_ends_too() -> None:
+async def test_cancelling_the_stop_of_rounds_ends_it() -> None:
     async def work() -> None:
         try:
             await asyncio.sleep(MINUTES)

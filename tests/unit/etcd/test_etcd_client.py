@@ -1,4 +1,4 @@
-"""The client of etcd over transports that answer as told: which endpoint is asked, what its answers mean, and that no answer breaks it."""
+"""The client of etcd with fake transports: which endpoint is used, what its responses mean, and that no response breaks it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TWO = Member(id=11, name="two", peer_urls=("https://10.0.0.3:2380",), client_url
 
 
 class Endpoints:
-    """What each endpoint answers: a status and a body, or nothing."""
+    """The response of each endpoint: a status and a body, or nothing."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -71,13 +71,13 @@ def refused(said, code=9):
     return 400, {"code": code, "message": said}
 
 
-def test_members_are_read_as_they_are_told():
+def test_members_are_read_from_the_response():
     endpoints = Endpoints(one=listed(ONE, NEW))
     assert endpoints.client().members() == [ONE, NEW]
     assert endpoints.asked == [("one", "/v3/cluster/member/list", {"linearizable": True})]
 
 
-def test_a_dead_endpoint_is_passed_over_and_asked_last_from_then_on():
+def test_a_dead_endpoint_is_skipped_and_tried_last_afterwards():
     endpoints = Endpoints(dead=None, one=listed(ONE))
     client = endpoints.client()
     client.members()
@@ -85,7 +85,7 @@ def test_a_dead_endpoint_is_passed_over_and_asked_last_from_then_on():
     assert [name for name, _, _ in endpoints.asked] == ["dead", "one", "one"]
 
 
-def test_a_member_without_quorum_or_vote_is_passed_over_and_a_refusal_is_not():
+def test_a_member_without_quorum_or_vote_is_skipped_and_a_refusal_is_not():
     endpoints = Endpoints(
         lost=refused("etcdserver: no leader"), young=refused("etcdserver: rpc not supported for learner", 14), one=listed(ONE)
     )
@@ -96,7 +96,7 @@ def test_a_member_without_quorum_or_vote_is_passed_over_and_a_refusal_is_not():
     assert len(endpoints.asked) == 1
 
 
-def test_what_all_say_is_told():
+def test_the_errors_of_all_endpoints_are_reported():
     with pytest.raises(Unreachable, match="none of 2 members of etcd can be asked to") as caught:
         Endpoints(a=None, b=None).client().members()
     assert [f"https://{name}:2379" in line for name, line in zip("ab", caught.value.detail.splitlines(), strict=True)] == [True, True]
@@ -131,14 +131,14 @@ def test_what_all_say_is_told():
         ("something else", EtcdError),
     ],
 )
-def test_every_refusal_has_its_class_and_a_remedy(said, kind):
+def test_every_refusal_has_an_error_class_and_a_hint(said, kind):
     error = refusal({"code": 2, "message": said}, server="https://one:2379", doing="do it")
     assert type(error) is kind
     assert error.remedy
     assert said in error.detail
 
 
-def test_an_unavailable_server_is_one_without_quorum_whatever_it_says():
+def test_an_unavailable_server_counts_as_without_quorum():
     assert type(refusal({"code": 14, "message": "transport is closing"}, server="s", doing="d")) is api.NoQuorum
 
 
@@ -157,7 +157,7 @@ def test_an_unavailable_server_is_one_without_quorum_whatever_it_says():
     ),
     status=st.sampled_from([200, 400, 500]),
 )
-def test_no_answer_is_an_error_of_the_program(body, status):
+def test_no_response_causes_an_internal_error(body, status):
     client = Endpoints(one=(status, body)).client()
     for ask in (client.members, client.alarms, lambda: client.promote(1)):
         try:
@@ -190,7 +190,7 @@ def test_health_counts_answers_without_complaints():
     assert not quorum([])
 
 
-def test_a_peer_port_is_reached_where_anybody_answers():
+def test_a_peer_port_is_reachable_if_anything_answers():
     asked = []
 
     class Peer:
