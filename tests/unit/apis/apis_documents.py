@@ -1,4 +1,4 @@
-"""What the tests of the configuration kinds share: reference files, a machine, and documents made of maps."""
+"""Shared by the tests of the configuration kinds: reference files, a machine, and documents built from maps."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def reference_json(path: str) -> Any:
 
 
 def config_map(objects: Any, name: str) -> dict[str, Any]:
-    """Find a ConfigMap in what `init --dry-run` printed."""
+    """Find a ConfigMap in the output of `init --dry-run`."""
     if isinstance(objects, dict):
         if objects.get("kind") == "ConfigMap" and objects["metadata"]["name"] == name:
             return objects

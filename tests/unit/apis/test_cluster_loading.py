@@ -1,4 +1,4 @@
-"""What is the same on all machines of a cluster is loaded without a machine, an address or a token that nobody has."""
+"""The configuration that all machines of a cluster share is loaded without a machine, an address or a token."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_an_endpoint_completes_what_the_documents_leave_open():
     assert found.kube_proxy.document["bindAddress"] == "0.0.0.0"
 
 
-def test_a_version_that_is_left_open_is_our_own_and_nobody_is_asked():
+def test_an_unset_version_is_our_own_without_a_request():
     found = load_cluster(documents({**cluster(), "kubernetesVersion": ""}))
     assert found.cluster.kubernetes_version == str(OWN)
     assert found.warnings == []
     assert load_cluster([]).cluster.kubernetes_version == str(OWN)
 
 
-def test_a_certificate_directory_that_is_given_wins():
+def test_a_given_certificate_directory_is_used():
     assert load_cluster(documents(cluster(certificatesDir="/srv/pki")), cert_dir="/other").cluster.certificates_dir == "/other"
     assert load_cluster(documents(cluster(certificatesDir="/srv/pki"))).cluster.certificates_dir == "/srv/pki"
 
@@ -52,13 +52,13 @@ def test_a_machine_of_the_cluster_adds_its_part():
 
 
 @pytest.mark.parametrize("address", ["", "127.0.0.1", "0.0.0.0", "10.0.0.5"])
-def test_a_machines_part_is_judged_by_what_it_says_and_nothing_is_missed(address):
-    """A loopback address was refused: the machine that stood in for the real one had no address beside it."""
+def test_the_part_of_a_machine_is_checked_without_requiring_anything(address):
+    """A loopback address was refused: the machine that stood in for the real one had no other address."""
     found = load_cluster(documents(init(localAPIEndpoint={"advertiseAddress": address}), cluster()))
     assert found.warnings == []
 
 
-def test_what_is_wrong_in_a_machines_part_is_an_error():
+def test_errors_in_the_part_of_a_machine_are_reported():
     wrong = init(nodeRegistration={"name": "Not_A_Name", "criSocket": "http://x"}, localAPIEndpoint={"advertiseAddress": "x"})
     with pytest.raises(ValidationError) as caught:
         load_cluster(documents(wrong, cluster(certificatesDir="relative")))

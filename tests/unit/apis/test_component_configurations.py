@@ -23,7 +23,7 @@ def _proxy(*, podSubnet: str = "", **fields: object):  # noqa: N803 - named as i
 
 
 def _sample(kind):
-    """Make a value of a kind that is not zero."""
+    """Create a non-zero value of a kind."""
     if isinstance(kind, schema.Plain):
         return {field.name: _sample(field.kind) for field in kind.fields}
     if isinstance(kind, schema.Pointer):
@@ -78,7 +78,7 @@ def test_zero_values_are_written_where_go_writes_them(head, fields):
     assert (written.kubelet.document, written.kube_proxy.document) == (generated.kubelet.document, generated.kube_proxy.document)
 
 
-def test_a_users_nested_values_merge_into_the_full_form():
+def test_nested_values_of_a_user_are_merged_into_the_full_form():
     document, warnings = _kubelet(maxPods=42, authentication={"webhook": {"cacheTTL": "2m"}}, logging={"verbosity": 3})
     assert document["maxPods"] == 42
     assert document["authentication"] == {
@@ -201,14 +201,14 @@ def test_resolv_conf_follows_systemd_resolved_only_on_the_machine_and_only_if_un
 
 
 @pytest.mark.parametrize(("version", "mode"), [("v1.35.4", ""), ("v1.36.3", ""), ("v1.37.1", "iptables"), ("v1.99.0", "")])
-def test_clusters_of_v1_37_have_the_mode_of_kube_proxy_written_down(version, mode):
+def test_clusters_of_v1_37_store_the_mode_of_kube_proxy(version, mode):
     found = load(cluster(kubernetesVersion=version)).configuration
     assert found.kube_proxy.document["mode"] == mode
     proxy = kubeproxy.decode({"mode": "nftables"}, Findings().root)
     assert kubeproxy.defaulted(proxy, found.cluster, advertise_address="10.0.0.1")[0].document["mode"] == "nftables"
 
 
-def test_defaulting_leaves_the_users_document_alone():
+def test_defaulting_does_not_modify_the_document_of_the_user():
     findings = Findings()
     user = kubelet.decode({"maxPods": 1}, findings.root)
     found = load(init(), cluster()).configuration.cluster

@@ -137,21 +137,21 @@ def warnings(decode, **fields: object) -> list[str]:
 
 
 @pytest.mark.parametrize("name", KUBELET_VALUES)
-def test_a_value_that_the_kubelet_refuses_draws_one_warning(name):
+def test_a_value_that_the_kubelet_refuses_gives_one_warning(name):
     bad, good = KUBELET_VALUES[name]
     assert [path.partition(".")[0] for path in warnings(kubelet.decode, **{name: bad})] == [name]
     assert warnings(kubelet.decode, **{name: good}) == []
 
 
 @pytest.mark.parametrize("name", KUBE_PROXY_VALUES)
-def test_a_value_that_kube_proxy_refuses_draws_one_warning(name):
+def test_a_value_that_kube_proxy_refuses_gives_one_warning(name):
     bad, good = KUBE_PROXY_VALUES[name]
     assert [path.partition(".")[0] for path in warnings(kubeproxy.decode, **{name: bad})] == [name]
     assert warnings(kubeproxy.decode, **{name: good}) == []
 
 
 @pytest.mark.parametrize("decode", [kubelet.decode, kubeproxy.decode])
-def test_feature_gates_that_components_refuse_draw_a_warning(decode):
+def test_feature_gates_that_components_refuse_give_a_warning(decode):
     gates = {"NodeSwaps": True, "NodeSwap": False, "NodeLogQuery": True, "AllAlpha": True, "Zzz": False}
     assert warnings(decode, featureGates=gates) == ["featureGates[NodeSwaps]", "featureGates[NodeSwap]", "featureGates[Zzz]"]
     assert warnings(decode, featureGates=dict(feature_gates.LOCKED)) == []
@@ -167,7 +167,7 @@ def test_every_gate_that_a_rule_names_is_known():
     assert {gate for _, gate in kubelet_rules.GATED} <= feature_gates.KNOWN
 
 
-def test_every_row_of_the_kubelets_table_is_tried():
+def test_every_row_of_the_kubelet_table_is_tested():
     tried = {row.path.partition(".")[0] for row in kubelet_rules.ROWS}
     together = {path for _, path in _TOGETHER}
     assert len(kubelet_rules.ROWS) == 46
@@ -176,7 +176,7 @@ def test_every_row_of_the_kubelets_table_is_tried():
 
 
 @pytest.mark.parametrize(("fields", "path"), _TOGETHER)
-def test_fields_that_do_not_go_together_draw_one_warning(fields, path):
+def test_conflicting_fields_give_one_warning(fields, path):
     assert warnings(kubelet.decode, **fields) == [path]
 
 
@@ -196,18 +196,18 @@ def test_fields_that_do_not_go_together_draw_one_warning(fields, path):
         ({"nodePortAddresses": ["primary", "10.0.0.0/8"]}, "nodePortAddresses"),
     ],
 )
-def test_fields_of_kube_proxy_that_do_not_go_together_draw_one_warning(fields, path):
+def test_conflicting_fields_of_kube_proxy_give_one_warning(fields, path):
     assert warnings(kubeproxy.decode, **fields) == [path]
 
 
 @pytest.mark.parametrize("mode", ["", "iptables"])
-def test_what_another_mode_would_refuse_draws_no_warning(mode):
+def test_values_that_only_another_mode_refuses_give_no_warning(mode):
     fields = {"mode": mode, "ipvs": {"tcpTimeout": "-1s", "excludeCIDRs": ["x"]}, "nftables": {"masqueradeBit": 99, "syncPeriod": "-1s"}}
     assert warnings(kubeproxy.decode, **fields) == []
     assert warnings(kubeproxy.decode, mode=mode, detectLocalMode="NodeCIDR", clusterCIDR="10.0.0.0/8,11.0.0.0/8") == []
 
 
-def test_a_warning_about_a_component_tells_its_line_and_column():
+def test_a_warning_about_a_component_has_line_and_column():
     text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nlogging:\n  vmodule:\n  - {verbosity: 1, filePattern: a=b}\n"
     found = load_whole(load_all(text, source="f.yaml"), detected=MACHINE).warnings
     assert [warning.partition(" Kube")[0] for warning in found] == ["f.yaml:5:20:"]
@@ -228,7 +228,7 @@ _VALUES = (
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fields=st.dictionaries(st.sampled_from([*KUBELET_VALUES, *KUBE_PROXY_VALUES]), _VALUES, max_size=6))
-def test_no_document_breaks_the_rules_themselves(fields):
+def test_no_document_raises_an_error_in_a_rule(fields):
     for decode in (kubelet.decode, kubeproxy.decode):
         findings = Findings()
         decode(fields, findings.root)

@@ -1,4 +1,4 @@
-"""Properties of the loader: bad documents end in the error tree, and what it writes it reads back as the same configuration."""
+"""Properties of the loader: bad documents raise errors of our tree, and what it writes it reads back as the same configuration."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _PLACES = [(index, path) for index, document in enumerate(_FULL) for path in _pa
 
 
 def _ends_well(values, *, strict=True):
-    """Load documents and require success or an error of the tree that says something."""
+    """Load documents and require success or an error of our tree with a message."""
     try:
         load_init(documents(*values), detected=MACHINE, random=SeededRandom(), strict=strict)
     except DocumentError as error:
@@ -78,14 +78,14 @@ def test_arbitrary_values_of_real_fields_end_in_the_error_tree(head, data):
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(_PLACES), _JSON)
-def test_one_wrong_place_in_a_valid_file_ends_in_the_error_tree(place, new):
+def test_one_wrong_value_in_a_valid_file_ends_in_the_error_tree(place, new):
     index, path = place
     _ends_well([_replaced(document, path, new) if number == index else document for number, document in enumerate(_FULL)])
 
 
 @_FAST
 @given(st.sampled_from(_PLACES), st.sampled_from([None, "", 0, [], {}, "x", -1, True]))
-def test_emptied_places_of_a_valid_file_end_in_the_error_tree(place, new):
+def test_emptied_values_of_a_valid_file_end_in_the_error_tree(place, new):
     index, path = place
     _ends_well([_replaced(document, path, new) if number == index else document for number, document in enumerate(_FULL)])
 
@@ -186,7 +186,7 @@ _INITS = st.fixed_dictionaries(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_INITS, _CLUSTERS)
-def test_what_is_written_reads_back_as_the_same_configuration(machine, shared):
+def test_a_written_configuration_is_read_back_unchanged(machine, shared):
     first = load(init(**machine), cluster(**shared)).configuration
     written = [init_document(first.init), cluster_document(first.cluster), first.kubelet.document, first.kube_proxy.document]
     second = load(*written).configuration
@@ -197,7 +197,7 @@ def test_what_is_written_reads_back_as_the_same_configuration(machine, shared):
     assert [init_document(again.init), cluster_document(again.cluster)] == written[:2]
 
 
-def test_the_reference_configurations_read_back_as_the_same():
+def test_reference_configurations_are_read_back_unchanged():
     for case in CASES:
         values = [document.value for document in load_all((REFERENCE / "cases" / case / "kubeadm.yaml").read_text())]
         first = load(*values).configuration
@@ -206,13 +206,13 @@ def test_the_reference_configurations_read_back_as_the_same():
 
 
 @given(st.integers())
-def test_random_tokens_have_the_form_of_tokens(seed):
+def test_random_tokens_have_the_format_of_tokens(seed):
     assert is_token(random_token(SeededRandom(seed)))
 
 
 @_FAST
 @given(_JSON)
-def test_the_walker_answers_any_value_with_a_struct(value):
+def test_the_walker_returns_a_struct_for_any_value(value):
     findings = Findings()
     assert INIT.decode(value, findings.root) is not None
     if isinstance(value, dict) or value is None:

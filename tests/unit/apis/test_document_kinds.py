@@ -1,4 +1,4 @@
-"""Which documents a file may hold: kinds, versions, groups, and what becomes of the others."""
+"""Which documents a file may contain: kinds, versions, groups, and how others are treated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubewright.base.errors import DocumentError, ValidationError
 _JOIN = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration"}
 
 
-def test_either_of_the_two_kinds_may_be_missing():
+def test_one_of_the_two_kinds_may_be_missing():
     assert load(init()).configuration.cluster.kubernetes_version == "v1.36.3"
     assert load(cluster()).configuration.init.node_registration.name == "node1"
 
@@ -56,7 +56,7 @@ def test_v1beta3_is_read_with_a_warning_for_each_document():
     [("ClusterStatus", "v1alpha3", "v1.22"), ("MasterConfiguration", "v1alpha1", "v1.12"), ("NodeConfiguration", "v1alpha2", "v1.12")],
 )
 @pytest.mark.parametrize("current", [True, False])
-def test_kinds_that_are_gone_say_since_when_and_what_to_do(kind, version, since, current):
+def test_removed_kinds_are_reported_with_release_and_replacement(kind, version, since, current):
     gone = {"apiVersion": "kubeadm.k8s.io/v1beta4" if current else f"kubeadm.k8s.io/{version}", "kind": kind}
     detail = document_error(cluster(), gone, strict=False).detail
     assert f"{since}: " in detail
@@ -64,7 +64,7 @@ def test_kinds_that_are_gone_say_since_when_and_what_to_do(kind, version, since,
 
 
 @pytest.mark.parametrize(("gate", "since"), [("DynamicKubeletConfig", "v1.13"), ("ControlPlaneKubeletLocalMode", "v1.36")])
-def test_feature_gates_that_are_gone_say_since_when(gate, since):
+def test_removed_feature_gates_are_reported_with_the_release(gate, since):
     with pytest.raises(ValidationError) as caught:
         load(cluster(featureGates={gate: True}))
     assert [f"feature gate {gate} was removed in {since}" in error.reason for error in caught.value.errors] == [True]
@@ -129,7 +129,7 @@ def test_documents_without_group_version_and_kind_are_refused_everywhere(documen
 
 
 @pytest.mark.parametrize("api_version", ["example.com/v1", "kubeadm.k8s.io/v1", "kubeadm.k8s.io/v1beta4"])
-def test_unknown_kinds_are_errors_when_strict_and_warnings_else(api_version):
+def test_unknown_kinds_are_errors_when_strict_and_warnings_otherwise(api_version):
     unknown = {"apiVersion": api_version, "kind": "Widget"}
     assert "is an unknown kind" in document_error(cluster(), unknown).detail
     warnings = load(cluster(), unknown, strict=False).warnings
@@ -148,7 +148,7 @@ def test_known_kinds_that_init_does_not_use_are_ignored_with_a_warning():
     assert load(cluster(), _JOIN).warnings == ["kubeadm.yaml:1: JoinConfiguration is ignored here"]
 
 
-def test_all_reasons_are_told_at_once_with_their_lines():
+def test_all_errors_are_reported_at_once_with_their_lines():
     text = "apiVersion: v1\nkind: A\n---\napiVersion: kubeadm.k8s.io/v1alpha3\nkind: InitConfiguration\n---\nfoo: bar\n"
     with pytest.raises(DocumentError) as caught:
         load_text(text)
@@ -174,7 +174,7 @@ def test_a_raw_value_is_found_by_its_path():
         ("apiVersion: a/v1\nkind: 5\n", "a/v1 5 is an unknown kind"),
     ],
 )
-def test_an_object_of_another_sort_is_named(head, named):
+def test_an_object_of_another_group_is_reported(head, named):
     with pytest.raises(DocumentError) as caught:
         load_whole(yaml.load_all(yaml.dump(cluster()) + "---\n" + head, source="kubeadm.yaml"), detected=MACHINE)
     assert caught.value.detail.count(named) == 1
@@ -182,14 +182,14 @@ def test_an_object_of_another_sort_is_named(head, named):
 
 
 @pytest.mark.parametrize("head", ["apiVersion: a/v1\nkind: 5\n", "APIVersion: a/v1\nkind: Foo\n", "apiVersion: a/v1\nkind: true\n"])
-def test_where_unknown_kinds_are_passed_over_so_are_those_that_are_badly_written(head):
+def test_invalid_kinds_are_skipped_if_unknown_kinds_are(head):
     text = yaml.dump(init()) + "---\n" + yaml.dump(cluster()) + "---\n" + head
     found = load_init(yaml.load_all(text, source="kubeadm.yaml"), detected=MACHINE, strict=False)
     assert [warning for warning in found.warnings if "is an unknown kind" in warning] == found.warnings
     assert len(found.warnings) == 1
 
 
-def test_a_kind_that_is_read_must_be_well_written():
+def test_a_known_kind_must_be_valid():
     text = "APIVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
     with pytest.raises(DocumentError, match="must be spelled like this"):
         load_init(yaml.load_all(text), detected=MACHINE, strict=False)

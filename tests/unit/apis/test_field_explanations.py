@@ -1,4 +1,4 @@
-"""Explanations of fields: every field has one, and its default is the one that the loader puts in."""
+"""Explanations of fields: every field has one, and its default is the one that the loader sets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_field_has_a_meaning_a_type_and_a_version(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_that_can_be_read_is_found_by_its_path(kind):
-    """Walk the schema itself: nothing that the decoder takes is without an explanation."""
+    """Walk the schema itself: everything that the decoder accepts has an explanation."""
     struct = ROOTS[kind] if kind in ROOTS else COMPONENTS[kind]
     paths = list(_walked(struct, ""))
     assert len(paths) == _COUNTS[kind]
@@ -75,7 +75,7 @@ def leaves(document, prefix=""):
         ("ResetConfiguration", {name: value for name, value in reset_example().items() if name != "criSocket"}),
     ],
 )
-def test_defaults_are_those_that_are_printed(kind, document):
+def test_explained_defaults_equal_printed_defaults(kind, document):
     told = {one.path: one.default for one in every(kind)}
     printed = {path: {True: "true", False: "false"}.get(value, value) for path, value in leaves(document)}
     assert len(printed) > 7
@@ -92,6 +92,6 @@ def test_a_field_is_found_by_path_by_kind_and_by_the_end_of_a_path():
     assert explain("") == []
 
 
-def test_a_field_is_no_older_than_the_one_that_holds_it():
+def test_a_field_is_no_older_than_its_parent():
     assert [one.since[:7] for one in explain("patches.directory")] == ["v1beta3", "v1beta3"]
     assert [one.since[:7] for one in explain("apply.patches.directory")] == ["v1beta4"]

@@ -1,4 +1,4 @@
-"""Kubeconfig documents: making them, reading anybody's, resolving contexts, and what a discovery file may hold."""
+"""Kubeconfig documents: creating them, reading those of users, resolving contexts, and what a discovery file may contain."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fields(caught):
 
 
 class TestMaking:
-    def test_keys_and_names_are_kubeadms(self):
+    def test_keys_and_names_are_those_of_kubeadm(self):
         document = made()
 
         assert list(document) == ["apiVersion", "clusters", "contexts", "current-context", "kind", "users"]
@@ -56,7 +56,7 @@ class TestMaking:
     def test_credentials_may_be_of_other_kinds(self, credentials, body):
         assert made(credentials)["users"] == [{"name": "me", "user": body}]
 
-    def test_the_kubelets_own_file_can_be_made(self):
+    def test_the_kubeconfig_of_a_kubelet_can_be_created(self):
         """It names files, and a context and namespace of its own (kubelet v1.36: pkg/kubelet/certificate/bootstrap)."""
         document = made(
             CertificateFiles(certificate="/p", key="/p"), ca_pem=None, ca_file="/ca.crt", context="default-context", namespace="default"
@@ -77,7 +77,7 @@ class TestMaking:
         st.binary(max_size=40),
         st.text(st.characters(codec="utf-8", categories=["L", "N"]), min_size=1, max_size=20),
     )
-    def test_what_is_made_is_read_back(self, certificate, key, user):
+    def test_a_created_kubeconfig_is_read_back(self, certificate, key, user):
         credentials = EmbeddedCertificate(certificate_pem=certificate, key_pem=key)
         document = kubeconfig_document(server=SERVER, cluster_name="c", user=user, credentials=credentials, ca_pem=CA)
 
@@ -89,7 +89,7 @@ class TestMaking:
 
 
 class TestReading:
-    def test_everything_is_read(self):
+    def test_all_fields_of_a_kubeconfig_are_read(self):
         found = parse(
             {
                 "apiVersion": "v1",
@@ -155,7 +155,7 @@ class TestReading:
 
         assert (dict(found.clusters), dict(found.users), found.cluster, found.user) == ({}, {}, None, None)
 
-    def test_every_problem_is_told_with_its_path(self):
+    def test_every_problem_is_reported_with_its_path(self):
         document = {
             "apiVersion": "v2",
             "kind": "Pod",
@@ -181,7 +181,7 @@ class TestReading:
         ]
         assert caught.value.what == "admin.conf is not a valid kubeconfig"
 
-    def test_secrets_are_never_told(self):
+    def test_errors_never_show_secrets(self):
         user = {"token": ["hunter2"], "client-key-data": "hunter2!", "password": {"x": "hunter2"}}
 
         with pytest.raises(ValidationError) as caught:
@@ -191,7 +191,7 @@ class TestReading:
         assert "hunter2" not in str(caught.value.as_map())
 
     @pytest.mark.parametrize("document", [None, [], "text", 7, True])
-    def test_what_is_no_object_is_refused(self, document):
+    def test_a_kubeconfig_that_is_no_object_is_refused(self, document):
         with pytest.raises(ValidationError, match="must be an object") as caught:
             parse(document)
         assert len(caught.value.errors) == 1
@@ -233,7 +233,7 @@ class TestUsing:
             (lambda d: d["users"][0]["user"].update({"exec": {}, "auth-provider": {}}), [("users[0].user.auth-provider", "FORBIDDEN")]),
         ],
     )
-    def test_what_cannot_be_used_is_told_by_field(self, edit, wanted):
+    def test_unusable_values_are_reported_by_field(self, edit, wanted):
         document = made()
         edit(document)
 
@@ -242,7 +242,7 @@ class TestUsing:
 
         assert fields(caught) == wanted
 
-    def test_other_entries_are_not_looked_at(self):
+    def test_unused_entries_are_not_checked(self):
         document = made()
         document["clusters"].append({"name": "broken", "cluster": {}})
 
@@ -254,12 +254,12 @@ UNNAMED = {"clusters": [{"name": "", "cluster": {"server": SERVER, "certificate-
 
 class TestDiscovery:
     @pytest.mark.parametrize("fetched", [True, False])
-    def test_the_unnamed_cluster_is_meant(self, fetched):
+    def test_a_cluster_without_a_name_is_used(self, fetched):
         found = kubeconfig.resolve_discovery(parse(UNNAMED), fetched=fetched)
 
         assert (found.cluster.server, found.user) == (SERVER, User())
 
-    def test_a_current_context_counts_more(self):
+    def test_a_current_context_has_precedence(self):
         found = kubeconfig.resolve_discovery(parse(made()), fetched=True)
 
         assert found.user != User()
@@ -275,7 +275,7 @@ class TestDiscovery:
         ],
     )
     def test_a_user_from_a_url_may_not_act_on_this_machine(self, field, value):
-        """Also where nothing refers to that user: the next file made from this one might."""
+        """Even if nothing refers to that user: the next file made from this one might."""
         document = {**UNNAMED, "users": [{"name": "u", "user": {field: value}}]}
 
         assert kubeconfig.resolve_discovery(parse(document), fetched=False).cluster.server == SERVER
@@ -284,7 +284,7 @@ class TestDiscovery:
         assert fields(caught) == [(f"users[0].user.{field}", "FORBIDDEN")]
 
     @pytest.mark.parametrize(("field", "value"), [("certificate-authority", "/etc/passwd"), ("insecure-skip-tls-verify", True)])
-    def test_a_cluster_from_a_url_may_not_either(self, field, value):
+    def test_a_cluster_from_a_url_may_not_act_on_this_machine(self, field, value):
         document = {"clusters": [{"name": "", "cluster": {"server": SERVER, field: value}}]}
 
         assert kubeconfig.resolve_discovery(parse(document), fetched=False).cluster.server == SERVER
@@ -300,7 +300,7 @@ class TestDiscovery:
             ({"clusters": [{"name": "", "cluster": {"server": "http://a"}}]}, "INVALID"),
         ],
     )
-    def test_there_must_be_a_cluster_over_https(self, document, kind):
+    def test_a_cluster_over_https_is_required(self, document, kind):
         with pytest.raises(ValidationError) as caught:
             kubeconfig.resolve_discovery(parse(document), fetched=False)
         assert fields(caught) == [("clusters", kind)]
@@ -336,7 +336,7 @@ def test_no_document_raises_outside_the_tree(document):
                 use(found)
 
 
-def test_a_problem_of_a_document_is_told_with_its_place():
+def test_a_problem_of_a_document_is_reported_with_its_position():
     text = "apiVersion: v1\nkind: Config\nusers:\n- name: me\n  user: {token: 5, client-key-data: '*'}\ncontexts: {}\n"
     with pytest.raises(ValidationError) as caught:
         parse(yaml.load_one(text, source="admin.conf"))

@@ -1,4 +1,4 @@
-"""A context is put into somebody's kubeconfig and taken out again; whatever else is in it stays."""
+"""A context is added to a user's kubeconfig and removed again; everything else in it stays."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _entries(singular: str, fields: tuple[str, ...]) -> st.SearchStrategy[list[d
 
 @st.composite
 def kubeconfigs(draw: st.DrawFn, *, foreign: bool = True) -> dict[str, Any]:
-    """Make a kubeconfig, perhaps with entries of our name."""
+    """Create a kubeconfig, possibly with entries of our name."""
     lists = {
         "clusters": draw(_entries("cluster", ("server", "proxy-url"))),
         "contexts": draw(_entries("context", ("cluster", "user", "namespace"))),
@@ -50,7 +50,7 @@ def kubeconfigs(draw: st.DrawFn, *, foreign: bool = True) -> dict[str, Any]:
 
 
 @given(kubeconfigs())
-def test_what_is_put_in_is_usable_and_a_second_time_changes_nothing(config: dict[str, Any]) -> None:
+def test_an_added_context_is_usable_and_adding_it_again_changes_nothing(config: dict[str, Any]) -> None:
     before = copy.deepcopy(config)
     found = documents.added(config, OURS)
     assert config == before
@@ -61,7 +61,7 @@ def test_what_is_put_in_is_usable_and_a_second_time_changes_nothing(config: dict
 
 
 @given(kubeconfigs(foreign=False))
-def test_what_is_put_in_and_taken_out_leaves_what_was_there(config: dict[str, Any]) -> None:
+def test_adding_and_removing_a_context_restores_the_kubeconfig(config: dict[str, Any]) -> None:
     found = documents.taken_out(documents.added(config, OURS), OURS.owner.id)
     assert found == {"apiVersion": "v1", "kind": "Config", **config, "current-context": ""}
     assert documents.taken_out(found, OURS.owner.id) == found
@@ -84,19 +84,19 @@ def test_other_entries_and_unknown_fields_stay(config: dict[str, Any]) -> None:
 
 
 @given(kubeconfigs())
-def test_a_kubeconfig_is_written_and_read_back_the_same(config: dict[str, Any]) -> None:
+def test_a_kubeconfig_is_written_and_read_back_unchanged(config: dict[str, Any]) -> None:
     found = documents.added(config, OURS)
     assert yaml.load_one(yaml.dump(found)).value == found
 
 
 @given(kubeconfigs())
-def test_only_entries_of_the_owner_are_taken_out(config: dict[str, Any]) -> None:
+def test_only_entries_of_the_owner_are_removed(config: dict[str, Any]) -> None:
     assert documents.taken_out(config, OURS.owner.id) == config
     other = documents.added(config, Addition(name="other", cluster={}, user={}, owner=Owner(id="2" * 32, directory="/state/two")))
     assert documents.taken_out(other, OURS.owner.id) == other
 
 
-def test_a_context_that_was_renamed_is_taken_out_and_one_that_only_names_the_cluster_stays() -> None:
+def test_a_renamed_context_is_removed_and_one_that_only_uses_the_cluster_stays() -> None:
     config = documents.added({}, OURS)
     config["contexts"][0]["name"] = "mine"
     config["contexts"].append({"name": "theirs", "context": {"cluster": OURS.name, "user": OURS.name, "namespace": "dev"}})
@@ -106,7 +106,7 @@ def test_a_context_that_was_renamed_is_taken_out_and_one_that_only_names_the_clu
     assert found["current-context"] == "theirs"
 
 
-def test_null_lists_and_entries_that_hold_nothing_are_no_trouble() -> None:
+def test_null_lists_and_empty_entries_are_accepted() -> None:
     config: dict[str, Any] = {"clusters": None, "contexts": [None, {"name": "a", "context": None}], "users": [{"user": {"extensions": 7}}]}
     found = documents.added(config, OURS)
     assert [len(found[plural]) for plural in documents.LISTS] == [1, 3, 2]

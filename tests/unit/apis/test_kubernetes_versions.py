@@ -1,4 +1,4 @@
-"""What kubernetesVersion may be: versions, labels of release servers, CI builds; and the images that follow."""
+"""Values of kubernetesVersion: versions, labels of release servers, CI builds; and the resulting images."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ NOT_LOOKED_UP = "{} is not looked up: v1.36.3 is used, the version of this progr
 
 
 @pytest.mark.parametrize("text", ["stable-1", "stable", "stable-1.36", "latest-1.35", "release/stable", "ci/latest"])
-def test_a_label_means_our_own_version_and_the_warning_claims_no_more(text):
+def test_a_label_means_our_own_version_with_a_warning(text):
     found = resolve(text)
     assert (found.version, found.warnings) == ("v1.36.3", (NOT_LOOKED_UP.format(text),))
 
 
-def test_a_version_that_was_left_open_is_our_own_without_a_warning():
+def test_an_unset_version_is_our_own_without_a_warning():
     assert resolve("") == Resolved(version="v1.36.3")
     assert (load(cluster(kubernetesVersion="")).configuration.cluster.kubernetes_version, load(cluster()).warnings) == ("v1.36.3", [])
 
@@ -69,7 +69,7 @@ def test_a_ci_build_takes_its_images_from_the_ci_repository_and_is_stored_with_i
     assert component_image(found, "pause") == "registry.k8s.io/pause:3.10.2"
 
 
-def test_a_ci_build_with_an_own_repository_takes_its_images_from_there():
+def test_a_ci_build_with_its_own_repository_uses_its_images():
     found = load(cluster(kubernetesVersion="ci/v1.37.0-alpha.1", imageRepository="r.example")).configuration.cluster
     assert component_image(found, "kube-scheduler") == "r.example/kube-scheduler:v1.37.0-alpha.1"
     assert component_image(found, "coredns") == "r.example/coredns:v1.14.2"
@@ -86,11 +86,11 @@ def test_disabled_add_ons_and_external_etcd_need_no_images():
     ]
 
 
-def test_a_tag_holds_only_what_a_tag_may_hold():
+def test_a_tag_contains_only_valid_characters():
     assert image_tag("v1.36.2+a~b") == "v1.36.2_a_b"
 
 
-def test_the_package_gives_out_functions_not_the_modules_they_live_in():
+def test_the_package_exports_functions_and_not_their_modules():
     assert {name: callable(getattr(kubeadm, name)) for name in kubeadm.__all__} == dict.fromkeys(kubeadm.__all__, True)
     with pytest.raises(AttributeError, match="nothing"):
         _ = kubeadm.nothing

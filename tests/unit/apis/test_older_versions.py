@@ -1,4 +1,4 @@
-"""Files of kubeadm.k8s.io/v1beta1 and v1beta2, beside what the last kubeadms that read them make of them, one after the other."""
+"""Files of kubeadm.k8s.io/v1beta1 and v1beta2, compared with the results of the last kubeadms that read them, one after the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_there_is_a_file_for_each_kind_of_each_version():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_is_migrated_to_what_the_old_kubeadms_make_of_it(name):
+def test_a_file_is_migrated_as_by_the_old_kubeadms(name):
     found = load_whole(read(name), detected=HERE, allow_deprecated=True)
     assert yaml.dump_all(found.documents()) == (DATA / f"{name}.v1beta4.yaml").read_text()
     version, kinds = name.partition("-")[0], [document.value["kind"] for document in read(name)]
@@ -43,7 +43,7 @@ def test_a_file_is_migrated_to_what_the_old_kubeadms_make_of_it(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_command_works_from_the_same_as_with_the_migrated_file(name):
+def test_an_old_file_has_the_same_effect_as_the_migrated_one(name):
     load = (
         (lambda files: load_init(files, detected=HERE))
         if "Init" in str(read(name)[0].value)
@@ -53,7 +53,7 @@ def test_a_command_works_from_the_same_as_with_the_migrated_file(name):
 
 
 @pytest.mark.parametrize("version", LAST)
-def test_what_means_nothing_any_more_is_ignored_or_refused(version):
+def test_obsolete_fields_are_ignored_or_refused(version):
     cluster = CLUSTER.format(version=version)
     found = whole(cluster + "useHyperKubeImage: true\ndns: {type: CoreDNS}\n").warnings
     assert [text.partition(": ")[2] for text in found][1:] == ["useHyperKubeImage: ignored: every component has its own image"]
@@ -84,7 +84,7 @@ FIELDS = {
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1beta2", "v1beta3"])
 @pytest.mark.parametrize("path", FIELDS)
-def test_a_field_that_a_version_does_not_have_yet_is_told_with_the_first_that_has_it(path, version):
+def test_a_too_new_field_is_reported_with_the_first_version_that_has_it(path, version):
     since, text = FIELDS[path]
     documents = f"apiVersion: kubeadm.k8s.io/{version}\nkind: InitConfiguration\n{text}\n---\n{CLUSTER.format(version=version)}"
     if version >= since[: len(version)]:

@@ -1,4 +1,4 @@
-"""No message holds text that only Python understands: reprs, type names, None and True."""
+"""No message contains text that only Python programmers understand: reprs, type names, None and True."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _said(documents: list[Document]) -> str:
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_no_value_of_any_field_draws_a_message_in_python(value):
+def test_no_value_of_any_field_gives_a_message_in_python_syntax(value):
     for kind in ROOTS:
         leaves = {path: value for of, path in PATHS if of == kind and not any(other.startswith(f"{path}.") for _, other in PATHS)}
         branches = {path: value for of, path in PATHS if of == kind and "." not in path}
@@ -80,7 +80,7 @@ def test_no_value_of_any_field_draws_a_message_in_python(value):
     kind=st.sampled_from(sorted(ROOTS)),
     version=st.sampled_from(["v1beta4", "v1beta3", "v1beta2", "v1beta1"]),
 )
-def test_no_document_draws_a_message_in_python(fields, component, kind, version):
+def test_no_document_gives_a_message_in_python_syntax(fields, component, kind, version):
     if version != "v1beta4" and kind in {"ResetConfiguration", "UpgradeConfiguration"}:
         version = "v1beta4"
     documents = [
@@ -94,7 +94,7 @@ def test_no_document_draws_a_message_in_python(fields, component, kind, version)
 @pytest.mark.parametrize(
     "text", ["a: [", "a: *b", "apiVersion: [1]\nkind: null", "apiVersion: v1\nkind: true", "- a", "kind: X\napiVersion: a/b/c"]
 )
-def test_what_is_no_document_draws_no_message_in_python(text):
+def test_invalid_documents_give_no_message_in_python_syntax(text):
     with pytest.raises(KubewrightError) as caught:
         load_whole(load_all(text, source="f.yaml"), detected=MACHINE)
     assert PYTHON.search(f"{caught.value} {caught.value.remedy}") is None

@@ -1,4 +1,4 @@
-"""What kubeadm v1.36.2 made of its configuration files, out of our loader: normal form, stored form, component documents, images."""
+"""What kubeadm v1.36.2 made of its configuration files, from our loader: normal form, stored form, component documents, images."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from kubewright.base.yaml import dump, load, load_all
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_a_configuration_prints_in_kubeadms_normal_form(case):
+def test_a_configuration_is_printed_in_the_normal_form_of_kubeadm(case):
     loaded = load_case(case)
     printed = [
         load(dump(document)) for document in (init_document(loaded.configuration.init), cluster_document(loaded.configuration.cluster))
     ]
     expected = [document.value for document in load_all((REFERENCE / "cases" / case / "config-migrate.yaml").read_text())]
-    # `config migrate` of v1.36.2 writes 0s whatever the time-out is; ours is the true one.
+    # `config migrate` of v1.36.2 writes 0s whatever the timeout is; ours writes the real one.
     asked = load_all((REFERENCE / "cases" / case / "kubeadm.yaml").read_text())[0].value.get("timeouts", {})
     expected[0]["timeouts"]["controlPlaneComponentHealthCheck"] = asked.get("controlPlaneComponentHealthCheck", "4m0s")
     assert printed == expected
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_no_reference_configuration_draws_a_warning(case):
+def test_no_reference_configuration_gives_a_warning(case):
     assert load_case(case).warnings == []
 
 
 @pytest.mark.parametrize("case", ALL_CASES)
-def test_images_are_listed_in_kubeadms_order(case):
+def test_images_are_listed_in_the_order_of_kubeadm(case):
     assert images(load_case(case).configuration.cluster) == (REFERENCE / "cases" / case / "images.txt").read_text().split()
 
 
@@ -59,7 +59,7 @@ def test_a_full_init_stores_the_same_config_maps():
     assert dump(configuration.kube_proxy.document).rstrip("\n") == stored["kube-proxy"]["config.conf"].rstrip("\n")
 
 
-def test_the_printed_defaults_are_a_fixed_point_but_for_the_taint():
+def test_printed_defaults_are_a_fixed_point_except_for_the_taint():
     text = (REFERENCE / "config-print" / "init-defaults.component-configs.yaml").read_text()
     loaded = load_text(text)
     expected = [document.value for document in load_all(text)]

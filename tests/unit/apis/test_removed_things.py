@@ -1,4 +1,4 @@
-"""What kubeadm once took: whoever still writes it is told since when it is gone, and what to write instead."""
+"""What kubeadm once accepted: errors say since when it is gone, and what to write instead."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_old_versions_of_every_kind_name_the_kubeadm_that_migrates_them(version,
 
 @pytest.mark.parametrize("gate", removed.GATES)
 @pytest.mark.parametrize("value", [True, False])
-def test_every_gate_that_is_gone_says_since_when_and_what_to_do(gate, value):
+def test_every_removed_gate_is_reported_with_release_and_replacement(gate, value):
     since, instead = removed.GATES[gate]
     with pytest.raises(ValidationError) as caught:
         load(cluster(featureGates={gate: value}))
@@ -45,7 +45,7 @@ def test_every_gate_that_is_gone_says_since_when_and_what_to_do(gate, value):
 
 
 @pytest.mark.parametrize("path", removed.FIELDS)
-def test_every_field_that_is_gone_says_since_when_and_what_to_write(path):
+def test_every_removed_field_is_reported_with_release_and_replacement(path):
     holders = [kind for kind in _KINDS_OF_OLD_FIELDS if path not in {found.path for found in every(kind)}]
     parent = path.rpartition(".")[0]
     kinds = [kind for kind in holders if not parent or parent in {found.path for found in every(kind)}]
@@ -56,7 +56,7 @@ def test_every_field_that_is_gone_says_since_when_and_what_to_write(path):
         assert reason.startswith(f"removed in {removed.FIELDS[path][0]}: ")
 
 
-def test_what_a_hint_tells_to_write_exists():
+def test_replacements_named_in_hints_exist():
     known = {found.path for kind in ROOTS for found in every(kind)}
     told = {instead.replace("[]", "").split(" ")[0].rstrip(",:;") for _, instead in removed.FIELDS.values() if "." in instead.split(" ")[0]}
     assert len(told) > 20
@@ -64,20 +64,20 @@ def test_what_a_hint_tells_to_write_exists():
 
 
 @pytest.mark.parametrize("name", removed.COMPONENT_FIELDS)
-def test_fields_of_old_component_documents_say_since_when(name):
+def test_removed_fields_of_component_documents_are_reported_with_the_release(name):
     with pytest.raises(ValidationError) as caught:
         load(init(), cluster(), {**KUBELET, name: "x"})
     assert [error.reason for error in caught.value.errors] == [removed.field_hint(name, component=True)]
 
 
 @pytest.mark.parametrize(("component", "name"), removed.ARGUMENTS)
-def test_flags_of_components_that_are_gone_say_since_when(component, name):
+def test_removed_flags_of_components_are_reported_with_the_release(component, name):
     hint = removed.argument_hint(component, name)
     assert hint.startswith(f"removed in {removed.ARGUMENTS[component, name][0]}: ")
     assert removed.argument_hint("etcd", name) == ""
 
 
-def test_dynamic_kubelet_configuration_is_a_kind_that_is_gone():
+def test_dynamic_kubelet_configuration_is_reported_as_removed():
     gone = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "SerializedNodeConfigSource"}
     assert "dynamic kubelet configuration was removed in v1.24" in document_error(cluster(), gone).detail
 
@@ -95,7 +95,7 @@ def test_dynamic_kubelet_configuration_is_a_kind_that_is_gone():
         ("kubeproxy.k8s.io/v1alpha1", "KubeProxyConfiguration", "kubeproxy.config.k8s.io/v1alpha1 KubeProxyConfiguration"),
     ],
 )
-def test_an_unknown_kind_or_version_names_the_one_that_was_meant(api_version, kind, meant):
+def test_an_unknown_kind_or_version_gives_a_suggestion(api_version, kind, meant):
     with pytest.raises(DocumentError) as caught:
         load_whole(documents({"apiVersion": api_version, "kind": kind}), detected=MACHINE)
     assert caught.value.detail == f"kubeadm.yaml:1: {api_version} {kind} is an unknown kind; did you mean {meant}?"
@@ -123,7 +123,7 @@ def test_a_kind_that_resembles_none_gets_no_suggestion(api_version, kind):
         ({**KUBELET, "maxpods": 5}, "maxPods"),
     ],
 )
-def test_unknown_values_and_fields_name_what_was_meant(document, meant):
+def test_unknown_values_and_fields_give_a_suggestion(document, meant):
     others = [other for other in (init(), cluster()) if other["kind"] != document["kind"]]
     with pytest.raises(ValidationError) as caught:
         load(document, *others)
@@ -135,13 +135,13 @@ def test_unknown_values_and_fields_name_what_was_meant(document, meant):
 @pytest.mark.parametrize(
     ("field", "value", "meant"), [("unmountFlags", ["MNT_FORSE"], "MNT_FORCE"), ("unmountFlags", ["mnt_detach"], "MNT_DETACH")]
 )
-def test_unknown_flags_of_unmount_name_what_was_meant(field, value, meant):
+def test_unknown_flags_of_unmount_give_a_suggestion(field, value, meant):
     with pytest.raises(ValidationError) as caught:
         load_whole(documents({"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ResetConfiguration", field: value}), detected=MACHINE)
     assert [f'did you mean "{meant}"?' in error.reason for error in caught.value.errors] == [True]
 
 
-def test_arguments_in_the_old_form_are_told_how_they_are_written_now():
+def test_arguments_in_the_old_form_are_reported_with_the_new_form():
     with pytest.raises(ValidationError) as caught:
         load(cluster(apiServer={"extraArgs": {"v": "2"}}))
     assert [error.reason for error in caught.value.errors] == ["expected a list of name and value (a map in v1beta3), found a map"]
@@ -180,7 +180,7 @@ _OUTDATED = [
 
 
 @pytest.mark.parametrize(("field", "value", "said"), _OUTDATED)
-def test_values_that_name_what_is_gone_draw_a_warning(field, value, said):
+def test_values_that_name_removed_things_give_a_warning(field, value, said):
     document = init(**{field: value}) if field == "nodeRegistration" else cluster(**{field: value})
     others = [other for other in (init(), cluster()) if other["kind"] != document["kind"]]
     warnings = load(document, *others).warnings
@@ -188,14 +188,14 @@ def test_values_that_name_what_is_gone_draw_a_warning(field, value, said):
 
 
 @pytest.mark.parametrize("name", removed.CHECKS)
-def test_names_of_checks_that_are_gone_draw_a_warning(name):
+def test_names_of_removed_checks_give_a_warning(name):
     node = {"ignorePreflightErrors": [name.lower(), "Swap"]}
     [warning] = load(init(nodeRegistration=node), cluster()).warnings
     assert warning.startswith(f"kubeadm.yaml:1: nodeRegistration.ignorePreflightErrors: the check {name} no longer exists")
     assert removed.CHECKS[name] in warning
 
 
-def test_what_replaced_them_draws_none():
+def test_replacements_give_no_warning():
     node = {
         "taints": [{"key": "node-role.kubernetes.io/control-plane", "effect": "NoExecute"}],
         "criSocket": "unix:///var/run/cri-dockerd.sock",

@@ -43,7 +43,7 @@ maxPods: many
 """
 
 
-# Documents of components are judged as errors beside a ClusterConfiguration only.
+# Documents of components give errors only in addition to a ClusterConfiguration.
 _BESIDE = dict.fromkeys(
     ("KubeletConfiguration", "KubeProxyConfiguration"), "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 )
@@ -60,7 +60,7 @@ def _table():
     return found
 
 
-def test_every_error_of_every_document_is_told_at_once_in_the_order_of_the_file():
+def test_all_errors_of_all_documents_are_reported_at_once_in_file_order():
     with pytest.raises(ValidationError) as caught:
         load_text(_WRONG)
     assert [(error.path.text, error.type.value, error.source) for error in caught.value.errors] == [
@@ -79,7 +79,7 @@ def test_every_error_of_every_document_is_told_at_once_in_the_order_of_the_file(
     assert caught.value.what == "kubeadm.yaml is not valid"
 
 
-def test_the_field_that_was_meant_is_named():
+def test_an_unknown_field_gives_a_suggestion():
     with pytest.raises(ValidationError) as caught:
         load_text(_WRONG)
     meant = {error.path.text: error.reason for error in caught.value.errors if error.type.value == "Unknown field"}
@@ -115,7 +115,7 @@ def test_wrong_types_are_errors_even_when_not_strict():
     assert field_errors(cluster(networking=[]), strict=False) == [("networking", "Wrong type")]
 
 
-def test_rules_about_unreadable_values_are_left_out_but_others_still_run():
+def test_rules_about_unreadable_values_are_skipped_and_others_still_run():
     wrong = cluster(etcd={"external": {"endpoints": "https://a:1", "certFile": "/b", "keyFile": 5}}, certificatesDir="pki")
     assert field_errors(wrong) == [
         ("etcd.external.endpoints", "Wrong type"),
@@ -167,7 +167,7 @@ def test_integers_are_read_as_go_reads_them(scalar, port):
         ("70000", "Invalid value"),
     ],
 )
-def test_what_go_does_not_read_as_a_port_is_refused(scalar, kind):
+def test_ports_that_go_refuses_are_refused(scalar, kind):
     text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {{bindPort: {scalar}}}\n"
     with pytest.raises(ValidationError) as caught:
         load_text(text, validate_only=True)
@@ -195,7 +195,7 @@ def test_dates_and_clock_times_stay_strings(name):
 
 
 @pytest.mark.parametrize("empty", [None, "", [], {}])
-def test_a_value_that_cannot_be_told_from_an_unset_one_is_defaulted_or_refused_by_type(empty):
+def test_zero_values_are_defaulted_or_refused_by_type(empty):
     text_fields = cluster(imageRepository=empty, clusterName=empty)
     if empty is None or empty == "":
         loaded = load(text_fields)
@@ -227,8 +227,8 @@ def test_the_tables_and_the_structs_have_the_same_fields():
 
 
 @pytest.mark.parametrize("kind", explanations.KINDS)
-def test_every_field_that_is_wrong_is_told_with_the_place_where_its_name_stands(kind):
-    """A value that fits no field, in every field: the place is the line and column of the field's name."""
+def test_every_wrong_field_is_reported_with_the_position_of_its_name(kind):
+    """A value that fits no field, in every field: the position is the line and column of the field's name."""
     groups = {"KubeletConfiguration": "kubelet.config.k8s.io/v1beta1", "KubeProxyConfiguration": "kubeproxy.config.k8s.io/v1alpha1"}
     paths = [found.path for found in explanations.every(kind)]
     tops = [path for path in paths if "." not in path]
@@ -264,7 +264,7 @@ featureGates:
 """
 
 
-def test_an_error_about_one_entry_tells_where_the_entry_stands():
+def test_an_error_about_one_entry_has_the_position_of_the_entry():
     with pytest.raises(ValidationError) as caught:
         load_text(_ENTRIES)
     assert [(error.path.text, error.source) for error in caught.value.errors] == [
@@ -275,7 +275,7 @@ def test_an_error_about_one_entry_tells_where_the_entry_stands():
     ]
 
 
-def test_of_thousands_of_errors_the_first_are_told():
+def test_only_the_first_of_thousands_of_errors_are_reported():
     names = [f"a_{number}" for number in range(1000)]
     with pytest.raises(ValidationError) as caught:
         load(cluster(apiServer={"certSANs": names}))
@@ -286,13 +286,13 @@ def test_of_thousands_of_errors_the_first_are_told():
     assert (len(caught.value.errors), caught.value.is_cut) == (MOST_TOLD, True)
 
 
-def test_where_all_errors_are_told_no_more_are_announced():
+def test_no_further_errors_are_announced_if_all_are_reported():
     with pytest.raises(ValidationError) as caught:
         load(cluster(apiServer={"certSANs": [f"a_{number}" for number in range(MOST_TOLD)]}))
     assert (len(caught.value.errors), caught.value.is_cut, "more" in caught.value.detail) == (MOST_TOLD, False, False)
 
 
-def test_a_long_value_is_told_by_its_length():
+def test_a_long_value_is_reported_by_its_length():
     with pytest.raises(ValidationError) as caught:
         load(cluster(apiServer={"certSANs": ["_" * 5000]}))
     assert [error.value for error in caught.value.errors] == ["a string of 5000 characters"]

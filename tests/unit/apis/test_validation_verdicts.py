@@ -1,4 +1,4 @@
-"""kubeadm's own verdicts: every document of validation-cases.json, of every kind, and the defects of kubeadm that are repaired."""
+"""kubeadm's own verdicts: every document of validation-cases.json, of every kind, and the defects of kubeadm that are fixed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPAIRED = {
 
 
 WARNED = {("ClusterConfiguration", "featureGate NodeLocalCRISocket false"): 1}
-"""Cases that kubeadm accepts without a word, and how many warnings we give. Each has a row in docs/compat/config.md."""
+"""Cases that kubeadm accepts silently, and how many warnings we give. Each has a row in docs/compat/config.md."""
 
 
 def _name(case):
@@ -54,18 +54,18 @@ def test_the_table_has_the_known_number_of_cases():
 
 
 @pytest.mark.parametrize("case", _VALID, ids=lambda case: "/".join(_name(case)))
-def test_what_kubeadm_accepts_is_accepted_with_as_many_warnings(case):
+def test_documents_that_kubeadm_accepts_are_accepted_with_as_many_warnings(case):
     assert len(_load(case).warnings) == WARNED.get(_name(case), case["warnings"])
 
 
 @pytest.mark.parametrize("case", _INVALID, ids=lambda case: "/".join(_name(case)))
-def test_field_errors_have_kubeadms_paths_and_types(case):
+def test_field_errors_have_the_paths_and_types_of_kubeadm(case):
     expected = sorted((error["field"], error["type"]) for error in case["errors"])
     assert sorted((error.path.text, error.type.value) for error in _errors(case)) == expected
 
 
 @pytest.mark.parametrize("case", _UNREADABLE, ids=lambda case: "/".join(_name(case)))
-def test_what_kubeadm_cannot_even_load_is_one_field_error_of_ours(case):
+def test_documents_that_kubeadm_cannot_load_give_one_field_error(case):
     errors = _errors(case)
     assert len(errors) == 1
     assert errors[0].path.text
@@ -95,7 +95,7 @@ JOINS = {
 
 
 @pytest.mark.parametrize("path", JOINS)
-def test_what_a_join_that_runs_is_judged_by(path):
+def test_join_is_checked_for_errors_of_a_real_run(path):
     join = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration", "discovery": {"bootstrapToken": BY_TOKEN}, **JOINS[path]}
     with pytest.raises(ValidationError) as found:
         load_join(documents(join), detected=MACHINE)
@@ -114,24 +114,24 @@ def test_a_control_plane_without_an_address_cannot_join():
     assert [str(error.path) for error in found.value.errors] == ["controlPlane.localAPIEndpoint.advertiseAddress"]
 
 
-def test_what_a_reset_that_runs_is_judged_by():
+def test_reset_is_checked_for_errors_of_a_real_run():
     reset = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ResetConfiguration", "ignorePreflightErrors": ["all", "Swap"]}
     with pytest.raises(ValidationError) as found:
         load_reset(documents(reset), detected=MACHINE)
     assert [str(error.path) for error in found.value.errors] == ["ignorePreflightErrors"]
 
 
-def test_authorities_that_live_long_are_told():
+def test_long_lifetimes_of_cas_give_a_warning():
     loaded = load(cluster(caCertificateValidityPeriod="87601h"))
     assert [warning for warning in loaded.warnings if "caCertificateValidityPeriod" in warning] == loaded.warnings
     assert len(loaded.warnings) == 1
 
 
-def test_a_negative_life_of_authorities_is_refused():
+def test_negative_lifetimes_of_cas_are_refused():
     assert ("caCertificateValidityPeriod", "Invalid value") in field_errors(cluster(caCertificateValidityPeriod="-1h"))
 
 
-def test_site_local_pod_subnets_are_told():
+def test_site_local_pod_subnets_give_a_warning():
     networking = {"podSubnet": "fec0::/56", "serviceSubnet": "fd00:96::/112"}
     loaded = load(cluster(networking=networking), init(localAPIEndpoint={"advertiseAddress": "fd00::11"}))
     assert [warning for warning in loaded.warnings if "networking.podSubnet" in warning] == loaded.warnings

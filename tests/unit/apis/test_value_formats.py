@@ -1,4 +1,4 @@
-"""Forms of single values: addresses, names, endpoints, image repositories, URLs, subnets - each with kubeadm's verdict."""
+"""Formats of single values: addresses, names, endpoints, image repositories, URLs, subnets - each with kubeadm's verdict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_addresses_may_have_leading_zeros_but_no_zone(text, address):
 
 
 @given(st.ip_addresses())
-def test_every_address_reads_back(address):
+def test_every_address_is_read_back(address):
     expected = address if address.version == 4 else address.ipv4_mapped or address
     assert formats.address(str(address)) == expected
 
@@ -70,7 +70,7 @@ def test_no_text_breaks_a_format(text):
         ("[a.b]:1", ("a.b", "1")),
     ],
 )
-def test_an_endpoint_is_a_host_perhaps_with_a_port(text, split):
+def test_an_endpoint_is_a_host_with_an_optional_port(text, split):
     assert formats.host_port(text) == split
 
 
@@ -169,7 +169,7 @@ def test_urls_and_their_schemes(text, scheme):
         "http://1:2:3",
     ],
 )
-def test_what_go_refuses_is_no_url(text):
+def test_urls_that_go_refuses_are_refused(text):
     with pytest.raises(ValueError):
         formats.url_scheme(text)
 

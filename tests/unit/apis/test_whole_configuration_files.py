@@ -1,4 +1,4 @@
-"""All kinds of a file at once: migration, v1beta3, what the kinds of one file have to do with each other."""
+"""All kinds of a file together: migration, v1beta3, and relations between the kinds of one file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def old(document):
 
 
 @pytest.mark.parametrize("name", ["v1beta3", "reset"])
-def test_kubeadms_migrations_come_out_byte_for_byte(name):
+def test_migrations_equal_those_of_kubeadm_byte_for_byte(name):
     text = (REFERENCE / "config-migrate" / f"{name}-input.yaml").read_text()
     found = load_whole(load_all(text), detected=MACHINE, detect_runtime=True)
     assert dump_all(found.documents()) == (REFERENCE / "config-migrate" / f"{name}-output.yaml").read_text()
@@ -50,7 +50,7 @@ def test_printed_upgrade_defaults_are_a_fixed_point():
     assert dump_all(load_whole(load_all(text), detected=MACHINE).documents()) == text
 
 
-def test_kinds_are_written_in_kubeadms_order_and_components_are_dropped():
+def test_kinds_are_written_in_the_order_of_kubeadm_and_components_are_dropped():
     found = whole(UPGRADE, KUBELET, RESET, JOIN, KUBE_PROXY, cluster(), init())
     assert [document["kind"].removesuffix("Configuration") for document in found.documents()] == [
         "Init",
@@ -68,7 +68,7 @@ def test_a_file_without_documents_is_valid_and_writes_nothing():
     assert found.warnings == []
 
 
-def test_wrong_fields_of_all_kinds_are_told_together():
+def test_errors_of_all_kinds_are_reported_together():
     found = errors(
         cluster(clusterNam="x"),
         {**JOIN, "caCertPath": "ca.crt"},
@@ -85,25 +85,25 @@ def test_wrong_fields_of_all_kinds_are_told_together():
     ]
 
 
-def test_components_alone_are_not_refused_but_what_is_wrong_is_told():
+def test_component_documents_alone_are_accepted_but_their_errors_reported():
     assert whole({**KUBELET, "maxPodz": 1}).warnings == ['kubeadm.yaml:1: maxPodz: Unknown field: did you mean "maxPods"?']
 
 
 @pytest.mark.parametrize(
     ("given", "expected"), [("6m", "6m0s"), ("4m", "4m0s"), ("0s", "4m0s"), (None, "4m0s")], ids=["longer", "default", "zero", "unset"]
 )
-def test_a_v1beta3_time_out_for_the_control_plane_goes_to_init_and_join(given, expected):
+def test_a_v1beta3_timeout_for_the_control_plane_applies_to_init_and_join(given, expected):
     found = list(whole(old(cluster(apiServer={"timeoutForControlPlane": given})), JOIN).documents())
     assert [one["timeouts"]["controlPlaneComponentHealthCheck"] for one in (found[0], found[2])] == [expected, expected]
     assert found[1]["apiServer"] == {}
 
 
-def test_a_component_time_out_of_v1beta4_survives_migration():
+def test_a_component_timeout_of_v1beta4_survives_migration():
     [first, _] = whole(init(timeouts={"controlPlaneComponentHealthCheck": "7m"}), cluster()).documents()
     assert first["timeouts"]["controlPlaneComponentHealthCheck"] == "7m0s"
 
 
-def test_a_v1beta3_discovery_time_out_becomes_one_of_the_time_outs():
+def test_a_v1beta3_discovery_timeout_becomes_one_of_the_timeouts():
     discovery = {**JOIN["discovery"], "timeout": "3m"}
     [found] = whole(old({**JOIN, "discovery": discovery})).documents()
     assert found["timeouts"]["discovery"] == "3m0s"
@@ -121,7 +121,7 @@ def test_fields_that_v1beta3_does_not_have_are_unknown_in_it():
     )
 
 
-def test_a_list_of_arguments_is_no_v1beta3_map_and_the_other_way_round():
+def test_a_list_of_arguments_is_no_v1beta3_map_and_vice_versa():
     assert errors(old(cluster(scheduler={"extraArgs": [{"name": "v", "value": "1"}]}))) == [("scheduler.extraArgs", "Wrong type")]
     assert errors(cluster(scheduler={"extraArgs": {"v": "1"}})) == [("scheduler.extraArgs", "Wrong type")]
 
@@ -131,7 +131,7 @@ def test_kinds_that_v1beta3_does_not_have_are_unknown():
         whole(old(RESET))
 
 
-def test_deprecation_is_silent_where_it_is_allowed():
+def test_deprecation_is_silent_if_it_is_allowed():
     assert len(whole(old(init()), old(cluster())).warnings) == 2
     assert whole(old(init()), old(cluster()), allow_deprecated=True).warnings == []
 
@@ -153,14 +153,14 @@ def test_only_a_joining_control_plane_gets_a_taint_and_an_address():
     )
 
 
-def test_no_token_is_shown_where_one_is_wrong():
+def test_errors_about_tokens_do_not_show_them():
     with pytest.raises(ValidationError) as caught:
         whole({**JOIN, "discovery": {"bootstrapToken": {"token": "geheim", "apiServerEndpoint": "a:1", "unsafeSkipCAVerification": True}}})
     assert len(caught.value.errors) == 2
     assert "geheim" not in str(caught.value)
 
 
-def test_a_token_that_ends_by_expires_has_no_ttl():
+def test_a_token_with_expires_has_no_ttl():
     token = {"token": "abcdef.0123456789abcdef", "expires": "2030-01-01T00:00:00Z"}
     [first, _] = whole(init(bootstrapTokens=[token]), cluster()).documents()
     assert first["bootstrapTokens"][0]["expires"] == "2030-01-01T00:00:00Z"
@@ -178,7 +178,7 @@ def test_a_token_that_ends_by_expires_has_no_ttl():
         {}, optional={"dryRun": st.none() | st.booleans(), "printConfig": st.booleans(), "skipPhases": st.lists(_TEXT)}
     ),
 )
-def test_what_is_written_is_read_back_as_the_same(join, reset, upgrade):
+def test_written_documents_are_read_back_unchanged(join, reset, upgrade):
     first = whole({**JOIN, **join}, {**RESET, **reset}, {**UPGRADE, "apply": upgrade})
     text = dump_all(first.documents())
     again = load_whole(load_all(text), detected=MACHINE)

@@ -1,4 +1,4 @@
-"""The structs of pods: what Go would write of an object."""
+"""The structs of pods: what Go would write for an object."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def written(body, kind="Pod"):
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parents[1].name}-{path.stem}")
-def test_a_manifest_is_written_as_it_was(path):
+def test_a_manifest_is_written_unchanged(path):
     found, findings = written(yaml.load(path.read_bytes()))
     assert (findings.errors, findings.surplus) == ([], [])
     assert yaml.dump(found).encode() == path.read_bytes()
 
 
-def test_what_go_always_writes_is_there_and_what_it_does_not_know_is_gone():
+def test_fields_that_go_always_writes_exist_and_unknown_ones_are_dropped():
     assert written({"kind": "Pod", "spec": {"containers": [{"name": "a", "nmae": "b"}]}, "x": 1})[0] == {
         "kind": "Pod",
         "metadata": {},

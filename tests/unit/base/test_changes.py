@@ -1,4 +1,4 @@
-"""The difference that a change shows."""
+"""The diff that a change shows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ texts = st.builds("{}{}".format, lines, st.sampled_from(["", "end"]))
 
 
 @given(st.just("") | texts, texts)
-def test_a_difference_is_what_the_standard_library_makes_of_it(before, after):
+def test_a_difference_equals_that_of_the_standard_library(before, after):
     made = difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), "n (found)", "n (desired)")
     assert unified_diff(before, after, name="n") == "".join(made)

@@ -12,7 +12,7 @@ from kubewright.base.encoding import decode_base64
 
 
 @given(st.binary(max_size=200), st.integers(1, 80))
-def test_what_encoders_write_is_read_back_also_over_several_lines(content, width):
+def test_encoded_data_is_read_back_even_over_several_lines(content, width):
     text = base64.b64encode(content).decode()
     lines = [text[start : start + width] for start in range(0, len(text), width)]
     assert [decode_base64(form) for form in (text, text.encode(), "\r\n".join(lines), "\n".join(lines).encode())] == [content] * 4

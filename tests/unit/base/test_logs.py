@@ -1,4 +1,4 @@
-"""Logging: klog's line, levels by verbosity, masked, nothing set up by importing."""
+"""Logging: klog's line, levels by verbosity, masking, and no set-up on import."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_verbosity_decides_what_is_shown(verbosity, count):
     assert len(lines(verbosity)) == count
 
 
-def test_lines_look_like_klogs():
+def test_lines_have_the_format_of_klog():
     first, second = lines(1)
     assert re.fullmatch(r"W\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] a warning", first)
     assert re.fullmatch(r"I\d{4} \d\d:\d\d:\d\d\.\d{6} +\d+ test_logs\.py:\d+\] at 1", second)
@@ -42,7 +42,7 @@ def test_a_second_call_replaces_the_first():
 
 
 @pytest.mark.parametrize(("verbosity", "shown"), [(1, False), (5, True)])
-def test_tracebacks_are_shown_only_to_those_who_ask(verbosity, shown):
+def test_tracebacks_are_shown_only_on_request(verbosity, shown):
     stream = io.StringIO()
     logs.configure(verbosity, stream=stream)
     try:
@@ -61,7 +61,7 @@ class Name(str):
     __repr__ = str.__str__
 
 
-def test_no_text_in_a_record_passes_for_a_record():
+def test_no_text_in_a_record_looks_like_another_record():
     stream = io.StringIO()
     logs.configure(5, stream=stream)
     forged = "no\nI0102 15:04:05.000000    1234 signing.py:12] approved"
@@ -81,7 +81,7 @@ def test_secrets_are_masked():
     assert stream.getvalue().endswith(f"abcdef.{MASK} and {MASK}\n")
 
 
-def test_importing_sets_nothing_up():
+def test_importing_configures_nothing():
     code = "import logging, kubewright.base.logs; print(logging.getLogger('kubewright').handlers, logging.getLogger().handlers)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[] []\n"

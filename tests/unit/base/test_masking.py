@@ -1,4 +1,4 @@
-"""Masking: no planted secret comes through, and what is not secret stays readable."""
+"""Masking: no planted secret gets through, and everything else stays readable."""
 
 from __future__ import annotations
 
@@ -157,13 +157,13 @@ def test_a_hunk_that_begins_inside_the_data_is_masked_too():
     assert "+  k10: " + MASK in text
 
 
-def test_other_documents_beside_a_secret_stay_readable():
+def test_other_documents_next_to_a_secret_stay_readable():
     text = mask(dump(SECRET) + "---\nkind: ConfigMap\ndata:\n  a: public\n")
     assert hidden(text)
     assert "a: public" in text
 
 
-def test_registered_values_are_masked_everywhere_also_in_base64():
+def test_registered_values_are_masked_everywhere_and_in_base64():
     masker = Masker(["correct horse", b"\x00\x01\x02\x03\x04\x05\xff"])
     masker.register("battery staple")
     masker.register("short")
@@ -189,7 +189,7 @@ def _forms_of(secret: str) -> list[str]:
 
 
 @given(secret=st.text(alphabet=string.ascii_letters + string.digits + "!%&<>@#+=~$^*()_-./", min_size=10, max_size=60))
-def test_a_secret_that_was_read_never_comes_through_in_any_form(secret):
+def test_a_secret_that_was_read_never_appears_in_any_form(secret):
     if secret in MASK:
         return
     masking.forget()
@@ -203,7 +203,7 @@ def test_a_secret_that_was_read_never_comes_through_in_any_form(secret):
     password=st.text(alphabet=string.ascii_letters + string.digits + "!%&@+=~$^*()_-.:'", min_size=1, max_size=20),
     user=st.sampled_from(["", "me:"]),
 )
-def test_no_user_information_of_a_url_comes_through(password, user):
+def test_no_user_information_of_a_url_appears(password, user):
     planted = f"x{password}x@canary"
     shown = mask(f"value: http://{user}{planted}@proxy.example:3128/a?b=c\nnext: line")
     assert "canary" not in shown
@@ -219,7 +219,7 @@ NAMES = st.sampled_from(["A_PASSWORD", "db_password", "apiKey", "ApiToken", "API
     first=st.booleans(),
     more=st.sampled_from(["", "\nsecond canary", "\n- canary", "\nname: canary", ": canary", "\n\ncanary"]),
 )
-def test_no_variable_with_a_telling_name_comes_through(name, value, first, more):
+def test_values_of_variables_with_secret_names_never_appear(name, value, first, more):
     entry = {"value": f"canary {value}{more}", "name": name} if first else {"name": name, "value": f"canary {value}{more}"}
     other = {"name": "OTHER", "value": "public"}
     masking.forget()
@@ -231,7 +231,7 @@ def test_no_variable_with_a_telling_name_comes_through(name, value, first, more)
         assert shown.count("public") == 2
 
 
-def test_what_is_remembered_is_bounded_and_telling():
+def test_remembered_secrets_are_limited_and_specific():
     for number in range(2 * masking.MOST):
         masking.remember(f"secret number {number}")
     assert len(masking.known()) == masking.MOST
@@ -241,7 +241,7 @@ def test_what_is_remembered_is_bounded_and_telling():
     assert masking.known() == ("0123456789abcdef", "opaque.token")
 
 
-def test_a_document_that_names_itself_a_million_times_is_read_once():
+def test_a_document_that_contains_itself_a_million_times_is_read_once():
     node: list[object] = [{"token": "correct horse"}]
     for _ in range(60):
         node = [node, node]
@@ -253,7 +253,7 @@ surroundings = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_si
 
 
 @given(surroundings, surroundings, st.sampled_from([PEM, encoded(PEM), f"\ntoken: {TOKEN}", f"\nclient-key-data: {BODY}\n", f" {TOKEN} "]))
-def test_a_planted_secret_never_comes_through(before, after, secret):
+def test_a_planted_secret_never_appears(before, after, secret):
     masked = mask(before + secret + after)
     assert BODY not in masked
     assert encoded(PEM)[40:] not in masked
@@ -261,7 +261,7 @@ def test_a_planted_secret_never_comes_through(before, after, secret):
 
 
 @given(surroundings, st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=6).filter(lambda text: len(text.strip()) >= 6))
-def test_a_registered_value_never_comes_through(around, secret):
+def test_a_registered_value_never_appears(around, secret):
     if secret.strip() in MASK:
         return
     assert secret.strip() not in Masker([secret])(around + secret + around).replace(MASK, "")
@@ -301,7 +301,7 @@ _PIECES = [
 
 
 @given(st.lists(st.sampled_from(_PIECES), max_size=8).map("".join))
-def test_hints_leave_out_no_pattern_that_would_match(text):
+def test_prefilters_skip_no_pattern_that_would_match(text):
     everywhere = tuple((("",), pattern, replacement) for _, pattern, replacement in masking._RULES)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(masking, "_RULES", everywhere)

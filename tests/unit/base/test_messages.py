@@ -1,4 +1,4 @@
-"""What of a user's text is shown: in quotes, and of URLs only what names a place."""
+"""The parts of a user's text that are shown: in quotes, and of URLs only the location."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kubewright.base.messages import shown_url
         ("", ""),
     ],
 )
-def test_of_a_url_only_the_place_is_shown(text: str, shown: str) -> None:
+def test_only_the_location_of_a_url_is_shown(text: str, shown: str) -> None:
     assert shown_url(text) == shown
 
 

@@ -1,4 +1,4 @@
-"""Names that are no UTF-8, as they are shown."""
+"""How names that are not UTF-8 are shown."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_name_can_be_written_and_what_is_utf_8_stays(raw):
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8", "koi8-r"])
-def test_a_stream_writes_what_its_encoding_has_no_form_for(encoding):
+def test_a_stream_writes_characters_that_its_encoding_lacks(encoding):
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding=encoding, errors=ESCAPING)
     stream.write("a\udce9 \u2026 \U0001f600")
@@ -45,7 +45,7 @@ def test_a_stream_writes_what_its_encoding_has_no_form_for(encoding):
     assert raw.getvalue().decode(encoding) == ("a\\xe9 \u2026 \U0001f600" if encoding == "utf-8" else "a\\xe9 \\u2026 \\U0001f600")
 
 
-def test_texts_are_changed_wherever_they_are():
+def test_texts_are_escaped_wherever_they_are():
     value = {"a": ["x", {"b": "y"}, 1, None], "c": ("z",)}
     assert each_text(value, str.upper) == {"a": ["X", {"b": "Y"}, 1, None], "c": ["Z"]}
 
@@ -67,7 +67,7 @@ def test_control_characters_are_shown_as_numbers(text, shown):
 
 
 @given(st.text())
-def test_a_text_without_controls_is_as_it_will_stay(text):
+def test_a_text_without_control_characters_is_unchanged(text):
     shown = without_controls(text)
     assert without_controls(shown) == shown
     assert shown == text or not text.isprintable()

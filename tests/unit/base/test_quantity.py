@@ -47,7 +47,7 @@ def test_text_has_one_canonical_form(text, canonical):
 
 
 @pytest.mark.parametrize("text", ["", ".", "m", "1 Gi", "1K", "1ki", "1.2.3", "--1", "1e", "1e3k", "0x10", "1Gii", "٣", "1_0"])
-def test_what_is_no_quantity_is_refused(text):
+def test_invalid_quantities_are_refused(text):
     with pytest.raises(ValueError, match="is not a quantity"):
         Quantity.parse(text)
 
@@ -71,7 +71,7 @@ def test_quantities_of_numbers_have_the_text_of_node_status(quantity, text):
     assert str(quantity) == text
 
 
-def test_comparison_and_arithmetic_are_exact_and_do_not_see_the_form():
+def test_comparison_and_arithmetic_are_exact_and_independent_of_the_form():
     assert Quantity.parse("1Ki") == Quantity.parse("1024")
     assert hash(Quantity.parse("1Ki")) == hash(Quantity.parse("1024"))
     assert Quantity.parse("1023") < Quantity.parse("1Ki") <= Quantity.parse("1.024k")
@@ -87,7 +87,7 @@ def test_comparison_and_arithmetic_are_exact_and_do_not_see_the_form():
 @example(15_624_999_999_999_999_999_000_000_001, Form.BINARY)
 @example(9_223_372_036_854_775_808_000_000_001, Form.BINARY)
 @example(-15_624_999_999_999_999_999_000_000_001, Form.BINARY)
-def test_the_text_of_any_decimal_quantity_reads_back_equal(nanos, form):
+def test_the_text_of_any_decimal_quantity_is_read_back_equal(nanos, form):
     quantity = Quantity(nanos, form)
     if form is Form.BINARY:
         text = str(quantity)
@@ -99,7 +99,7 @@ def test_the_text_of_any_decimal_quantity_reads_back_equal(nanos, form):
 
 
 @given(st.integers(0, (1 << 63) - 1))
-def test_the_text_of_any_number_of_bytes_reads_back_equal(count):
+def test_the_text_of_any_number_of_bytes_is_read_back_equal(count):
     assert Quantity.parse(str(Quantity.of_bytes(count))).value == count
 
 

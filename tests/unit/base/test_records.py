@@ -1,4 +1,4 @@
-"""Records are the standard library's data classes, as far as they go: the same class is made by both and has to behave alike."""
+"""Records behave like the standard library's data classes, as far as they go: both make the same class."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ arguments = st.fixed_dictionaries({"x": st.integers()}, optional={"y": st.intege
 
 
 @given(arguments, arguments)
-def test_a_record_behaves_as_a_data_class_does(one: dict[str, Any], other: dict[str, Any]):
+def test_a_record_behaves_like_a_data_class(one: dict[str, Any], other: dict[str, Any]):
     mine, theirs = Point(**one), StandardPoint(**one)
     assert repr(mine) == repr(theirs).removeprefix("Standard")
     assert (mine == Point(**other)) == (theirs == StandardPoint(**other))
@@ -53,7 +53,7 @@ def test_a_record_behaves_as_a_data_class_does(one: dict[str, Any], other: dict[
     assert pickle.loads(pickle.dumps(mine)) == mine
 
 
-def test_fields_keep_their_order_and_what_is_no_field_is_left_out():
+def test_fields_keep_their_order_and_other_attributes_are_left_out():
     assert [field.name for field in records.fields(Point)] == ["x", "y", "tags"]
     assert [field.type for field in records.fields(Point(x=1))] == ["int", "int", "dict[str, str]"]
 
@@ -78,17 +78,17 @@ def test_records_inside_of_records_become_maps_too():
         ((), {"stop": 2}, "needs start and has no stop"),
     ],
 )
-def test_wrong_arguments_are_named(positional, named, words):
+def test_wrong_arguments_are_reported(positional, named, words):
     with pytest.raises(TypeError, match=words):
         Line(*positional, **named)
 
 
-def test_only_keywords_are_taken_where_the_class_says_so():
+def test_only_keywords_are_accepted_if_the_class_says_so():
     with pytest.raises(TypeError, match="takes 0 positional"):
         Point(1)
 
 
-def test_replace_refuses_what_is_no_field():
+def test_replace_refuses_unknown_fields():
     with pytest.raises(TypeError, match="has no z"):
         records.replace(Point(x=1), z=1)
 
@@ -143,7 +143,7 @@ def test_fields_are_inherited_and_may_be_changed():
     assert [field.name for field in records.fields(Solid)] == ["x", "y", "tags", "z"]
 
 
-def test_what_the_class_defines_itself_stays_and_post_init_runs():
+def test_own_methods_of_the_class_stay_and_post_init_runs():
     @records.dataclass(frozen=True)
     class Even:
         value: int
@@ -161,7 +161,7 @@ def test_what_the_class_defines_itself_stays_and_post_init_runs():
             make()
 
 
-def test_a_default_that_can_change_is_refused():
+def test_a_mutable_default_is_refused():
     with pytest.raises(ValueError, match="default_factory"):
 
         @records.dataclass()

@@ -28,7 +28,7 @@ def log() -> io.StringIO:
 
 
 def failing(*errors: Exception | float | None) -> Callable[[], object]:
-    """Make work that fails once with each error, after so many seconds where it is a number, and returns "done" then."""
+    """Create work that fails once with each error, after this many seconds if it is a number, and then returns "done"."""
     left = list(errors)
 
     async def run() -> str:
@@ -58,7 +58,7 @@ async def test_an_unexpected_error_is_logged_with_its_traceback_counted_and_retr
 
 
 @pytest.mark.looptime
-async def test_work_that_ran_for_long_is_retried_after_the_first_pause() -> None:
+async def test_work_that_ran_for_a_long_time_is_retried_after_the_first_pause() -> None:
     started = asyncio.get_running_loop().time()
     await unexpected.keep_running(WORK, failing(KeyError(), KeyError(), 1000.0), random=SeededRandom(1))
     assert asyncio.get_running_loop().time() - started <= 1000 + 1.5 * (0.5 + 1 + 0.5)
@@ -73,7 +73,7 @@ async def test_expected_errors_are_raised(error: Exception) -> None:
 
 
 @pytest.mark.looptime
-async def test_where_nothing_is_expected_errors_of_our_tree_are_reported_too() -> None:
+async def test_errors_of_our_tree_are_reported_if_none_is_expected() -> None:
     before = told()
     assert await unexpected.keep_running(WORK, failing(HostError("full")), expected=()) == "done"
     assert told() - before == 1

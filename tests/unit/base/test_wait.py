@@ -16,7 +16,7 @@ from kubewright.base.wait import LOOK_AT_LEAST, Backoff, PollingWaiter, retry, s
 
 
 class Flaky:
-    """Fails so many times with an error, then answers."""
+    """Fails this many times with an error, then answers."""
 
     def __init__(self, failures: int, error: Exception) -> None:
         self.calls = 0
@@ -37,7 +37,7 @@ def test_pauses_grow_up_to_the_limit():
     assert list(itertools.islice(steady(0.5).pauses(), 3)) == [0.5, 0.5, 0.5]
 
 
-def test_jitter_lengthens_pauses_by_at_most_its_share():
+def test_jitter_extends_pauses_by_at_most_its_share():
     pauses = list(itertools.islice(Backoff(first=1.0, factor=1.0, limit=1.0, jitter=0.5).pauses(SeededRandom(1)), 20))
     assert all(1.0 <= pause < 1.5 for pause in pauses)
     assert len(set(pauses)) == 20
@@ -50,7 +50,7 @@ def test_a_call_is_repeated_until_it_succeeds():
     assert (call.calls, clock.monotonic(), heard) == (4, 1.5, [1, 2, 3])
 
 
-def test_the_last_error_comes_through_when_time_is_up():
+def test_the_last_error_is_raised_when_time_is_up():
     clock, error = FakeClock(), Unreachable("no answer")
     call = Flaky(1000, error)
     with pytest.raises(Unreachable) as caught:
@@ -90,7 +90,7 @@ WAITS = pytest.mark.parametrize("wait", [polled, retried])
 
 
 @WAITS
-def test_each_look_has_what_is_left_of_the_wait_but_never_less_than_a_look_needs(wait):
+def test_each_check_has_the_remaining_time_but_never_less_than_it_needs(wait):
     clock, given = FakeClock(), []
 
     def look() -> str:

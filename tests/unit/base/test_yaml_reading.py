@@ -1,4 +1,4 @@
-"""Reading: what goyaml v2 makes of scalars, keys, merges, aliases and separators (kubeadm v1.36: util/config/common.go), and how limits are told."""
+"""Reading: how goyaml v2 reads scalars, keys, merges, aliases and separators (kubeadm v1.36: util/config/common.go), and errors about limits."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from kubewright.base.yaml import MAX_BYTES, MAX_DEPTH, dump, load, load_all
         ("a #b", "a"),
     ],
 )
-def test_scalars_mean_what_they_mean_to_go(text, value):
+def test_scalars_are_read_as_by_go(text, value):
     found = load(f"v: {text}\n")
     assert found == {"v": value}
     assert type(found["v"]) is type(value)
@@ -156,7 +156,7 @@ def test_lines_and_columns_of_fields_are_known(path, line, column):
     assert load_all(TEXT)[0].line_of(path) == line
 
 
-def test_a_place_is_said_with_the_source_or_in_words():
+def test_a_position_is_shown_with_the_source_or_in_words():
     [named], [nameless] = load_all("é: {ü: 1}\n", source="f.yaml"), load_all("é: {ü: 1}\n")
     assert (named.where("é.ü"), named.where(), named.where("x")) == ("f.yaml:1:5", "f.yaml:1", "f.yaml:1")
     assert (nameless.where("é.ü"), nameless.where()) == ("line 1, column 5", "line 1")
@@ -180,7 +180,7 @@ def _paths(value, path=""):
 
 @settings(deadline=None)
 @given(tree=st.dictionaries(_NAMES, _TREES, min_size=1, max_size=3), flow=st.booleans())
-def test_at_the_place_of_a_field_stands_its_name(tree, flow):
+def test_the_position_of_a_field_is_that_of_its_name(tree, flow):
     text = json.dumps(tree) if flow else dump(tree)
     [document] = load_all(text)
     for path, key, part in _paths(tree):
@@ -256,7 +256,7 @@ def test_texts_are_split_into_documents_as_kubeadm_does(text, values):
         ("[" + "a," * 600_000, "more than 250000 values"),
     ],
 )
-def test_what_cannot_be_read_is_one_error_that_names_the_source(text, said):
+def test_unreadable_text_gives_one_error_that_names_the_source(text, said):
     with pytest.raises(DocumentError) as caught:
         load_all(text, source="f.yaml")
     assert "f.yaml" in str(caught.value)
@@ -279,7 +279,7 @@ def test_an_alias_bomb_is_refused_and_ordinary_aliases_are_not():
     assert load("a: &a {x: 1}\nb: [*a, *a, *a]\n") == {"a": {"x": 1}, "b": [{"x": 1}] * 3}
 
 
-def test_more_than_one_document_is_refused_where_one_is_expected():
+def test_more_than_one_document_is_refused_if_one_is_expected():
     with pytest.raises(DocumentError, match="holds 2 documents where one is expected"):
         load("a: 1\n---\nb: 2\n", source="f.yaml")
     assert load("") is None
@@ -299,7 +299,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_json_reads_as_itself(value):
+def test_json_is_read_unchanged(value):
     text = json.dumps(value, ensure_ascii=False)
     if any(ord(char) > 0x7E and not char.isprintable() for char in text):
         return  # YAML's set of characters is smaller than JSON's
@@ -329,7 +329,7 @@ def test_any_text_gives_documents_or_a_document_error(text):
         ('{"a": 1}\n...', "line 2, column 1: "),
     ],
 )
-def test_what_begins_with_a_brace_is_json_where_both_forms_are_recognised(text, said):
+def test_text_that_begins_with_a_brace_is_json_if_both_forms_are_recognised(text, said):
     with pytest.raises(DocumentError) as caught:
         load_all(f"{text}\n---\nc: 1\n", source="f.yaml", recognise_json=True)
     assert caught.value.what in {"f.yaml is not JSON", "f.yaml is not YAML"}
@@ -363,7 +363,7 @@ def test_a_text_of_many_digits_is_written(form, digits):
     assert load(dump({"a": text})) == {"a": text}
 
 
-def test_texts_that_aliases_repeat_count_as_they_are_written_out():
+def test_texts_repeated_by_aliases_count_each_time():
     text = f"a: &a {'x' * 30_000}\nb:\n" + "- *a\n" * 100
     assert len(load(text)["b"]) == 100
     with pytest.raises(DocumentError) as caught:

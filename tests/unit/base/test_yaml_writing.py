@@ -1,4 +1,4 @@
-"""Writing: byte for byte what sigs.k8s.io/yaml v1.6 writes. The texts of the tables were printed by kubectl v1.36.3."""
+"""Writing: byte for byte as sigs.k8s.io/yaml v1.6. The texts of the tables were printed by kubectl v1.36.3."""
 
 from __future__ import annotations
 
@@ -159,12 +159,12 @@ def test_integers_beyond_64_bits_become_floats_as_in_go():
 
 
 @pytest.mark.parametrize("value", [object(), b"bytes", {1: 2}, {"a": Duration(5)}, {"a": {1, 2}}])
-def test_only_what_json_knows_is_written(value):
+def test_only_json_types_are_written(value):
     with pytest.raises((TypeError, AttributeError)):
         dump(value)
 
 
-def test_what_cannot_be_text_is_an_error_of_the_tree():
+def test_unencodable_text_is_an_error_of_the_tree():
     with pytest.raises(DocumentError, match="surrogate"):
         dump({"a": "\ud800"})
     for char in "\x7f\x80\x84\x86\x9f\ufffe\uffff":
@@ -184,7 +184,7 @@ UNWRITABLE = "".join(map(chr, (0x7F, *range(0x80, 0x85), *range(0x86, 0xA0), 0xF
 texts = st.text(
     st.sampled_from("ab \n\t:#'\"-0123456789.eE_yn~?\\\u2028é\u00a0\U0001f600[]{},&*!|>%@`=<\r\x85\x00"), max_size=120
 ) | st.text(st.characters(exclude_categories=["Cs"], exclude_characters=UNWRITABLE), max_size=30)
-keys = texts.filter(lambda text: text != "<<")  # goyaml too writes this key as it is, and reads a merge
+keys = texts.filter(lambda text: text != "<<")  # goyaml also writes this key as it is, and reads a merge
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(-1e15, 1e15) | texts,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(keys, inner, max_size=4),
@@ -193,16 +193,16 @@ values = st.recursive(
 
 
 @given(values)
-def test_what_is_written_reads_back_equal(value):
+def test_written_text_is_read_back_equal(value):
     assert load(dump(value)) == value
 
 
 @given(values)
-def test_writing_what_was_read_changes_nothing(value):
+def test_writing_a_document_that_was_read_changes_nothing(value):
     assert dump(load(dump(value))) == dump(value)
 
 
-def test_importing_the_package_leaves_pyyaml_alone():
+def test_importing_the_package_does_not_import_pyyaml():
     code = "import sys, kubewright.base.yaml; print('yaml' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""The benchmarks are a package below the repository's root, which is not on the path of the tests."""
+"""The benchmarks are a package in the repository's root, which is not on the path of the tests."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Figures, their JSON, the tables and the pictures made of them."""
+"""Figures, their JSON, and the tables and pictures made from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def a_result(*figures: Figure, **extra: object) -> Result:
     )
 
 
-def test_ratios_are_made_pair_by_pair():
+def test_ratios_are_computed_pair_by_pair():
     one = ratios("beside the peer", ROWS, "ours", "theirs", target=1.15)
     assert one.samples == (1.5, 1.0, 3.0)
     assert one.value == 1.5
@@ -41,11 +41,11 @@ def test_ratios_are_made_pair_by_pair():
 
 
 @pytest.mark.parametrize(("statistic", "value"), [("median", 3.0), (MOST, 9.0)])
-def test_a_figure_is_the_median_of_its_samples_or_the_greatest(statistic, value):
+def test_a_figure_is_the_median_or_maximum_of_its_samples(statistic, value):
     assert figure("time", ROWS, "ours", statistic=statistic).value == value
 
 
-def test_a_figure_without_a_target_only_informs():
+def test_a_figure_without_a_target_is_informational():
     one = Figure(name="time", unit="s", samples=(1.0,))
     assert (one.met, one.share) == (True, None)
 
@@ -65,7 +65,7 @@ def test_numbers_carry_their_unit(unit, value, written):
     assert report.number(Figure(name="n", unit=unit, samples=(value,)), value) == written
 
 
-def test_the_table_says_which_targets_are_kept():
+def test_the_table_says_which_targets_are_met():
     text = report.text([a_result(figure("`up`", ROWS, "ours", target=2.0), figure("peer", ROWS, "theirs", target=2.0))])
     lines = text.splitlines()
     assert len(lines) == 3
@@ -90,7 +90,7 @@ def test_the_document_gets_its_figures_between_the_marks_and_keeps_the_rest(tmp_
 
 
 def test_a_result_names_the_commit_that_was_measured(tmp_path):
-    """With changes, if the sources were not those of the commit; documents may have been."""
+    """With changes, if the sources differed from the commit; documents may differ."""
     git = ["git", "-C", str(tmp_path), "-c", "user.name=n", "-c", "user.email=e"]
     (tmp_path / "src").mkdir()
     assert results.commit(tmp_path) == "no commit"
@@ -104,7 +104,7 @@ def test_a_result_names_the_commit_that_was_measured(tmp_path):
 
 
 def test_every_figure_in_the_documents_names_its_commit():
-    """And the page is made of the results beside it."""
+    """And the page is generated from the results next to it."""
     documents = results.SOURCES / "docs"
     found = results.load(documents / "performance", list(BENCHMARKS))
     assert len(found) == len(list((documents / "performance").glob("*.json"))) > 0
@@ -123,11 +123,11 @@ def test_the_chart_has_a_bar_for_every_target_and_a_dot_for_every_round():
     picture = ET.fromstring(drawing.targets([figure("a < b", ROWS, "ours", target=2.0), figure("untold", ROWS, "theirs")]))
     space = "{http://www.w3.org/2000/svg}"
     assert len(picture.findall(f"{space}circle")) == len(ROWS)
-    assert len(picture.findall(f"{space}rect")) == 2  # the paper and one bar
+    assert len(picture.findall(f"{space}rect")) == 2  # the background and one bar
     assert "a < b" in [element.text for element in picture.findall(f"{space}text")]
 
 
-def test_the_course_shows_every_bar_and_every_mark():
+def test_the_timeline_shows_every_bar_and_every_mark():
     picture = ET.fromstring(drawing.course(TIMELINE))
     texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert {"certs", "etcd", "default-worker-1", "API ready 2.50 s", "nodes Ready 3.10 s"} <= set(texts)

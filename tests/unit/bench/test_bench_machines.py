@@ -1,4 +1,4 @@
-"""The picture of two courses of `init`, and what commands on machines are called with."""
+"""The picture of two timelines of `init`, and how commands are called on machines."""
 
 from __future__ import annotations
 

@@ -21,13 +21,13 @@ def test_a_command_is_timed_with_its_cpu_and_its_peak(tmp_path):
     assert ended.peak_bytes > 30_000_000
 
 
-def test_a_command_that_fails_tells_its_last_words(tmp_path):
+def test_a_failing_command_is_reported_with_its_last_output(tmp_path):
     running = Running([sys.executable, "-S", "-c", "raise SystemExit('no such thing')"], env=os.environ, log=tmp_path / "log")
     with pytest.raises(BenchmarkFailed, match=r"exit code 1\nno such thing"):
         running.wait()
 
 
-def test_looking_whether_a_command_has_ended_does_not_collect_it(tmp_path):
+def test_checking_whether_a_command_has_ended_does_not_reap_it(tmp_path):
     running = Running([sys.executable, "-S", "-c", "pass"], env=os.environ, log=tmp_path / "log")
     while not running.has_ended():
         pass

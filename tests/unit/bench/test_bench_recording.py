@@ -1,4 +1,4 @@
-"""Reading an audit log into what each node sent, and fitting that to another cluster when it is sent again."""
+"""Reading from an audit log what each node sent, and adapting it to another cluster when it is sent again."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_every_node_gets_what_it_sent_in_order():
     assert second.own == ()
 
 
-def test_what_names_no_node_is_dealt_out():
+def test_requests_that_name_no_node_are_distributed():
     first, second = recording.joins(LOG, NODES)
     assert [len(join.anonymous) for join in (first, second)] == [1, 1]
     assert [one.body for one in first.token] == [{"number": 1}, None]
@@ -69,7 +69,7 @@ def test_a_watch_that_ended_counts_once():
     assert recording.joins(lines, NODES)[0].count == 1
 
 
-def test_what_only_the_server_knows_is_taken_from_its_answers():
+def test_values_of_the_server_are_taken_from_its_responses():
     known = _Known()
     _learn(b'{"kind": "CertificateSigningRequest", "metadata": {"name": "csr-new", "resourceVersion": "9"}}', known)
     target = f"{CSRS}?fieldSelector=metadata.name%3Dcsr-old12&resourceVersion=1234&watch=true"
@@ -92,7 +92,7 @@ def test_an_update_carries_the_version_of_its_own_object():
     assert _target("/api/v1/pods?resourceVersion=5&watch=true", known) == "/api/v1/pods?resourceVersion=31&watch=true"
 
 
-def test_the_loop_sends_for_as_many_nodes_at_once_as_the_fleet_lets_join():
+def test_the_loop_has_the_concurrency_of_the_fleet():
     from kubewright.fleet.nodes import JOINS
 
     assert AT_ONCE == JOINS

@@ -1,4 +1,4 @@
-"""A stand-in for Go: answers `env`, `list` and `build` as told, and writes down how it was called."""
+"""A fake Go: answers `env`, `list` and `build` as configured, and records its calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ esac
 
 @dataclass(frozen=True)
 class FakeGo:
-    """A directory with `bin/go`, the programs that it will build, and a shell snippet that makes it misbehave."""
+    """A directory with `bin/go`, the programs that it will build, and a shell snippet that injects a fault."""
 
     root: Path
 
@@ -50,7 +50,7 @@ class FakeGo:
         return cls(root)
 
     def behave(self, snippet: str) -> None:
-        """Run a piece of shell before every answer; `$verb` is what was asked for."""
+        """Run a piece of shell before every answer; `$verb` is the subcommand."""
         (self.root / "behaviour").write_text(snippet)
 
     @property

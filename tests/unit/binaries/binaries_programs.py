@@ -1,4 +1,4 @@
-"""Programs for the tests of binaries: the smallest ELF file that answers with a line, for this machine's architecture."""
+"""Programs for the tests of binaries: the smallest ELF file that prints a line, for this machine's architecture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADERS = 64 + 56
 
 
 def elf_program(answer: str, *, architecture: str = NATIVE) -> bytes:
-    """Return an ELF program that prints one line and ends with 0."""
+    """Return an ELF program that prints one line and exits with 0."""
     message = answer.encode() + b"\n"
     code = _CODE[architecture](len(message))
     size = HEADERS + len(code) + len(message)
@@ -58,7 +58,7 @@ ANSWERS = {
 
 
 def program(name: str, *, architecture: str = NATIVE) -> bytes:
-    """Return a stand-in for a program of the table, in the version that goes with Kubernetes v1.36.3."""
+    """Return a fake of a program of the table, in the version that belongs to Kubernetes v1.36.3."""
     return elf_program(ANSWERS.get(name, "Kubernetes v1.36.3"), architecture=architecture)
 
 

@@ -1,4 +1,4 @@
-"""A release host for tests: real HTTPS on loopback, real certificates, and every way in which a download can go wrong."""
+"""A release host for tests: real HTTPS on loopback, real certificates, and all faults that a download can have."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ETCD_PATH = "/github.com/etcd-io/etcd/releases/download/v3.6.8/"
 
 
 def archive(members: dict[str, bytes]) -> bytes:
-    """Return a .tar.gz with some files, as a release has them."""
+    """Return a .tar.gz with some files, like those of a release."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
         for name, content in members.items():
@@ -43,7 +43,10 @@ def sha256(content: bytes) -> str:
 
 @dataclass
 class Behaviour:
-    """How one path is answered. `cut` sends so many bytes and closes, `stall` sends so many and says nothing more; each so many `times`."""
+    """The response for one path.
+
+    `cut` sends this many bytes and closes, `stall` sends this many and nothing more; each this many `times`.
+    """
 
     body: bytes = b""
     status: int = 200
@@ -56,7 +59,7 @@ class Behaviour:
 
 @dataclass
 class Releases:
-    """The host's files by path (the name of the upstream host first), and the requests that were made."""
+    """The host's files by path (the name of the upstream host first), and the received requests."""
 
     files: dict[str, Behaviour] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
@@ -100,7 +103,7 @@ class Releases:
 
 
 class Rerouted:
-    """A fetcher that asks this host for what is upstream's: https://dl.k8s.io/X becomes https://localhost:PORT/dl.k8s.io/X."""
+    """A fetcher that uses this host in place of upstream's: https://dl.k8s.io/X becomes https://localhost:PORT/dl.k8s.io/X."""
 
     def __init__(self, web: Web, port: int) -> None:
         self._web = web
@@ -185,7 +188,7 @@ def _answer(handler: http.server.BaseHTTPRequestHandler, behaviour: Behaviour, l
 
 @dataclass
 class Proxy:
-    """A CONNECT proxy that takes everything to one port of this machine, and what it was asked for."""
+    """A CONNECT proxy that forwards everything to one port of this machine, and the requests to it."""
 
     port: int = 0
     connects: list[str] = field(default_factory=list)

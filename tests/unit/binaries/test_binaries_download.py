@@ -1,4 +1,4 @@
-"""Downloads against a local HTTPS host: what is used, what is refused, what is resumed, and whom a checksum is asked from."""
+"""Downloads from a local HTTPS host: what is used, refused and resumed, and which host provides checksums."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_programs_are_downloaded_checked_and_kept(host, tmp_path):
     assert not list((tmp_path / "cache" / "partial").iterdir())
 
 
-def test_a_second_call_asks_nobody(host, tmp_path):
+def test_a_second_call_sends_no_request(host, tmp_path):
     host.release("kube-scheduler")
     first = fetch(host, tmp_path)
     count = len(host.requests)
@@ -82,7 +82,7 @@ def test_a_file_with_the_wrong_digest_is_refused(host, tmp_path):
     assert not list((tmp_path / "cache" / "partial").iterdir())
 
 
-def test_a_missing_file_is_named(host, tmp_path):
+def test_a_missing_file_is_reported(host, tmp_path):
     error = refusal(host, tmp_path)
     assert "https://dl.k8s.io/release/v1.36.3/bin/linux/" in error.detail
     assert "answered 404: the file does not exist" in error.detail
@@ -112,7 +112,7 @@ def test_an_interrupted_download_is_resumed_where_it_stopped(host, tmp_path, fau
     assert [asked for path, asked in host.requests if path == SCHEDULER] == ["", "bytes=40-"]
 
 
-def test_the_next_run_resumes_what_a_killed_one_left(host, tmp_path):
+def test_the_next_run_resumes_the_download_of_a_killed_one(host, tmp_path):
     host.release("kube-scheduler")
     partial = tmp_path / "cache" / "partial"
     partial.mkdir(parents=True)
@@ -122,7 +122,7 @@ def test_the_next_run_resumes_what_a_killed_one_left(host, tmp_path):
 
 
 @pytest.mark.parametrize("what", ["link", "hard link", "theirs", "writable"])
-def test_a_part_that_is_not_our_own_file_is_never_written_to(host, tmp_path, what):
+def test_a_partial_file_of_another_user_is_never_written_to(host, tmp_path, what):
     host.release("kube-scheduler")
     part = tmp_path / "cache" / "partial" / f"{sha256(BODY)}.part"
     part.parent.mkdir(parents=True, mode=0o755)
@@ -147,7 +147,7 @@ def test_a_part_that_is_not_our_own_file_is_never_written_to(host, tmp_path, wha
 
 
 @pytest.mark.parametrize("left", [b"wrong", BODY + b"too long", b"x" * len(BODY)], ids=["shorter", "longer", "as long"])
-def test_a_wrong_rest_of_an_earlier_run_is_thrown_away(host, tmp_path, left):
+def test_a_wrong_partial_file_of_an_earlier_run_is_discarded(host, tmp_path, left):
     host.release("kube-scheduler")
     partial = tmp_path / "cache" / "partial"
     partial.mkdir(parents=True)
@@ -173,14 +173,14 @@ def test_a_host_that_makes_no_progress_is_given_up(host, tmp_path, fault, words)
     assert len([path for path in host.paths() if path == SCHEDULER]) <= download.RETRIES
 
 
-def test_a_mirror_is_asked_first_but_never_for_the_checksum(host, tmp_path):
+def test_a_mirror_is_tried_first_but_never_for_the_checksum(host, tmp_path):
     host.release("kube-scheduler")
     host.release("kube-scheduler", prefix="/mirror", checksums=True)
     fetch(host, tmp_path, mirrors=(host.at("/mirror"),))
     assert host.paths() == [f"{SCHEDULER}.sha256", f"/mirror{SCHEDULER}"]
 
 
-def test_a_mirror_with_other_bytes_is_passed_over(host, tmp_path):
+def test_a_mirror_with_other_bytes_is_skipped(host, tmp_path):
     host.release("kube-scheduler")
     host.files[f"/mirror{SCHEDULER}"] = Behaviour(body=programs.elf_program("Kubernetes v1.36.3 with a back door"))
     host.files[f"/mirror{SCHEDULER}.sha256"] = Behaviour(body=sha256(host.files[f"/mirror{SCHEDULER}"].body).encode())
@@ -189,7 +189,7 @@ def test_a_mirror_with_other_bytes_is_passed_over(host, tmp_path):
     assert host.paths()[-2:] == [f"/mirror{SCHEDULER}", SCHEDULER]
 
 
-def test_what_one_mirror_began_another_continues(host, tmp_path):
+def test_another_mirror_continues_an_interrupted_download(host, tmp_path):
     host.release("kube-scheduler")
     host.files[f"/one{SCHEDULER}"] = Behaviour(body=BODY, cut=30, ranges=False)
     host.files[f"/two{SCHEDULER}"] = Behaviour(body=BODY)
@@ -214,7 +214,7 @@ def test_a_pinned_digest_needs_no_checksum_file(host, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", [b"", b"<html>sign in</html>", b"zz" * 32, f"{'0' * 64}  kube-other\n".encode()])
-def test_a_checksum_file_that_is_none_is_refused(host, tmp_path, text):
+def test_an_invalid_checksum_file_is_refused(host, tmp_path, text):
     host.release("kube-scheduler")
     host.files[f"{SCHEDULER}.sha256"].body = text
     assert "holds no SHA-256 of kube-scheduler" in refusal(host, tmp_path).detail
@@ -239,7 +239,7 @@ def test_one_failure_of_the_primary_host_is_enough(tmp_path):
         closed.bind(("127.0.0.1", 0))
         with releases() as host:
             fetcher = host.fetcher()
-            fetcher._port = closed.getsockname()[1]  # nobody listens there
+            fetcher._port = closed.getsockname()[1]  # nothing listens there
             with pytest.raises(BinariesError) as caught:
                 binaries.ensure(version="v1.36.3", sources=sources(tmp_path), fetcher=fetcher, clock=FakeClock())
     assert len(fetcher.urls) == 1
@@ -247,7 +247,7 @@ def test_one_failure_of_the_primary_host_is_enough(tmp_path):
     assert all(name in str(caught.value) for name in binaries.DEFAULT)
 
 
-def test_a_resolver_that_never_answers_does_not_hold_up_the_run(host, tmp_path, monkeypatch):
+def test_a_hanging_resolver_does_not_block_the_run(host, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "FIRST_ANSWER_LIMIT", 0.1)
 
     class Silent:
@@ -260,7 +260,7 @@ def test_a_resolver_that_never_answers_does_not_hold_up_the_run(host, tmp_path, 
     host.leaving.set()
 
 
-def test_a_drip_counts_as_stalled(tmp_path):
+def test_a_trickle_counts_as_stalled(tmp_path):
     clock = FakeClock()
 
     class Drip:
@@ -307,7 +307,7 @@ def test_an_archive_without_the_program_is_refused(host, tmp_path):
     [b"no archive at all", archive({"x": b"y" * 5000})[:-20], archive({"x": bytes(5000)})[:30] + bytes(60)],
     ids=["another file", "cut short", "damaged"],
 )
-def test_an_archive_that_cannot_be_read_is_refused(host, tmp_path, body):
+def test_an_unreadable_archive_is_refused(host, tmp_path, body):
     host.files[f"{ETCD_PATH}{ETCD}.tar.gz"] = Behaviour(body=body)
     host.files[f"{ETCD_PATH}SHA256SUMS"] = Behaviour(body=f"{sha256(body)}  {ETCD}.tar.gz\n".encode())
     assert "is not a readable archive" in refusal(host, tmp_path, "etcd").detail
@@ -326,13 +326,13 @@ def test_unfinished_downloads_are_kept_for_a_week(host, tmp_path):
 
 
 @pytest.mark.parametrize("environment", [{"HTTPS_PROXY": "socks5://proxy.example:1080"}, {"HTTPS_PROXY": "http://[::1"}])
-def test_a_proxy_that_only_go_can_use_leaves_the_other_sources(tmp_path, environment):
+def test_a_proxy_that_only_go_supports_leaves_the_other_sources(tmp_path, environment):
     with pytest.raises(BinariesError, match="HTTPS_PROXY does not name an http or https proxy") as caught:
         binaries.ensure(("kubectl",), version="v1.36.3", sources=sources(tmp_path), environment=environment)
     assert "build: not allowed" in caught.value.detail
 
 
-def test_a_machine_without_ca_certificates_says_so(tmp_path, monkeypatch):
+def test_missing_ca_certificates_of_the_machine_are_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(tls, "SYSTEM_BUNDLES", ("/nonexistent",))
     with pytest.raises(BinariesError, match="no bundle of trusted CA certificates") as caught:
         binaries.ensure(("kubectl",), version="v1.36.3", sources=sources(tmp_path), environment={})
@@ -352,7 +352,7 @@ def test_a_full_disk_ends_everything_and_leaves_nothing(host, tmp_path, monkeypa
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file() and path.name != "lock"] == []
 
 
-def test_what_a_killed_run_left_goes_however_deep_it_is(tmp_path):
+def test_leftovers_of_a_killed_run_are_removed_however_deep_they_are(tmp_path):
     from kubewright.binaries import files
 
     with files.work_directory(tmp_path) as work:
@@ -388,7 +388,7 @@ def test_everything_goes_through_the_proxy(tmp_path, monkeypatch, how):
     assert through.authorizations[0].startswith("Basic ")
 
 
-def test_a_proxy_that_refuses_is_named_without_its_password(tmp_path, monkeypatch):
+def test_a_refusing_proxy_is_reported_without_its_password(tmp_path, monkeypatch):
     with releases(names=("dl.k8s.io",), by_host=True) as host, proxy(host.port) as through:
         through.refuse = "407 Proxy Authentication Required"
         monkeypatch.setattr(tls, "host_context", lambda: tls.client_context(host.ca_pem))

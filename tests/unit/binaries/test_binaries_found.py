@@ -1,4 +1,4 @@
-"""Looking for programs: the user's directory, the cache, and the stamps that make a warm start cost a stat each."""
+"""Finding programs: the user's directory, the cache, and the stamps with which a warm start costs one stat per program."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def install(tmp_path: Path, *names: str) -> Cache:
 # The user's directory
 
 
-def test_programs_of_the_users_directory_are_used_where_they_are(tmp_path, chosen):
+def test_programs_of_the_user_directory_are_used_in_place(tmp_path, chosen):
     found = ensure(tmp_path, chosen, binaries.DEFAULT)
     assert list(found) == list(binaries.DEFAULT)
     assert [binary.path for binary in found.values()] == [chosen / name for name in binaries.DEFAULT]
@@ -75,7 +75,7 @@ def test_a_program_that_was_replaced_is_checked_again(tmp_path, chosen):
     assert second["kubectl"].sha256 != first["kubectl"].sha256
 
 
-def test_without_a_writable_cache_the_directory_still_works(tmp_path, chosen):
+def test_the_directory_works_without_a_writable_cache(tmp_path, chosen):
     (tmp_path / "cache").write_text("a file is in the way")
     assert len(ensure(tmp_path, chosen, binaries.DEFAULT)) == 5
 
@@ -100,21 +100,21 @@ def test_without_a_writable_cache_the_directory_still_works(tmp_path, chosen):
         (lambda path: (path.unlink(), path.mkdir()), "cannot be read|is not a file"),
     ],
 )
-def test_an_unfit_program_in_the_users_directory_is_an_error(tmp_path, chosen, spoil, words):
+def test_an_unusable_program_in_the_user_directory_is_an_error(tmp_path, chosen, spoil, words):
     spoil(chosen / "kubectl")
     with pytest.raises(BinariesError, match=words) as caught:
         ensure(tmp_path, chosen)
     assert str(chosen / "kubectl") in str(caught.value)
 
 
-def test_the_last_words_of_an_unfit_program_are_shown(tmp_path, chosen):
+def test_the_last_output_of_an_unusable_program_is_shown(tmp_path, chosen):
     (chosen / "kubectl").write_text("#!/bin/sh\necho no such flag >&2\nexit 3\n")
     with pytest.raises(BinariesError) as caught:
         ensure(tmp_path, chosen)
     assert caught.value.detail == "exit status 3\nno such flag"
 
 
-def test_a_script_in_the_users_directory_may_stand_for_a_program(tmp_path, chosen):
+def test_a_script_in_the_user_directory_may_wrap_a_program(tmp_path, chosen):
     (chosen / "kubectl").write_text("#!/bin/sh\necho Client Version: v1.36.3\n")
     assert ensure(tmp_path, chosen)["kubectl"].version == "v1.36.3"
 
@@ -138,7 +138,7 @@ def test_a_known_program_does_not_fit_another_version(tmp_path, chosen, has_flag
 
 
 @pytest.mark.parametrize(("has_flags", "named"), [(True, "--binaries-dir or KUBEWRIGHT_BINARIES_DIR"), (False, "KUBEWRIGHT_BINARIES_DIR")])
-def test_a_remedy_names_flags_only_where_the_command_has_them(tmp_path, has_flags, named):
+def test_a_hint_names_flags_only_if_the_command_has_them(tmp_path, has_flags, named):
     nothing = replace(sources(tmp_path, None), has_flags=has_flags)
     with pytest.raises(BinariesError) as missing:
         binaries.ensure(("kubelet",), version="v1.36.3", sources=nothing)
@@ -160,7 +160,7 @@ def test_a_directory_that_does_not_exist_is_an_error(tmp_path):
     assert caught.value.remedy == "correct KUBEWRIGHT_BINARIES_DIR"
 
 
-def test_what_the_directory_lacks_comes_from_the_cache(tmp_path, chosen):
+def test_programs_missing_in_the_directory_come_from_the_cache(tmp_path, chosen):
     install(tmp_path, "kubeadm")
     found = ensure(tmp_path, chosen, ("kubectl", "kubeadm"))
     assert {name: binary.path.parent.name for name, binary in found.items()} == {"kubectl": "chosen", "kubeadm": programs.NATIVE}
@@ -169,7 +169,7 @@ def test_what_the_directory_lacks_comes_from_the_cache(tmp_path, chosen):
 # The cache
 
 
-def test_the_cache_hands_out_what_was_installed(tmp_path):
+def test_the_cache_returns_installed_programs(tmp_path):
     install(tmp_path, "kubectl", "etcd")
     found = ensure(tmp_path, names=("kubectl", "etcd"))
     assert found["etcd"].path == tmp_path / "cache" / "v1.36.3" / programs.NATIVE / "etcd"
@@ -177,20 +177,20 @@ def test_the_cache_hands_out_what_was_installed(tmp_path):
     assert found["etcd"].source == "test"
 
 
-def test_wireguard_go_has_the_version_of_its_module_whatever_it_says(tmp_path):
+def test_wireguard_go_has_the_version_of_its_module_whatever_it_prints(tmp_path):
     install(tmp_path, "wireguard-go")
     found = ensure(tmp_path, names=("wireguard-go",))["wireguard-go"]
     assert found.version == "v0.0.0-20260522210424-ecfc5a8d5446"
 
 
-def test_why_wireguard_go_is_not_downloaded_is_told(tmp_path):
+def test_the_missing_download_of_wireguard_go_is_explained(tmp_path):
     given = BinarySources(cache=tmp_path / "cache", directory=None, allow_download=True, allow_build=False)
     with pytest.raises(BinariesError, match="no binary is available for wireguard-go") as told:
         binaries.ensure(("wireguard-go",), version="v1.36.3", sources=given)
     assert "download: released as source only" in told.value.detail
 
 
-def test_a_warm_start_looks_once_at_each_program(tmp_path, monkeypatch):
+def test_a_warm_start_stats_each_program_once(tmp_path, monkeypatch):
     install(tmp_path, *binaries.DEFAULT)
     looks: list[str] = []
     original = Path.stat
@@ -221,7 +221,7 @@ def test_a_warm_start_looks_once_at_each_program(tmp_path, monkeypatch):
         (lambda path: (path.parent / "stamps.json").write_text('{"schema": 1, "programs": {"kub'), "not in "),
     ],
 )
-def test_a_file_that_is_not_what_was_installed_is_not_used(tmp_path, spoil, words):
+def test_a_file_that_differs_from_the_installed_one_is_not_used(tmp_path, spoil, words):
     install(tmp_path, "kubectl")
     spoil(tmp_path / "cache" / "v1.36.3" / programs.NATIVE / "kubectl")
     with pytest.raises(BinariesError, match=words) as caught:
@@ -264,7 +264,7 @@ def test_a_cache_whose_directories_others_may_write_is_neither_used_nor_filled(t
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="others may do as they like with what they run as themselves")
 @pytest.mark.parametrize("level", [".", "etcd"])
-def test_root_runs_nothing_of_a_directory_that_others_can_change(tmp_path, chosen, level):
+def test_root_runs_nothing_from_a_directory_that_others_can_change(tmp_path, chosen, level):
     assert list(ensure(tmp_path, chosen, ("etcd",))) == ["etcd"]
     (chosen / level).chmod(0o777)
     with pytest.raises(BinariesError, match="is not run: others may write to"):
@@ -287,7 +287,7 @@ def test_a_script_is_never_installed(tmp_path):
 
 
 def test_directories_are_not_writable_by_others_whatever_the_umask(tmp_path):
-    (tmp_path / "deep" / "cache").mkdir(parents=True, mode=0o755)  # the user's own; nothing is put where others may write
+    (tmp_path / "deep" / "cache").mkdir(parents=True, mode=0o755)  # the user's own; nothing is written where others may write
     before = os.umask(0)
     try:
         install(tmp_path / "deep", "kubectl")
@@ -346,7 +346,7 @@ def test_locate_says_why_something_is_missing(tmp_path, chosen):
 
 
 @given(st.binary(max_size=40) | st.binary(max_size=40).map(lambda tail: b"\x7fELF\x02\x01" + tail))
-def test_any_header_gives_an_architecture_or_a_reason(header):
+def test_any_header_gives_an_architecture_or_an_error(header):
     try:
         answer = inspection.elf_machine(header)
     except ValueError as error:

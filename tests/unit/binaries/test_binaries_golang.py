@@ -1,4 +1,4 @@
-"""Builds with a stand-in for Go: how it is called, how it fails, what is told, and what is left when everything is killed."""
+"""Builds with a fake Go: its calls, its failures, messages, and leftovers when everything is killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def refusal(go: FakeGo, tmp_path: Path, *names: str, **options: object) -> Binar
     return caught.value
 
 
-def test_all_programs_of_a_family_are_built_in_one_go(go, tmp_path):
+def test_all_programs_of_a_family_are_built_together(go, tmp_path):
     reporter = RecordingReporter()
     found = ensure(go, tmp_path, *binaries.DEFAULT, reporter=reporter)
     assert [binary.path.read_bytes() for binary in found.values()] == [programs.program(name) for name in binaries.DEFAULT]
@@ -89,7 +89,7 @@ def test_only_what_is_missing_is_built(go, tmp_path):
     assert [build[-1] for build in go.builds()] == ["k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes/cmd/kube-scheduler"]
 
 
-def test_go_is_called_so_that_nothing_the_user_has_set_changes_the_program(go, tmp_path):
+def test_settings_of_the_user_do_not_change_the_built_program(go, tmp_path):
     own = {
         "GOFLAGS": "-race", "GOOS": "windows", "GOARCH": "mips", "GOEXPERIMENT": "x", "GOWORK": "/w", "GOAMD64": "v4", "CGO_CFLAGS": "-O0",
         "GOTOOLCHAIN": "auto", "GOPROXY": "https://proxy.example", "GOCACHE": "/c", "GOMODCACHE": "/m", "HTTPS_PROXY": "http://p",
@@ -162,12 +162,12 @@ def test_without_go_the_error_lists_every_source_and_what_to_do(tmp_path):
     assert "KUBEWRIGHT_OFFLINE=0" in error.remedy
 
 
-def test_a_version_without_a_module_is_said(go, tmp_path):
+def test_a_version_without_a_module_is_reported(go, tmp_path):
     error = refusal(go, tmp_path, version="v1.36.1")
     assert "only these versions of kubernetes can be built: v1.35.4, v1.36.3, v1.37.1" in error.detail
 
 
-def test_a_program_that_says_another_version_is_not_installed(go, tmp_path):
+def test_a_program_that_prints_another_version_is_not_installed(go, tmp_path):
     programs.put(go.root / "programs", "kubectl", programs.elf_program("Client Version: v0.0.0-master+$Format:%H$"))
     assert "exactly v1.36.3 is wanted" in refusal(go, tmp_path).detail
 
@@ -184,7 +184,7 @@ def test_a_build_for_another_machine_is_not_run(go, tmp_path):
     assert go.calls()[-1][1]["GOARCH"] == programs.FOREIGN
 
 
-def test_one_family_that_fails_does_not_lose_the_other(go, tmp_path):
+def test_one_failing_family_does_not_affect_the_other(go, tmp_path):
     go.behave('case "$verb$packages" in build*kubectl*) echo "boom here"; exit 1;; esac')
     with pytest.raises(BinariesError) as caught:
         ensure(go, tmp_path, "etcd", "kubectl")
@@ -193,7 +193,7 @@ def test_one_family_that_fails_does_not_lose_the_other(go, tmp_path):
     assert list(stamps_of(tmp_path / "cache" / "v1.36.3" / programs.NATIVE)) == ["etcd"]
 
 
-def test_a_full_disk_is_told_as_one(go, tmp_path):
+def test_a_full_disk_is_reported_as_one(go, tmp_path):
     go.behave('[ $verb = build ] && { echo "write /tmp/x: no space left on device"; exit 1; }')
     with pytest.raises(DiskFull, match="there is not enough space to build kubectl") as caught:
         ensure(go, tmp_path)
@@ -202,20 +202,20 @@ def test_a_full_disk_is_told_as_one(go, tmp_path):
 
 
 @pytest.mark.parametrize("below", ["/proc", "/proc/self/status"])
-def test_a_cache_that_cannot_be_written_is_named(go, tmp_path, below):
+def test_an_unwritable_cache_is_reported(go, tmp_path, below):
     with pytest.raises(HostError, match="cannot be written") as caught:
         ensure(go, tmp_path, sources=sources(tmp_path, cache=Path(below) / "kubewright"))
     assert "KUBEWRIGHT_CACHE_DIR" in caught.value.remedy
 
 
-def test_a_cache_that_is_a_file_is_named(go, tmp_path):
+def test_a_cache_that_is_a_file_is_reported(go, tmp_path):
     (tmp_path / "cache").write_text("")
     with pytest.raises(HostError, match="cache/lock: Not a directory") as caught:
         ensure(go, tmp_path)
     assert "KUBEWRIGHT_CACHE_DIR" in caught.value.remedy
 
 
-def test_a_silent_build_still_tells_that_it_goes_on(go, tmp_path, monkeypatch):
+def test_a_silent_build_still_reports_progress(go, tmp_path, monkeypatch):
     from kubewright.binaries import build as child
 
     monkeypatch.setattr(child, "TICK", 0.05)
@@ -225,7 +225,7 @@ def test_a_silent_build_still_tells_that_it_goes_on(go, tmp_path, monkeypatch):
     assert len([event for event in reporter.events if isinstance(event, Progress) and event.task.startswith("build")]) >= 2
 
 
-def test_a_build_that_hangs_is_ended(go, tmp_path, monkeypatch):
+def test_a_hanging_build_is_killed(go, tmp_path, monkeypatch):
     from kubewright.binaries import build as child
 
     monkeypatch.setattr(child, "TICK", 0.05)
@@ -238,7 +238,7 @@ def test_a_build_that_hangs_is_ended(go, tmp_path, monkeypatch):
 # One at a time
 
 
-def test_another_run_is_waited_for_and_named(go, tmp_path):
+def test_another_run_is_reported_and_waited_for(go, tmp_path):
     reporter, clock = RecordingReporter(), FakeClock()
     (tmp_path / "cache").mkdir()
     descriptor = os.open(tmp_path / "cache" / "lock", os.O_RDWR | os.O_CREAT)
@@ -260,7 +260,7 @@ def test_another_run_is_waited_for_and_named(go, tmp_path):
     assert {event.reason for event in waits} == {"held by pid 77: fetching etcd"}
 
 
-def test_who_will_not_wait_is_told_who_is_at_work(go, tmp_path):
+def test_a_run_that_does_not_wait_names_the_other_run(go, tmp_path):
     with (
         cache_lock(tmp_path / "cache", task="fetching etcd", wait=True, clock=FakeClock(), reporter=RecordingReporter()),
         pytest.raises(Locked, match=rf"held by pid {os.getpid()} since .*: fetching etcd"),
@@ -269,13 +269,13 @@ def test_who_will_not_wait_is_told_who_is_at_work(go, tmp_path):
     assert len(ensure(go, tmp_path, wait=False)) == 1
 
 
-def test_nobody_waits_for_what_is_there(go, tmp_path):
+def test_existing_programs_need_no_waiting(go, tmp_path):
     ensure(go, tmp_path)
     with cache_lock(tmp_path / "cache", task="x", wait=True, clock=FakeClock(), reporter=RecordingReporter()):
         assert len(ensure(go, tmp_path, wait=False)) == 1
 
 
-def test_what_the_other_run_has_built_is_not_built_again(go, tmp_path):
+def test_programs_built_by_another_run_are_not_built_again(go, tmp_path):
     go.behave("[ $verb = build ] && sleep 0.2")
     threads = [threading.Thread(target=ensure, args=(go, tmp_path, "kubectl")) for _ in range(3)]
     for thread in threads:
@@ -314,7 +314,7 @@ def test_a_killed_run_leaves_nothing_half_written_and_the_next_one_finishes(go, 
     process = start(go, tmp_path / "cache")
     wait_for(go.root / "pid")
     process.kill()
-    os.kill(int((go.root / "pid").read_text()), signal.SIGKILL)  # the real Go ends by itself: its pipe is broken
+    os.kill(int((go.root / "pid").read_text()), signal.SIGKILL)  # the real Go exits by itself: its pipe is broken
     process.communicate()
     assert list((tmp_path / "cache").glob("work-*"))
     go.behave("")
@@ -350,7 +350,7 @@ def test_an_interrupt_ends_the_build_and_its_children(go, tmp_path):
     assert not list((tmp_path / "cache").glob("work-*"))
 
 
-# Last words
+# Last output
 
 LINES = st.lists(
     st.text(max_size=30) | st.sampled_from(["k8s.io/api/core/v1", "go: downloading x v1", "# x", "signal: killed", "x: dial tcp 1.2.3.4"])
@@ -375,7 +375,7 @@ def test_any_output_gives_an_error_of_the_tree(lines, code):
         ("exec: pkg-config: not found in PATH", "libseccomp-dev"),
     ],
 )
-def test_what_go_says_leads_to_a_remedy(line, remedy):
+def test_errors_of_go_lead_to_a_hint(line, remedy):
     assert remedy in failure("runc", 1, ["# x", line]).remedy
 
 

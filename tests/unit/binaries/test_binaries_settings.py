@@ -34,11 +34,11 @@ CACHE = Path("/home/me/.cache/kubewright/binaries")
         ({"KUBEWRIGHT_CACHE_DIR": "/var/k"}, BinarySources(cache=Path("/var/k/binaries"))),
     ],
 )
-def test_variables_say_what_may_be_used(environment, expected):
+def test_variables_set_which_sources_may_be_used(environment, expected):
     assert sources_from({**HOME, **environment}) == expected
 
 
-def test_a_flag_beats_its_variable():
+def test_a_flag_overrides_its_variable():
     environment = {
         **HOME, "KUBEWRIGHT_BINARIES_DIR": "/a", "KUBEWRIGHT_MIRRORS": "https://a.example", "KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_PROXY": "http://a",
         "KUBEWRIGHT_NO_BUILD": "1",
@@ -63,7 +63,7 @@ def test_the_cache_follows_the_xdg_directories(environment, cache):
     assert default_cache(environment) == Path(cache)
 
 
-def test_without_a_home_the_variables_are_named():
+def test_without_a_home_the_error_names_the_variables():
     with pytest.raises(UsageError) as caught:
         default_cache({})
     assert caught.value.remedy == "set HOME, XDG_CACHE_HOME or KUBEWRIGHT_CACHE_DIR"
@@ -83,7 +83,7 @@ def test_without_a_home_the_variables_are_named():
         ("KUBEWRIGHT_PROXY", "http://proxy.example:port"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_refused_without_its_secrets(name, value):
+def test_an_unusable_value_is_refused_without_showing_secrets(name, value):
     with pytest.raises(UsageError) as caught:
         sources_from({**HOME, name: value})
     assert name in str(caught.value) + caught.value.remedy

@@ -1,4 +1,4 @@
-"""The tables: every row can be had in each way, and agrees with the module directories."""
+"""The tables: every row is available in each way, and agrees with the module directories."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def test_the_default_is_what_a_local_cluster_needs():
     assert len(PROGRAMS) == 20
 
 
-def test_unknown_programs_are_named():
+def test_unknown_programs_are_reported():
     with pytest.raises(UsageError, match="no such program: cri-o, kubeadmin") as caught:
         table.programs(["kubectl", "kubeadmin", "cri-o"])
     assert "kube-apiserver" in caught.value.remedy
 
 
-def test_names_come_in_the_order_of_the_table_each_once():
+def test_names_are_unique_and_in_the_order_of_the_table():
     assert [row.name for row in table.programs(["kubectl", "etcd", "kubectl"])] == ["etcd", "kubectl"]
 
 
 RELEASED = [one for one in EVERYTHING if one.name != "wireguard-go"]
 
 
-def test_what_is_released_as_source_only_is_not_downloaded():
+def test_programs_released_only_as_source_are_not_downloaded():
     assert artifacts(wanted_programs(["wireguard-go"], version="v1.36.3", architecture="amd64")) == []
 
 
@@ -100,7 +100,7 @@ def test_each_minor_release_can_be_built_in_one_version():
     assert [Version.parse(text).line for text in built] == list(RELEASES)
 
 
-def test_a_version_without_a_module_cannot_be_built_and_the_others_are_named():
+def test_a_version_without_a_module_cannot_be_built_and_the_error_names_the_others():
     with pytest.raises(BinariesError, match=r"can be built: v1\.35\.4, v1\.36\.3, v1\.37\.1"):
         golang.find_module(table.KUBERNETES, Version.parse("v1.36.1"))
 
@@ -132,7 +132,7 @@ def test_the_linker_stamps_the_version_into_both_packages():
         ("wireguard", ""),
     ],
 )
-def test_the_other_families_stamp_what_their_sources_do_not_say(family, stamp):
+def test_the_other_families_stamp_what_their_sources_lack(family, stamp):
     [row] = [row for row in FAMILIES if row.name == family]
     version = row.version(Version.parse("v1.36.3"))
     assert linker_flags(row, golang.find_module(row, version)) == f"-s -w {stamp}".strip()

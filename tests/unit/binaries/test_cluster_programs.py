@@ -1,4 +1,4 @@
-"""The programs of a local cluster: kubectl comes with them, and no cluster fails for want of it."""
+"""The programs of a local cluster: kubectl is included, and no cluster fails because it is missing."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def components(found: BinarySources, *, with_kubectl: bool = True) -> dict[str, 
 
 
 def bring(found: BinarySources) -> list[str]:
-    """Bring kubectl; returns what was warned of."""
+    """Get kubectl; returns the warnings."""
     reporter = RecordingReporter()
     of_cluster.bring_kubectl(VERSION, sources=found, reporter=reporter, clock=FakeClock())
     return [event.text for event in reporter.events if isinstance(event, Warned)]
 
 
-def test_kubectl_comes_with_the_components_in_one_build(go: FakeGo, tmp_path: Path) -> None:
+def test_kubectl_is_built_together_with_the_components(go: FakeGo, tmp_path: Path) -> None:
     there = sources(tmp_path)
     assert sorted(components(there)) == sorted(of_cluster.COMPONENTS)
     assert of_cluster.find_kubectl(VERSION, sources=there) is not None
@@ -51,18 +51,18 @@ def test_kubectl_comes_with_the_components_in_one_build(go: FakeGo, tmp_path: Pa
     assert (bring(there), len(components(there)), len(go.calls())) == ([], 4, calls)
 
 
-def test_kubectl_comes_after_the_cluster_where_it_alone_is_missing(go: FakeGo, tmp_path: Path) -> None:
+def test_only_a_missing_kubectl_is_built_after_the_cluster_has_started(go: FakeGo, tmp_path: Path) -> None:
     there = sources(tmp_path)
     components(there, with_kubectl=False)
     assert of_cluster.find_kubectl(VERSION, sources=there) is None
     builds = len(go.builds())
     components(there)
-    assert len(go.builds()) == builds  # it does not hold the cluster up
+    assert len(go.builds()) == builds  # the cluster does not wait for it
     assert bring(there) == []
     assert of_cluster.find_kubectl(VERSION, sources=there) is not None
 
 
-def test_no_cluster_fails_for_want_of_kubectl(go: FakeGo, tmp_path: Path) -> None:
+def test_no_cluster_fails_because_kubectl_is_missing(go: FakeGo, tmp_path: Path) -> None:
     components(sources(tmp_path), with_kubectl=False)
     [warning] = bring(sources(tmp_path, build=False))
     assert "the cluster is up, but there is no kubectl" in warning
@@ -70,7 +70,7 @@ def test_no_cluster_fails_for_want_of_kubectl(go: FakeGo, tmp_path: Path) -> Non
     assert "build: not allowed" in warning
 
 
-def test_components_that_cannot_be_had_are_told_once(go: FakeGo, tmp_path: Path) -> None:
+def test_unavailable_components_are_reported_once(go: FakeGo, tmp_path: Path) -> None:
     go.behave("exit 1")
     with pytest.raises(BinariesError, match="kube-apiserver"):
         components(sources(tmp_path))
@@ -84,7 +84,7 @@ def chosen(tmp_path: Path) -> Path:
     return tmp_path / "chosen"
 
 
-def test_a_directory_of_the_users_that_lacks_kubectl_is_named_and_nothing_built(
+def test_a_user_directory_without_kubectl_is_reported_and_nothing_is_built(
     go: FakeGo, tmp_path: Path, chosen: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{go.root}/bin")
@@ -95,10 +95,10 @@ def test_a_directory_of_the_users_that_lacks_kubectl_is_named_and_nothing_built(
     assert go.builds() == []
     programs.put(tmp_path / "own", "kubectl", programs.program("kubectl"))
     monkeypatch.setenv("PATH", f"{tmp_path}/own")
-    assert bring(there) == []  # he has one
+    assert bring(there) == []  # the user has one
 
 
-def test_a_kubectl_of_another_version_in_the_users_directory_is_told_of(go: FakeGo, tmp_path: Path, chosen: Path) -> None:
+def test_another_version_of_kubectl_in_the_user_directory_is_reported(go: FakeGo, tmp_path: Path, chosen: Path) -> None:
     programs.put(chosen, "kubectl", programs.elf_program("Client Version: v1.35.4"))
     there = sources(tmp_path, chosen)
     assert len(components(there)) == len(of_cluster.COMPONENTS)

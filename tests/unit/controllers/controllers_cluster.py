@@ -1,4 +1,4 @@
-"""A cluster in memory with the controllers at work in it, for tests with virtual time."""
+"""A cluster in memory with running controllers, for tests with virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GARBAGE = {"expiration": "garbage"}
 
 
 class LoopClock:
-    """The wall clock beside the loop's virtual time."""
+    """The wall clock, which follows the loop's virtual time."""
 
     def now(self) -> datetime:
         return NOW + timedelta(seconds=asyncio.get_running_loop().time())
@@ -54,7 +54,7 @@ class Client(FakeClient):
 
 
 class Cluster:
-    """The objects, and a manager of controllers. `through` makes the client that the manager has, from one that may do everything."""
+    """The objects, and a manager of controllers. `through` makes the manager's client from one with all permissions."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Requests, CertificateSigningRequests and authorities for tests of the controllers."""
+"""Requests, CertificateSigningRequests and CAs for tests of the controllers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def san(*names: tuple[str, str | bytes]) -> bytes:
 
 
 def request(*, sets=(), names=(), extensions=(), key=KEY, subject=SUBJECT, good=True) -> bytes:
-    """Make a request by hand, so that it may be odder than any library makes one, as PEM."""
+    """Encode a request by hand, so that it may be odder than any library allows, as PEM."""
     wanted = [*([san(*names)] if names else []), *extensions]
     parts = sets or [rdn(pair) for pair in subject]
     asked = der.encode(der.OBJECT_IDENTIFIER, der.identifier_content("1.2.840.113549.1.9.14"))
@@ -107,7 +107,7 @@ def csr(
 
 @functools.cache
 def authority_files(*, ends: datetime = NOW + timedelta(days=3650), name="ca", curve="P256", identifier=True) -> tuple[bytes, bytes]:
-    """Make a certificate authority: its certificate and its key, as PEM."""
+    """Create a CA: its certificate and its key, as PEM."""
     key = ec.generate_private_key({"P256": ec.SECP256R1(), "P384": ec.SECP384R1()}[curve])
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     builder = x509.CertificateBuilder(subject, subject, key.public_key(), 1, NOW - timedelta(days=3650), ends)

@@ -1,7 +1,7 @@
-"""Requests that somebody made up to do harm, by a seed; and what has to hold whatever was asked for.
+"""Hostile requests generated from a seed, and what must hold whatever they contain.
 
-Half of them are signed with the key that they name, so that nothing but the rules stands between them and a certificate. The judge reads
-certificates with the X.509 library, which shares no code with what made them; only subjects it does not take.
+Half of them are signed with the key that they name, so that only the rules prevent a certificate. The judge reads
+certificates with the X.509 library, which shares no code with the signer; it reads only subjects itself.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _USUAL: Final = {CLIENT_KUBELET: CLIENT_USAGES, KUBELET_SERVING: SERVING_USAGES,
 
 
 def made_up(chance: random.Random) -> dict[str, Any]:
-    """Return an approved CertificateSigningRequest that was made up."""
+    """Return a generated, approved CertificateSigningRequest."""
     signer = chance.choice(tuple(_USUAL))
     usages = _USUAL[signer] if chance.random() < 0.7 else tuple(chance.choices(_USAGES, k=chance.randrange(4)))
     found = csr(
@@ -79,7 +79,7 @@ def made_up(chance: random.Random) -> dict[str, Any]:
 
 
 def _structured(chance: random.Random) -> bytes:
-    """A request whose parts are of the right shape: most of them nodes', with something odd."""
+    """A well-formed request: most of them are nodes', with something odd."""
     sets = list(_NODE) if chance.random() < 0.7 else []
     if sets and chance.random() < 0.2:
         sets[1] = rdn((_CN, chance.choice(_TEXTS)))
@@ -95,14 +95,14 @@ def _structured(chance: random.Random) -> bytes:
 
 
 def _nested(chance: random.Random) -> bytes:
-    """A request one of whose parts is any DER, signed as it is."""
+    """A request of which one part is arbitrary DER, signed as it is."""
     parts = [b"\x02\x01\x00", der.encode(der.SEQUENCE, *_NODE), _KEY, der.encode(0xA0, b"")]
     parts[chance.randrange(len(parts))] = _junk(chance)
     return _signed(der.encode(der.SEQUENCE, *parts))
 
 
 def _damaged(chance: random.Random) -> bytes:
-    """A good request of which some bytes were changed, cut out or doubled."""
+    """A good request with some bytes changed, removed or repeated."""
     data = bytearray(_GOOD)
     for _ in range(chance.randrange(1, 5)):
         place = chance.randrange(len(data))
@@ -117,7 +117,7 @@ def _damaged(chance: random.Random) -> bytes:
 
 
 def _around(chance: random.Random) -> bytes:
-    """Text with blocks, headers and noise about a request."""
+    """Text with blocks, headers and noise around a request."""
     good = pem.encode(pem.REQUEST, _GOOD)
     pieces = (
         *(good, good[:-30], good[30:], b"-----BEGIN CERTIFICATE REQUEST-----\n", b"\n-----END CERTIFICATE REQUEST-----\n"),
@@ -146,7 +146,7 @@ def _value(chance: random.Random) -> bytes:
 
 
 def _junk(chance: random.Random, depth: int = 0) -> bytes:
-    """Any DER, or nearly so."""
+    """Arbitrary DER, or nearly so."""
     if chance.random() < 0.1:
         return chance.randbytes(chance.randrange(8))
     tag = chance.choice(_TAGS)
@@ -168,7 +168,10 @@ def _authority() -> tuple[request_signing.SigningAuthority, x509.Certificate]:
 
 
 def judge(body: dict[str, Any], random: SeededRandom) -> str:
-    """Have all controllers decide about a request, and judge the certificate if there is one. Returns what became of it; raises for what must not be."""
+    """Let all controllers decide about a request, and judge the certificate if there is one.
+
+    Returns the outcome; raises if a rule is violated.
+    """
     asked = requests.read(body)
     cleaning.decide(asked, now=NOW)
     approving.decide(asked, {"nodeclient": True, "selfnodeclient": True})
@@ -179,7 +182,7 @@ def judge(body: dict[str, Any], random: SeededRandom) -> str:
         decision = signing.decide(asked, signer, authority_ends=authorities.ends(made), longest=YEAR, now=NOW)
         if isinstance(decision, Sign):
             text = request_signing.issue(decision.request, authority=made, usages=decision.usages, valid=decision.valid, random=random)
-            with warnings.catch_warnings(action="ignore"):  # the library's, about names that are longer than X.520 has them
+            with warnings.catch_warnings(action="ignore"):  # the library's, about names that are longer than X.520 allows
                 _require_rules(signer.name, x509.load_pem_x509_certificate(text), issuer)
             outcomes.append("signed")
         elif isinstance(decision, Fail | Retry):
@@ -189,7 +192,7 @@ def judge(body: dict[str, Any], random: SeededRandom) -> str:
 
 
 def _require_rules(signer: str, found: x509.Certificate, issuer: x509.Certificate) -> None:
-    """Section 4.2 and 4.3 of the specification, of the certificate itself."""
+    """Check the certificate itself against section 4.2 and 4.3 of the specification."""
     found.verify_directly_issued_by(issuer)
     span = found.not_valid_after_utc - found.not_valid_before_utc
     assert timedelta(0) < span <= YEAR
@@ -237,7 +240,7 @@ def _subject(found: x509.Certificate) -> list[tuple[str, str]]:
 
 
 def outcomes(seed: int, count: int) -> Counter[str]:
-    """Judge so many requests, and count what became of them. A failure names the request."""
+    """Judge this many requests, and count the outcomes. A failure names the request."""
     chance, found = random.Random(seed), Counter[str]()
     for number in range(count):
         body = made_up(chance)

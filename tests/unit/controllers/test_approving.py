@@ -1,4 +1,4 @@
-"""csrapproving: who is recognised, who is asked about, what is written (kube-controller-manager v1.36: pkg/controller/certificates/approver)."""
+"""csrapproving: recognised requests, access reviews, writes (kube-controller-manager v1.36: pkg/controller/certificates/approver)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def decide(answers=None, **fields: object):
         ("kubernetes-admin", {}, Ask(subresource="nodeclient")),
     ],
 )
-def test_a_nodes_request_is_approved_by_the_first_right_that_its_maker_has(username, answers, expected):
+def test_a_request_of_a_node_is_approved_by_the_first_permission_of_its_user(username, answers, expected):
     assert decide(answers, username=username) == expected
 
 
@@ -43,7 +43,7 @@ def test_a_nodes_request_is_approved_by_the_first_right_that_its_maker_has(usern
         (NODE_A, {"selfnodeclient": False, "nodeclient": False}, "[selfnodeclient nodeclient]"),
     ],
 )
-def test_without_any_right_it_is_tried_again_without_noise(username, answers, tried):
+def test_a_request_without_permission_is_retried_quietly(username, answers, tried):
     found = decide(answers, username=username)
     assert isinstance(found, Retry)
     assert found.expected
@@ -65,7 +65,7 @@ def test_without_any_right_it_is_tried_again_without_noise(username, answers, tr
         {"text": request(subject=[("2.5.4.10", "system:masters"), ("2.5.4.3", "system:node:a")])},
     ],
 )
-def test_what_is_decided_or_no_nodes_request_is_left_alone(fields):
+def test_decided_requests_and_those_of_others_are_ignored(fields):
     assert isinstance(decide(**fields), Nothing)
 
 
@@ -79,11 +79,11 @@ def test_an_unreadable_request_is_tried_again():
     assert not found.expected
 
 
-def test_key_encipherment_may_be_there():
+def test_key_encipherment_is_allowed():
     assert decide(usages=(*CLIENT_USAGES, "key encipherment")) == Ask(subresource="nodeclient")
 
 
-def test_the_review_asks_about_the_maker_as_the_server_knew_him():
+def test_the_review_has_the_user_as_the_server_recorded_it():
     made = approving.review(requests.read(csr()), "nodeclient")
     assert made["spec"] == {
         "user": BOOTSTRAP,

@@ -1,4 +1,7 @@
-"""bootstrapsigner and tokencleaner: which tokens sign, when cluster-info is written, when a Secret goes (kube-controller-manager v1.36: pkg/controller/bootstrap)."""
+"""bootstrapsigner and tokencleaner: which tokens sign, when cluster-info is written, when a Secret is deleted.
+
+kube-controller-manager v1.36: pkg/controller/bootstrap
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ def test_a_signing_token_adds_its_signature():
     assert made.config_map["metadata"]["resourceVersion"] == "5"
 
 
-def test_a_token_of_any_text_signs_as_in_the_stock_signer():
+def test_a_token_with_any_text_signs_as_in_kube_controller_manager():
     text = "Hello from the other side. I must have called a thousand times."
     made = signed(config_map(kubeconfig=text), secret("joshua", token_secret="my voice is my passcode"))
     expected = "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..VShe2taLd-YTrmWuRkcL_8QTNDHYxQIEBsAYYiIj1_8"
@@ -84,7 +87,7 @@ def test_a_token_that_may_not_sign_has_no_signature(found):
     assert signed(left_over, found).config_map["data"] == {"kubeconfig": TEXT}
 
 
-def test_nothing_is_written_where_all_is_right():
+def test_nothing_is_written_if_everything_is_right():
     assert isinstance(signed(config_map(kubeconfig=TEXT, **{"jws-kubeconfig-abcdef": SIGNED}), secret()), Nothing)
 
 
@@ -113,14 +116,14 @@ def test_an_empty_text_is_signed():
         ("2026-01-02 03:04:05Z", GONE),
     ],
 )
-def test_when_a_token_goes(expiration, expected):
+def test_expired_tokens_are_deleted(expiration, expected):
     assert bootstrap_tokens.expiry(secret(expiration=expiration), now=AT) == expected
 
 
 @pytest.mark.parametrize("found", [secret(), secret(expiration=""), secret(type_="Opaque", expiration="garbage")])
-def test_what_does_not_expire_stays(found):
+def test_tokens_that_do_not_expire_stay(found):
     assert isinstance(bootstrap_tokens.expiry(found, now=AT), Nothing)
 
 
-def test_an_expired_secret_that_is_no_proper_token_goes_too():
+def test_an_expired_secret_with_an_invalid_token_is_deleted_too():
     assert bootstrap_tokens.expiry(secret(name="bootstrap-token-else", token_secret="x", expiration="garbage"), now=AT) == GONE

@@ -1,4 +1,7 @@
-"""csrcleaner: each limit on either side, times that were never set, requests that a newer one replaced (kube-controller-manager v1.36: pkg/controller/certificates/cleaner)."""
+"""csrcleaner: each limit on either side, times that were never set, and replaced requests.
+
+kube-controller-manager v1.36: pkg/controller/certificates/cleaner
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ FRESH = certificate(AT + DAY)
 @pytest.mark.parametrize(
     ("kind", "issued", "limit"), [("Approved", FRESH, HOUR), ("Denied", b"", HOUR), ("Failed", b"", HOUR), ("Approved", b"", DAY)]
 )
-def test_a_decided_request_goes_when_its_time_is_over(kind, issued, limit):
+def test_a_decided_request_is_deleted_after_its_time(kind, issued, limit):
     def found(age):
         conditions = [condition(kind, lastUpdateTime=rfc3339(AT - age))]
         return cleaning.decide(requests.read(csr(conditions=conditions, certificate=issued, created="2020-01-01T00:00:00Z")), now=AT)
@@ -41,7 +44,7 @@ def test_a_decided_request_goes_when_its_time_is_over(kind, issued, limit):
     assert found(limit + SECOND) is not None
 
 
-def test_a_request_that_nobody_decides_goes_after_a_day():
+def test_an_undecided_request_is_deleted_after_a_day():
     def found(age):
         return cleaning.decide(requests.read(csr(created=rfc3339(AT - age))), now=AT)
 
@@ -73,7 +76,7 @@ def test_an_expired_certificate_takes_its_request_with_it(text, gone):
 
 
 def test_every_limit_is_needed():
-    """Each row has a request that only it deletes."""
+    """For each row there is a request that only this row deletes."""
     old = "2020-01-01T00:00:00Z"
     cases = [
         csr(conditions=[condition("Approved", lastUpdateTime=rfc3339(AT - HOUR - SECOND))], certificate=FRESH),

@@ -1,4 +1,4 @@
-"""The controllers against a cluster in memory: what they read and write, what is tried again, one process with all of them. Time is virtual."""
+"""The controllers with a cluster in memory: reads, writes and retries, one process with all of them. Time is virtual."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.looptime
 APPROVED = [condition("Approved")]
 
 
-async def test_a_nodes_request_is_approved_and_signed_with_two_writes():
+async def test_a_request_of_a_node_is_approved_and_signed_with_two_writes():
     async with Cluster(csr()).running() as cluster:
         made = x509.load_pem_x509_certificate(base64.b64decode(cluster.csr()["status"]["certificate"]))
         assert made.subject.rfc4514_string() == "CN=system:node:a,O=system:nodes"
@@ -33,7 +33,7 @@ async def test_a_nodes_request_is_approved_and_signed_with_two_writes():
         assert len(cluster.api.made("create", "subjectaccessreviews")) == 1
 
 
-async def test_many_requests_of_one_maker_share_their_reviews():
+async def test_many_requests_of_one_user_share_their_reviews():
     names = [f"csr-{number}" for number in range(64)]
     async with Cluster(*(csr(name=name) for name in names)).running() as cluster:
         assert [cluster.kinds(name) for name in names] == [["Approved"]] * 64
@@ -41,14 +41,14 @@ async def test_many_requests_of_one_maker_share_their_reviews():
         assert len(cluster.api.made("create", "subjectaccessreviews")) <= 2 * 64 / WORKERS
 
 
-async def test_a_request_that_comes_later_is_dealt_with_at_once():
+async def test_a_later_request_is_processed_at_once():
     async with Cluster().running() as cluster:
         cluster.api.put(csr())
         await asyncio.sleep(0.05)
         assert cluster.csr()["status"]["certificate"]
 
 
-async def test_without_the_right_it_is_asked_again_with_growing_pauses():
+async def test_without_permission_the_review_is_repeated_with_backoff():
     async with Cluster(csr(), allowed=()).running(3.5) as cluster:
         times = [round(call.at, 1) for call in cluster.api.made("create", "subjectaccessreviews")]
         assert times == [0.0, 0.2, 0.6, 1.4, 3.0]
@@ -58,7 +58,7 @@ async def test_without_the_right_it_is_asked_again_with_growing_pauses():
         assert cluster.kinds() == ["Approved"]
 
 
-async def test_a_conflict_is_tried_again_with_what_is_there_then():
+async def test_a_conflict_is_retried_with_the_current_object():
     cluster = Cluster(csr())
     cluster.api.fail("update", "certificatesigningrequests", times=1, error=Conflict("it changed", code=409))
     async with cluster.running():
@@ -79,12 +79,12 @@ async def test_a_broken_rule_fails_the_request_once():
 
 
 @pytest.mark.parametrize("conditions", [[condition("Denied")], [condition("Approved"), condition("Failed")]])
-async def test_what_is_denied_or_has_failed_is_left_alone(conditions):
+async def test_denied_and_failed_requests_are_ignored(conditions):
     async with Cluster(csr(conditions=conditions)).running(10) as cluster:
         assert cluster.writes() == 0
 
 
-async def test_an_expired_authority_writes_nothing_and_a_new_one_is_taken_up():
+async def test_an_expired_ca_signs_nothing_and_a_new_one_is_used():
     expired = dict(zip((CA, CA_KEY), authority_files(ends=NOW - timedelta(seconds=1)), strict=True))
     async with Cluster(csr(conditions=APPROVED), files=expired).running(3) as cluster:
         assert cluster.writes() == 0
@@ -108,7 +108,7 @@ async def test_two_certificates_in_the_file_stop_signing_until_there_is_one():
 
 
 @pytest.mark.parametrize("half", [b"", b"-----BEGIN CERTIFICATE-----\n", authority_files(name="other")[0]])
-async def test_a_pair_that_is_half_written_leaves_the_old_one_in_force(half):
+async def test_a_half_written_pair_keeps_the_old_one_in_use(half):
     async with Cluster().running() as cluster:
         cluster.files[CA] = half
         await asyncio.sleep(1.5)
@@ -119,19 +119,19 @@ async def test_a_pair_that_is_half_written_leaves_the_old_one_in_force(half):
 
 
 @pytest.mark.parametrize("files", [{}, {CA: authority_files()[0]}, {CA: authority_files()[0], CA_KEY: b"no key"}])
-async def test_an_authority_that_cannot_be_read_at_the_start_ends_the_run(files):
+async def test_an_unreadable_ca_at_the_start_ends_the_run(files):
     with pytest.raises(CertificateError):
         await Cluster(files=files).manager.run()
 
 
-async def test_a_thousand_hostile_requests_of_one_maker_do_not_hold_up_another():
+async def test_a_thousand_hostile_requests_of_one_user_do_not_delay_others():
     hostile = [csr(b"junk", name=f"junk-{number:04d}", conditions=APPROVED, username="noisy") for number in range(1000)]
     async with Cluster(*hostile, csr(name="good", username="system:bootstrap:abcdef")).running(0.2) as cluster:
         assert cluster.csr("good")["status"]["certificate"]
 
 
-async def test_failures_of_one_makers_requests_do_not_lengthen_the_pauses_of_anothers():
-    """The bucket for retries is shared by all in kube-controller-manager: a conflict would wait behind everybody's failures, a quarter of an hour."""
+async def test_failing_requests_of_one_user_do_not_extend_the_backoff_of_others():
+    """In kube-controller-manager, all requests share the bucket for retries: a conflict would wait behind all failures, a quarter of an hour."""
     hostile = [csr(b"junk", name=f"junk-{number:05d}", conditions=APPROVED, username="noisy") for number in range(10_000)]
     async with Cluster(*hostile).running(1) as cluster:
         cluster.api.fail("update", "certificatesigningrequests", times=2, error=Conflict("it changed", code=409))
@@ -141,7 +141,7 @@ async def test_failures_of_one_makers_requests_do_not_lengthen_the_pauses_of_ano
         assert cluster.writes() == 3
 
 
-async def test_the_cleaner_waits_for_its_cache_and_comes_again_each_hour():
+async def test_the_cleaner_waits_for_its_cache_and_runs_every_hour():
     old = [condition("Denied", lastUpdateTime=rfc3339(NOW - timedelta(minutes=90)))]
     young = [condition("Denied", lastUpdateTime=rfc3339(NOW - timedelta(minutes=30)))]
     cluster = Cluster(csr(name="old", conditions=old), csr(name="young", conditions=young), wanted=options.selected(["csrcleaner"]))
@@ -151,7 +151,7 @@ async def test_the_cleaner_waits_for_its_cache_and_comes_again_each_hour():
         assert [call.name for call in cluster.api.made("delete", "certificatesigningrequests")] == ["old", "young"]
 
 
-async def test_a_deletion_that_fails_does_not_keep_the_others_from_going():
+async def test_a_failing_deletion_does_not_prevent_the_others():
     old = [condition("Denied", lastUpdateTime="2020-01-01T00:00:00Z")]
     cluster = Cluster(*(csr(name=name, conditions=old) for name in "abc"), wanted=options.selected(["csrcleaner"]))
     cluster.api.fail("delete", "certificatesigningrequests", times=1)
@@ -192,7 +192,7 @@ async def test_a_conflict_over_cluster_info_is_tried_again():
         assert "jws-kubeconfig-abcdef" in cluster.api.get(CONFIG_MAP, "cluster-info", "kube-public")["data"]
 
 
-async def test_a_token_goes_when_it_has_expired_and_its_signature_with_it():
+async def test_an_expired_token_is_deleted_with_its_signature():
     soon = token(expiration=rfc3339(NOW + timedelta(seconds=10)))
     async with Cluster(cluster_info(), soon, token("123456"), token("garbag", **GARBAGE)).running(5) as cluster:
 
@@ -207,7 +207,7 @@ async def test_a_token_goes_when_it_has_expired_and_its_signature_with_it():
         assert [call.body["uid"] for call in cluster.api.made("delete", "secrets")] == ["uid-garbag", "uid-abcdef"]
 
 
-async def test_a_deletion_of_a_token_that_fails_is_tried_again():
+async def test_a_failed_deletion_of_a_token_is_retried():
     cluster = Cluster(token(**GARBAGE))
     cluster.api.fail("delete", "secrets", times=2)
     async with cluster.running():
@@ -229,7 +229,7 @@ PENDING_SINCE_2020 = csr(name="old", created="2020-01-01T00:00:00Z")
     ],
     ids=["another request of that name", "a request that was approved", "another token of that name", "a token that was prolonged"],
 )
-async def test_what_has_changed_since_it_was_seen_is_not_deleted(seen, then):
+async def test_objects_that_changed_since_they_were_read_are_not_deleted(seen, then):
     """The change comes before the deletion, and its event after it."""
     cluster = Cluster(seen)
 
@@ -261,7 +261,7 @@ async def test_a_candidate_watches_and_writes_nothing_until_it_leads():
         assert len(cluster.api.made("list", "certificatesigningrequests")) == 1
 
 
-async def test_controllers_that_are_off_do_nothing():
+async def test_disabled_controllers_do_nothing():
     async with Cluster(csr(), wanted=options.selected(["csrsigning"])).running() as cluster:
         assert cluster.kinds() == []
         assert {call.what for call in cluster.api.calls if call.verb == "list"} == {"certificatesigningrequests"}
@@ -282,7 +282,7 @@ async def test_controllers_that_are_off_do_nothing():
         ),
     ],
 )
-async def test_without_the_cleaner_only_requests_for_ones_own_signers_are_watched(wanted, watched):
+async def test_without_the_cleaner_only_requests_for_enabled_signers_are_watched(wanted, watched):
     foreign = csr(name="foreign", signer="example.com/x", conditions=APPROVED)
     async with Cluster(csr(), foreign, wanted=options.selected(wanted.split(","))).running() as cluster:
         assert sorted(call.name for call in cluster.api.made("watch", "certificatesigningrequests")) == watched
@@ -301,12 +301,12 @@ async def test_without_the_cleaner_only_requests_for_ones_own_signers_are_watche
         ("-certificatesigningrequest-cleaner-controller,*", {"csrapproving", "csrsigning"}),
     ],
 )
-async def test_which_controllers_are_meant(words, expected):
+async def test_controllers_are_selected_by_name(words, expected):
     found = options.selected(words.split(","))
     assert {row.alias for row in options.CONTROLLERS if row.name in found} == expected
 
 
-async def test_a_leader_that_loses_its_lease_ends_with_that_error_and_no_group():
+async def test_a_leader_that_loses_its_lease_raises_a_single_error():
     cluster = Cluster(csr(), election=Election(name="controllers"))
     task = asyncio.create_task(cluster.manager.run())
     await asyncio.sleep(1)
@@ -331,7 +331,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize(("verb", "what"), KINDS)
-async def test_a_fault_of_ours_in_any_request_is_told_counted_and_tried_again(verb: str, what: str) -> None:
+async def test_an_unexpected_error_in_any_request_is_logged_counted_and_retried(verb: str, what: str) -> None:
     wrong = csr(request(subject=[("2.5.4.10", "system:nodes"), ("2.5.4.3", "node:a")]), name="wrong", conditions=APPROVED)  # worth an event
     cluster = Cluster(csr(), wrong, token(), cluster_info(), election=Election(name="controllers"))
     broken, before = [], sum(unexpected.counts().values())
@@ -354,7 +354,7 @@ async def test_a_fault_of_ours_in_any_request_is_told_counted_and_tried_again(ve
     assert sum(unexpected.counts().values()) - before == 1
 
 
-async def test_authorities_that_fail_to_be_read_and_an_object_that_no_server_sends_end_nothing() -> None:
+async def test_unreadable_cas_and_malformed_objects_do_not_end_the_run() -> None:
     cluster, before = Cluster(csr()), sum(unexpected.counts().values())
 
     def read(path):

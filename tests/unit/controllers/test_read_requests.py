@@ -1,4 +1,4 @@
-"""Reading what was sent: large texts cost nothing, and what is kept is bounded in bytes."""
+"""Reading requests: large texts are cheap, and the cache is bounded in bytes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from kubewright.controllers.requests import ReadRequests
 from kubewright.pki.request_details import LARGEST, RefusedRequest
 
 
-def test_what_is_kept_is_bounded_in_bytes_and_the_last_stay():
+def test_the_cache_is_bounded_in_bytes_and_keeps_the_latest():
     texts = [request(subject=[("2.5.4.3", f"user-{number:02d}")]) for number in range(10)]
     kept = ReadRequests(most=4 * max(map(len, texts)))
     found = [kept.details(text) for text in texts]
     assert [one.common_name for one in found] == [f"user-{number:02d}" for number in range(10)]
-    assert kept.details(texts[6]) is found[6]  # and so the newest of all
+    assert kept.details(texts[6]) is found[6]  # and therefore the newest of all
     assert kept.details(texts[0]) is not found[0]
     assert [kept.details(texts[number]) is found[number] for number in (6, 9, 8)] == [True] * 3
     assert kept.details(texts[7]) is not found[7]
 
 
-def test_a_large_text_is_refused_before_anything_else_is_done_with_it():
+def test_a_large_text_is_refused_before_it_is_processed():
     text = request() + b" " * 1_400_000
     found = requests.read(csr(text))
     assert LARGEST < len(found.request) < LARGEST + 10
@@ -34,7 +34,7 @@ def test_a_large_text_is_refused_before_anything_else_is_done_with_it():
 
 
 @pytest.mark.parametrize("damage", [lambda text: f"{text}=", lambda text: text.rstrip("=") + "===", lambda text: f" {text}"])
-def test_base64_that_go_refuses_is_no_request(damage):
+def test_base64_that_go_refuses_is_refused(damage):
     body = csr(request() + b"\n")
     body["spec"]["request"] = damage(base64.b64encode(request() + b"\n\n").decode())
     assert requests.read(body).request == b""

@@ -1,4 +1,4 @@
-"""Questions about rights that several share: no answer is older than its question. Time is virtual."""
+"""Access reviews that several requests share: no result is older than the request for it. Time is virtual."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOOK = 1.0
 
 @dataclass
 class Rights:
-    """An API server that takes a second for each review: it looks at its rights half-way."""
+    """An API server that takes a second for each review, and evaluates permissions half-way."""
 
     allowed: bool = True
     broken: bool = False
@@ -38,14 +38,14 @@ def ask(reviews: SharedReviews, who: str = "a") -> asyncio.Task[bool]:
     return asyncio.create_task(reviews.allowed(who, {"spec": who}))
 
 
-async def test_who_asks_before_it_is_sent_shares_the_question():
+async def test_callers_before_the_request_is_sent_share_it():
     rights = Rights()
     reviews = SharedReviews(rights)
     assert await asyncio.gather(*(ask(reviews) for _ in range(20))) == [True] * 20
     assert rights.asked == [(0.0, "a")]
 
 
-async def test_who_asks_while_it_is_on_its_way_gets_the_next_answer():
+async def test_callers_while_it_is_in_flight_get_the_next_result():
     rights = Rights()
     reviews = SharedReviews(rights)
     first = ask(reviews)
@@ -57,7 +57,7 @@ async def test_who_asks_while_it_is_on_its_way_gets_the_next_answer():
     assert rights.asked == [(0.0, "a"), (TOOK, "a")]
 
 
-async def test_no_answer_is_kept():
+async def test_no_result_is_cached():
     rights = Rights()
     reviews = SharedReviews(rights)
     assert await ask(reviews) is True
@@ -66,14 +66,14 @@ async def test_no_answer_is_kept():
     assert (reviews._waiting, reviews._sent) == ({}, {})
 
 
-async def test_different_questions_do_not_wait_for_each_other():
+async def test_different_reviews_do_not_wait_for_each_other():
     rights = Rights()
     reviews = SharedReviews(rights)
     await asyncio.gather(ask(reviews, "a"), ask(reviews, "b"))
     assert rights.asked == [(0.0, "a"), (0.0, "b")]
 
 
-async def test_a_failure_is_told_to_all_who_asked_and_ends_with_it():
+async def test_a_failure_is_raised_for_all_callers_and_not_kept():
     rights = Rights(broken=True)
     reviews = SharedReviews(rights)
     failed = [ask(reviews) for _ in range(3)]
@@ -85,7 +85,7 @@ async def test_a_failure_is_told_to_all_who_asked_and_ends_with_it():
     assert len(rights.asked) == 2
 
 
-async def test_one_who_stops_asking_does_not_end_the_question_of_others():
+async def test_a_cancelled_caller_does_not_cancel_the_review_of_others():
     reviews = SharedReviews(Rights())
     one, other = ask(reviews), ask(reviews)
     await asyncio.sleep(0.1)
@@ -104,7 +104,7 @@ async def test_one_who_stops_asking_does_not_end_the_question_of_others():
         ({"extra": {"scopes": ["b"]}}, False),
     ],
 )
-def test_two_requests_of_one_maker_ask_the_same(other, same):
+def test_two_requests_of_one_user_share_a_review(other, same):
     fields = {"username": "system:bootstrap:abcdef", "uid": "1", "groups": ("a", "b"), "extra": {"scopes": ["a"]}}
     first = requests.SigningRequest(name="csr-1", signer=requests.CLIENT_KUBELET, request=b"", **fields)
     second = replace(first, **other)
@@ -112,6 +112,6 @@ def test_two_requests_of_one_maker_ask_the_same(other, same):
     assert (approving.review(first, "nodeclient") == approving.review(second, "nodeclient")) is same
 
 
-def test_each_subresource_is_a_question_of_its_own():
+def test_each_subresource_has_its_own_review():
     csr = requests.SigningRequest(name="csr-1", signer=requests.CLIENT_KUBELET, request=b"")
     assert approving.question(csr, "nodeclient") != approving.question(csr, "selfnodeclient")

@@ -1,4 +1,4 @@
-"""Each right of the controllers' user is taken away once: exactly what its row is for breaks."""
+"""Each permission of the controllers' user is removed once: exactly what its row names fails."""
 
 from __future__ import annotations
 
@@ -58,12 +58,15 @@ ROWS = {
     "configmaps watch cluster-info": {"watches cluster-info"},
     "configmaps update cluster-info": {"signs cluster-info"},
 }
-"""What does not come about without a right. Without a watch nothing new is seen; without updates of the lease the run ends. Tokens are
-reviewed, and the authority of client certificates is read, for those who want to see metrics: unit/kube/test_metrics_access.py."""
+"""What fails without a permission. Without a watch nothing new is seen; without updates of the lease the run ends.
+
+Reviews of tokens, and the CA of client certificates, are needed for reading metrics:
+unit/kube/test_metrics_access.py.
+"""
 
 
 def rights() -> Iterator[tuple[str, str, str, str, str]]:
-    """Namespace (empty: all), group, resource, verb and name (empty: all) of each right."""
+    """Namespace (empty: all), group, resource, verb and name (empty: all) of each permission."""
     for role in controllers.rights():
         for rule in role.get("rules", ()):
             for resource in rule["resources"]:
@@ -77,7 +80,7 @@ def row(right: tuple[str, str, str, str, str]) -> str:
 
 
 class AuthorizedKube(AsyncKubeAPI):
-    """An API server's authorization by rules, with the admission that asks about signers."""
+    """An API server's authorization by rules, with the admission check for signers."""
 
     def __init__(self, inner: AsyncKubeAPI, allowed: set[tuple[str, str, str, str, str]]) -> None:
         self._inner = inner
@@ -121,7 +124,7 @@ def _objects() -> list[dict]:
 
 
 async def effects(allowed: set[tuple[str, str, str, str, str]]) -> set[str]:
-    """Run the controllers with these rights for a while, and say what came about."""
+    """Run the controllers with these permissions for a while, and return what succeeded."""
     objects = map(copy.deepcopy, _objects())
     cluster = Cluster(*objects, election=Election(name=controllers.NAME), through=lambda client: AuthorizedKube(client, allowed))
     api = cluster.api
@@ -151,14 +154,14 @@ async def effects(allowed: set[tuple[str, str, str, str, str]]) -> set[str]:
     return {name for name, came_about in found.items() if came_about}
 
 
-async def test_with_all_rights_everything_comes_about():
+async def test_everything_succeeds_with_all_permissions():
     assert await effects(set(rights())) == ALL
 
 
-def test_each_right_has_its_row():
+def test_each_permission_has_its_row():
     assert sorted(map(row, rights())) == sorted(ROWS)
 
 
 @pytest.mark.parametrize("right", tuple(rights()), ids=row)
-async def test_a_right_that_is_taken_away_breaks_what_its_row_says(right):
+async def test_a_missing_permission_breaks_what_its_row_names(right):
     assert ALL - await effects(set(rights()) - {right}) == ROWS[row(right)]

@@ -1,4 +1,4 @@
-"""csrsigning: the rules of each signer in their order, lifetimes, what is tried again (kube-controller-manager v1.36: pkg/controller/certificates/signer)."""
+"""csrsigning: the rules of each signer in order, lifetimes, retries (kube-controller-manager v1.36: pkg/controller/certificates/signer)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def decide(subject=NODE, names=(), *, signer=CLIENT_KUBELET, usages=CLIENT_USAGE
         (LEGACY, ((CN, "anybody"),), (), (), None),
     ],
 )
-def test_the_rules_of_each_signer_in_their_order(signer, subject, names, usages, expected):
+def test_rules_of_each_signer_apply_in_order(signer, subject, names, usages, expected):
     found = decide(subject, names, signer=signer, usages=usages)
     assert isinstance(found, Sign) if expected is None else found == Fail(message=expected)
 
@@ -92,30 +92,30 @@ MINUTE, HOUR, YEAR = 60, 3600, 8760 * 3600
         (600, 1 / 12, 10 * MINUTE, 5 * MINUTE),
     ],
 )
-def test_how_long_a_certificate_lives(seconds, longest, span, ahead):
+def test_the_lifetime_of_a_certificate_follows_request_and_limit(seconds, longest, span, ahead):
     valid = decide(expiration=seconds, longest=longest).valid
     assert valid.not_before == NOW - timedelta(minutes=5)
     assert valid.not_after - valid.not_before == timedelta(seconds=span)
     assert valid.not_after - NOW == timedelta(seconds=ahead)
 
 
-def test_a_certificate_ends_with_its_authority():
+def test_a_certificate_expires_no_later_than_its_ca():
     assert decide(ends=NOW + timedelta(minutes=10)).valid.not_after == NOW + timedelta(minutes=10)
 
 
 @pytest.mark.parametrize("left", [timedelta(0), timedelta(seconds=-1), timedelta(minutes=-5), timedelta(days=-1)])
-def test_an_expired_authority_is_tried_again_and_writes_nothing(left):
+def test_an_expired_ca_is_retried_and_signs_nothing(left):
     assert isinstance(decide(ends=NOW + left), Retry)
 
 
-def test_a_missing_authority_does_not_keep_a_rule_from_failing_a_request():
+def test_a_request_that_breaks_a_rule_fails_even_without_a_ca():
     gone = Retry(reason="unreadable")
     assert decide(ends=gone) == gone
     assert decide(OTHER_CN, ends=gone) == Fail(message=COMMON_NAME)
 
 
-def test_another_request_than_the_one_that_go_sees_is_never_signed():
-    """Go passes over a block with surplus padding: API server, `kubectl describe` and whoever approves see the second one."""
+def test_only_the_request_that_go_reads_is_signed():
+    """Go skips a block with surplus padding: API server, `kubectl describe` and approvers see the second one."""
     masters, seen = (request(subject=((ORG, group), (CN, "dev"))) for group in ("system:masters", "developers"))
     for text in (masters.replace(b"\n-----END", b"=\n-----END") + seen, masters + seen, seen + masters):
         found = decide(text=text, signer=CLIENT, usages=("client auth",))
@@ -130,7 +130,7 @@ def test_another_request_than_the_one_that_go_sees_is_never_signed():
         {"signer": LEGACY, "usages": ("client auth", "no such usage")},
     ],
 )
-def test_what_cannot_be_signed_is_tried_again(fields):
+def test_requests_that_cannot_be_signed_are_retried(fields):
     assert isinstance(decide(**fields), Retry)
 
 
@@ -144,15 +144,15 @@ def test_what_cannot_be_signed_is_tried_again(fields):
         (condition("Approved"), {"type": "Failed"}),
     ],
 )
-def test_only_what_is_approved_and_has_not_failed_is_signed(conditions):
+def test_only_approved_requests_that_have_not_failed_are_signed(conditions):
     assert isinstance(decide(conditions=conditions), Nothing)
 
 
-def test_a_failed_condition_that_is_false_does_not_count():
+def test_a_false_failed_condition_does_not_count():
     assert isinstance(decide(conditions=(condition("Approved"), {"type": "Failed", "status": "False"})), Sign)
 
 
-def test_each_signer_leaves_the_requests_of_others_alone():
+def test_each_signer_ignores_requests_for_others():
     made = requests.read(csr(conditions=APPROVED))
     found = [signing.decide(made, one, authority_ends=ENDS, longest=timedelta(1), now=NOW) for one in signers.SIGNERS]
     assert [type(one) for one in found].count(Sign) == 1
@@ -185,7 +185,7 @@ BREAKS_ONLY = {
 
 @pytest.mark.parametrize("signer", signers.SIGNERS, ids=lambda signer: signer.flags)
 def test_every_rule_is_needed(signer):
-    """Without its row a rule is not kept: the row left out, what it refused is signed."""
+    """A rule exists only through its row: without the row, the refused request is signed."""
     cases = BREAKS_ONLY[signer.name]
     assert sorted(cases) == sorted(rule.name for rule in signer.rules)
     for index, rule in enumerate(signer.rules):
@@ -197,7 +197,7 @@ def test_every_rule_is_needed(signer):
         assert [type(one) for one in found] == [Fail, Sign], rule.name
 
 
-def test_the_failed_condition():
+def test_the_failed_condition_has_reason_and_message():
     assert signing.condition("why", now=NOW) == {
         "type": "Failed",
         "status": "True",

@@ -1,4 +1,4 @@
-"""What the controllers tell of their work: counts and times by outcome, the work queues' metrics, one event for each refusal or failure."""
+"""Telemetry of the controllers: counts and times by outcome, the work queues' metrics, one event for each refusal or failure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_outcomes_are_counted_by_controller():
     }
 
 
-async def test_the_time_to_an_outcome_includes_what_was_tried_again():
+async def test_the_time_to_an_outcome_includes_retries():
     registry = Registry()
     cluster = Cluster(csr(), metrics=ControllerMetrics(registry))
     cluster.api.fail("update", "certificatesigningrequests", times=2, error=ServerError("no", code=500))
@@ -72,7 +72,7 @@ async def test_the_queues_have_the_names_of_kube_controller_manager():
     assert not [name for name in found if "_created" in name]
 
 
-async def test_whether_it_leads_is_shown():
+async def test_leadership_is_a_metric():
     registry = Registry()
     async with Cluster(election=Election(name="controllers"), metrics=ControllerMetrics(registry)).running(1):
         assert series(registry)['leader_election_master_status{name="controllers"}'] == 1
@@ -87,7 +87,7 @@ async def test_a_request_that_breaks_a_rule_has_an_event():
         assert call.body["involvedObject"]["uid"] == "uid-1"
 
 
-async def test_a_request_whose_maker_may_not_ask_for_it_has_one_event_however_often_it_is_tried():
+async def test_a_request_without_permission_has_one_event_despite_retries():
     async with Cluster(csr(), allowed=()).running(60) as cluster:
         assert len(cluster.api.made("create", "subjectaccessreviews")) > 5
         [(name, reason, message)] = told(cluster)
@@ -100,13 +100,13 @@ async def test_good_requests_have_no_events():
         assert told(cluster) == []
 
 
-async def test_a_name_that_no_event_can_have_is_left_out_of_the_events_name():
+async def test_a_name_that_is_invalid_for_events_is_left_out_of_their_names():
     async with Cluster(broken("Odd:name")).running(5) as cluster:
         [call] = cluster.api.made("create", "events")
         assert (":" in call.body["metadata"]["name"], call.body["involvedObject"]["name"]) == (False, "Odd:name")
 
 
-async def test_events_that_cannot_be_sent_hold_nothing_up():
+async def test_events_that_cannot_be_sent_block_nothing():
     cluster = Cluster(*(broken(f"broken-{number:04d}") for number in range(300)), csr(name="good"))
     cluster.api.fail("create", "events")
     async with cluster.running(5):

@@ -1,4 +1,4 @@
-"""Waiting for a certificate: approved is not enough, refusals end it, gaps in the watch do not, and it must be for our key."""
+"""Waiting for a certificate: approval is not enough, refusals end it, gaps in the watch do not, and it must be for our key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEVER = NoAnswer("lost", reason=Reason.RESET)
 
 
 def certificate_for(key) -> bytes:
-    """Make a self-signed certificate: what matters here is the key."""
+    """Create a self-signed certificate; only its key matters here."""
     from datetime import UTC, datetime, timedelta
 
     from cryptography import x509
@@ -58,7 +58,7 @@ def request(*conditions: str, content: bytes | None = None, uid: str = "u1", ver
         ({**request("Approved"), "status": {"conditions": [{"type": "Approved"}], "certificate": "?"}}, errors.CertificateError),
     ],
 )
-def test_what_a_request_has_come_to(found: dict, expected: object) -> None:
+def test_the_outcome_of_a_request_is_read_from_its_conditions(found: dict, expected: object) -> None:
     if isinstance(expected, type):
         with pytest.raises(expected) as caught:
             csr.verdict(found, uid="u1")
@@ -67,7 +67,7 @@ def test_what_a_request_has_come_to(found: dict, expected: object) -> None:
         assert csr.verdict(found, uid="u1") == expected
 
 
-def test_the_request_is_the_kubelets() -> None:
+def test_the_request_equals_that_of_a_kubelet() -> None:
     body = WANTED.body()
     assert body["metadata"] == {"generateName": "csr-"}
     assert body["spec"]["signerName"] == "kubernetes.io/kube-apiserver-client-kubelet"
@@ -80,7 +80,7 @@ def test_the_request_is_the_kubelets() -> None:
 
 
 class Api:
-    """Plays the states of a request; each is a list answer and a watch event. An exception is a gap. The last state repeats in lists."""
+    """Returns the states of a request; each is a list response and a watch event. An exception is a gap. The last state repeats in lists."""
 
     def __init__(self, *states: object) -> None:
         self.states = list(states)
@@ -144,12 +144,12 @@ def test_a_certificate_of_another_key_is_refused() -> None:
 
 
 @pytest.mark.parametrize("content", [b"nothing", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
-def test_what_is_no_certificate_is_refused(content: bytes) -> None:
+def test_an_invalid_certificate_is_refused(content: bytes) -> None:
     with pytest.raises(errors.CertificateError):
         run(request("Approved", content=content))
 
 
-def test_nobody_who_decides_is_told() -> None:
+def test_a_request_that_is_never_decided_is_reported() -> None:
     with pytest.raises(errors.WaitTimeout) as caught:
         run(request("Approved"), within=5)
     assert "csr-x" in str(caught.value)

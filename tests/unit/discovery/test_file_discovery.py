@@ -1,4 +1,4 @@
-"""Finding a cluster with a kubeconfig: of this machine, or from a URL, whose author is not trusted with this machine."""
+"""Discovering a cluster with a kubeconfig: from this machine, or from a URL, whose author is not trusted with this machine."""
 
 from __future__ import annotations
 
@@ -70,17 +70,17 @@ def test_credentials_and_paths_of_a_file_are_used():
     assert found == Access(server=SERVER, ca_pem=CA, identity=BearerToken("abc"))
 
 
-def test_a_file_that_is_not_there_is_named():
+def test_a_missing_discovery_file_is_reported_by_name():
     with pytest.raises(CertificateError, match=r"/srv/discovery\.conf does not exist"):
         by_file.load(PLACE, read=lambda _: None)
 
 
-def test_a_program_is_not_run_for_a_file_of_this_machine_either():
+def test_no_program_is_run_for_a_local_file():
     with pytest.raises(UsageError, match="credentials by exec"):
         by_file.load(PLACE, read=reading(document(user={"exec": {"command": "id"}})))
 
 
-def test_a_kubeconfig_comes_from_a_url_within_bounds():
+def test_a_kubeconfig_from_a_url_is_limited_in_size_and_redirects():
     downloads = Downloads(document(user={"token": "abc"}))
     assert by_file.fetch(URL, downloads=downloads, within=7) == Access(server=SERVER, ca_pem=CA, identity=BearerToken("abc"))
     assert (downloads.most, downloads.within) == (by_file.MOST, 7)
@@ -97,12 +97,12 @@ def test_a_kubeconfig_comes_from_a_url_within_bounds():
         ({"token": "a"}, {"certificate-authority": "/a"}, "may not name files of this machine"),
     ],
 )
-def test_what_comes_from_a_url_may_not_reach_into_this_machine(user: dict, cluster: dict, message: str):
+def test_a_kubeconfig_from_a_url_may_not_access_this_machine(user: dict, cluster: dict, message: str):
     with pytest.raises(ValidationError, match=message):
         by_file.fetch(URL, downloads=Downloads(document(user=user, ca=None if cluster else CA, **cluster)), within=7)
 
 
-def test_an_error_page_is_told_as_one():
+def test_an_error_page_is_reported_as_one():
     with pytest.raises(APIError, match=r"answers 503.*<html>"):
         by_file.fetch(URL, downloads=Downloads(b"<html>sorry</html>", status=503), within=7)
 
@@ -150,7 +150,7 @@ NOBODY = Access(server=SERVER, ca_pem=CA)
 ACCESS = NOBODY.as_identity(BearerToken("abc"))
 
 
-def test_the_cluster_is_asked_with_what_the_file_says():
+def test_the_settings_of_the_file_are_used_for_the_cluster():
     cluster = Cluster(NoAnswer("no", reason=Reason.REFUSED), NotFound("no", code=404), info(ca=OTHER_CA))
     clock = FakeClock()
     assert refreshed(cluster, ACCESS, clock=clock) == by_file.Refreshed(access=ACCESS)
@@ -158,30 +158,30 @@ def test_the_cluster_is_asked_with_what_the_file_says():
     assert 0 < clock.monotonic() < 1
 
 
-def test_another_server_in_the_cluster_is_told_and_not_taken():
+def test_another_server_in_cluster_info_is_reported_and_not_used():
     found = refreshed(Cluster(info(server="https://other:6443")), ACCESS)
     assert found.access == ACCESS
     assert found.warnings == ("the discovery file names https://cluster.example:6443, and the cluster itself https://other:6443",)
 
 
-def test_a_file_without_a_ca_gets_it_over_a_connection_that_this_machine_trusts():
+def test_a_missing_ca_is_read_over_a_connection_that_this_machine_trusts():
     cluster = Cluster(info(ca=OTHER_CA))
     assert refreshed(cluster, Access(server=SERVER)).access == Access(server=SERVER, ca_pem=OTHER_CA)
     assert cluster.asked == [Access(server=SERVER, ca_pem=TRUST)]
 
 
-def test_a_cluster_info_that_may_not_be_read_is_only_told():
+def test_an_unreadable_cluster_info_is_only_reported():
     found = refreshed(Cluster(Forbidden("no", code=403)), ACCESS)
     assert found.access == ACCESS
     assert len(found.warnings) == 1
 
 
-def test_without_any_ca_nothing_is_believed():
+def test_without_any_ca_nothing_is_trusted():
     with pytest.raises(TrustError, match="there is no CA certificate"):
         refreshed(Cluster(Forbidden("no", code=403)), Access(server=SERVER))
 
 
-def test_a_cluster_that_does_not_answer_is_given_up():
+def test_discovery_gives_up_if_the_cluster_does_not_answer():
     clock = FakeClock()
     with pytest.raises(NoAnswer):
         refreshed(Cluster(NoAnswer("no", reason=Reason.REFUSED)), ACCESS, clock=clock, within=5)
@@ -189,7 +189,7 @@ def test_a_cluster_that_does_not_answer_is_given_up():
 
 
 @pytest.mark.parametrize(("ready", "seconds"), [(200, 2), (401, 2), (503, 60)])
-def test_credentials_that_a_ready_server_refuses_are_not_waited_for(ready: int, seconds: float):
+def test_credentials_refused_by_a_ready_server_fail_at_once(ready: int, seconds: float):
     clock, cluster = FakeClock(), Cluster(Unauthorized("no", code=401), ready=ready)
     with pytest.raises(Unauthorized):
         refreshed(cluster, ACCESS, clock=clock, within=60)
@@ -198,7 +198,7 @@ def test_credentials_that_a_ready_server_refuses_are_not_waited_for(ready: int, 
     assert seconds <= clock.monotonic() < seconds + 1
 
 
-def test_a_ca_that_is_not_the_servers_is_not_waited_for():
+def test_a_ca_that_is_not_that_of_the_server_fails_at_once():
     clock = FakeClock()
     with pytest.raises(NoAnswer):
         refreshed(Cluster(NoAnswer("no", reason=Reason.UNTRUSTED)), ACCESS, clock=clock)
@@ -206,5 +206,5 @@ def test_a_ca_that_is_not_the_servers_is_not_waited_for():
 
 
 @pytest.mark.parametrize(("place", "url"), [("https://a/b", True), ("HTTPS://a/b", True), ("/etc/x", False), ("http://a/b", False)])
-def test_a_url_is_told_from_a_path(place: str, url: bool):
+def test_urls_and_paths_are_distinguished(place: str, url: bool):
     assert by_file.is_url(place) is url

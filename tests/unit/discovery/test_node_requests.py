@@ -1,4 +1,4 @@
-"""What a machine that waits for its certificate is told about its request: its name and state, what approves it, who refused it."""
+"""What a machine that waits for its certificate reports about its request: its name and state, what approves it, who refused it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ STATES = [
 
 
 @pytest.mark.parametrize(("found", "approvable", "text", "remedy"), STATES, ids=[state[2][:60] for state in STATES])
-def test_each_state_has_its_words(found, approvable, text, remedy):
+def test_each_state_has_its_message(found, approvable, text, remedy):
     status = status_of(found, approvable=approvable)
     assert status.text == text
     assert remedy in status.remedy
@@ -96,20 +96,20 @@ def test_each_state_has_its_words(found, approvable, text, remedy):
         lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["type", "reason", "x"]), inner),
     )
 )
-def test_the_words_of_others_stay_on_one_line(value):
+def test_messages_of_others_stay_on_one_line(value):
     found = request("csr-x", "Denied", by="a\nb")
     found["status"]["conditions"][0]["message"] = value
     assert status_of(found).text.isprintable()
 
 
-def test_the_bindings_are_those_that_kubeadm_makes():
+def test_the_bindings_equal_those_of_kubeadm():
     made = {grant.name: grant for grant in rbac.GRANTS}
     for binding in (ASKING, FIRST, RENEWED):
         grant = made[binding.name]
         assert (grant.role, [one.name for one in grant.subjects]) == (binding.role, [binding.group])
 
 
-def test_a_node_that_asks_again_needs_another_binding():
+def test_a_renewing_node_needs_another_binding():
     again = request(user="system:node:n1")
     assert status_of(again, approvable=False).text.endswith(
         "is not bound to ClusterRole system:certificates.k8s.io:certificatesigningrequests:selfnodeclient; kubeadm binds group system:nodes"
@@ -131,7 +131,7 @@ def test_the_newest_request_of_the_node_counts_and_a_refused_one_counts_more():
 
 
 class Cluster(KubeAPI):
-    """An API server that answers one node. `refuses` raises for a verb and a resource."""
+    """An API server that serves one node. `refuses` raises for a verb and a resource."""
 
     def __init__(self, *requests: dict, approves: bool = False, asks: bool = True) -> None:
         self.requests, self.approves, self.asks = list(requests), approves, asks
@@ -163,7 +163,7 @@ class Cluster(KubeAPI):
         raise AssertionError(self.calls[-1])
 
 
-def test_a_pending_request_tells_which_binding_is_missing():
+def test_a_pending_request_names_the_missing_binding():
     cluster = Cluster(request("csr-other", node="n2"), request())
     assert NodeRequests(cluster, "n1", clock=FakeClock()).look().text == PENDING
 
@@ -180,7 +180,7 @@ def test_requests_are_listed_less_and_less_often_and_read_one_by_one_in_between(
     assert cluster.calls.count("list certificatesigningrequests") == 6
 
 
-def test_a_request_that_is_gone_is_looked_for_again():
+def test_a_deleted_request_is_searched_again():
     cluster = Cluster(request("csr-1"))
     requests = NodeRequests(cluster, "n1", clock=FakeClock())
     assert "csr-1 is Pending" in requests.look().text
@@ -190,7 +190,7 @@ def test_a_request_that_is_gone_is_looked_for_again():
     assert requests.look() is None
 
 
-def test_who_may_not_ask_for_certificates_is_told_which_binding_is_missing():
+def test_a_node_without_permission_to_request_gets_the_missing_binding():
     cluster = Cluster(asks=False)
     cluster.refuses["list certificatesigningrequests"] = Forbidden("no", code=403)
     status = NodeRequests(cluster, "n1", clock=FakeClock()).look()
@@ -201,10 +201,10 @@ def test_who_may_not_ask_for_certificates_is_told_which_binding_is_missing():
     )
     assert "init phase bootstrap-token" in status.remedy
     cluster.asks = True
-    assert NodeRequests(cluster, "n1", clock=FakeClock()).look() is None  # it may ask, and is not shown the requests
+    assert NodeRequests(cluster, "n1", clock=FakeClock()).look() is None  # it has the permission, but may not read the requests
 
 
-def test_a_token_that_is_no_longer_accepted_is_told():
+def test_a_token_that_is_no_longer_accepted_is_reported():
     cluster = Cluster()
     cluster.refuses["list certificatesigningrequests"] = Unauthorized("who?", code=401)
     status = NodeRequests(cluster, "n1", clock=FakeClock()).look()

@@ -1,4 +1,4 @@
-"""Whom discovery by token believes when there are pins: real TLS, real certificates, and somebody who knows the token."""
+"""Which servers discovery by token trusts with pins: real TLS, real certificates, and an attacker who knows the token."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MakeServer = Callable[..., ScriptedServer]
 
 @dataclass
 class Party:
-    """Somebody with a key and a certificate."""
+    """A party with a key and a certificate."""
 
     name: str
     key: ec.EllipticCurvePrivateKey
@@ -64,7 +64,7 @@ def party(
     path_length: int | None = None,
     ends: timedelta = timedelta(hours=1),
 ) -> Party:
-    """Make a certificate; one of `extensions` is critical."""
+    """Create a certificate; one of `extensions` is critical."""
     key = key or ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -77,7 +77,7 @@ def party(
         .not_valid_before(now - timedelta(hours=2))
         .not_valid_after(now + ends)
         .add_extension(x509.BasicConstraints(ca=authority, path_length=path_length), critical=True)
-        # as kubeadm's certificates have them: OpenSSL tells CAs of the same name apart by these
+        # as in kubeadm's certificates: OpenSSL distinguishes CAs of the same name by these
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key((by.key if by else key).public_key()), critical=False)
     )
@@ -122,7 +122,7 @@ STRANGE = party("strange", x509.UnrecognizedExtension(x509.ObjectIdentifier("1.2
 
 @pytest.fixture
 def ask(make_server: MakeServer) -> Iterator[Callable[..., tuple[Access, ScriptedServer]]]:
-    """Discover at a server with a certificate of `by`, whose cluster-info holds `bundle`, believing `pinned`."""
+    """Discover at a server with a certificate of `by`, whose cluster-info contains `bundle`, with the pins `pinned`."""
     servers: list[ScriptedServer] = []
 
     def run(
@@ -169,7 +169,7 @@ BELIEVED = {
 
 
 @pytest.mark.parametrize("case", BELIEVED)
-def test_who_shows_a_certificate_of_a_pinned_ca_is_believed_with_its_whole_bundle(ask, case: str) -> None:
+def test_a_server_with_a_certificate_of_a_pinned_ca_is_trusted_with_its_bundle(ask, case: str) -> None:
     bundle, by, pinned = BELIEVED[case]
     found, server = ask(bundle, by=by, pinned=pinned)
     assert found.ca_pem == b"".join(one.pem for one in bundle)
@@ -188,8 +188,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_who_knows_the_token_cannot_pose_as_the_cluster(ask, make_server: MakeServer, case: str) -> None:
-    """The bundle names a pinned CA, which anybody can do who has seen it; the server has a certificate of another one."""
+def test_knowing_the_token_is_not_enough_to_impersonate_the_cluster(ask, make_server: MakeServer, case: str) -> None:
+    """The bundle contains a pinned CA, which anybody can add who has seen it; the server has a certificate of another one."""
     bundle, by, pinned = REFUSED[case]
     with pytest.raises(UnpinnedServer) as caught:
         ask(bundle, by=by, pinned=pinned)
@@ -210,13 +210,15 @@ BEYOND = {
     "a CA below one that has expired": (1, [party("below", by=ENDED), ENDED]),
     "a CA below one that is limited in a way nobody knows": (1, [party("below", by=STRANGE), STRANGE]),
 }
-"""Chains from the one that signs for the server up to the pinned one, in which somebody goes beyond what those above allow; and how many of the
-last ones may be trusted by themselves."""
+"""Chains from the CA that signs for the server up to the pinned one, in which one exceeds the limits set above it.
+
+And how many of the last ones may be trusted alone.
+"""
 
 
 @pytest.mark.parametrize("shown", [False, True], ids=["in the bundle", "shown by the server too"])
 @pytest.mark.parametrize("case", BEYOND)
-def test_a_ca_that_goes_beyond_the_rights_of_those_above_it_is_not_believed(ask, case: str, shown: bool) -> None:
+def test_a_ca_that_exceeds_the_limits_above_it_is_not_trusted(ask, case: str, shown: bool) -> None:
     anchors, (signer, *above) = BEYOND[case]
     bundle = b"".join(one.pem for one in (signer, *above))
     believed = pins.require(bundle, [above[-1].pin], server="https://a", now=datetime.now(UTC))
@@ -226,27 +228,27 @@ def test_a_ca_that_goes_beyond_the_rights_of_those_above_it_is_not_believed(ask,
 
 
 @pytest.mark.parametrize(("pinned", "signer"), [(ONE_BELOW, MAY_SIGN), (HERE, party("below", by=HERE))])
-def test_a_ca_whose_rights_nobody_would_look_at_any_more_has_to_be_shown_by_the_server(ask, pinned: Party, signer: Party) -> None:
-    """As an anchor it would be free of the limits above it; in a chain that is shown, OpenSSL holds it to them."""
+def test_a_ca_with_limits_above_it_must_be_presented_by_the_server(ask, pinned: Party, signer: Party) -> None:
+    """As an anchor it would be free of the limits above it; in a presented chain, OpenSSL enforces them."""
     found, _ = ask([signer, pinned], by=signer, pinned=[pinned], shows=[signer])
     assert found.ca_pem == signer.pem + pinned.pem
     with pytest.raises(UnpinnedServer):
         ask([signer, pinned], by=signer, pinned=[pinned])
 
 
-def test_a_pinned_key_that_somebody_has_wrapped_anew_frees_nobody_of_its_limits(ask) -> None:
+def test_a_reissued_certificate_of_a_pinned_key_does_not_lift_limits(ask) -> None:
     wrapped, below = party("short", by=EVIL, key=SHORT.key), party("below", by=SHORT)
     with pytest.raises(UnpinnedServer):
         ask([wrapped, SHORT, below], by=below, pinned=[SHORT], shows=[below])
 
 
-def test_what_is_pinned_and_no_ca_proves_only_itself(ask) -> None:
+def test_a_pinned_certificate_that_is_no_ca_proves_only_itself(ask) -> None:
     node = leaf(OLD)
     found, server = ask([node], by=node, pinned=[node], itself=True)
     assert (found.ca_pem, len(server.seen)) == (node.pem, 2)
 
 
-def test_a_pinned_ca_alone_in_its_bundle_that_is_not_the_servers_is_told_as_before(ask) -> None:
+def test_a_single_pinned_ca_that_is_not_that_of_the_server_is_reported(ask) -> None:
     with pytest.raises(NoAnswer, match="not trusted"):
         ask([OLD], by=EVIL, pinned=[OLD])
     with pytest.raises(PinMismatch):

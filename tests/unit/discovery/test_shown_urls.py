@@ -1,4 +1,4 @@
-"""Errors about URLs name the place and not what may be secret in them: their query and their user."""
+"""Errors about URLs show the location, and not the possibly secret parts: query and user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a cluster by token: what is waited for, what is refused at once, and that both forms decide the same."""
+"""Discovering a cluster by token: what is waited for, what is refused at once; the synchronous and asynchronous forms decide the same."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def info(*, signer=TOKEN, server: str = NAMED, ca: bytes = CA, signed: bool = Tr
 
 
 class Cluster:
-    """Answers reads from a script whose last line repeats, and keeps how it was asked."""
+    """Answers reads from a script whose last line repeats, and records the requests."""
 
     def __init__(self, *script: object, date: str = "") -> None:
         self.script = list(script)
@@ -113,7 +113,7 @@ def question(**options: object) -> Question:
     return Question(server=TYPED, token=TOKEN, **options)
 
 
-def test_a_signed_cluster_is_found_at_once(run: Run) -> None:
+def test_a_signed_cluster_is_discovered_at_once(run: Run) -> None:
     cluster = Cluster(info())
     found, seconds = run(question(), cluster)
     assert found == Access(server=NAMED, ca_pem=CA, identity=BearerToken(TOKEN.text))
@@ -122,7 +122,7 @@ def test_a_signed_cluster_is_found_at_once(run: Run) -> None:
     assert cluster.open == 0
 
 
-def test_with_pins_it_is_read_again_with_the_ca(run: Run) -> None:
+def test_with_pins_cluster_info_is_read_again_with_the_ca(run: Run) -> None:
     cluster = Cluster(info())
     run(question(pins=[Pin.parse(pin(CA))]), cluster)
     assert cluster.asked == [Access(server=TYPED, verify=False), Access(server=TYPED, ca_pem=CA)]
@@ -130,8 +130,8 @@ def test_with_pins_it_is_read_again_with_the_ca(run: Run) -> None:
 
 
 @pytest.mark.parametrize("error", [FORBIDDEN, REFUSED, ServerError("it starts", code=503)])
-def test_a_second_look_that_fails_is_taken_again(run: Run, error: Exception) -> None:
-    """Its connection is a new one, perhaps to another server, which has just been started."""
+def test_a_failed_second_read_is_retried(run: Run, error: Exception) -> None:
+    """Its connection is a new one, possibly to another server, which has just been started."""
     cluster = Cluster(info(), error, error, info())
     found, seconds = run(question(pins=[Pin.parse(pin(CA))]), cluster)
     assert found == Access(server=NAMED, ca_pem=CA, identity=BearerToken(TOKEN.text))
@@ -140,14 +140,14 @@ def test_a_second_look_that_fails_is_taken_again(run: Run, error: Exception) -> 
     assert cluster.open == 0
 
 
-def test_a_second_look_that_fails_for_good_ends_with_the_time_for_discovery(run: Run) -> None:
+def test_a_second_read_that_keeps_failing_ends_at_the_discovery_timeout(run: Run) -> None:
     cluster = Cluster(info(), REFUSED)
     with pytest.raises(WaitTimeout, match="refused"):
         run(question(within=10, pins=[Pin.parse(pin(CA))]), cluster)
     assert 45 <= len(cluster.asked) <= 60
 
 
-def test_what_comes_up_is_waited_for(run: Run) -> None:
+def test_a_starting_cluster_is_waited_for(run: Run) -> None:
     cluster = Cluster(REFUSED, REFUSED, NotFound("no", code=404), FORBIDDEN, info(signed=False), info(signed=False), info())
     _, seconds = run(question(), cluster)
     assert len(cluster.asked) == 7
@@ -177,11 +177,11 @@ MADE = "2026-11-21T18:00:00Z"
         (info(signed=False), "Sat, 21 Nov 2026 18:00:29 GMT", 30),
         (info(signer=STRANGER), "", 30),
         (info(signer=STRANGER), "yesterday", 30),
-        # a clock that was set back tells nothing
+        # a clock that was set back proves nothing
         (info(signer=STRANGER), "Sat, 21 Nov 2026 15:00:00 GMT", 30),
     ],
 )
-def test_a_cluster_that_had_its_time_to_sign_is_believed_that_it_does_not_know_a_token(found: dict, date: str, seconds: float) -> None:
+def test_a_token_is_unknown_if_the_cluster_has_had_time_to_sign(found: dict, date: str, seconds: float) -> None:
     aged = {**found, "metadata": {**found["metadata"], "creationTimestamp": MADE}}
     clock, cluster = FakeClock(), Cluster(aged, date=date)
     with pytest.raises(MissingSignature):
@@ -190,7 +190,7 @@ def test_a_cluster_that_had_its_time_to_sign_is_believed_that_it_does_not_know_a
     assert cluster.open == 0
 
 
-def test_a_token_that_was_made_just_now_is_waited_for() -> None:
+def test_a_new_token_is_waited_for() -> None:
     aged = {**info(signer=STRANGER), "metadata": {"creationTimestamp": MADE}}
     clock, cluster = FakeClock(), Cluster(aged, aged, aged, aged, info(), date="Sun, 22 Nov 2026 18:00:00 GMT")
     waiter = PollingWaiter(clock=clock, reporter=SilentReporter())
@@ -198,7 +198,7 @@ def test_a_token_that_was_made_just_now_is_waited_for() -> None:
     assert len(cluster.asked) == 5
 
 
-def test_a_silent_address_is_given_up_with_the_last_reason(run: Run) -> None:
+def test_discovery_of_a_silent_address_ends_with_the_last_error(run: Run) -> None:
     with pytest.raises(WaitTimeout) as caught:
         run(question(within=10), Cluster(REFUSED))
     assert "refused" in str(caught.value)
@@ -219,7 +219,7 @@ FINAL = {
 
 
 @pytest.mark.parametrize("case", FINAL)
-def test_what_cannot_be_believed_is_refused_at_once(run: Run, case: str) -> None:
+def test_untrusted_answers_are_refused_at_once(run: Run, case: str) -> None:
     answer, options, kind = FINAL[case]
     cluster, clock = Cluster(answer), FakeClock()
     with pytest.raises(kind):
@@ -232,19 +232,19 @@ def test_what_cannot_be_believed_is_refused_at_once(run: Run, case: str) -> None
     assert clock.monotonic() == 0
 
 
-def test_a_cluster_that_says_another_thing_when_it_is_known_is_refused(run: Run) -> None:
+def test_a_cluster_whose_second_answer_differs_is_refused(run: Run) -> None:
     cluster = Cluster(info(), info(server="https://other.example:6443"))
     with pytest.raises(ChangedClusterInfo):
         run(question(pins=[Pin.parse(pin(CA))]), cluster)
 
 
-def test_a_ca_that_is_not_the_servers_ends_the_search(run: Run) -> None:
+def test_a_ca_that_is_not_that_of_the_server_ends_discovery(run: Run) -> None:
     cluster = Cluster(info(), NoAnswer("untrusted", reason=Reason.UNTRUSTED))
     with pytest.raises(NoAnswer):
         run(question(pins=[Pin.parse(pin(CA))]), cluster)
 
 
-def test_a_plan_says_that_there_is_no_cluster_yet() -> None:
+def test_a_plan_reports_that_there_is_no_cluster_yet() -> None:
     with pytest.raises(WaitTimeout):
         discovery.discover(question(), connect=Cluster(REFUSED).connect, waiter=InstantWaiter(), clock=FakeClock())
 
@@ -264,7 +264,7 @@ def test_an_address_becomes_a_url(typed: str, url: str) -> None:
 
 
 @pytest.mark.parametrize("typed", ["", "http://10.0.0.1", "user:canary@10.0.0.1", "10.0.0.1:port", "10.0.0.1/path", "fd00::1", "a b"])
-def test_what_is_no_address_is_refused(typed: str) -> None:
+def test_an_invalid_address_is_refused(typed: str) -> None:
     with pytest.raises(UsageError) as caught:
         discovery.server_url(typed)
     assert "canary" not in str(caught.value)

@@ -212,7 +212,7 @@ def test_a_peer_port_is_reachable_if_anything_answers():
     assert asked == [("GET", "https://10.0.0.1:2380/version"), ("GET", "https://10.0.0.3:2380/version")]
 
 
-def test_a_dead_member_costs_two_seconds_at_most_because_all_are_asked_at_once():
+def test_a_dead_member_takes_two_seconds_at_most_because_all_are_asked_at_once():
     endpoints = Endpoints(one=None, two=None, three=None)
     endpoints.together = threading.Barrier(3)  # nobody answers before all are asked
     assert [status.healthy for status in endpoints.client().statuses()] == [False] * 3

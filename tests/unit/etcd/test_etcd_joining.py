@@ -1,4 +1,4 @@
-"""Decisions about members, and the waits between them, with an etcd in memory and a clock that nobody waits for."""
+"""Decisions about members, and the waits between them, with an etcd in memory and a virtual clock."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def learner(number, name=""):
         (replace(learner(2, "two"), learner=False), False, Step.REPLACE),
     ],
 )
-def test_what_a_member_needs(found, has_data, step):
+def test_the_missing_steps_of_a_member_are_decided(found, has_data, step):
     assert decide([ONE, *([found] if found else [])], replace(MINE, has_data=has_data)) is step
 
 
@@ -98,14 +98,14 @@ def test_a_member_is_added_once():
     assert [verb for verb, _ in etcd.actions] == ["add"]
 
 
-def test_a_cluster_that_changes_no_members_now_is_asked_again():
+def test_a_refused_membership_change_is_retried():
     etcd = Etcd(ONE, refusals=[UnhealthyCluster("not now"), Unreachable("gone"), MemberNotFound("of another time")])
     adding, _, _ = joining(etcd)
     assert adding.add(MINE).action is Action.CREATE
     assert etcd.tries == 4
 
 
-def test_who_is_ahead_is_named_while_it_is_waited_for():
+def test_the_member_ahead_is_named_while_waiting():
     etcd = Etcd(ONE, learner(3))
     adding, clock, reporter = joining(etcd, within=5)
     with pytest.raises(WaitTimeout) as caught:
@@ -118,7 +118,7 @@ def test_who_is_ahead_is_named_while_it_is_waited_for():
     assert "https://10.0.0.3:2380" in caught.value.remedy
 
 
-def test_patience_begins_again_when_the_queue_moves():
+def test_the_timeout_restarts_when_the_queue_moves():
     queue = [learner(number, f"n{number}") for number in (3, 4, 5)]
     etcd = Etcd(ONE, queue[0])
     adding, clock, _ = joining(etcd, within=5)
@@ -142,7 +142,7 @@ def test_a_member_whose_data_is_gone_is_made_anew():
     assert [verb for verb, _ in etcd.actions] == ["remove", "add"]
 
 
-def test_a_learner_gets_its_vote_when_it_has_caught_up_and_only_once():
+def test_a_learner_is_promoted_once_when_it_has_caught_up():
     etcd = Etcd(ONE, learner(2), refusals=[LearnerNotInSync("not yet")] * 3)
     promoting, clock, _ = joining(etcd)
     assert promoting.promote(MINE).action is Action.UPDATE
@@ -151,7 +151,7 @@ def test_a_learner_gets_its_vote_when_it_has_caught_up_and_only_once():
     assert etcd.tries == 4
 
 
-def test_a_member_that_somebody_else_promoted_or_removed():
+def test_members_promoted_or_removed_by_others_are_accepted():
     etcd = Etcd(ONE, learner(2), refusals=[NotLearner("it votes")])
     promoting, _, _ = joining(etcd)
     assert promoting.promote(MINE).action is Action.UPDATE
@@ -169,7 +169,7 @@ def test_a_plan_adds_and_promotes_nothing():
     assert etcd.members() == [ONE]
 
 
-def test_members_are_removed_where_others_are_left():
+def test_members_are_removed_if_others_remain():
     two = learner(2)
     assert to_remove([ONE], ONE.peer_urls[0]) is None
     assert to_remove([ONE, two], MINE.peer_url) is two
@@ -184,7 +184,7 @@ def removing(*refusals: object):
     return etcd, clock, lambda: remove_member(etcd, MINE.peer_url, clock=clock, within=120, leaderless=20)
 
 
-def test_a_member_whose_etcd_ended_before_it_answered_was_removed_by_us():
+def test_a_member_whose_etcd_ended_before_it_answered_counts_as_removed():
     """A member that is asked to remove itself may be gone before its answer is out."""
 
     def lost(etcd):
@@ -196,7 +196,7 @@ def test_a_member_whose_etcd_ended_before_it_answered_was_removed_by_us():
     assert (change.action, change.target, etcd.tries) == (Action.DELETE, f"member two at {MINE.peer_url}", 1)
 
 
-def test_a_member_that_something_else_removes_meanwhile_takes_nothing():
+def test_a_member_removed_by_others_in_the_meantime_needs_nothing():
     def gone(etcd):
         etcd.set(ONE)
         raise MemberNotFound("member not found")
@@ -206,7 +206,7 @@ def test_a_member_that_something_else_removes_meanwhile_takes_nothing():
     assert (change.action, change.reason, etcd.tries) == (Action.NONE, "it was removed by something else", 1)
 
 
-def test_a_leader_that_refuses_is_asked_for_longer_than_an_etcd_without_a_leader():
+def test_a_refusing_leader_is_retried_for_longer_than_an_etcd_without_a_leader():
     etcd, clock, remove = removing(*[UnhealthyCluster("unhealthy cluster")] * 60)
     assert remove().action is Action.DELETE
     assert clock.monotonic() > 20

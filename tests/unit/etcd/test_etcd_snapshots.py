@@ -1,4 +1,4 @@
-"""The stream of a snapshot and the judgement of a file, over made-up content: however it is cut into pieces, and whatever is wrong with it."""
+"""The stream of a snapshot and the verification of a file, with synthetic content: in any pieces, and with any damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gateway(content: bytes, *, piece: int = 700) -> bytes:
 
 
 @given(content=st.binary(max_size=3000), cuts=st.lists(st.integers(min_value=1, max_value=900), max_size=20), newline=st.booleans())
-def test_a_stream_gives_the_same_pieces_however_it_arrives(content: bytes, cuts: list[int], newline: bool) -> None:
+def test_a_stream_gives_the_same_content_in_any_pieces(content: bytes, cuts: list[int], newline: bool) -> None:
     sent, chunks = gateway(content), []
     sent = sent if newline else sent.rstrip(b"\n")
     for cut in cuts:
@@ -85,7 +85,7 @@ def test_any_cut_is_found(length: int) -> None:
         (database(2) + b"\0" * 32, "does not have the SHA-256 at its end"),
     ],
 )
-def test_what_is_wrong_is_said(content: bytes, why: str) -> None:
+def test_damage_is_described(content: bytes, why: str) -> None:
     with pytest.raises(DocumentError, match="FILE is not a whole snapshot") as caught:
         _judge(content)
     assert why in caught.value.detail
@@ -137,7 +137,7 @@ def test_a_client_yields_the_file_while_it_arrives() -> None:
     assert transport.closed == 1
 
 
-def test_a_refused_snapshot_has_the_class_of_the_refusal() -> None:
+def test_a_refused_snapshot_raises_the_error_class_of_the_refusal() -> None:
     refusal = json.dumps({"code": 14, "message": "etcdserver: server stopped"}).encode()
     with pytest.raises(NoQuorum, match="refused to send a snapshot"):
         list(_client(_Streaming(refusal, status=503)).snapshot("https://one:2379"))

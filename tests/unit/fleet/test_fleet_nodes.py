@@ -1,4 +1,4 @@
-"""Many nodes in one process, against an API in memory in virtual time."""
+"""Many nodes in one process, with an API in memory, in virtual time."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def fleet_of(api: FakeAPI, directory: Path, **changes: Any) -> Fleet:
 
 
 async def all_ready(fleet: Fleet) -> None:
-    """Wait until every node that runs now has been ready."""
+    """Wait until every running node has been ready."""
     await asyncio.gather(*(agent.ready.wait() for agent in fleet.agents()))
 
 
 class Refusing:
-    """The bootstrap of a token that has gone."""
+    """The bootstrap with a token that no longer exists."""
 
     async def admit(self) -> tuple[Access, Issuer]:
         raise Unauthorized("no such token", code=401)
@@ -104,7 +104,7 @@ async def test_adding_a_node_twice_changes_nothing(tmp_path: Path):
     await fleet.stop()
 
 
-async def test_nodes_whose_token_has_gone_are_let_in_with_another(tmp_path: Path):
+async def test_nodes_whose_token_is_gone_join_with_another(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
@@ -125,7 +125,7 @@ async def test_nodes_whose_token_has_gone_are_let_in_with_another(tmp_path: Path
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_nodes_that_wait_for_their_turn_with_a_certificate_are_not_taken_for_newcomers(tmp_path: Path):
+async def test_waiting_nodes_with_a_certificate_do_not_count_as_new(tmp_path: Path):
     api = FakeAPI()
     controllers = Controllers(api)
     first = fleet_of(api, tmp_path)
@@ -146,7 +146,7 @@ async def test_nodes_that_wait_for_their_turn_with_a_certificate_are_not_taken_f
     await second.stop()
 
 
-async def test_nodes_without_a_token_or_a_certificate_are_outside(tmp_path: Path):
+async def test_nodes_without_a_token_or_a_certificate_cannot_join(tmp_path: Path):
     fleet = fleet_of(FakeAPI(), tmp_path)
     await fleet.add(*names(2))
     await asyncio.sleep(1)
@@ -154,7 +154,7 @@ async def test_nodes_without_a_token_or_a_certificate_are_outside(tmp_path: Path
     await fleet.stop()
 
 
-async def test_a_fleet_that_starts_again_asks_for_nothing(tmp_path: Path):
+async def test_a_restarted_fleet_requests_no_certificates(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     first = fleet_of(api, tmp_path)
@@ -170,7 +170,7 @@ async def test_a_fleet_that_starts_again_asks_for_nothing(tmp_path: Path):
     await second.stop()
 
 
-async def test_everything_else_has_its_turn_while_many_nodes_are_looked_at_and_started(tmp_path: Path):
+async def test_other_tasks_run_while_many_nodes_are_started(tmp_path: Path):
     class Watched(LoopClock):
         looks = 0
 
@@ -198,7 +198,7 @@ async def test_everything_else_has_its_turn_while_many_nodes_are_looked_at_and_s
     await fleet.stop()
 
 
-async def test_a_fleet_that_is_stopped_while_nodes_are_added_starts_no_more(tmp_path: Path):
+async def test_a_fleet_stopped_while_nodes_are_added_starts_no_more(tmp_path: Path):
     fleet = fleet_of(FakeAPI(), tmp_path)
     adding = asyncio.create_task(fleet.add(*names(40)))
     await asyncio.sleep(0)
@@ -222,7 +222,7 @@ async def test_a_removed_node_is_forgotten(tmp_path: Path):
     await fleet.stop()
 
 
-async def test_a_restarted_node_registers_anew_with_its_certificate(tmp_path: Path):
+async def test_a_restarted_node_registers_again_with_its_certificate(tmp_path: Path):
     api = FakeAPI()
     Controllers(api)
     fleet = fleet_of(api, tmp_path)
@@ -238,7 +238,7 @@ async def test_a_restarted_node_registers_anew_with_its_certificate(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["", "..", "../x", "a/b", "UPPER", "-a", "a..b", ".", "a" * 254, "a\n"])
-async def test_a_name_that_is_none_starts_nothing(tmp_path: Path, name: str):
+async def test_an_invalid_name_starts_nothing(tmp_path: Path, name: str):
     api = FakeAPI()
     fleet = fleet_of(api, tmp_path / "nodes")
     for verb in (fleet.add, fleet.remove):

@@ -355,7 +355,7 @@ def test_what_a_registry_answers_is_no_fault_of_the_runtime(runtime, fake):
         assert not isinstance(caught.value, RuntimeUnavailable)
 
 
-def test_a_full_disk_is_told_as_one(runtime, fake):
+def test_a_full_disk_is_reported_as_one(runtime, fake):
     fake.fails["PullImage"] = [("UNKNOWN", "write /var/lib/containerd/x: no space left on device")]
     with pytest.raises(DiskFull, match="cannot be pulled"):
         runtime.pull("a")

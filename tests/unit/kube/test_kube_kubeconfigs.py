@@ -111,7 +111,7 @@ def test_a_kubeconfig_from_the_network_names_no_files(user: dict) -> None:
         access_from_kubeconfig(parse(document(**{"certificate-authority-data": "", "certificate-authority": "/etc/passwd"})))
 
 
-def test_a_missing_file_is_named() -> None:
+def test_a_missing_file_is_reported() -> None:
     with pytest.raises(CertificateError) as caught:
         access(document({"tokenFile": "gone"}))
     assert "/etc/x/gone" in str(caught.value)

@@ -181,7 +181,7 @@ def test_plan_and_dry_run_exclude_each_other(capsys):
     assert "exclude each other" in capsys.readouterr().err
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
+def test_a_missing_discovery_file_is_reported_by_name(tmp_path):
     with pytest.raises(DocumentError, match="cannot read"):
         of("--config", str(tmp_path / "none.yaml"))
 
