@@ -30,37 +30,37 @@ from kubewright.pki import certificates, keys, oaep
 from hub_kit import JOIN_KEY, STATE_KEY, event  # isort: skip
 from oneinfra_kit import manifest  # isort: skip
 from test_hub_stores import (  # isort: skip
-    test_a_record_its_names_and_the_journal_are_one,
+    test_a_record_its_names_and_the_journal_are_written_together,
     test_a_removed_cluster_leaves_nothing_but_the_journal,
     test_another_key_opens_nothing,
-    test_another_process_is_noticed,
-    test_clusters_and_tokens_come_back_as_they_were,
-    test_lines_beyond_the_limit_go,
-    test_of_a_write_that_fails_nothing_is_left,
-    test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted,
-    test_what_one_process_writes_another_reads_and_neither_undoes_it,
+    test_another_process_is_detected,
+    test_clusters_and_tokens_are_read_back_unchanged,
+    test_lines_beyond_the_limit_are_removed,
+    test_a_failed_write_leaves_nothing,
+    test_the_first_of_two_concurrent_decisions_wins,
+    test_processes_see_and_keep_the_writes_of_each_other,
 )
 
 from test_hub_writers import (  # isort: skip
     paused_before,
-    test_what_nobody_else_has_touched_is_written,
-    test_what_was_decided_before_others_have_written_is_not_written,
+    test_undisturbed_decisions_are_written,
+    test_outdated_decisions_are_not_written,
 )
 
 from test_state_seal import OLD, require_taken_over  # isort: skip
 
 __all__ = [
-    "test_a_record_its_names_and_the_journal_are_one",
+    "test_a_failed_write_leaves_nothing",
+    "test_a_record_its_names_and_the_journal_are_written_together",
     "test_a_removed_cluster_leaves_nothing_but_the_journal",
     "test_another_key_opens_nothing",
-    "test_another_process_is_noticed",
-    "test_clusters_and_tokens_come_back_as_they_were",
-    "test_lines_beyond_the_limit_go",
-    "test_of_a_write_that_fails_nothing_is_left",
-    "test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted",
-    "test_what_nobody_else_has_touched_is_written",
-    "test_what_one_process_writes_another_reads_and_neither_undoes_it",
-    "test_what_was_decided_before_others_have_written_is_not_written",
+    "test_another_process_is_detected",
+    "test_clusters_and_tokens_are_read_back_unchanged",
+    "test_lines_beyond_the_limit_are_removed",
+    "test_outdated_decisions_are_not_written",
+    "test_processes_see_and_keep_the_writes_of_each_other",
+    "test_the_first_of_two_concurrent_decisions_wins",
+    "test_undisturbed_decisions_are_written",
 ]
 
 NAMESPACE, USER = "hubs", "hub-state"

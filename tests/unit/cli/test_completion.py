@@ -25,7 +25,7 @@ def scripts() -> dict[str, str]:
 
 @pytest.fixture
 def path(request, scripts, tmp_path):
-    """The script of a shell as a file; the test is skipped where that shell is not installed."""
+    """The script of a shell as a file; the test is skipped if that shell is not installed."""
     shell = request.param
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
@@ -44,12 +44,12 @@ def test_the_script_is_printed_under_the_name_of_the_program(shell, monkeypatch,
 
 
 @pytest.mark.parametrize("shell", completion.SHELLS)
-def test_every_command_and_flag_that_is_not_hidden_is_in_the_script(shell, scripts):
+def test_the_script_has_every_visible_command_and_flag(shell, scripts):
     rows = [row for row in commands.TABLE.every() if row.words]
     assert [row.path for row in rows if not row.hidden and row.words[-1] not in scripts[shell]] == []
     shown = {flag.name for row in rows for flag in row.flags if not flag.hidden}
     hidden = {flag.name for row in rows for flag in row.flags} - shown
-    assert (len(shown) > 60, len(hidden) > 90) == (True, True)  # those of the kubelet that have no effect are taken and not shown
+    assert (len(shown) > 60, len(hidden) > 90) == (True, True)  # those of the kubelet without effect are accepted and not shown
     assert sorted(name for name in shown if name not in scripts[shell]) == []
     assert sorted(name for name in hidden if f"--{name}" in scripts[shell]) == []
 

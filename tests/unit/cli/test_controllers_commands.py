@@ -1,4 +1,4 @@
-"""`controllers run` takes kube-controller-manager's flags, with its types and defaults, and refuses what it refuses; `csr explain` of files."""
+"""`controllers run` accepts kube-controller-manager's flags with its types and defaults, and refuses what it refuses; `csr explain` of files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KINDS = {
     "duration": {"duration"},
 }
 SAID = {"kube-api-qps": "float32", "bind-address": "ip"}
-"""Flags that are text here and something more special there."""
+"""Flags that are text here and have a special type there."""
 
 
 def parsed(*argv: str) -> parser.Parsed:
@@ -41,7 +41,7 @@ def chosen(*argv: str):
     return controllers.options_of(parsed(*argv))
 
 
-def test_every_flag_is_one_of_kube_controller_managers():
+def test_every_flag_is_one_of_kube_controller_manager():
     known = flags_of("kube-controller-manager", "1.36")
     assert known is not None
     assert [flag.name for flag in RUN_FLAGS if flag.name not in known.flags] == ["config"]
@@ -60,7 +60,7 @@ def test_the_defaults():
     assert (found.election.lease, found.election.renew, found.election.retry) == (15, 10, 2)
 
 
-def test_one_authority_for_all_signers_or_one_for_each():
+def test_one_ca_serves_all_signers_or_each_has_its_own():
     pair = (PurePosixPath("/ca.crt"), PurePosixPath("/ca.key"))
     shared = chosen("--cluster-signing-cert-file=/ca.crt", "--cluster-signing-key-file=/ca.key")
     assert dict(shared.files) == dict.fromkeys(("kubelet-client", "kubelet-serving", "kube-apiserver-client", "legacy-unknown"), pair)
@@ -93,7 +93,7 @@ def test_what_is_refused(argv, what):
     assert what in f"{error.value} {error.value.remedy}"
 
 
-def test_all_that_is_wrong_is_told_at_once():
+def test_all_errors_are_reported_at_once():
     with pytest.raises(UsageError) as error:
         chosen(
             "--controllers=nodeipam",
@@ -113,13 +113,13 @@ def test_all_that_is_wrong_is_told_at_once():
 @pytest.mark.parametrize(
     "flag", ["cluster-cidr", "root-ca-file", "service-account-private-key-file", "allocate-node-cidrs", "feature-gates"]
 )
-def test_another_flag_of_kube_controller_manager_says_whose_it_is(flag):
+def test_other_flags_of_kube_controller_manager_are_explained(flag):
     with pytest.raises(UsageError) as error:
         parsed(f"--{flag}=x")
     assert "only kube-controller-manager has" in error.value.remedy
 
 
-def test_a_flag_that_nobody_has_is_just_unknown():
+def test_other_flags_are_unknown():
     with pytest.raises(UsageError) as error:
         parsed("--no-such-flag=x")
     assert "kube-controller-manager" not in error.value.remedy
@@ -147,7 +147,7 @@ def test_a_file_of_pem_is_explained(tmp_path, capsys):
     assert found["request"]["signatureValid"] is True
 
 
-def test_a_rule_that_will_be_broken_is_told_before_the_approval(tmp_path, capsys):
+def test_a_broken_rule_is_reported_before_the_approval(tmp_path, capsys):
     path = tmp_path / "node.csr"
     path.write_bytes(request(names=[("dns", "a")]))
     found = {one["controller"]: one["reason"] for one in explained(capsys, str(path))["decisions"]}

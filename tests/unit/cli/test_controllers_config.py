@@ -1,4 +1,4 @@
-"""`controllers run --config`: the same settings as the flags, every wrong field at once, and flags count more."""
+"""`controllers run --config`: the same settings as the flags, all wrong fields at once, and flags that override the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def chosen(tmp_path, text: str, *argv: str):
     )
 
 
-def test_a_file_says_the_same_as_flags(tmp_path):
+def test_a_file_has_the_same_effect_as_flags(tmp_path):
     flags = {
         "kubeconfig": "/k",
         "controllers": ["*", "bootstrapsigner"],
@@ -40,17 +40,17 @@ def test_a_file_says_the_same_as_flags(tmp_path):
     assert by_flags.qps == 0.5
 
 
-def test_a_flag_counts_more_than_the_file(tmp_path):
+def test_a_flag_overrides_the_file(tmp_path):
     found = chosen(tmp_path, "kubeconfig: /k\nkubeApiBurst: 7\nleaderElect: true\n", "--kube-api-burst=9", "--leader-elect=false")
     assert (found.burst, found.election) == (9, None)
 
 
-def test_every_flag_but_the_file_itself_is_a_field():
+def test_every_flag_except_config_is_a_field():
     assert [flag.name for flag in FIELDS.values()] == [flag.name for flag in RUN_FLAGS if flag.name != "config"]
     assert len(FIELDS) == 28
 
 
-def test_all_wrong_fields_are_told_at_once_with_their_lines(tmp_path):
+def test_all_wrong_fields_are_reported_at_once_with_their_lines(tmp_path):
     text = (
         "kubeconfig: 5\nleaderElect: yess\nsecurePort: many\ncontrollers: '*'\nclusterSigningDuration: 0s\nleaderElectRetryPeriod: soon\n"
         "leaderElectResourceLock: endpoints\nclusterSigningCertFil: /x\nkubeApiBurst: 99999999999\nbindAddress: 127.0.0.1\n"
@@ -78,6 +78,6 @@ def test_another_document_is_refused(text):
         controllers.CONFIG.read(text.encode(), source="x.yaml")
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(DocumentError, match="does not exist"):
         controllers.CONFIG.with_file(parser.parse(["controllers", "run", "--config", str(tmp_path / "none")], program="k"))

@@ -10,7 +10,7 @@ from kubewright.base.wait import Backoff
 from kubewright.cli.handlers import daemons
 
 
-async def test_what_is_done_beside_the_work_begins_again_whatever_it_fails_by(monkeypatch) -> None:
+async def test_side_tasks_are_restarted_after_any_error(monkeypatch) -> None:
     monkeypatch.setattr(
         unexpected.keep_running, "__kwdefaults__", {**unexpected.keep_running.__kwdefaults__, "backoff": Backoff(first=0.0, limit=0.0)}
     )

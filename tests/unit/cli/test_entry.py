@@ -41,7 +41,7 @@ def test_a_group_without_a_sub_command_prints_help_and_fails(argv, code, capsys)
     assert "missing sub-command" in err
 
 
-def test_a_usage_error_is_one_line_with_a_remedy(capsys):
+def test_a_usage_error_is_one_line_with_a_hint(capsys):
     assert entry.main(["up", "--nodse", "3"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -57,7 +57,7 @@ def test_a_usage_error_is_one_line_with_a_remedy(capsys):
         (Interrupted("stopped"), 130, 130),
     ],
 )
-def test_the_exit_code_is_the_error_s_for_our_commands_and_one_for_kubeadm_s(error, own, kubeadms, monkeypatch, capsys):
+def test_exit_codes_depend_on_the_error_and_are_one_for_commands_of_kubeadm(error, own, kubeadms, monkeypatch, capsys):
     def fail(_):
         raise error
 
@@ -70,7 +70,7 @@ def test_the_exit_code_is_the_error_s_for_our_commands_and_one_for_kubeadm_s(err
 @pytest.mark.parametrize(
     ("argv", "code"), [(["local", "status", "--nonsense"], 2), (["token", "generate", "--nonsense"], 1), (["token", "x"], 1)]
 )
-def test_usage_errors_follow_the_command_s_scheme_too(argv, code, capsys):
+def test_usage_errors_follow_the_scheme_of_the_command(argv, code, capsys):
     assert entry.main(argv) == code
     assert capsys.readouterr().err.startswith("error: unknown ")
 
@@ -88,7 +88,7 @@ def test_an_error_outside_of_the_tree_is_a_bug_without_a_traceback(monkeypatch, 
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_signal_that_the_interpreter_reports_as_an_error_of_its_own_is_a_signal(monkeypatch, capsys):
+def test_a_signal_reported_as_an_interpreter_error_is_a_signal(monkeypatch, capsys):
     def fail(_):
         raise SystemError("a call returned a result with an exception set") from Stopped(signal.SIGHUP)
 
@@ -97,7 +97,7 @@ def test_a_signal_that_the_interpreter_reports_as_an_error_of_its_own_is_a_signa
     assert capsys.readouterr().err.startswith("error: interrupted by SIGHUP")
 
 
-def test_output_names_the_program_as_it_was_called(monkeypatch, capsys):
+def test_output_uses_the_name_by_which_the_program_was_called(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
     assert entry.main(["token", "--help"]) == 0
     assert "  kubeadm token [command]\n" in capsys.readouterr().out
@@ -128,7 +128,7 @@ def test_commands_have_no_version_of_their_own(words, capsys):
     assert capsys.readouterr().err.startswith("error: unknown flag: --version\n")
 
 
-def test_every_reporter_names_the_program_as_it_was_called(monkeypatch):
+def test_every_reporter_uses_the_name_by_which_the_program_was_called(monkeypatch):
     monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
     told = [
         events.Line(topic="", text="first `kubewright join a`"),
@@ -183,12 +183,12 @@ def test_some_groups_show_their_help_and_succeed(words, capsys):
         (["certs", "nonsense", "--help"], "kubewright certs [command]"),
     ],
 )
-def test_help_may_be_asked_for_in_many_ways(words, usage, capsys):
+def test_help_can_be_requested_in_many_ways(words, usage, capsys):
     assert entry.main(words) == 0
     assert f"  {usage}\n" in capsys.readouterr().out
 
 
-def test_help_about_an_unknown_word_is_told_on_stderr_and_succeeds(capsys):
+def test_help_about_an_unknown_command_goes_to_stderr_and_succeeds(capsys):
     assert entry.main(["help", "nonsense"]) == 0
     out, err = capsys.readouterr()
     assert out == ""
@@ -200,7 +200,7 @@ def test_an_unknown_first_word_fails_even_with_help(capsys):
     assert capsys.readouterr().err.startswith('error: unknown command "nonsense" for "kubewright"\n')
 
 
-def test_a_deprecated_flag_works_and_says_what_to_use(monkeypatch, capsys):
+def test_a_deprecated_flag_works_and_names_its_replacement(monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(entry, "imported", lambda _: lambda parsed: seen.append(parsed.strings("apiserver-extra-args")) or 0)
     words = ["init", "phase", "control-plane", "apiserver", "--apiserver-extra-args", "v=4,a=b", "--apiserver-extra-args=c="]
@@ -211,7 +211,7 @@ def test_a_deprecated_flag_works_and_says_what_to_use(monkeypatch, capsys):
     assert lines[0].startswith("Flag --apiserver-extra-args has been deprecated, use 'ClusterConfiguration.apiServer.extraArgs' instead")
 
 
-def test_commands_in_errors_are_named_as_the_program_was_called(monkeypatch, capsys):
+def test_commands_in_errors_use_the_name_of_the_called_program(monkeypatch, capsys):
     def fail(_):
         raise CheckFailed("no", remedy="run `kubewright up` again; kubewright keeps its files in ~/.cache/kubewright")
 

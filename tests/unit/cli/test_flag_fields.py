@@ -1,4 +1,4 @@
-"""Each flag of a command that changes a machine sets a field of what the command is asked for, or is read by its handler."""
+"""Each flag of a command that changes a machine sets a field of the command's options, or is read by its handler."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_every_form_of_a_flag_has_a_reader():
     assert found - {LEVEL, MODULES, PAIRS} <= inputs.FORMS
 
 
-def test_a_handler_has_the_last_word_about_a_field():
+def test_a_handler_can_override_a_field():
     parsed = parse(["node", "leave", "--drain"], program="kubewright")
     assert inputs.record(parsed, NodeLeaveOptions, drain=5.0) == NodeLeaveOptions(drain=5.0)
 

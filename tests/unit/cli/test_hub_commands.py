@@ -1,4 +1,4 @@
-"""Commands of the hub that were paused in the middle: what somebody else has written since stays, and they say so."""
+"""Commands of the hub that were paused in the middle: what others have written since stays, and they report it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def request(uid: str) -> dict:
 
 
 class Tenant(RecordingKube):
-    """A cluster with a request, that may be replaced by another one."""
+    """A cluster with a request that may be replaced by another one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ PAUSED: dict[str, tuple[tuple[str, ...], tuple[object, str], Callable[[HubStore]
 
 
 @pytest.mark.parametrize("what", PAUSED)
-def test_a_command_that_was_paused_writes_nothing_over_what_is_newer(commands, monkeypatch, what):
+def test_a_paused_command_does_not_overwrite_newer_data(commands, monkeypatch, what):
     words, (place, name), others = PAUSED[what]
     work, after = getattr(place, name), []
 
@@ -109,7 +109,7 @@ def test_a_command_that_was_paused_writes_nothing_over_what_is_newer(commands, m
     assert commands.tenant.asked == (["u9"] if others is rejoined else ["u1"])
 
 
-def test_forgetting_a_node_deletes_its_request_and_none_that_came_since(commands, monkeypatch):
+def test_forgetting_a_node_deletes_its_request_and_no_later_one(commands, monkeypatch):
     delete = commands.tenant.delete
 
     def overtaken(*positional: object, **named: object) -> object:
@@ -124,7 +124,7 @@ def test_forgetting_a_node_deletes_its_request_and_none_that_came_since(commands
         assert store.record("a", "worker") is None
 
 
-def test_an_interface_stays_that_a_cluster_has_again_by_the_time_its_removal_gets_there(commands, monkeypatch):
+def test_an_interface_stays_if_its_cluster_was_added_again_during_the_removal(commands, monkeypatch):
     removals = []
     monkeypatch.setattr(hub_vpn.hub_tunnels, "remove", lambda _, vpn: removals.append(vpn.interface))
     with closing(commands.store()) as store:

@@ -1,4 +1,4 @@
-"""The state of a hub as commands open it: several at a time before there is one, and one that an earlier kubewright has made."""
+"""The state of a hub as commands open it: several at the same time before it exists, and one of an earlier version."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COUNT = 6
 ROUNDS = 5
 
 
-def test_those_who_come_first_together_make_one_state_with_one_key(tmp_path):
+def test_concurrent_first_commands_create_one_state_with_one_key(tmp_path):
     for number in range(ROUNDS):
         place = tmp_path / str(number)
         parsed = parse(["hub", "token", "list", "--state", f"{place}/state.db", "--key-file", f"{place}/state.key"], program="kubewright")
@@ -75,7 +75,7 @@ def test_a_state_in_secrets_needs_a_cluster_and_is_no_file_to_back_up(monkeypatc
 
 
 class OldHub:
-    """A hub whose state and key an earlier kubewright has made."""
+    """A hub whose state and key an earlier version has created."""
 
     def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.state, self.key = directory / "state.db", directory / "state.key"
@@ -86,7 +86,7 @@ class OldHub:
         self.key.write_text(f"{bytes(range(32)).hex()}\n")
 
     def put_back(self) -> None:
-        """Put the old state in the place of what is there."""
+        """Replace the current state by the old one."""
         for path in self.state.parent.glob("state.db*"):
             path.unlink()
         with closing(sqlite3.connect(self.state)) as db:
@@ -119,7 +119,7 @@ def test_the_state_of_an_earlier_version_is_migrated_once(old):
     assert old.state.read_bytes() == before
 
 
-def test_a_person_can_have_it_taken_over_and_sees_what_nothing_vouched_for(old):
+def test_a_user_can_migrate_the_state_and_sees_what_was_not_sealed(old):
     old.run("nodes")
     old.put_back()
     rows = json.loads(old.run("migrate", "-o", "json"))
@@ -132,13 +132,13 @@ def test_a_person_can_have_it_taken_over_and_sees_what_nothing_vouched_for(old):
     assert json.loads(old.run("migrate", "-o", "json")) == rows
 
 
-def test_who_was_killed_while_a_state_was_taken_over_goes_on(old):
+def test_a_killed_migration_continues(old):
     old.key.write_text(f"{old.key.read_text()}{state_key.TAKING_OVER}\n")
     old.run("nodes")
     assert old.note == state_key.SEALED_ONLY
 
 
-def test_a_credential_takes_nothing_over_by_itself(old, monkeypatch):
+def test_a_credential_alone_migrates_nothing(old, monkeypatch):
     credentials = old.key.parent / "credentials"
     credentials.mkdir()
     credential = old.key.rename(credentials / "hub.key")
@@ -150,7 +150,7 @@ def test_a_credential_takes_nothing_over_by_itself(old, monkeypatch):
     assert credential.read_text() == before
 
 
-def test_the_key_of_a_new_state_takes_nothing_over(tmp_path, capsys):
+def test_the_key_of_a_new_state_migrates_nothing(tmp_path, capsys):
     place = tmp_path / "hub"
     assert main(["hub", "nodes", f"--state={place}/state.db", f"--key-file={place}/state.key"]) == 0
     first, second = (place / "state.key").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""`hub cluster add --vpn-…`: what is taken, what is refused before anything is kept, and who has which address."""
+"""`hub cluster add --vpn-…`: what is accepted, what is refused before anything is stored, and which node has which address."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NO_NETWORKS = ("::/0", "fc00::/7", "127.0.0.0/8", "224.0.0.0/8", "169.254.0.0/1
 
 
 class Commands:
-    """The hub's commands over a state below a directory."""
+    """The hub's commands with a state below a directory."""
 
     def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.directory = directory
@@ -94,7 +94,7 @@ def test_a_cluster_gets_a_vpn_whose_key_stays_and_is_not_shown(commands):
     assert json.loads(commands.add())[0].get("vpn") is None
 
 
-def test_the_hubs_key_of_a_cluster_changes_on_request_and_is_shown_by_its_public_half(commands):
+def test_the_key_of_the_hub_is_replaced_on_request_and_its_public_half_shown(commands):
     [before] = json.loads(commands.add(*VPN))
     [row] = json.loads(commands.run("cluster", "rotate-vpn-key", "a", "-o", "json"))
     [listed] = json.loads(commands.run("cluster", "list", "-o", "json"))
@@ -130,7 +130,7 @@ def test_the_hubs_key_of_a_cluster_changes_on_request_and_is_shown_by_its_public
         ((*VPN, "--vpn-server=http://10.0.0.1"), "is not https://ADDRESS:PORT"),
     ],
 )
-def test_what_cannot_be_a_vpn_is_refused_and_nothing_is_kept(commands, flags, problem):
+def test_invalid_vpn_settings_are_refused_and_nothing_is_stored(commands, flags, problem):
     assert problem in commands.add(*flags, code=2)
     assert json.loads(commands.run("cluster", "list", "-o", "json")) == []
 
@@ -143,7 +143,7 @@ def test_two_clusters_of_a_hub_do_not_share_addresses(commands):
 
 
 @pytest.mark.parametrize("flags", [(), ("--vpn-cidr=10.65.0.0/16", VPN[1]), ("--vpn-cidr=10.64.0.0/30", VPN[1])])
-def test_a_network_in_which_nodes_have_addresses_stays(commands, flags):
+def test_a_network_with_nodes_cannot_be_changed(commands, flags):
     commands.add(*VPN)
     with closing(commands.store()) as store:
         keep(store, RECORD)
@@ -154,13 +154,13 @@ def test_a_network_in_which_nodes_have_addresses_stays(commands, flags):
     commands.add("--vpn-cidr=10.64.0.0/17", VPN[1])
 
 
-def test_what_the_hubs_machine_lacks_is_said(commands):
+def test_missing_programs_on_the_machine_of_the_hub_are_reported(commands):
     (commands.programs / "wg").unlink()
     commands.add(*VPN)
     assert "wg is not installed: the VPN needs it: install the package wireguard-tools" in commands.warned
 
 
-def test_who_has_joined_is_listed_with_the_address_in_the_vpn(commands):
+def test_joined_nodes_are_listed_with_their_vpn_addresses(commands):
     assert commands.run("nodes") == ""
     made, told = commands.warned.splitlines()
     assert (made.startswith("warning: made "), "keep a copy of it in a different place" in made, told) == (True, True, "no node has joined")
@@ -174,7 +174,7 @@ def test_who_has_joined_is_listed_with_the_address_in_the_vpn(commands):
     assert commands.run("nodes").splitlines()[0].split() == columns
 
 
-def test_whose_certificates_end_soon_is_told_unless_the_kubelet_renews_them(commands):
+def test_expiring_certificates_are_reported_unless_the_kubelet_renews_them(commands):
     commands.add()
     certificates = tuple(
         IssuedCertificate(purpose=one, serial="1", fingerprint="f", not_after="2026-01-01T00:00:00Z") for one in ("client", "serving")
@@ -202,7 +202,7 @@ def test_whose_certificates_end_soon_is_told_unless_the_kubelet_renews_them(comm
         ("--certificate-lifetime=-1h", "--certificate-lifetime has to be longer than nothing"),
     ],
 )
-def test_what_no_node_could_use_is_refused(commands, flag, problem):
+def test_settings_that_no_node_could_use_are_refused(commands, flag, problem):
     assert problem in commands.add(flag, code=2)
     assert json.loads(commands.run("cluster", "list", "-o", "json")) == []
 
@@ -220,15 +220,15 @@ def test_what_no_node_could_use_is_refused(commands, flag, problem):
         ('clusterDomain: "a\\0b"', "clusterDomain holds a control character", 3),
     ],
 )
-def test_fields_that_nodes_refuse_are_told_when_the_cluster_is_added(commands, text, told, code):
-    commands.add()  # which tells of the new key
+def test_fields_that_nodes_refuse_are_reported_when_the_cluster_is_added(commands, text, told, code):
+    commands.add()  # which reports the new key
     (commands.directory / "kubelet.yaml").write_text(text)
     commands.add(f"--kubelet-config={commands.directory}/kubelet.yaml", code=code)
     assert told in commands.warned
     assert bool(commands.warned) == bool(told)
 
 
-def test_the_interface_goes_with_the_cluster_also_where_no_daemon_runs(commands):
+def test_the_interface_is_removed_with_the_cluster_even_without_a_daemon(commands):
     commands.add(*VPN)
     commands.host.ensure(Tunnel(name="wg-86f7e437faa5", private_key="k", port=1, addresses=("10.64.0.1/16",), mtu=1420))
     assert commands.host.tunnel("wg-86f7e437faa5") is not None

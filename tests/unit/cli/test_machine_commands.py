@@ -1,4 +1,4 @@
-"""join, reset and the upgrade commands: flags and files are read and judged as kubeadm does."""
+"""join, reset and the upgrade commands: flags and files are read and checked as by kubeadm."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KUBEADM = {
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch, tmp_path):
-    """A machine without any file of kubeadm's; what is put into the set exists. What resets, resets a directory."""
+    """A machine without any file of kubeadm's; what is put into the set exists. Resets empty a directory."""
     there: set[str] = set()
 
     def below(_, **__: object):
@@ -70,7 +70,7 @@ def file(tmp_path, kind, text):
 
 
 def joined(*words: str):
-    """The configuration that `join` works from, and its warnings."""
+    """The configuration that `join` uses, and its warnings."""
     made = join_request(parse([*words], program="kubewright"), only=())
     loaded = joining.configure(made, detected=DETECTED, exists=lambda path: path == "/f", admin_kubeconfig="/etc/kubernetes/admin.conf")
     return loaded.configuration, loaded.warnings
@@ -83,14 +83,14 @@ NO_NODE = "kubelet.conf does not exist"
 @pytest.mark.parametrize(
     "path", [row.path for row in commands.TABLE.every() if row.words[:2] in {("upgrade", "apply"), ("upgrade", "node")} and row.handler]
 )
-def test_a_machine_that_is_part_of_no_cluster_is_not_upgraded(path, run):
+def test_a_machine_without_a_cluster_is_not_upgraded(path, run):
     apply = path.startswith("upgrade apply")
     code, err = run(*path.split(), *(["v1.36.3"] if apply else []))
     assert (code, (NO_CONTROL_PLANE if apply else NO_NODE) in err) == (1, True)
 
 
 @pytest.mark.parametrize("path", TREES)
-def test_the_trees_have_kubeadms_phases_in_its_order(path):
+def test_phase_trees_have_the_phases_of_kubeadm_in_its_order(path):
     row = KUBEADM[path]
     shown = [node for node in TREES[path].nodes if not node.phase.hidden]
     assert ["  /" * bool(node.above) + node.phase.word for node in shown] == row["phase_tree_printed"]
@@ -101,7 +101,7 @@ def test_the_trees_have_kubeadms_phases_in_its_order(path):
 
 
 @pytest.mark.parametrize("path", TREES)
-def test_every_phase_of_a_tree_has_its_command_with_the_same_words(path):
+def test_every_phase_has_a_command_with_the_same_summary(path):
     tree = TREES[path]
     rows = {
         tuple(words): row
@@ -156,14 +156,14 @@ def test_phases_to_skip_come_from_the_file_only_if_the_flag_is_empty(run, tmp_pa
         (["upgrade", "diff", "-c3", "--vmodule=a=1", "-v1"], "UpgradeConfiguration", "--context-lines, --vmodule"),
     ],
 )
-def test_flags_that_belong_into_the_file_are_named_all_at_once(words, kind, named, run, tmp_path):
+def test_flags_that_belong_into_the_file_are_reported_all_at_once(words, kind, named, run, tmp_path):
     code, err = run(*words, "--config", file(tmp_path, kind, ""))
     assert code == 1
-    (told,) = [line for line in err.splitlines() if line.startswith("error: ")]  # with -v there is a log before it
+    (told,) = [line for line in err.splitlines() if line.startswith("error: ")]  # with -v, log lines precede it
     assert told == f"error: --config cannot be combined with {named}"
 
 
-def test_phases_of_upgrade_take_flags_beside_the_file(run, tmp_path):
+def test_phases_of_upgrade_accept_flags_in_addition_to_the_file(run, tmp_path):
     path = file(tmp_path, "UpgradeConfiguration", "apply: {kubernetesVersion: v1.36.3}\n")
     assert NO_CONTROL_PLANE in run("upgrade", "apply", "phase", "control-plane", "--etcd-upgrade=false", "--config", path)[1]
 
@@ -175,19 +175,19 @@ def test_a_file_without_the_kind_is_refused(words, kind, run, tmp_path):
     assert f"holds no {kind}Configuration" in err
 
 
-def test_every_wrong_field_is_told_at_once(run):
+def test_every_wrong_field_is_reported_at_once(run):
     _, err = run("join", "10.0.0.1:6443", "--control-plane", "--certificate-key=x", "--apiserver-bind-port=0")
     named = ["--certificate-key", "--discovery-token-ca-cert-hash", "--token"]
     assert sorted(line.strip().partition(":")[0] for line in err.splitlines() if line.startswith("  ")) == named
     assert "<masked>" not in err
 
 
-def test_without_words_join_says_how_to_find_the_cluster(run):
+def test_join_without_arguments_explains_discovery(run):
     code, err = run("join")
     assert (code, "  HOST:PORT or --discovery-file: " in err) == (1, True)
 
 
-def test_the_token_is_for_both_where_they_are_not_given():
+def test_one_token_is_used_for_discovery_and_bootstrap():
     found, _ = joined("join", "a:1", "--token", TOKEN, "--discovery-token-ca-cert-hash", PIN)
     assert (found.discovery.bootstrap_token.token, found.discovery.tls_bootstrap_token) == (TOKEN, TOKEN)
     found, _ = joined("join", "a:1", "--token", TOKEN, "--discovery-token", OTHER, "--discovery-token-unsafe-skip-ca-verification")
@@ -202,7 +202,7 @@ def test_without_an_endpoint_there_is_no_discovery_by_token(run):
     assert "discovery" in err
 
 
-def test_flags_of_a_control_plane_alone_are_ignored_with_a_warning():
+def test_control_plane_flags_without_control_plane_are_ignored_with_a_warning():
     found, warnings = joined(*GOOD, "--certificate-key=x", "--apiserver-bind-port=1", "--apiserver-advertise-address=10.0.0.9")
     assert found.control_plane is None
     assert warnings == ["--certificate-key, --apiserver-advertise-address, --apiserver-bind-port: ignored without --control-plane"]
@@ -215,7 +215,7 @@ def test_a_control_plane_has_its_flags():
     assert found.control_plane.local_api_endpoint.advertise_address == "10.0.0.9"
 
 
-def test_what_the_file_says_is_joined_with_the_flags(tmp_path):
+def test_the_file_is_combined_with_the_flags(tmp_path):
     text = (
         f"discovery: {{bootstrapToken: {{apiServerEndpoint: 'a.b:1', token: {TOKEN}, unsafeSkipCAVerification: true}}}}\n"
         "nodeRegistration: {name: file, ignorePreflightErrors: [Swap]}\nskipPhases: [preflight]\ndryRun: false\n"
@@ -253,13 +253,13 @@ def test_a_phase_without_discovery_flags_needs_the_admin_kubeconfig(run):
         (["v1.36.0-rc.1"], "this cluster cannot be upgraded to v1.36.0-rc.1"),
     ],
 )
-def test_a_version_that_cannot_be_is_refused(words, message, run):
+def test_an_invalid_version_is_refused(words, message, run):
     code, err = run("upgrade", "apply", *words)
     assert (code, err.splitlines()[0]) == (1, f"error: {message}")
 
 
 @pytest.mark.parametrize("words", [["v1.36.9", "-f"], ["v1.36.0-rc.1", "--allow-release-candidate-upgrades"], ["stable"]])
-def test_other_versions_are_taken(words, run):
+def test_other_versions_are_accepted(words, run):
     assert NO_CONTROL_PLANE in run("upgrade", "apply", *words)[1]
 
 

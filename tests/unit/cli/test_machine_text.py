@@ -1,4 +1,4 @@
-"""What the commands that change machines print of events."""
+"""The text that commands which change machines print for events."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kubewright.base.events import Checked, Line, PhaseSkipped, PhaseStarted, Wa
 from kubewright.cli.printers.reporters import MachineText
 
 
-def test_lines_have_their_topics_and_the_last_words_none(capsys):
+def test_lines_have_topics_except_the_final_message(capsys):
     text = MachineText()
     text.emit(Line(topic="preflight", text="Running pre-flight checks"))
     text.emit(Line(topic="", text="This machine has joined"))
@@ -14,7 +14,7 @@ def test_lines_have_their_topics_and_the_last_words_none(capsys):
     assert capsys.readouterr().out == "[preflight] Running pre-flight checks\n\nThis machine has joined\n"
 
 
-def test_a_phase_that_is_left_out_is_told_unless_the_reason_goes_without_saying(capsys):
+def test_a_skipped_phase_is_reported_unless_the_reason_is_obvious(capsys):
     text = MachineText(silent=("a worker",))
     text.emit(PhaseSkipped(phase="control-plane-prepare/certs", reason="a worker"))
     text.emit(PhaseSkipped(phase="control-plane-prepare/certs", reason="named by --skip-phases"))
@@ -32,6 +32,6 @@ def test_warnings_go_to_stderr(capsys):
     assert (found.out, found.err) == ("", "warning: careful\n\t[WARNING Swap]: swap is on\n")
 
 
-def test_what_is_waited_for_is_not_part_of_the_result(capsys):
+def test_waits_are_not_part_of_the_result(capsys):
     MachineText().emit(Waiting(what="the kubelet", reason="it starts", elapsed=1.0))
     assert capsys.readouterr().out == ""

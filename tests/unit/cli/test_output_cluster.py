@@ -1,4 +1,4 @@
-"""What `up` and `local status` print for a person: complete, aligned, coloured only where that is wanted."""
+"""What `up` and `local status` print for a person: complete, aligned, and coloured only on request."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def found(*, name: str = "demo", nodes: int = 2, broken: int = 0) -> dict[str, o
     }
 
 
-def test_up_prints_machines_components_nodes_times_and_how_to_go_on():
+def test_up_prints_machines_components_nodes_times_and_next_steps():
     assert up_text(found(), paint=PLAIN, seconds=3.1, changed=True) == (
         "cluster demo: Ready, Kubernetes v1.36.3, 2 of 2 nodes ready\n"
         "\n"
@@ -74,14 +74,14 @@ def test_up_prints_machines_components_nodes_times_and_how_to_go_on():
     )
 
 
-def test_an_up_that_changed_nothing_says_so_and_repeats_no_old_times():
+def test_an_up_without_changes_reports_that_and_shows_no_old_times():
     text = up_text(found(name="default"), paint=PLAIN, seconds=0.4, changed=False)
     assert "times:" not in text
     assert ": see `kubewright local status`" in text
     assert text.endswith("\ncluster default was up already; nothing changed (0.40s)\nexport KUBECONFIG=/state/admin.conf\n")
 
 
-def test_a_status_tells_what_differs_and_what_is_simulated():
+def test_a_status_shows_changed_flags_and_simulated_parts():
     text = status_text(found(), paint=PLAIN)
     assert "\nflags that differ from kubeadm's:\n  etcd --heartbeat-interval=10\n" in text
     assert text.endswith("\nsimulated:\n  containers are not run\n")
@@ -95,7 +95,7 @@ def test_a_cluster_that_does_not_run_still_has_a_status():
     assert text.startswith("cluster demo: Stopped, Kubernetes v1.36.3, 0 of 4 nodes ready\n\nits daemon has ended\n\nflags that differ")
 
 
-def test_of_many_nodes_only_those_that_are_not_ready_are_listed():
+def test_only_unready_nodes_of_many_are_listed():
     text = status_text(found(nodes=100, broken=2), paint=PLAIN)
     assert "NODE            STATE     PODS   WHY\ndemo-worker-1   Joining   2      no route\n" in text
     assert "demo-worker-3" not in text
@@ -127,7 +127,7 @@ def test_colours_change_nothing_but_colours():
         (True, {"TERM": "dumb"}, False),
     ],
 )
-def test_colours_are_for_terminals_whose_user_wants_them(tty, environment, wanted):
+def test_colours_are_used_only_on_terminals_that_allow_them(tty, environment, wanted):
     assert takes_colours(Terminal(tty=tty), environment) is wanted
     assert (painter(Terminal(tty=tty), environment)("state", "Ready") != "Ready") is wanted
 
@@ -136,7 +136,7 @@ CELLS = st.one_of(st.none(), st.integers(), st.text(max_size=12), st.text("a \n\
 
 
 @given(rows=st.lists(st.fixed_dictionaries({"a": CELLS, "state": CELLS}), max_size=5))
-def test_every_row_is_one_line_and_columns_stand_under_their_headings(rows):
+def test_every_row_is_one_line_and_columns_are_aligned_with_their_headings(rows):
     columns = [("a", "FIRST"), ("state", "SECOND"), ("lacking", "THIRD")]
     lines = table(rows, columns=columns).splitlines()
     assert len(lines) == len(rows) + 1

@@ -1,4 +1,4 @@
-"""Every command that prints something has `-o` with json and yaml, and what they print can be read back."""
+"""Every command that prints a result has `-o` with json and yaml, and the output can be read back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read(text: str, form: str) -> object:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_secrets_that_are_made_are_fields(run, form):
+def test_created_secrets_are_fields_of_the_result(run, form):
     code, out, err = run("token", "generate", "-o", form)
     found = read(out, form)
     assert (code, err, set(found), len(found["token"])) == (0, "", {"kind", "apiVersion", "token"}, 23)
@@ -65,7 +65,7 @@ def test_secrets_that_are_made_are_fields(run, form):
 
 
 @pytest.mark.parametrize("kind", ["init", "join", "reset", "upgrade"])
-def test_examples_are_the_same_documents_as_json(run, kind):
+def test_examples_are_equal_in_yaml_and_json(run, kind):
     _, text, _ = run("config", "print", f"{kind}-defaults")
     code, out, err = run("config", "print", f"{kind}-defaults", "-o", "json")
     assert (code, err) == (0, "")
@@ -73,7 +73,7 @@ def test_examples_are_the_same_documents_as_json(run, kind):
 
 
 def several(text: str) -> list[object]:
-    """The values of JSON texts that follow each other."""
+    """The values of consecutive JSON texts."""
     decoder, found, at = json.JSONDecoder(), [], 0
     while at < len(text):
         value, at = decoder.raw_decode(text, at)
@@ -82,7 +82,7 @@ def several(text: str) -> list[object]:
     return found
 
 
-def test_a_migrated_file_is_the_same_documents_as_json(run, tmp_path):
+def test_a_migrated_file_is_equal_in_yaml_and_json(run, tmp_path):
     old, new = tmp_path / "old.yaml", tmp_path / "new.json"
     old.write_text(f"{FILE}clusterName: blue\n")
     _, text, _ = run("config", "migrate", "--old-config", str(old))
@@ -93,7 +93,7 @@ def test_a_migrated_file_is_the_same_documents_as_json(run, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_what_validate_finds_is_the_result(run, tmp_path, form):
+def test_findings_of_validate_are_the_result(run, tmp_path, form):
     path = tmp_path / "kubeadm.yaml"
     path.write_text(FILE)
     code, out, err = run("config", "validate", "--config", str(path), "-o", form)
@@ -107,7 +107,7 @@ def test_what_validate_finds_is_the_result(run, tmp_path, form):
     assert (code, read(out, form)["error"]["error"]) == (1, "DocumentError")
 
 
-def test_no_secret_is_in_what_validate_finds(run, tmp_path):
+def test_findings_of_validate_contain_no_secret(run, tmp_path):
     path = tmp_path / "kubeadm.yaml"
     token = "abcdef.0123456789ABCDEF"
     path.write_text(f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nbootstrapTokens: [{{token: {token}}}]\n")
@@ -117,7 +117,7 @@ def test_no_secret_is_in_what_validate_finds(run, tmp_path):
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_no_form_is_taken_that_is_not_offered(run, form):
+def test_formats_that_are_not_offered_are_refused(run, form):
     code, out, err = run("config", "validate", "--config", "x", "-o", f"{form}x")
     assert (code, out) == (1, "")
     assert "choose one of text, json, yaml" in err

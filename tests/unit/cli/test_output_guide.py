@@ -1,4 +1,4 @@
-"""The examples of docs/guide/output.md print what the page says."""
+"""The examples of docs/guide/output.md print what the page shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKEN = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nnetwor
 
 
 @pytest.mark.parametrize(("words", "text"), EXAMPLES)
-def test_an_example_prints_what_the_page_says(words, text, tmp_path, monkeypatch, capsys):
+def test_an_example_prints_what_the_page_shows(words, text, tmp_path, monkeypatch, capsys):
     (tmp_path / "broken.yaml").write_text(BROKEN)
     monkeypatch.chdir(tmp_path)
     code = main(shlex.split(words))

@@ -53,7 +53,7 @@ def test_no_line_is_longer_than_the_terminal_is_wide_and_a_long_reason_takes_one
     assert [line for line in out.splitlines() if len(line) > width] == []
 
 
-def test_the_display_is_coloured_unless_the_user_says_no():
+def test_the_display_is_coloured_unless_disabled():
     assert "\x1b[32m" in picture(*STATES, color_system="standard")
     assert "\x1b[32m" not in picture(*STATES, color_system="standard", no_color=True)
 
@@ -70,7 +70,7 @@ def test_a_task_with_a_known_size_has_a_bar_and_one_without_a_line():
     assert "linking etcd" in picture(events.Progress(task="etcd", done=0, text="linking etcd"))
 
 
-def test_warnings_stay_when_the_display_is_gone():
+def test_warnings_stay_after_the_display_ends():
     out = io.StringIO()
     with LiveDisplay("one", clock=FakeClock(), console=Console(file=out, width=60, force_terminal=True)) as display:
         display.emit(events.Warned(text="the disk is nearly full"))
@@ -85,7 +85,7 @@ def plain(*told: events.Event) -> str:
     return err.getvalue()
 
 
-def test_plain_lines_are_short_and_say_a_thing_once_in_a_while():
+def test_plain_lines_are_short_and_rarely_repeated():
     waiting = events.Waiting(what="the API server", reason="not yet:\nsome hook", elapsed=1.2)
     assert plain(waiting, waiting, *STATES, events.PhaseStarted(phase="certs"), events.Warned(text="odd")) == (
         "waiting for the API server (1.2s): not yet: some hook\n"
@@ -97,7 +97,7 @@ def test_plain_lines_are_short_and_say_a_thing_once_in_a_while():
 
 
 class Terminal(io.StringIO):
-    """A stream that says that it is a terminal."""
+    """A stream that reports that it is a terminal."""
 
     def isatty(self):
         return True
@@ -114,23 +114,23 @@ def waits(err, *elapsed: float, what="the API server", reason="etcd ended\nwith 
     return err.getvalue()
 
 
-def test_lines_are_seen_at_once_through_a_pipe():
+def test_lines_reach_a_pipe_at_once():
     pipe = io.BytesIO()
     out = io.TextIOWrapper(pipe, encoding="utf-8")
     KubeadmText(out=out).emit(events.Line(topic="certs", text="Generated"))
     assert pipe.getvalue() == b"[certs] Generated\n"
 
 
-def test_a_log_is_told_of_long_waits_once_in_a_while():
+def test_long_waits_are_logged_occasionally():
     told = waits(io.StringIO(), 1, 4.9, 5, 6, 14.9, 15, 16)
     assert told == "waiting for the API server (5.0s): etcd ended with code 1\nwaiting for the API server (15.0s): etcd ended with code 1\n"
 
 
-def test_a_second_wait_of_the_same_name_is_told_too():
+def test_a_second_wait_of_the_same_name_is_reported_too():
     assert waits(io.StringIO(), 30, 6).count("\n") == 2
 
 
-def test_a_terminal_shows_one_line_that_goes_when_the_wait_is_over():
+def test_a_terminal_shows_one_line_that_disappears_after_the_wait():
     told = waits(Terminal(), 1, 2, reason="x" * 200)
     first, second, rest = told.split("\x1b[1A\x1b[2K")
     assert rest == ""
@@ -167,7 +167,7 @@ def test_json_lines_are_one_object_each():
         (events.Progress(task="kubectl", done=3), "kubectl"),
     ],
 )
-def test_progress_says_how_far_a_task_is(event, text):
+def test_progress_shows_the_fraction_of_a_task(event, text):
     assert progress_text(event) == text
 
 
@@ -190,7 +190,7 @@ class Err(io.StringIO):
         ("yaml", False, "xterm", JsonLines),
     ],
 )
-def test_which_reporter_a_command_gets(form, tty, term, kind, monkeypatch, capsys):
+def test_the_reporter_depends_on_terminal_and_flags(form, tty, term, kind, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", Err(tty=tty))
     monkeypatch.setenv("TERM", term)
     looks = []

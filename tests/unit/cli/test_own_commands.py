@@ -1,4 +1,4 @@
-"""Commands and flags that kubeadm lacks, each by name: the reference data says nothing about them."""
+"""Commands and flags that kubeadm lacks, each by name: the reference data does not contain them."""
 
 from __future__ import annotations
 
@@ -128,15 +128,15 @@ MORE = {
     "token-file": 1,
     "print-bootstrap-kubeconfig": 1,
 }
-"""How many of kubeadm's commands have which flag besides kubeadm's."""
+"""How many of kubeadm's commands have which flag in addition to kubeadm's."""
 
 
-def test_the_commands_that_kubeadm_lacks_have_these_flags():
+def test_additional_commands_have_these_flags():
     found = {row.path: " ".join(sorted(flag.name for flag in row.flags)) for row in commands.TABLE.every() if row.path not in KUBEADMS}
     assert found == OWN
 
 
-def test_so_many_of_kubeadms_commands_have_more_flags():
+def test_additional_flags_of_kubeadm_commands_are_counted():
     found: Counter[str] = Counter()
     for row in commands.TABLE.every():
         if row.words and row.path in KUBEADMS:

@@ -1,4 +1,4 @@
-"""The parser: pflag's habits, and errors that name the word."""
+"""The parser: pflag's rules, and errors that name the word."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_paths_are_unique_and_their_parents_exist():
         ("-v3", "up", "--nodes", "5"),
     ],
 )
-def test_flags_may_stand_anywhere_and_have_their_value_after_a_blank_or_an_equals_sign(argv):
+def test_flags_may_be_anywhere_with_values_after_a_blank_or_an_equals_sign(argv):
     parsed = read(*argv)
     assert parsed.command.path == "up"
     assert parsed.number("nodes") == 5
@@ -56,7 +56,7 @@ def test_a_bare_boolean_is_true_and_takes_a_value_only_with_an_equals_sign():
         read("node", "leave", "--drain", "false")
 
 
-def test_list_flags_are_repeated_and_hold_commas():
+def test_list_flags_may_be_repeated_and_contain_commas():
     parsed = read("init", "--skip-phases", "certs,kubeconfig", "--skip-phases=addon")
     assert parsed.strings("skip-phases") == ("certs", "kubeconfig", "addon")
 
@@ -90,7 +90,7 @@ def test_two_dashes_end_the_flags():
         (("config", "explain"), "accepts 1 arg(s), received 0"),
     ],
 )
-def test_a_wrong_word_is_named(argv, message):
+def test_a_wrong_word_is_reported(argv, message):
     with pytest.raises(UsageError) as caught:
         read(*argv)
     assert caught.value.what == message
@@ -115,7 +115,7 @@ def test_a_misspelt_flag_gets_a_suggestion():
         (("config", "view"), "`config view` was removed in v1.22; use `kubectl get configmap -n kube-system kubeadm-config -o yaml`"),
     ],
 )
-def test_what_kubeadm_once_had_is_told(argv, remedy):
+def test_removed_commands_and_flags_of_kubeadm_are_explained(argv, remedy):
     with pytest.raises(UsageError) as caught:
         read(*argv)
     assert caught.value.what.startswith("unknown ")
@@ -131,7 +131,7 @@ def test_any_words_are_read_or_refused_with_a_usage_error(words):
 
 
 @given(st.sampled_from([command for command in commands.TABLE.every() if command.handler]), st.data())
-def test_what_is_given_is_what_is_parsed(command, data):
+def test_given_values_are_parsed_unchanged(command, data):
     flags = data.draw(st.lists(st.sampled_from(command.flags), unique_by=lambda flag: flag.name)) if command.flags else []
     values = {"string": "x", "bool": "true", "int": "7", "int32": "7", "strings": "a,b", "duration": "1m", "mapStringString": "a=b"}
     words = [f"--{flag.name}={flag.choices[-1] if flag.choices else values[flag.kind]}" for flag in flags]

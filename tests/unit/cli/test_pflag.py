@@ -93,14 +93,14 @@ def test_words_become_values_and_arguments(words, values, arguments):
         (["--vmodule", "x"], 'invalid argument "x" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'),
     ],
 )
-def test_what_is_wrong_is_told_in_pflags_words(words, message):
+def test_errors_have_the_words_of_pflag(words, message):
     with pytest.raises(UsageError) as caught:
         scan(*words)
     assert caught.value.what == message
     assert caught.value.remedy
 
 
-def test_the_first_wrong_word_is_the_one_that_is_told():
+def test_the_first_wrong_word_is_reported():
     with pytest.raises(UsageError, match="unknown flag: --a"):
         scan("--a", "--b", "--port=x")
 
@@ -108,7 +108,7 @@ def test_the_first_wrong_word_is_the_one_that_is_told():
 @pytest.mark.parametrize(
     ("word", "remedy"), [("--fore", "did you mean '--force'?"), ("-output", "did you mean '--output'?"), ("-z", "see --help")]
 )
-def test_a_flag_that_was_nearly_right_is_suggested(word, remedy):
+def test_a_similar_flag_is_suggested(word, remedy):
     with pytest.raises(UsageError) as caught:
         pflag.scan([word], [flag for flag in FLAGS if flag.short != "o"] + [Flag("output", "")], see="see --help")
     assert caught.value.remedy == remedy

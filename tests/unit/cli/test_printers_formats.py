@@ -1,4 +1,4 @@
-"""The value of -o: which formats there are, templates of files, KYAML and Go's JSON."""
+"""The value of -o: the formats, templates in files, KYAML and Go's JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def printed(form: str, *objects: dict[str, object]) -> str:
     return printer(objects or (OBJECT,))
 
 
-def test_text_is_the_commands_own():
+def test_text_output_is_left_to_the_command():
     assert choosing.choose("text") is None
 
 
-def test_the_flag_lists_what_is_taken():
+def test_the_flag_lists_the_formats():
     assert sorted(model.PRINTED_FORMATS) == sorted(choosing.allowed({}))
 
 
@@ -75,7 +75,7 @@ def test_an_unknown_format_lists_the_allowed_ones(form):
     )
 
 
-def test_kyaml_can_be_taken_away_by_kubectls_variable(monkeypatch):
+def test_kyaml_can_be_disabled_with_the_variable_of_kubectl(monkeypatch):
     monkeypatch.setenv("KUBECTL_KYAML", "False")
     with pytest.raises(UsageError) as caught:
         choosing.choose("kyaml")
@@ -85,7 +85,7 @@ def test_kyaml_can_be_taken_away_by_kubectls_variable(monkeypatch):
 @pytest.mark.parametrize(
     "form", ["jsonpath={.a", "go-template={{", "jsonpath={end}", "go-template={{.kind.x}}", "jsonpath=", "template=\udc80"]
 )
-def test_what_is_wrong_with_a_template_is_a_usage_error(form):
+def test_an_invalid_template_is_a_usage_error(form):
     with pytest.raises(UsageError):
         printed(form)
 
@@ -99,7 +99,7 @@ JSON = st.recursive(
 
 @settings(max_examples=200, deadline=None)
 @given(JSON)
-def test_json_comes_back_as_it_was(value):
+def test_json_is_read_back_unchanged(value):
     assert json.loads(documents.json_text(value)) == value
     assert json.loads(documents.json_text(value, indent=4, sort_keys=True)) == value
 

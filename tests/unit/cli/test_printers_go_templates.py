@@ -1,4 +1,4 @@
-"""Go's text/template: what it prints, what it refuses, and that nothing but a Problem comes out of it."""
+"""Go's text/template: what it prints and refuses, and that it raises only a Problem."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def printed(template: str, *, allow_missing: bool = True) -> str:
         ("", ""),
     ],
 )
-def test_a_template_prints_what_it_says(template, text):
+def test_a_template_prints_the_expected_text(template, text):
     assert printed(template) == text
 
 
-def test_missing_keys_are_told_where_they_are_not_allowed():
+def test_missing_keys_are_reported_if_they_are_not_allowed():
     for template in ("{{.missing}}", "{{range .missing}}{{end}}", "{{.map.z}}"):
         printed(template)
         with pytest.raises(Problem, match="map has no entry for key"):
@@ -118,7 +118,7 @@ def test_what_cannot_be_read_is_refused(template, message):
         ("{{range true}}{{end}}", "can't iterate over true"),
     ],
 )
-def test_what_does_not_fit_the_object_is_told(template, message):
+def test_expressions_that_do_not_fit_the_object_are_reported(template, message):
     with pytest.raises(Problem, match=message):
         printed(template)
 
@@ -154,14 +154,14 @@ def test_formats_are_written_as_go_does(format, arguments, text):
     assert gofmt.sprintf(format, arguments) == text
 
 
-def test_endless_numbers_are_no_way_out():
+def test_infinite_numbers_raise_a_problem():
     assert gofmt.sprintf(f"%{'9' * 5000}d", [1]).startswith("%!9(")
     for template in (f"{{{{{'9' * 5000}}}}}", f"{{{{1e{'9' * 5000}}}}}", f"{{{{0x{'f' * 5000}}}}}"):
         with pytest.raises(Problem, match="bad number syntax"):
             printed(template)
 
 
-def test_every_function_says_how_many_arguments_it_takes():
+def test_every_function_reports_its_number_of_arguments():
     assert len(FUNCTIONS) > 20
     assert set(FUNCTIONS) == set(COUNTS)
 
@@ -218,7 +218,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=14).map("".join), st.booleans())
 @example('{{define "a"}}{{template "a" .}}{{end}}{{template "a" .}}', True)
 @example("{{printf 1}}", True)
-def test_every_text_is_printed_or_is_a_problem(template, allow_missing):
+def test_every_text_is_printed_or_raises_a_problem(template, allow_missing):
     try:
         text = printed(template, allow_missing=allow_missing)
     except Problem as problem:
@@ -239,7 +239,7 @@ CALLS = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(CALLS)
-def test_every_function_takes_every_value_or_tells_a_problem(template):
+def test_every_function_accepts_every_value_or_raises_a_problem(template):
     try:
         assert isinstance(printed(template), str)
     except Problem as problem:

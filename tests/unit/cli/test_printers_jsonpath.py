@@ -1,4 +1,4 @@
-"""Kubernetes' JSONPath: what it prints, what it refuses, and that nothing but a Problem comes out of it."""
+"""Kubernetes' JSONPath: what it prints and refuses, and that it raises only a Problem."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def printed(template: str, **options: bool) -> str:
         ("", ""),
     ],
 )
-def test_a_template_prints_what_it_says(template, text):
+def test_a_template_prints_the_expected_text(template, text):
     assert printed(template) == text
 
 
@@ -65,23 +65,23 @@ def test_as_json_each_expression_becomes_a_list():
     assert printed("{.items[0:2].name}{.missing}", as_json=True) == '[\n    "a",\n    "b"\n]\n[]\n'
 
 
-def test_one_index_from_the_end_is_that_of_the_first_list_for_all_lists():
+def test_a_negative_index_counts_from_the_end_of_the_first_list():
     with pytest.raises(Problem, match="index 2, length 2"):
         printed("{.items[0:2].tags[-1]}")
 
 
-def test_a_filter_on_an_element_that_is_not_there_counts_as_found():
+def test_a_filter_on_a_missing_element_matches():
     assert printed("{.items[?(@.tags[9])].name}") == "a b c.d"
 
 
 @pytest.mark.parametrize("template", ["{.missing}", "{.items[*].missing}", "{range .missing[*]}{end}"])
-def test_missing_keys_are_told_where_they_are_not_allowed(template):
+def test_missing_keys_are_reported_if_they_are_not_allowed(template):
     assert printed(template) == ""
     with pytest.raises(Problem, match="missing is not found"):
         printed(template, allow_missing=False)
 
 
-def test_a_key_that_only_some_have_is_not_missing():
+def test_a_key_that_only_some_elements_have_is_not_missing():
     assert printed("{.items[*].on}", allow_missing=False) == "true"
 
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_read_is_refused(template, message):
         ("{end}", "nothing to end"),
     ],
 )
-def test_what_does_not_fit_the_object_is_told(template, message):
+def test_expressions_that_do_not_fit_the_object_are_reported(template, message):
     with pytest.raises(Problem, match=message):
         printed(template)
 
@@ -160,7 +160,7 @@ PIECES = st.sampled_from(
 @given(st.lists(PIECES, max_size=14).map("".join), st.booleans())
 @example("{[" + "[?(" * 40, True)
 @example("{" + ".." * 3 + "}", False)
-def test_every_text_is_printed_or_is_a_problem(template, as_json):
+def test_every_text_is_printed_or_raises_a_problem(template, as_json):
     try:
         text = printed(template, as_json=as_json, allow_missing=not as_json)
     except Problem as problem:

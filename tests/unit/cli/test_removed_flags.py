@@ -1,4 +1,4 @@
-"""Flags and commands that kubeadm once had: whoever types one is told since when it is gone, and what to use."""
+"""Flags and commands that kubeadm once had: errors say since when they are gone, and what to use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KUBEADMS = {row["command"].partition(" ")[2]: row for row in json.loads((REFEREN
 
 
 @pytest.mark.parametrize(("owner", "name", "since", "instead"), FLAGS)
-def test_a_flag_that_is_gone_says_since_when_and_what_to_use(owner, name, since, instead):
+def test_a_removed_flag_is_reported_with_release_and_replacement(owner, name, since, instead):
     words = (owner or "join").split()
     hint = flag_hint(words, f"--{name}=value")
     assert f"{name} was removed in {since}; " in hint
@@ -23,27 +23,27 @@ def test_a_flag_that_is_gone_says_since_when_and_what_to_use(owner, name, since,
 
 
 @pytest.mark.parametrize(("known", "since", "instead"), COMMANDS)
-def test_a_command_that_is_gone_says_since_when_and_what_to_use(known, since, instead):
+def test_a_removed_command_is_reported_with_release_and_replacement(known, since, instead):
     hint = command_hint([*known.split(), "anything"])
     assert hint.startswith(f"`{known}` was removed in {since}; ")
     assert instead.removeprefix("nothing") in hint
 
 
-def test_what_was_never_there_has_no_hint():
+def test_flags_that_never_existed_have_no_hint():
     assert flag_hint(["init"], "--nonsense") == ""
     assert flag_hint(["token", "list"], "--api-port") == ""
     assert command_hint(["config", "nonsense"]) == ""
     assert command_hint([]) == ""
 
 
-def test_nothing_that_kubeadm_still_has_counts_as_gone():
+def test_nothing_that_kubeadm_still_has_counts_as_removed():
     assert len(KUBEADMS) > 130
     commands = [words for words in KUBEADMS if command_hint(words.split())]
     flags = [(words, flag["name"]) for words, row in KUBEADMS.items() for flag in row["flags"] if flag_hint(words.split(), flag["name"])]
     assert (commands, flags) == ([], [])
 
 
-def test_what_is_to_be_used_instead_exists():
+def test_replacements_exist():
     told = {instead.strip("`").split(" --")[0] for _, _, instead in COMMANDS if instead.startswith("`") and "kubectl" not in instead}
     assert {words for words in told if words.partition("` and ")[0] not in KUBEADMS} == set()
     used = {instead.partition("=")[0].removeprefix("--") for _, _, _, instead in FLAGS if instead.startswith("--")}

@@ -1,4 +1,4 @@
-"""The `reset` command at its edges: the question, forms of output, exit codes."""
+"""Edge cases of the `reset` command: the question, output formats, exit codes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def run(root, monkeypatch, capsys):
     return run
 
 
-def test_the_question_is_kubeadms_and_no_is_the_default(run, root):
+def test_the_question_is_that_of_kubeadm_and_no_is_the_default(run, root):
     code, out, err = run()
     assert code == 1
     assert out.endswith("[reset] Are you sure you want to proceed? [y/N]: ")
@@ -76,7 +76,7 @@ def test_a_yes_resets(run, root):
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", None)])
-def test_the_changes_are_the_result_and_all_talk_is_elsewhere(run, form, read):
+def test_changes_are_the_result_and_messages_go_to_stderr(run, form, read):
     code, out, err = run("-o", form, answer="y\n")
     assert code == 0
     if read is not None:
@@ -92,7 +92,7 @@ def test_the_changes_are_the_result_and_all_talk_is_elsewhere(run, form, read):
 
 @pytest.mark.parametrize("form", ["text", "json", "yaml"])
 @pytest.mark.parametrize("words", [["--plan"], ["--dry-run"], ["--force"]])
-def test_names_that_are_no_utf_8_are_shown_in_every_form(run, root, form, words):
+def test_names_that_are_not_utf_8_are_shown_in_every_format(run, root, form, words):
     (root / "kubelet" / os.fsdecode(b"caf\xe9")).mkdir()
     (root / "kubernetes/pki" / os.fsdecode(b"\xff.key")).write_text("")
     code, out, err = run(*words, "-o", form)
@@ -102,7 +102,7 @@ def test_names_that_are_no_utf_8_are_shown_in_every_form(run, root, form, words)
     assert (root / "kubernetes/pki/ca.crt").exists() == (words != ["--force"])
 
 
-def test_a_plan_shows_the_changes_and_asks_nobody(run, root):
+def test_a_plan_shows_the_changes_without_a_question(run, root):
     code, out, _ = run("--plan")
     assert code == 0
     assert f"delete file {root / 'kubernetes/kubelet.conf'}\n" in out
@@ -111,7 +111,7 @@ def test_a_plan_shows_the_changes_and_asks_nobody(run, root):
     assert [row["action"] for row in json.loads(run("--plan", "-o", "json")[1])] == ["update", "delete", "delete", "delete"]
 
 
-def test_what_failed_is_told_after_what_was_done(run, root, monkeypatch):
+def test_failures_are_reported_after_the_changes(run, root, monkeypatch):
     monkeypatch.setattr(Services, "stop", _refuse)
     code, out, err = run("-o", "json", "--force")
     assert code == 1
@@ -125,12 +125,12 @@ def _refuse(*_: object) -> None:
     raise HostError("the kubelet does not stop")
 
 
-def test_a_plan_is_no_dry_run(run):
+def test_plan_and_dry_run_exclude_each_other(run):
     code, _, err = run("--plan", "--dry-run")
     assert (code, "exclude each other" in err) == (1, True)
 
 
-def test_our_flags_may_stand_beside_a_file(run, tmp_path):
+def test_our_flags_may_be_combined_with_a_file(run, tmp_path):
     path = tmp_path / "reset.yaml"
     path.write_text("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ResetConfiguration\nforce: true\n")
     assert run("--config", str(path), "--cleanup-cni", "--plan", "--cleanup-packet-filter")[0] == 0

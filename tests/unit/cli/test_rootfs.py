@@ -1,4 +1,4 @@
-"""`--rootfs`: commands in another root directory, and errors where that cannot be."""
+"""`--rootfs`: commands in another root directory, and errors if that is impossible."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ COMMANDS = (
 
 @needs_root
 def test_commands_work_in_an_empty_root_directory(root):
-    """One test: each command finds what those before it made."""
+    """One test, because each command uses what the previous ones made."""
     failed = {}
     for command in COMMANDS:
         done = run(*command.split(), f"--rootfs={root}")
@@ -83,7 +83,7 @@ def test_commands_work_in_an_empty_root_directory(root):
 
 
 def in_a_namespace(script: str, root: Path, *argv: str):
-    """Run a command in mounts of its own, which a script makes before with the root directory as `$0`. They go with the process."""
+    """Run a command in a mount namespace, which a script prepares with the root directory as `$0`. The mounts end with the process."""
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{script}\nexec "$@"', str(root)]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
     words += [sys.executable, "-m", "kubewright", *argv, f"--rootfs={root}"]
@@ -96,7 +96,7 @@ BIND = 'mount --bind "$0/../precious" "$0/var/lib/kubelet/pods/volume"'
 
 @pytest.fixture
 def member(tmp_path):
-    """A machine with keys, and a pod's volume where another directory can be mounted."""
+    """A machine with keys, and a pod's volume in which another directory can be mounted."""
     for name in ("proc", "etc/kubernetes/manifests", "etc/kubernetes/pki/etcd", "var/lib/kubelet/pods/volume"):
         (tmp_path / "root" / name).mkdir(parents=True)
     for name in ("etc/kubernetes/admin.conf", "etc/kubernetes/pki/ca.key", "etc/kubernetes/pki/etcd/ca.key", "var/lib/kubelet/config.yaml"):
@@ -123,8 +123,8 @@ def test_reset_in_another_root_unmounts_what_is_mounted_there_and_empties_all(me
 
 
 @needs_root
-def test_without_a_table_of_mounts_no_directory_is_removed(member):
-    """Whatever is mounted there: nothing of that goes. With the table, the same command does what is left."""
+def test_no_directory_is_removed_without_a_table_of_mounts(member):
+    """Whatever may be mounted is not removed. With the table of mounts, the same command removes the rest."""
     done = in_a_namespace(BIND, member, "reset", "--force")
     assert done.returncode == 1
     error = done.stderr.decode()
@@ -175,7 +175,7 @@ CHECKS = (
 
 @needs_root
 @pytest.mark.parametrize("command", CHECKS)
-def test_nothing_is_looked_for_outside_of_a_root_directory_with_proc(member, command):
+def test_nothing_is_read_outside_of_a_root_directory_with_proc(member, command):
     (member / "kubeadm.yaml").write_text(CONFIG.replace("patches: {directory: /patches}\n", ""))
     done = in_a_namespace(PROC, member, *command.split())
     said = done.stdout.decode() + done.stderr.decode()
@@ -185,7 +185,7 @@ def test_nothing_is_looked_for_outside_of_a_root_directory_with_proc(member, com
 
 
 @needs_root
-def test_an_error_in_another_root_directory_is_an_error_of_ours(root):
+def test_errors_in_another_root_directory_are_proper_errors(root):
     (root / "broken.yaml").write_text("kind: [\n")
     done = run("init", "phase", "certs", "ca", "--config", "/broken.yaml", "--rootfs", str(root))
     assert (done.returncode, done.stdout) == (1, "")
@@ -195,7 +195,7 @@ def test_an_error_in_another_root_directory_is_an_error_of_ours(root):
 
 @needs_root
 @pytest.mark.parametrize("place", ["/no/such/directory", "/etc/passwd"])
-def test_a_root_directory_that_is_none_is_named(place):
+def test_an_invalid_root_directory_is_reported(place):
     done = run("token", "generate", f"--rootfs={place}")
     assert (done.returncode, done.stdout, done.stderr.count("cannot change the root directory to ")) == (1, "", 1)
 
@@ -216,7 +216,7 @@ def test_an_ordinary_user_is_told_to_be_root(readable):
     assert "only root may do that" in done.stderr
 
 
-def test_what_functions_import_is_loaded_before():
+def test_modules_imported_by_functions_are_loaded_before():
     script = (
         "import sys; from kubewright.cli import rootfs; rootfs.preload('kubewright.cli.handlers.operations:init'); "
         "wanted = ['kubewright.kube.strategic', 'jsonpatch', 'jsonpointer', 'kubewright.base.masking', 'concurrent.futures.thread']; "
@@ -235,8 +235,8 @@ def late_imports(path: Path) -> set[str]:
     return plain | {node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)}
 
 
-def test_the_list_has_what_functions_import_of_others():
-    """Whoever imports something in a function adds it there; only what is loaded by then works in another root."""
+def test_the_list_has_all_third_party_imports_of_functions():
+    """Modules that are imported in functions must be in the list: only what was loaded before works in another root."""
     package = Path(kubewright.__file__).parent
     left_out = (*rootfs.NEVER, *rootfs.DAEMONS)
     files = [package / Path(*name.split(".")[1:]) for name in rootfs.modules("kubewright", left_out=left_out)]

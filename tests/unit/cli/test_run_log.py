@@ -1,4 +1,4 @@
-"""What `-v` shows: klog's lines on stderr, decisions, differences without secrets, and nothing without it."""
+"""What `-v` shows: klog's lines on stderr, decisions, differences without secrets; and nothing without it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run(capsys, *words: object) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("verbosity", [0, 1, 4, 8, 10])
-def test_a_plan_tells_its_decisions(verbosity, config, capsys):
+def test_a_plan_logs_its_decisions(verbosity, config, capsys):
     words = ("init", "phase", "control-plane", "apiserver", "--plan", "--config", config, "-v", verbosity)
     out, lines = run(capsys, *words)
     assert "file /etc/kubernetes/manifests/kube-apiserver.yaml" in out
@@ -85,7 +85,7 @@ EVENTS = [
 
 
 @pytest.mark.parametrize(("event", "text"), EVENTS, ids=lambda value: type(value).__name__)
-def test_what_is_decided_is_told(event, text, capsys):
+def test_decisions_are_logged(event, text, capsys):
     logs.configure(4)
     inner = events.RecordingReporter()
     logged(inner).emit(event)
@@ -93,14 +93,14 @@ def test_what_is_decided_is_told(event, text, capsys):
     assert capsys.readouterr().err.endswith(f"] {text}\n")
 
 
-def test_without_a_log_nothing_stands_between(capsys):
+def test_without_a_log_hosts_are_not_wrapped(capsys):
     inner = PlainLines()
     assert logged(inner) is inner
     logs.configure(3)
     assert logged(inner) is inner
 
 
-def test_no_live_display_beside_a_log(monkeypatch):
+def test_there_is_no_live_display_with_a_log(monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
     logs.configure(1)

@@ -1,4 +1,4 @@
-"""Tokens and certificate keys that do not stand on the command line, where every user of the machine can read them."""
+"""Tokens and certificate keys that are not on the command line, where every user of the machine can read them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def test_a_path_is_read(tmp_path):
     assert (joining("--token", str(token)).token, initial("--certificate-key", str(key)).certificate_key) == (TOKEN, KEY)
 
 
-def test_what_is_given_as_it_is_counts():
+def test_values_on_the_command_line_are_used():
     assert (joining("--token", TOKEN).token, initial("--token", TOKEN).token, initial().token) == (TOKEN, TOKEN, None)
     assert joining().certificate_key == ""
 
 
 @pytest.mark.parametrize("call", [joining, initial])
-def test_what_cannot_be_read_is_named_and_not_shown(call, tmp_path, typed):
+def test_unreadable_files_are_reported_without_their_content(call, tmp_path, typed):
     typed()
     with pytest.raises(UsageError, match="standard input is empty"):
         call("--token", "-")

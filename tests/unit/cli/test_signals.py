@@ -1,4 +1,4 @@
-"""Signals that end a command: each is what Ctrl-C is, with an exit code of its own. Real signals, sent to real processes."""
+"""Signals that end a command: each acts like Ctrl-C, with its own exit code. Real signals, sent to real processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import kubewright
 
 STOPPING = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 GUARD = 120.0
-"""Seconds; a guard against hangs and no measurement."""
+"""Seconds; a guard against hangs, not a measurement."""
 INSTALLED = """
 import sys, threading, time
 from kubewright.cli.main import Stops
@@ -55,7 +55,7 @@ def environment(tmp_path):
 
 
 def line(process):
-    """Read one line and no byte more: `communicate` knows nothing of what a buffer holds."""
+    """Read one line and not a byte more, because `communicate` does not know the contents of a buffer."""
     found = b""
     while not found.endswith(b"\n") and (byte := os.read(process.stdout.fileno(), 1)):
         found += byte
@@ -72,7 +72,7 @@ def eventually(condition):
 
 @pytest.fixture
 def program(tmp_path):
-    """Start a program that has the handlers, and wait until it says that it is ready."""
+    """Start a program that has the handlers, and wait until it reports that it is ready."""
     started = []
 
     def start(text, *, ignoring=()):
@@ -102,14 +102,14 @@ except KeyboardInterrupt as stop:
 
 
 @pytest.mark.parametrize("number", STOPPING)
-def test_each_signal_is_an_exception_as_ctrl_c_is(program, number):
+def test_each_signal_raises_an_exception_like_ctrl_c(program, number):
     process = program(CLEANS_UP)
     process.send_signal(number)
     out, err = process.communicate(timeout=GUARD)
     assert (process.returncode, out, err) == (0, f"stopped by {int(number)}\ncleaned up\n", "")
 
 
-def test_more_signals_do_not_cut_short_what_the_first_began(program):
+def test_further_signals_do_not_interrupt_the_clean_up(program):
     process = program(CLEANS_UP)
     process.send_signal(signal.SIGHUP)
     assert line(process) == "stopped by 1\n"
@@ -119,7 +119,7 @@ def test_more_signals_do_not_cut_short_what_the_first_began(program):
     assert (process.returncode, out, err) == (0, "cleaned up\n", "")
 
 
-def test_a_signal_that_was_raised_where_nothing_can_be_raised_is_made_good_by_the_next(program):
+def test_a_signal_lost_in_a_destructor_is_replaced_by_the_next(program):
     process = program(
         """
 class Slow:
@@ -142,14 +142,14 @@ except KeyboardInterrupt as stop:
 
 
 @pytest.mark.parametrize("number", STOPPING)
-def test_a_signal_that_was_ignored_from_the_start_stays_ignored(program, number):
+def test_a_signal_ignored_from_the_start_stays_ignored(program, number):
     process = program("say('ready'); time.sleep(0.4); say('went on')", ignoring=[number])
     process.send_signal(number)
     assert process.communicate(timeout=GUARD)[0] == "went on\n"
     assert process.returncode == 0
 
 
-def test_children_get_their_signals_as_ever(program):
+def test_children_have_default_signal_handling(program):
     process = program("import subprocess; say('ready'); say(subprocess.run(['sh', '-c', 'kill -TERM $$; echo alive']).returncode)")
     assert process.communicate(timeout=GUARD)[0] == "-15\n"
 
@@ -170,14 +170,14 @@ except KeyboardInterrupt:
     try:
         said, _ = process.communicate(timeout=GUARD / 6)
     except subprocess.TimeoutExpired:
-        # It came in the instant between CPython's last look at signals and the wait: whoever wants an end asks again.
+        # It arrived between CPython's last check for signals and the wait; users press Ctrl-C again.
         process.send_signal(signal.SIGTERM)
         said, _ = process.communicate(timeout=GUARD / 2)
     assert said == "stopped\n"
 
 
 class DryRun:
-    """A real dry run with its keys on disk, held where it tells of them: nobody reads what it says."""
+    """A real dry run with its keys on disk, stopped where it reports them: its output is not read."""
 
     def __init__(self, tmp_path, *, terminal=False) -> None:
         (tmp_path / "init.yaml").write_text(CONFIG)
@@ -192,7 +192,9 @@ class DryRun:
 
     def _keys_are_there(self):
         if any(self.root.parent.rglob("ca.key")):
-            own = os.open(f"/proc/self/fd/{self.writer}", os.O_WRONLY | os.O_NONBLOCK)  # that the program's end blocks stays as it is
+            own = os.open(
+                f"/proc/self/fd/{self.writer}", os.O_WRONLY | os.O_NONBLOCK
+            )  # signals that the end of the program blocks stay blocked
             with suppress(BlockingIOError):
                 while os.write(own, b"." * 4096):
                     pass
@@ -210,7 +212,7 @@ class DryRun:
         return sorted(path for path in self.root.parent.rglob("*") if path.is_file() and path.name != "init.yaml")
 
     def end(self):
-        """Read what it still says, as long as somebody does, and return the exit code and what was said of errors."""
+        """Read the remaining output, if it is read at all, and return the exit code and the errors."""
         os.close(self.writer)
         while self.process.poll() is None and self.reader is not None:
             self._read()
@@ -232,7 +234,7 @@ def test_a_dry_run_leaves_no_key_behind(tmp_path, numbers):
     for number in numbers:
         run.process.send_signal(number)
     code, said = run.end()
-    assert code in {128 + number for number in numbers}  # of several that wait, the kernel gives the lowest first
+    assert code in {128 + number for number in numbers}  # of several pending signals, the kernel delivers the lowest first
     assert said.startswith("error: interrupted")
     assert "Traceback" not in said
     assert run.files() == []

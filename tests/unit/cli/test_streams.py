@@ -1,4 +1,4 @@
-"""What others chose, such as names of files, cannot move the cursor of who reads our output."""
+"""Text that others chose, such as file names, cannot move the cursor of the user's terminal."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ ONE_LINE = r"a\nforged   row\n---\nb\r\u001b[2J\u009b2J\u2028\x85"
 @pytest.mark.parametrize(
     "lay_out", [lambda cell: output.table([{"a": cell}], columns=[("a", "A")]), lambda cell: output.kubeadm_table([["A"], [cell]])]
 )
-def test_a_text_of_others_stays_in_its_cell(lay_out):
+def test_foreign_text_stays_in_its_cell(lay_out):
     assert lay_out(FORGED).splitlines() == ["A", ONE_LINE.replace(r"\x85", r"\u0085")]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_a_text_of_others_ends_no_document_and_stops_no_list(form, capsys):
+def test_foreign_text_ends_no_document_or_list(form, capsys):
     output.write_result([{"name": "good"}, {FORGED: FORGED}], form=form)
     told = capsys.readouterr().out
     found = [document.value for document in yaml.load_all(told)]
@@ -85,7 +85,7 @@ def test_an_error_shows_the_name_of_a_file_without_control_characters(tmp_path):
     assert [byte for byte in b"\x1b\x07\r\x9b" if byte in done.stderr.replace(b"\xc2\x9b", b"\x9b")] == []
 
 
-def test_a_result_is_printable_on_a_terminal_and_as_it_is_in_a_pipe(tmp_path):
+def test_a_result_is_printable_on_a_terminal_and_unchanged_in_a_pipe(tmp_path):
     words = "local", "list", "--state-dir", str(tmp_path / EVIL)
     piped = kubewright(*words).stdout.decode()
     assert EVIL in piped
@@ -100,7 +100,7 @@ def test_a_result_is_printable_on_a_terminal_and_as_it_is_in_a_pipe(tmp_path):
     assert told.replace("\r\n", "\n") == piped.replace(EVIL, SHOWN)
 
 
-def test_our_own_colours_and_the_line_that_is_drawn_again_go_through(monkeypatch):
+def test_our_own_colours_and_redrawn_lines_are_kept(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     out = Printable(terminal)
@@ -115,7 +115,7 @@ def test_our_own_colours_and_the_line_that_is_drawn_again_go_through(monkeypatch
     assert told.endswith(f"[init] {SHOWN}\n")
 
 
-def test_the_live_display_shows_no_control_characters_of_others():
+def test_the_live_display_shows_no_foreign_control_characters():
     terminal = Terminal()
     told = Printable(terminal)
     with pytest.MonkeyPatch.context() as patch:

@@ -21,7 +21,7 @@ STATE_KEY = bytes(range(32))
 
 
 def authority(name: str, *, days: int = 3650) -> tuple[str, str]:
-    """A certificate authority with a quick key."""
+    """A CA with a key that is quick to make."""
     key = keys.generate(Algorithm.ECDSA_P256)
     spec = CertificateSpec(name=name, base=name, common_name=name, lifetime=timedelta(days=days), algorithm=Algorithm.ECDSA_P256)
     return issuing.self_signed(spec, key, started=CLOCK.now(), random=SeededRandom(7)).decode(), key.pem().decode()
@@ -53,28 +53,28 @@ def event(what: str = "test", **more: object) -> Event:
 
 
 def generation(store: HubStore, name: str = "a") -> str:
-    """Return that of a cluster in a store, '' if it has none of that name."""
+    """Return the version of a cluster in a store, '' if there is none of that name."""
     return next((one.generation for one in store.clusters() if one.name == name), "")
 
 
 def put(store: HubStore, found: TenantCluster) -> None:
-    """Add a cluster, or replace it whatever it is now."""
+    """Add a cluster, or replace the current one."""
     store.save_cluster(replace(found, generation=generation(store, found.name)), event(cluster=found.name))
 
 
 def drop(store: HubStore, name: str = "a") -> None:
-    """Remove a cluster as it is now."""
+    """Remove the current cluster."""
     store.remove_cluster(name, event("cluster removed", cluster=name), contents=store.contents(name))
 
 
 def keep(store: HubStore, record: JoinRecord, done: Event | None = None, **more: str) -> None:
-    """Keep a record, whatever it is now."""
+    """Store a record, replacing the current one."""
     before = store.record(record.cluster, record.node)
     store.keep(record, done or event(), before=before, generation=generation(store, record.cluster), **more)
 
 
 def decide(store: HubStore, cluster: str, subject: str, *, approved: bool) -> None:
-    """Keep what a person says about a request."""
+    """Store a person's decision about a request."""
     store.save_verdict(cluster, subject, approved=approved, event=event(cluster=cluster), generation=generation(store, cluster))
 
 

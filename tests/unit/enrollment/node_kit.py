@@ -1,4 +1,4 @@
-"""Machines that join through a hub, in memory or below a directory, and the cluster whose hub answers them; a run may be killed at each step."""
+"""Machines that join through a hub, in memory or below a directory, and the cluster whose hub answers; a run may be killed at each step."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ PUBLISHED = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "onei
 
 
 class HubCluster(RecordingKube):
-    """A cluster whose hub answers at once, and where each request for a name is answered once."""
+    """A cluster whose hub answers at once, once for each name."""
 
     loaded = LOADED
     lease: tuple[str, ...] = ()
     version = b'{"gitVersion": "v1.36.3"}'
     refusals: tuple[APIError, ...] = ()
-    """What is said to the next calls: an API server that has just started refuses everybody."""
+    """The answers to the next calls: an API server that has just started refuses everybody."""
     ready = 200
     """The status of `/readyz`."""
 
@@ -91,7 +91,7 @@ class HubCluster(RecordingKube):
 
 
 class Dying:
-    """A host whose process may be killed before or after each thing that it does."""
+    """A host whose process may be killed before or after each of its actions."""
 
     killer = Killer()
 
@@ -152,7 +152,7 @@ class Box:
 
 UNIT = tunnels.unit_path("oi-wg")
 HUB_KEY = wireguard.new_private_key(SeededRandom(1))
-# a network that no machine is in which runs these tests (RFC 2544)
+# a network to which no test machine belongs (RFC 2544)
 WIDE = VPN(networks=("198.18.0.0/16",), endpoint="hub.example:51820", interface="wg-a")
 WITH_SERVICES = tuple(phase for phase in LEFT_OUT if phase not in {"kubelet-start", "preflight"})
 
@@ -166,7 +166,7 @@ class VPNCluster(HubCluster):
 
 
 class Interface:
-    """The interface of a machine in memory: it is there while its service runs, with the key that the file had then, or another since."""
+    """The interface of a machine in memory: it exists while its service runs, with the key of the file at its start, or one set since."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -199,7 +199,7 @@ class Disk(Dying, OverlayHost):
         return Interface(self)
 
     def knows(self, name, state):
-        """Have a service that a package has brought."""
+        """Add a service of a package."""
         self._planned_services._planned[name] = state
 
 
@@ -240,7 +240,7 @@ class Node(Box):
 
 
 def killed_at_each_step(make: Callable[[int], Box], act: Callable[[Box, Killer], object], *, after: bool, most: int = 60) -> Iterator[Box]:
-    """Make a machine for each step, and have it killed there; gives those that were killed, until a run needs fewer steps."""
+    """Create a machine for each step, and kill it there; yields the killed ones, until a run needs fewer steps."""
     for number in range(most):
         box = make(number)
         try:

@@ -1,4 +1,4 @@
-"""A second implementation of oneinfra's join format, for tests: both ends, written from the description of the protocol and of nothing of ours."""
+"""A second implementation of oneinfra's join format, for tests: both ends, written from the protocol's description without our code."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def unlock(text: str, key: bytes) -> str:
 
 @dataclass
 class OldNode:
-    """A stock node: what it sends, and what it makes of an answer."""
+    """A node of oneinfra: what it sends, and how it reads an answer."""
 
     name: str
     endpoint: str
@@ -75,7 +75,7 @@ class OldNode:
 
 @dataclass
 class OldHub:
-    """A stock hub's keys, and its answers."""
+    """The keys of a hub of oneinfra, and its answers."""
 
     key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
 

@@ -67,7 +67,7 @@ def manifest(name: str = "old", **changes: Any) -> dict[str, Any]:
 
 
 def authority(name: str) -> dict[str, str]:
-    """Make an authority as oneinfra's programs do: RSA, placeholders in its subject, among them a country of twelve letters."""
+    """Create a CA as oneinfra's programs do: RSA, with placeholders in its subject, among them a country of twelve letters."""
     key = rsa.generate_private_key(65537, 2048)
     words = ("Country", "Province", "Locality", "StreetAddress", "PostalCode", "Company")
     with warnings.catch_warnings():
@@ -87,7 +87,7 @@ def authority(name: str) -> dict[str, str]:
 
 
 def client_certificate(node: str, *, days: int = 365) -> dict[str, str]:
-    """Return the certificate of a node with its key, as `oi reconcile` keeps it."""
+    """Return the certificate of a node with its key, as `oi reconcile` stores it."""
     spec = CertificateSpec(
         name=node,
         base=node,
@@ -105,7 +105,7 @@ def client_certificate(node: str, *, days: int = 365) -> dict[str, str]:
 
 
 def with_vpn(name: str = "old", **changes: Any) -> dict[str, Any]:
-    """Return one with a VPN, in which a node is: the first one has the first address, and the hub's interface that of the network."""
+    """Return a cluster with a VPN with one node, which has the first address; the hub's interface has that of the network."""
     peers = [{"name": "worker-node-1", "address": "10.7.0.1/16", "privateKey": NODE_KEY, "publicKey": PEER}]
     given = {
         "spec__vpn": {"enabled": True, "CIDR": "10.7.0.0/16", "privateKey": SERVER_KEY, "publicKey": "ignored"},

@@ -1,4 +1,4 @@
-"""A tenant at work over a cluster in memory and a real store, which may be killed at any of its persistent steps."""
+"""A tenant that works on a cluster in memory and a real store, which may be killed at any of its persistent steps."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ PREPARED = keys.generate(Algorithm.RSA_2048)
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process has been killed."""
 
 
 class Killer:
-    """Kills before or after the step with a number, counted from 0 over store and cluster; then nothing is done any more."""
+    """Kills before or after the step with a number, counted from 0 over store and cluster; after that nothing is done."""
 
     def __init__(self, at: int | None = None, *, after: bool = False) -> None:
         self.steps = 0
@@ -59,7 +59,7 @@ class Killer:
         self._dead = False
 
     def before(self) -> bool:
-        """Count a step; raise if it is not to be done. Returns whether to kill behind it."""
+        """Count a step; raise if it must not be done. Returns whether to kill after it."""
         if self._dead:
             raise Killed
         mine, self.steps = self.steps == self._at, self.steps + 1
@@ -132,7 +132,7 @@ class TenantClient(FakeClient):
 
     killer = Killer()
     hanging: frozenset[str] = frozenset()
-    """Objects that cannot be written: nobody answers."""
+    """Objects that cannot be written: the server does not answer."""
 
     async def send(self, call: core.Call, /) -> core.Object:
         if call.verb not in READS and call.name in self.hanging:
@@ -145,7 +145,7 @@ class TenantClient(FakeClient):
 
 
 class PreparedKeys(KeyPool):
-    """Gives the same key to everybody: making some takes longer than these tests."""
+    """Returns the same key to every caller: making keys takes longer than these tests."""
 
     def take(self, algorithm, /):
         return PREPARED
@@ -157,7 +157,7 @@ class PreparedKeys(KeyPool):
 def proof_of(
     node: OldNode, found: core.Object, *, uid: str, name: str = "", serving: bool = False, key: PrivateKey | None = None
 ) -> LeaveProof:
-    """Return a proof that a node leaves, by the client certificate of an answer; or by another certificate, or another key."""
+    """Return a proof that a node leaves, with the client certificate of an answer; or with another certificate, or another key."""
     results = node.results(found)
     user = require_usable(parse(yaml.load_one(results["kubeConfig"].encode(), source="kubeConfig"))).user
     client = (user.client_certificate_data, user.client_key_data)
@@ -167,7 +167,7 @@ def proof_of(
 
 
 class Bench:
-    """A cluster in memory, a state in a file or in Secrets, and tenants over both, one after the other."""
+    """A cluster in memory, a state in a file or in Secrets, and tenants for both, one after the other."""
 
     loaded = LOADED
 
@@ -177,7 +177,7 @@ class Bench:
         self.hanging: frozenset[str] = frozenset()
 
     def tunnel(self) -> HubTunnel | None:
-        """The hub's end of the VPN, made anew for each tenant."""
+        """The hub's end of the VPN, created again for each tenant."""
         return None
 
     async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 120.0, crowd: int = CROWD) -> bool:
@@ -223,7 +223,7 @@ class Bench:
         return self.api.objects.get((NODE_JOIN_REQUEST.plural, "", name))
 
     def leaving(self, node: OldNode, *, uid: str = "uid", **changes: str) -> None:
-        """Put a Node whose machine leaves, and proves it with what it was given."""
+        """Write a Node whose machine leaves, with a proof from its own credentials."""
         proof = proof_of(node, self.request(node.name), uid=uid).text
         metadata = {"name": node.name, "uid": uid, "labels": {LEAVING_LABEL: "true"}, "annotations": {LEAVE_PROOF: proof, **changes}}
         self.api.put({"apiVersion": "v1", "kind": "Node", "metadata": metadata})

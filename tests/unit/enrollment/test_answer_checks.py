@@ -1,4 +1,4 @@
-"""What a node requires of a hub's answer: everything that differs from what it asked for is refused, by name."""
+"""What a node requires of a hub's answer: any difference from its request is refused by name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def require(answer, *, node="worker", server="https://10.0.0.1:6443", sans=WANTE
     return answer_checks.checked(answer, Expected(**{**given, **more}))
 
 
-def test_what_a_hub_issues_is_in_order_and_for_one_usage_each():
+def test_certificates_of_a_hub_are_valid_and_for_one_usage_each():
     require(GOOD.answer)
     assert [one.purpose for one in GOOD.certificates] == ["client", "serving"]
     leaf = certificates.first(GOOD.answer.serving_certificate.encode(), source="x")
@@ -56,7 +56,7 @@ def test_what_a_hub_issues_is_in_order_and_for_one_usage_each():
     assert client.lifetime == timedelta(days=365, minutes=5)
 
 
-def test_the_fields_of_the_cluster_are_in_the_kubelets_configuration_and_ours_count_more():
+def test_fields_of_the_cluster_are_in_the_kubelet_configuration_and_ours_override_them():
     found = yaml.load(GOOD.answer.kubelet_config)
     assert (found["failCgroupV1"], found["clusterDomain"], found["clusterDNS"]) == (False, "cluster.local", ["10.96.0.10"])
     assert found["authentication"] == {"webhook": {"enabled": True}, "x509": {"clientCAFile": "/etc/oneinfra/kubelet-client-ca.crt"}}
@@ -151,7 +151,7 @@ PROGRAM = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"
         (with_fields('clusterDomain: "a\\0b"'), "the kubelet's configuration", "clusterDomain holds a control character"),
     ],
 )
-def test_what_is_not_as_asked_for_is_refused_by_name(change, what, why):
+def test_answers_that_differ_from_the_request_are_refused_by_name(change, what, why):
     with pytest.raises(TrustError) as refused:
         require(replace(GOOD.answer, **change))
     assert refused.value.what == f"{what} that the hub sent cannot be used"
@@ -159,7 +159,7 @@ def test_what_is_not_as_asked_for_is_refused_by_name(change, what, why):
     assert refused.value.remedy
 
 
-def test_what_is_written_is_made_of_what_was_read():
+def test_written_files_contain_only_parsed_values():
     noisy = replace(
         GOOD.answer,
         kubernetes_version="v1.36.3",
@@ -177,7 +177,7 @@ def test_what_is_written_is_made_of_what_was_read():
     assert written["users"][0]["user"] == yaml.load(GOOD.answer.kubeconfig)["users"][0]["user"]
 
 
-def test_a_bundle_of_cas_is_written_as_the_owner_of_the_machine_gave_it():
+def test_a_bundle_of_cas_is_written_as_given_by_the_owner_of_the_machine():
     given = f"{API_CA[0]}{authority('next')[0]}".encode()
     found = yaml.load(require(GOOD.answer, ca_pem=given).kubeconfig.decode())
     assert base64.b64decode(found["clusters"][0]["cluster"]["certificate-authority-data"]) == given
@@ -195,7 +195,7 @@ def test_a_bundle_of_cas_is_written_as_the_owner_of_the_machine_gave_it():
         ("1.27.0", None, True),
     ],
 )
-def test_a_kubelet_that_does_not_go_with_the_api_server_is_refused(kubelet, server, fits):
+def test_an_incompatible_kubelet_version_is_refused(kubelet, server, fits):
     answer, known = replace(GOOD.answer, kubernetes_version=kubelet), Version.parse(server) if server else None
     if fits:
         assert str(require(answer, api_server=known).version) == f"v{kubelet}"
@@ -205,7 +205,7 @@ def test_a_kubelet_that_does_not_go_with_the_api_server_is_refused(kubelet, serv
     assert f"v{kubelet} does not go with the API server {server}" in refused.value.detail
 
 
-def test_another_node_other_names_and_another_time_are_refused():
+def test_wrong_node_names_and_times_in_certificates_are_refused():
     for more in (
         {"node": "other"},
         {"sans": ("10.0.0.9",)},
@@ -224,7 +224,7 @@ def test_the_clock_of_a_hub_may_be_some_minutes_ahead():
     assert refused.value.remedy == "check the clock of this machine"
 
 
-def test_an_authority_that_ends_soon_shortens_certificates_and_one_that_has_ended_signs_nothing():
+def test_an_expiring_ca_shortens_certificates_and_an_expired_one_signs_nothing():
     soon = authority("soon", days=3)
     loaded = LoadedCluster(cluster(client_ca=soon[0], client_key=soon[1]))
     [client, serving] = issued(loaded=loaded).certificates
@@ -233,7 +233,7 @@ def test_an_authority_that_ends_soon_shortens_certificates_and_one_that_has_ende
         issuing.issue(loaded, "w", WANTED, key_source=FreshKeys(), started=CLOCK.now() + timedelta(days=4), random=SeededRandom(1))
 
 
-def test_a_cluster_may_give_keys_that_are_quick_to_make():
+def test_a_cluster_may_use_ecdsa_keys():
     loaded = LoadedCluster(cluster(key_algorithm="ECDSA-P256"))
     answer = issued(loaded=loaded).answer
     require(answer)
@@ -241,6 +241,6 @@ def test_a_cluster_may_give_keys_that_are_quick_to_make():
     assert GOOD.answer.serving_key.startswith("-----BEGIN RSA PRIVATE KEY-----")
 
 
-def test_a_cluster_with_keys_that_do_not_fit_is_refused():
+def test_a_cluster_with_mismatched_keys_is_refused():
     with pytest.raises(CertificateError, match="do not match"):
         LoadedCluster(cluster(client_key=SERVING_CA[1]))

@@ -1,4 +1,4 @@
-"""When certificates of nodes end: what is told of it, and what a machine uses whose kubelet has renewed its own."""
+"""When certificates of nodes expire: what is reported, and what a machine uses whose kubelet has renewed its own."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ RECORD = JoinRecord(
         ({"rotateCertificates": True, "serverTLSBootstrap": True}, ""),
     ],
 )
-def test_what_the_kubelet_renews_does_not_end(config, end):
+def test_certificates_that_the_kubelet_renews_do_not_count(config, end):
     assert expiry.end_of(RECORD, config) == end
     assert expiry.end_of(replace(RECORD, state=State.LEFT), config) == ""
 
 
-def test_the_first_end_is_that_of_the_nodes_that_are_there():
+def test_the_first_expiry_is_that_of_existing_nodes():
     ends = CertificateEnds({})
     assert ends.first == float("inf")
     later = replace(RECORD, node="later", certificates=(issued("client", "2027-01-01T00:00:00Z"),))
@@ -68,7 +68,7 @@ def test_the_first_end_is_that_of_the_nodes_that_are_there():
     assert ends.first == 1798761600.0
 
 
-async def test_a_hub_knows_the_first_end_of_its_records_and_of_whom_it_lets_in(tmp_path):
+async def test_a_hub_knows_the_first_expiry_of_its_records_and_new_nodes(tmp_path):
     bench = Bench(tmp_path)
     bench.ask(OldNode("worker", "https://10.0.0.1:6443"))
     assert not await bench.serve(lambda: bench.status("worker") == "True Issued")
@@ -78,7 +78,7 @@ async def test_a_hub_knows_the_first_end_of_its_records_and_of_whom_it_lets_in(t
 
 
 @pytest.mark.parametrize(("lifetime", "days"), [(365 * 86400, 365), (86400, 1)])
-def test_certificates_last_as_long_as_the_cluster_says(lifetime, days):
+def test_certificates_have_the_lifetime_that_the_cluster_sets(lifetime, days):
     loaded = LoadedCluster(cluster(lifetime=lifetime))
     wanted = JoinRequest(key=SymmetricKey(b"0" * 32))
     made = issuing.issue(loaded, "worker", wanted, key_source=PreparedKeys(), started=CLOCK.now(), random=SeededRandom(1))
@@ -103,7 +103,7 @@ def pem(node: str, *, lifetime: int) -> dict[str, bytes]:
     [("worker", 500, True), ("worker", 50, False), ("other", 500, False)],
     ids=["later", "sooner", "another's"],
 )
-def test_what_the_kubelet_has_renewed_is_used_where_it_lasts_longer(tmp_path, node, lifetime, taken):
+def test_renewed_certificates_of_the_kubelet_are_used_if_they_last_longer(tmp_path, node, lifetime, taken):
     host = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={}))
     given = ClientCertificate(**pem("worker", lifetime=100))
     access = Access(server="https://10.0.0.1:6443", ca_pem=CLIENT_CA[0].encode(), identity=given)
@@ -117,7 +117,7 @@ def test_what_the_kubelet_has_renewed_is_used_where_it_lasts_longer(tmp_path, no
 
 
 @pytest.mark.parametrize("content", [b"", b"nothing", CLIENT_CA[0].encode()])
-def test_a_file_that_holds_no_pair_is_not_used(tmp_path, content):
+def test_a_file_without_a_pair_is_not_used(tmp_path, content):
     host = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={}))
     access = Access(server="https://10.0.0.1:6443", ca_pem=CLIENT_CA[0].encode(), identity=ClientCertificate(**pem("worker", lifetime=100)))
     host.ensure(File(path=host.layout.kubelet / "pki" / "kubelet-client-current.pem", content=content))

@@ -1,4 +1,4 @@
-"""Whatever comes from others (requests, answers, objects, manifests) is read, or refused with an error of ours: never anything else."""
+"""Anything from others (requests, answers, objects, manifests) is either read, or refused with an error of ours."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ plain = words.filter(lambda text: text.isprintable() or text.isascii())
 
 
 @given(st.sampled_from(["symmetricKey", "apiServerEndpoint", "extraSANs", "vpnPublicKey", "imageServiceEndpoint"]), documents)
-def test_a_request_with_any_one_field(name, value):
+def test_a_request_with_any_single_field_is_read_or_refused(name, value):
     for read in (lambda found: requests.read(found, join_key=JOIN_KEY), lambda found: requests.reread(found, KEY)):
         try:
             found = read({**GOOD, "spec": {**GOOD["spec"], name: value}})
@@ -98,7 +98,7 @@ def test_a_request_with_any_one_field(name, value):
 
 
 @given(st.lists(st.text(max_size=300), max_size=18), st.text(max_size=350), st.booleans())
-def test_a_request_that_asks_for_anything_is_let_in_or_refused_with_a_reason(sans, endpoint, crowded):
+def test_any_request_is_admitted_or_refused_with_a_reason(sans, endpoint, crowded):
     spec = {**GOOD["spec"], "apiServerEndpoint": locked(endpoint), "extraSANs": [locked(san) for san in sans]}
     seen = decisions.look({"metadata": {"name": "worker"}, "spec": spec})
     try:
@@ -146,13 +146,13 @@ conditions = st.lists(st.dictionaries(st.sampled_from(["type", "status", "reason
 
 
 @given(metadata, conditions | documents, documents, st.sampled_from(Approval))
-def test_objects_whatever_somebody_has_written_into_them(head, found, spec, approval):
+def test_objects_with_any_content_are_read_or_refused(head, found, spec, approval):
     seen = decisions.look({"metadata": head, "status": {"conditions": found}, "spec": spec})
     decisions.decide(seen, None, Policy(approval=approval), CLOCK.now())
 
 
 @given(st.sampled_from(TEXTS), st.text(max_size=300) | documents.map(lambda value: yaml.dump(value) if clean(value) else "{"))
-def test_an_answer_with_any_one_text_is_taken_or_distrusted(name, text):
+def test_an_answer_with_any_single_text_is_accepted_or_refused(name, text):
     try:
         require_harmless(answer_checks.checked(replace(ANSWER, **{name: text}), EXPECTED))
     except TrustError as error:
@@ -160,7 +160,7 @@ def test_an_answer_with_any_one_text_is_taken_or_distrusted(name, text):
 
 
 def require_harmless(found: CheckedAnswer) -> None:
-    """Whatever the hub has said, what is written names one server that was asked for, one CA, one certificate, and fields that a hub may set."""
+    """Whatever the hub has answered, the written files name one requested server, one CA, one certificate, and only fields that a hub may set."""
     kubeconfig = yaml.load(found.kubeconfig.decode())
     [cluster], [user] = kubeconfig["clusters"], kubeconfig["users"]
     assert sorted(cluster["cluster"]) == ["certificate-authority-data", "server"]
@@ -170,14 +170,14 @@ def require_harmless(found: CheckedAnswer) -> None:
 
 
 def leaves(value: Any, before: str = "") -> set[str]:
-    """The paths of a document down to what is a field with a row."""
+    """The paths of a document down to the fields with a row."""
     if before.removesuffix(".") in kubelet_fields.ROWS or not isinstance(value, dict):
         return {before.removesuffix(".")}
     return {path for name, part in value.items() for path in leaves(part, f"{before}{name}.")}
 
 
 @given(st.sampled_from(["kubeconfig", "kubelet_config"]), st.data())
-def test_an_answer_whose_documents_have_any_one_value(name, data):
+def test_an_answer_with_any_single_value_is_accepted_or_refused(name, data):
     document = yaml.load(getattr(ANSWER, name))
     value = data.draw(documents.filter(clean))
     text = yaml.dump(changed(document, data.draw(st.sampled_from(paths(document))), value))
@@ -201,7 +201,7 @@ EVERYWHERE = paths(MANIFEST)
 
 
 @given(st.sampled_from(EVERYWHERE), documents.filter(clean))
-def test_a_cluster_of_oneinfras_with_any_one_value_is_read_or_told(path, value):
+def test_a_cluster_of_oneinfra_with_any_single_value_is_read_or_refused(path, value):
     text = yaml.dump(changed(MANIFEST, path, value)).encode()
     try:
         found = yaml.load_all(text, source="clusters.yaml")
@@ -214,7 +214,7 @@ addresses = st.lists(st.dictionaries(st.sampled_from(["type", "address"]), names
 
 
 @given(names, st.dictionaries(st.sampled_from(["kubernetes.io/hostname", "x"]), names), st.none() | addresses)
-def test_nodes_whatever_they_say_of_themselves(name, labels, reported):
+def test_nodes_with_any_content_are_read(name, labels, reported):
     found = known_nodes.claims_of({"metadata": {"name": name, "labels": labels}, "status": {"addresses": reported}})
     assert "" not in found.certain | found.reported
     known_nodes.addresses_of({"subsets": [{"addresses": reported}]})
@@ -225,7 +225,7 @@ def test_nodes_whatever_they_say_of_themselves(name, labels, reported):
         st.dictionaries(st.sampled_from(["token-id", "token-secret", "expiration", "auth-extra-groups"]), words, max_size=4), max_size=3
     )
 )
-def test_secrets_of_others_are_no_concern_of_a_hub(contents):
+def test_foreign_secrets_are_ignored(contents):
     found = [
         {"metadata": {"name": f"bootstrap-token-{number}"}, "type": "bootstrap.kubernetes.io/token", "data": data}
         for number, data in enumerate(contents)
@@ -234,7 +234,7 @@ def test_secrets_of_others_are_no_concern_of_a_hub(contents):
 
 
 @given(st.binary(max_size=80))
-def test_a_file_that_is_to_hold_the_key_of_a_join(content):
+def test_any_join_key_file_is_read_or_refused(content):
     try:
         assert fields.usable_key(content, name="x").content == content
     except MalformedField as error:

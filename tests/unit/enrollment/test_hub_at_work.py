@@ -1,4 +1,4 @@
-"""A hub with several clusters: each is served apart from the others, and what commands change in the state counts at once."""
+"""A hub with several clusters: each is served separately, and changes by commands take effect at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUICK = {"key_algorithm": "ECDSA-P256"}
 
 
 class Hanging(TenantClient):
-    """A cluster that takes every request and never answers."""
+    """A cluster that accepts every request and never answers."""
 
     async def send(self, call):
         await asyncio.Event().wait()
@@ -93,7 +93,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_cluster_that_hangs_and_one_that_cannot_sign_hold_up_nobody(clusters, caplog):
+async def test_hanging_and_broken_clusters_do_not_delay_others(clusters, caplog):
     caplog.set_level(logging.INFO, logger="kubewright.enrollment")
     clusters.hanging.add("hangs")
     clusters.state(lambda store: store.save_cluster(cluster("hangs", **QUICK), event(cluster="hangs")))
@@ -105,7 +105,7 @@ async def test_a_cluster_that_hangs_and_one_that_cannot_sign_hold_up_nobody(clus
     assert "broken/client-ca.crt and broken/client-ca.key do not match" in told
 
 
-async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):
+async def test_clusters_are_added_changed_and_removed_at_runtime(clusters):
     await until(lambda: not clusters.hub.unready)
     clusters.state(lambda store: store.save_cluster(cluster("b", **QUICK), event(cluster="b")))
     clusters.ask("b", "one")
@@ -121,7 +121,7 @@ async def test_clusters_are_added_changed_and_removed_while_it_runs(clusters):
     assert list(clusters.hub._served) == ["a"]
 
 
-async def test_a_person_has_approved_what_was_there_then_and_not_what_somebody_has_made_of_it(clusters):
+async def test_an_approval_applies_only_to_the_request_as_it_was(clusters):
     clusters.state(lambda store: store.save_cluster(cluster("b", approval="human", **QUICK), event(cluster="b")))
     for node in ("one", "two"):
         clusters.ask("b", node)
@@ -138,7 +138,7 @@ async def test_a_person_has_approved_what_was_there_then_and_not_what_somebody_h
     await until(lambda: clusters.answered("b", "one") == "Issued")
 
 
-async def test_a_management_cluster_that_does_not_answer_for_a_while_ends_nothing(tmp_path, caplog):
+async def test_an_outage_of_the_management_cluster_ends_nothing(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="kubewright.enrollment")
     place, clusters = SecretsPlace(tmp_path), Clusters(tmp_path)
     with closing(place.open()) as store:
@@ -161,7 +161,7 @@ async def test_a_management_cluster_that_does_not_answer_for_a_while_ends_nothin
         thread.close()
 
 
-async def test_who_does_not_lead_any_more_neither_reads_nor_writes_the_state(tmp_path):
+async def test_a_hub_that_lost_its_lease_does_not_use_the_state(tmp_path):
     leads = True
 
     def require() -> None:
@@ -178,7 +178,7 @@ async def test_who_does_not_lead_any_more_neither_reads_nor_writes_the_state(tmp
         assert [line.event for line in found.journal()] == ["first"]
 
 
-async def test_faults_of_ours_in_its_requests_its_state_and_its_start_are_told_and_it_goes_on(clusters, monkeypatch):
+async def test_unexpected_errors_are_logged_and_the_hub_continues(clusters, monkeypatch):
     await until(lambda: not clusters.hub.unready)
     kinds = [("list", NODE_JOIN_REQUEST.plural), ("watch", "nodes"), ("get", "configmaps"), ("patch", f"{NODE_JOIN_REQUEST.plural}/status")]
     left, before = list(kinds), sum(unexpected.counts().values())

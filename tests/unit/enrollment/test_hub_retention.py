@@ -1,4 +1,7 @@
-"""What a hub forgets: old lines of the journal, and digests of requests that no token could bring again. Nothing is swept while nothing is written."""
+"""What a hub forgets: old lines of the journal, and digests of requests that no token could repeat.
+
+Nothing is swept while nothing is written.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def days_of(store) -> list[str]:
     return [one.event for one in store.journal()]
 
 
-def test_old_lines_go_with_the_next_writes_and_the_others_stay(tmp_path):
+def test_old_lines_are_removed_with_the_next_writes(tmp_path):
     with closing(opened(tmp_path, age=WEEK)) as store:
         for day in range(12):
             store.tell(at(day, event=str(day)))
@@ -43,7 +46,7 @@ def test_old_lines_go_with_the_next_writes_and_the_others_stay(tmp_path):
         assert [one.number for one in store.journal()] == [*range(7, 13), 13]
 
 
-def test_a_backlog_of_old_lines_goes_bit_by_bit(tmp_path):
+def test_a_backlog_of_old_lines_is_removed_gradually(tmp_path):
     with closing(opened(tmp_path)) as store:
         for day in range(20):
             store.tell(at(day))
@@ -59,14 +62,14 @@ def test_a_backlog_of_old_lines_goes_bit_by_bit(tmp_path):
     assert counts[-1] == 20  # the new ones
 
 
-def test_however_many_lines_are_written_no_more_than_the_limit_stay(tmp_path):
+def test_the_journal_never_exceeds_its_limit(tmp_path):
     with closing(opened(tmp_path, age=WEEK, lines=50)) as store:
         for number in range(400):
             store.tell(at(0, event=f"{number}"))
         assert days_of(store) == [str(number) for number in range(350, 400)]
 
 
-def test_a_copy_is_refused_as_long_as_a_token_could_bring_it(tmp_path):
+def test_a_repeated_request_is_refused_while_a_token_could_send_it(tmp_path):
     with closing(opened(tmp_path, age=WEEK)) as store:
         store.save_cluster(cluster(), at(0))
         first, now = replace(TOKEN, expires=rfc3339(NOW + timedelta(days=10))), generation(store)
@@ -84,7 +87,7 @@ def test_a_copy_is_refused_as_long_as_a_token_could_bring_it(tmp_path):
         assert (store.first_request("a", "d1"), store.first_request("a", "d3")) == ("", "u3")
 
 
-def test_with_a_token_that_never_ends_digests_stay(tmp_path):
+def test_digests_stay_while_a_token_never_expires(tmp_path):
     with closing(opened(tmp_path, age=WEEK)) as store:
         store.save_token(replace(TOKEN, expires=""), at(0))
         store.keep(RECORD, at(1), digest="d1")

@@ -1,4 +1,4 @@
-"""The state of a hub: what is kept comes back, together or not at all, and keys are sealed."""
+"""The state of a hub: stored data is read back, all or nothing, and keys are sealed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def store(tmp_path):
     made.close()
 
 
-def test_the_file_holds_no_key_in_clear_and_is_its_owners(store, tmp_path):
+def test_the_file_contains_no_plain_key_and_is_private(store, tmp_path):
     store.save_cluster(cluster(), event())
     store.save_token(TOKEN, event(), generation=generation(store))
     files = sorted(tmp_path.iterdir())
@@ -51,7 +51,7 @@ def test_the_file_holds_no_key_in_clear_and_is_its_owners(store, tmp_path):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
 
 
-def test_another_key_does_not_open_it_and_what_is_moved_is_not_believed(store, tmp_path):
+def test_another_key_does_not_open_it_and_moved_values_are_rejected(store, tmp_path):
     store.save_cluster(cluster(), event())
     store.save_cluster(cluster("b"), event(cluster="b"))
     other = sqlite(tmp_path, key=b"x" * 32)
@@ -65,7 +65,7 @@ def test_another_key_does_not_open_it_and_what_is_moved_is_not_believed(store, t
         store.clusters()
 
 
-def test_who_leaves_gives_its_address_in_the_vpn_back(store):
+def test_a_leaving_node_releases_its_vpn_address(store):
     first = replace(RECORD, lease="10.64.0.2", tunnel_key="K")
     store.keep(first, event())
     assert store.owners("a", ["10.64.0.2", "wireguard:K"]) == {"10.64.0.2": "worker", "wireguard:K": "worker"}
@@ -74,7 +74,7 @@ def test_who_leaves_gives_its_address_in_the_vpn_back(store):
     assert store.owners("a", ["10.64.0.2", "wireguard:K"]) == {"10.64.0.2": "other", "wireguard:K": "other"}
 
 
-def test_a_backup_is_restored_into_a_state_that_is_in_use(store, tmp_path):
+def test_a_backup_can_be_restored_into_a_state_in_use(store, tmp_path):
     copy = tmp_path / "copy.db"
     store.save_cluster(cluster(), event())
     store.save_token(TOKEN, event(), generation=generation(store))
@@ -95,7 +95,7 @@ def test_a_backup_is_restored_into_a_state_that_is_in_use(store, tmp_path):
     daemon.close()
 
 
-def test_what_is_no_copy_is_not_restored(store, tmp_path):
+def test_an_invalid_backup_is_not_restored(store, tmp_path):
     store.save_cluster(cluster(), event())
     other = sqlite(make(tmp_path / "other"), key=b"y" * 32)
     other.save_cluster(cluster("b"), event())
@@ -114,7 +114,7 @@ def make(directory):
     return directory
 
 
-def test_what_cannot_be_used_is_told(tmp_path):
+def test_unusable_states_are_reported(tmp_path):
     (tmp_path / "state.db").write_text("this is no database, and it is longer than a header of one: " * 20)
     with pytest.raises(HostError, match="cannot be used"):
         sqlite(tmp_path)
@@ -128,7 +128,7 @@ def test_what_cannot_be_used_is_told(tmp_path):
         sqlite(tmp_path / "later")
 
 
-def test_records_that_are_none_are_refused():
+def test_invalid_records_are_refused():
     assert join_records.read(RECORD.document()) == RECORD
     earlier = {name: value for name, value in RECORD.document().items() if name != "tunnelKey"}
     assert join_records.read(earlier) == RECORD
@@ -143,7 +143,7 @@ def test_records_that_are_none_are_refused():
 
 
 @pytest.mark.parametrize("kind", ["empty", "another program's", "later"])
-def test_what_is_no_copy_is_not_restored_and_stays_as_it_is(store, tmp_path, kind):
+def test_an_invalid_backup_is_not_restored_and_not_changed(store, tmp_path, kind):
     store.save_cluster(cluster(), event())
     source = tmp_path / "source"
     source.touch()
@@ -158,7 +158,7 @@ def test_what_is_no_copy_is_not_restored_and_stays_as_it_is(store, tmp_path, kin
     assert [one.name for one in store.clusters()] == ["a"]
 
 
-def test_a_copy_that_cannot_be_written_leaves_nothing(store, tmp_path):
+def test_a_backup_that_cannot_be_written_leaves_nothing(store, tmp_path):
     target = tmp_path / "copy"
     sqlite_backup.backup(store, target)
     with pytest.raises(HostError, match="is there already"):

@@ -1,4 +1,4 @@
-"""What every store of a hub's state does, in a file or in Secrets: what is kept comes back, together or not at all, and writers do not undo each other."""
+"""What every store of a hub's state does, in a file or in Secrets: data is read back, all or nothing, and writers do not overwrite each other."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class SecretsPlace:
         return self.over(self.api, key=key, retention=retention)
 
     def over(self, api: KubeAPI, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> SecretStore:
-        """Open it through something that is put before the cluster."""
+        """Open it through something that is put in front of the cluster."""
         return SecretStore(api, namespace="hubs", name=self.name, key=key, random=SystemRandom(), retention=retention)
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process has been killed."""
 
 
 class Cluster(RecordingKube):
@@ -95,7 +95,7 @@ def store(place):
         yield made
 
 
-def test_clusters_and_tokens_come_back_as_they_were(store, place):
+def test_clusters_and_tokens_are_read_back_unchanged(store, place):
     wanted = cluster(pod_subnets=("10.1.0.0/16",), kubelet_config={"failCgroupV1": False})
     store.save_cluster(wanted, event())
     store.save_token(TOKEN, event(), generation=generation(store))
@@ -110,7 +110,7 @@ def test_clusters_and_tokens_come_back_as_they_were(store, place):
     again.close()
 
 
-def test_a_record_its_names_and_the_journal_are_one(store):
+def test_a_record_its_names_and_the_journal_are_written_together(store):
     store.keep(RECORD, event("issued", node="worker"), digest="d1")
     assert store.record("a", "worker") == RECORD
     assert store.owners("a", ["10.0.0.5", "worker", "10.0.0.6"]) == {"10.0.0.5": "worker", "worker": "worker"}
@@ -136,7 +136,7 @@ def test_a_record_its_names_and_the_journal_are_one(store):
     ],
     ids=["address", "name", "copy", "machine", "lease", "lease as an address", "key of a tunnel"],
 )
-def test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted(store, second, digest, message):
+def test_the_first_of_two_concurrent_decisions_wins(store, second, digest, message):
     first = replace(RECORD, lease="10.64.0.2,fd00::2", tunnel_key="K")
     store.keep(first, event(), digest="d1")
     with pytest.raises(Taken, match=message):
@@ -146,7 +146,7 @@ def test_of_two_that_were_decided_side_by_side_the_first_has_what_both_wanted(st
     assert (store.first_request("a", "d2"), len(store.journal())) == ("", 1)
 
 
-def test_of_a_write_that_fails_nothing_is_left(store):
+def test_a_failed_write_leaves_nothing(store):
     with pytest.raises(TypeError):
         store.keep(RECORD, event(details={"x": object()}))
     assert (store.record("a", "worker"), store.journal()) == (None, [])
@@ -167,7 +167,7 @@ def test_a_removed_cluster_leaves_nothing_but_the_journal(store):
     assert len(store.journal()) == 5
 
 
-def test_another_process_is_noticed(store, place):
+def test_another_process_is_detected(store, place):
     before, other = store.version(), place.open()
     store.tell(event())
     assert store.version() == before
@@ -182,7 +182,7 @@ def test_another_key_opens_nothing(store, place):
         other.clusters()
 
 
-def test_what_one_process_writes_another_reads_and_neither_undoes_it(store, place):
+def test_processes_see_and_keep_the_writes_of_each_other(store, place):
     store.save_cluster(cluster(), event())
     with closing(place.open()) as other:
         for number in range(3):
@@ -204,7 +204,7 @@ def test_what_one_process_writes_another_reads_and_neither_undoes_it(store, plac
         assert again.journal() == store.journal()
 
 
-def test_lines_beyond_the_limit_go(place):
+def test_lines_beyond_the_limit_are_removed(place):
     with closing(place.open(retention=Retention(lines=3 * CHUNK))) as store:
         for number in range(8 * CHUNK):
             store.tell(event(str(number)))
@@ -215,7 +215,7 @@ def test_lines_beyond_the_limit_go(place):
         assert [line.number for line in again.journal(most=10_000)] == found
 
 
-def test_secrets_hold_no_key_in_clear_and_stay_few(tmp_path):
+def test_secrets_contain_no_plain_key_and_stay_few(tmp_path):
     place = SecretsPlace(tmp_path)
     with closing(place.open()) as store:
         store.save_cluster(cluster(), event())
@@ -232,7 +232,7 @@ def test_secrets_hold_no_key_in_clear_and_stay_few(tmp_path):
 
 @pytest.mark.parametrize("at", range(2))
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_writer_that_is_killed_has_written_all_or_nothing(tmp_path, at, moment):
+def test_a_killed_writer_has_written_everything_or_nothing(tmp_path, at, moment):
     """A join is two writes: the head commits, the record follows."""
     place, count = SecretsPlace(tmp_path), 0
 
@@ -250,7 +250,7 @@ def test_a_writer_that_is_killed_has_written_all_or_nothing(tmp_path, at, moment
     place.api.before = place.api.after = lambda _: None
     committed = (at, moment) != (0, "before")
     with closing(place.open()) as again:
-        for _ in range(2):  # as it is read, and after the next write has put it in order
+        for _ in range(2):  # as read, and after the next write has repaired it
             assert again.record("a", "worker") == (RECORD if committed else None)
             assert again.owners("a", ["10.0.0.5"]) == ({"10.0.0.5": "worker"} if committed else {})
             assert again.first_request("a", "d1") == ("u1" if committed else "")
@@ -260,7 +260,7 @@ def test_a_writer_that_is_killed_has_written_all_or_nothing(tmp_path, at, moment
         assert third.record("a", "worker") == (RECORD if committed else None)
 
 
-def test_a_writer_that_was_stopped_for_a_while_does_not_put_back_what_has_changed_since(tmp_path):
+def test_a_paused_writer_does_not_revert_later_changes(tmp_path):
     place = SecretsPlace(tmp_path)
     first, second = place.open(), place.open()
     writes = 0

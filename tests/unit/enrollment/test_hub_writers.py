@@ -1,4 +1,4 @@
-"""Writers of a hub's state that were paused: a daemon, or a command beside it. What others have written since survives, in a file and in Secrets."""
+"""Writers of a hub's state that were paused: a daemon, or a command. What others have written since survives, in a file and in Secrets."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ Write = Callable[[HubStore], object]
 
 
 def begin(store: HubStore) -> None:
-    """Have a cluster in a state, with a token and a node."""
+    """Add a cluster to a state, with a token and a node."""
     store.save_cluster(cluster(), event())
     store.save_token(TOKEN, event(), generation=generation(store))
     keep(store, RECORD, digest="d1")
 
 
 def begin_anew(store: HubStore) -> None:
-    """Add another cluster of that name, with a token and a machine of its own."""
+    """Add another cluster of that name, with its own token and machine."""
     put(store, ANEW)
     store.save_token(OTHER_TOKEN, event(), generation=generation(store))
     keep(store, OTHER_MACHINE, digest="d9")
@@ -131,7 +131,7 @@ def place(request, tmp_path):
 
 
 @pytest.mark.parametrize("what", MEANWHILE)
-def test_what_was_decided_before_others_have_written_is_not_written(place, what):
+def test_outdated_decisions_are_not_written(place, what):
     decided, meanwhile = MEANWHILE[what]
     with closing(place.open()) as paused, closing(place.open()) as other:
         begin(paused)
@@ -148,7 +148,7 @@ def test_what_was_decided_before_others_have_written_is_not_written(place, what)
 
 
 @pytest.mark.parametrize("decided", [removing, changing, making_a_token, answering, approving, revoking, forgetting])
-def test_what_nobody_else_has_touched_is_written(place, decided):
+def test_undisturbed_decisions_are_written(place, decided):
     with closing(place.open()) as store:
         begin(store)
         before = store.contents("a")
@@ -157,7 +157,7 @@ def test_what_nobody_else_has_touched_is_written(place, decided):
 
 
 class Seam(KubeAPI):
-    """A cluster to which something happens before the call with a number, of those that are made after `begin`."""
+    """A cluster to which something happens before the call with a number, counted from `begin`."""
 
     def __init__(self, api: KubeAPI) -> None:
         self._api = api
@@ -205,7 +205,10 @@ PAUSED: dict[str, tuple[Write, Callable[[HubStore], Write]]] = {
 
 
 def paused_before(place: Any, what: str, number: int, *, gone: bool) -> bool:
-    """Have a writer paused before its call with a number, and others write meanwhile; require that theirs survives. Returns whether there was such a call."""
+    """Pause a writer before its call with a number, and let others write; require that their data survives.
+
+    Returns whether there was such a call.
+    """
     prepare, decided = PAUSED[what]
     seam, after = Seam(place.api), []
 
@@ -232,7 +235,7 @@ def paused_before(place: Any, what: str, number: int, *, gone: bool) -> bool:
                     assert found[:5] == newer[:5], (what, number)
                     assert {line for line in newer[5] if line[0] > newer[5][-1][0] - CHUNK} <= set(found[5]), (what, number)
             with closing(place.open()) as third:
-                third.tell(event())  # whoever writes next removes what does not count
+                third.tell(event())  # the next writer removes invalid parts
                 assert third._rows._stale == []
                 assert everything(third)[:5] == newer[:5]
     return bool(after)

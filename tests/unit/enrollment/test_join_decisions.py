@@ -1,4 +1,4 @@
-"""What a hub decides about a request: a table of what is seen, and what comes of it. Which names nodes may have."""
+"""How a hub decides about a request: a table of observations and outcomes. Which names nodes may have."""
 
 from __future__ import annotations
 
@@ -99,18 +99,18 @@ def test_outcomes(found, record, policy, outcome):
         (seen(created=NOW - timedelta(days=2)), None, HUMAN, "Expired", "in time"),
     ],
 )
-def test_refusals_have_a_reason_and_say_what(found, record, policy, reason, message):
+def test_refusals_have_a_reason_and_a_message(found, record, policy, reason, message):
     outcome = decisions.decide(found, record, policy, NOW)
     assert isinstance(outcome, Refuse)
     assert (outcome.reason, message in outcome.message) == (reason, True)
 
 
-def test_a_person_is_waited_for_and_told():
+def test_requests_wait_for_approval_and_say_so():
     outcome = decisions.decide(SEEN, None, HUMAN, NOW)
     assert outcome == Wait(after=86400 - 60, reason="AwaitingApproval", message="it waits for approval: kubewright hub requests approve")
 
 
-def test_what_is_seen_of_an_object():
+def test_observations_of_an_object_are_read():
     node = OldNode("worker", "https://10.0.0.1:6443")
     sent = node.request(OldHub().public_pem)
     sent["metadata"] |= {"uid": "u7", "creationTimestamp": "2026-01-02T03:04:05Z"}
@@ -183,7 +183,7 @@ def test_names_of_serving_certificates(name, rule):
 
 
 @pytest.mark.parametrize("text", ["2001:db8::7", "2001:DB8:0:0::7", "2001:0db8::0007"])
-def test_an_address_is_one_however_it_is_written(text):
+def test_equal_addresses_in_different_forms_are_equal(text):
     asked = replace(REQUEST, sans=("localhost", text, "::ffff:10.0.0.5"))
     assert asked.names == ("2001:db8::7", "10.0.0.5")
     for policy, rule in (
@@ -194,7 +194,7 @@ def test_an_address_is_one_however_it_is_written(text):
         assert node_names.names_refused([text], "worker", policy).rule == rule
 
 
-def test_loopback_names_are_for_stock_joins_only_and_lists_have_limits():
+def test_loopback_names_are_only_for_joins_of_oneinfra_and_lists_are_limited():
     assert node_names.names_refused(node_names.LOOPBACKS, "worker", STRICT, loopback=True) is None
     assert [node_names.names_refused([name], "worker", STRICT).rule for name in node_names.LOOPBACKS] == ["ReservedName"] * 3
     assert node_names.names_refused(["10.0.0.5", "10.0.0.5"], "worker", STRICT).rule == "SanForm"

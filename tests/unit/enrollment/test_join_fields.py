@@ -1,4 +1,4 @@
-"""The encrypted fields of NodeJoinRequests: known answers, both ways with a second implementation, and everything that is refused."""
+"""The encrypted fields of NodeJoinRequests: known answers, both directions with a second implementation, and everything that is refused."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ class Counting:
         ("", "AAECAwQFBgcICQoLxO6MHhQI5Hi62RqP8eZ0hQ"),
     ],
 )
-def test_the_known_answers(text, field):
+def test_known_answers_are_reproduced(text, field):
     key = SymmetricKey(TEXT_KEY)
     assert key.seal(text, random=Counting()) == field
     assert key.open(field, name="x") == text
 
 
-def test_a_new_key_is_its_32_digits():
+def test_a_new_key_has_32_digits():
     made = fields.new_key(SeededRandom(1))
     assert (len(made.content), made.content.decode() == made.content.decode().lower()) == (32, True)
     assert int(made.content, 16) > 0
     assert made.content.decode() not in repr(made)
 
 
-def test_our_hub_reads_what_an_old_node_sends():
+def test_our_hub_reads_requests_of_oneinfra():
     node = OldNode("worker", "https://10.0.0.1:6443", ("10.0.0.5", "worker.example.com"))
     found = requests.read(node.request(HUB.public_pem), join_key=JOIN_KEY)
     assert found == JoinRequest(endpoint=node.endpoint, sans=node.sans, key=SymmetricKey(node.key))
 
 
-def test_an_old_hub_reads_what_our_node_sends():
+def test_a_hub_of_oneinfra_reads_our_requests():
     wanted = JoinRequest(endpoint="https://10.0.0.1:6443", sans=("10.0.0.5",), key=fields.new_key(SeededRandom(2)))
     recipient = ours.load_recipient(HUB.public_pem.encode(), source="the ConfigMap")
     sent = requests.write(
@@ -85,7 +85,7 @@ ANSWER = Answer(
 )
 
 
-def test_an_old_node_reads_our_answer():
+def test_a_node_of_oneinfra_reads_our_answer():
     node = OldNode("worker", "https://10.0.0.1:6443")
     status = answers.write(ANSWER, SymmetricKey(node.key), random=SeededRandom(4))
     assert node.results({"status": status}) == {
@@ -98,7 +98,7 @@ def test_an_old_node_reads_our_answer():
     }
 
 
-def test_our_node_reads_an_old_answer_with_and_without_a_tunnel():
+def test_our_node_reads_answers_of_oneinfra_with_and_without_a_tunnel():
     node = OldNode("worker", "https://10.0.0.1:6443")
     found = HUB.answer(
         node.request(HUB.public_pem), node.results({"status": answers.write(ANSWER, SymmetricKey(node.key), random=SeededRandom(5))})
@@ -111,7 +111,7 @@ def test_our_node_reads_an_old_answer_with_and_without_a_tunnel():
 
 
 @pytest.mark.parametrize("size", [16, 24, 32])
-def test_keys_of_every_size_of_aes_are_taken(size):
+def test_keys_of_every_aes_size_are_accepted(size):
     node = OldNode("worker", "https://10.0.0.1:6443", key=os.urandom(size))
     assert requests.read(node.request(HUB.public_pem), join_key=JOIN_KEY).endpoint == node.endpoint
 
@@ -139,7 +139,7 @@ def encrypted(content: bytes, **how: object) -> str:
         (encrypted(b""), "0 bytes instead of 16, 24 or 32"),
     ],
 )
-def test_what_is_no_key_is_refused_with_a_reason(value, why):
+def test_an_invalid_key_is_refused_with_a_reason(value, why):
     with pytest.raises(MalformedField) as refused:
         fields.open_key(value, JOIN_KEY, name="symmetricKey")
     assert str(refused.value).startswith("symmetricKey ")
@@ -147,12 +147,12 @@ def test_what_is_no_key_is_refused_with_a_reason(value, why):
 
 
 @pytest.mark.parametrize("size", [0, 1, 11, 12, 27])
-def test_what_is_too_short_for_a_nonce_and_a_tag_is_refused_before_it_is_decrypted(size):
+def test_too_short_fields_are_refused_before_decryption(size):
     with pytest.raises(MalformedField, match="characters, less than 38"):
         SymmetricKey(TEXT_KEY).open(to_text(b"x" * size), name="x")
 
 
-def test_a_field_that_another_key_has_made_or_that_is_no_text_is_refused():
+def test_fields_of_another_key_or_with_invalid_text_are_refused():
     key = SymmetricKey(TEXT_KEY)
     with pytest.raises(MalformedField, match="cannot be decrypted"):
         key.open(to_text(b"x" * 28), name="x")
@@ -192,13 +192,13 @@ values = st.one_of(
 
 
 @given(st.one_of(values, st.dictionaries(st.sampled_from(["symmetricKey", "apiServerEndpoint", "extraSANs", "x"]), values)))
-def test_no_request_does_anything_but_be_read_or_refused(spec):
+def test_every_request_is_read_or_refused(spec):
     with pytest.raises(MalformedField):
         requests.read({"spec": spec}, join_key=JOIN_KEY)
 
 
 @given(st.dictionaries(st.sampled_from(["apiServerEndpoint", "extraSANs", "imageServiceEndpoint"]), values))
-def test_behind_a_good_key_too(spec):
+def test_every_request_with_a_valid_key_is_read_or_refused(spec):
     good = OldNode("worker", "https://10.0.0.1:6443", key=TEXT_KEY).request(HUB.public_pem)
     try:
         found = requests.read({"spec": {**good["spec"], **spec}}, join_key=JOIN_KEY)
@@ -208,6 +208,6 @@ def test_behind_a_good_key_too(spec):
 
 
 @given(st.dictionaries(st.sampled_from(["kubernetesVersion", "kubeConfig", "vpn", "kubeletConfig"]), values))
-def test_no_answer_does_anything_but_be_read_or_refused(status):
+def test_every_answer_is_read_or_refused(status):
     with pytest.raises(MalformedField):
         answers.read(status, SymmetricKey(TEXT_KEY))

@@ -1,4 +1,4 @@
-"""What a hub may set in the configuration of a kubelet: the table, what it refuses, and what the owner of a machine may accept beside it."""
+"""What a hub may set in a kubelet's configuration: the table, refusals, and what the owner of a machine may accept in addition."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ tlsCertFile: /etc/oneinfra/kubelet.crt
 tlsPrivateKeyFile: /etc/oneinfra/kubelet.key
 volumeStatsAggPeriod: 0s
 """
-"""What a hub of oneinfra's sends (docs/compat/oneinfra.md)."""
+"""What a hub of oneinfra sends (docs/compat/oneinfra.md)."""
 
 
 def read(text: str, *accepted: str) -> dict[str, Any]:
     return kubelet_fields.read(yaml.load(text), accepted=kubelet_fields.consent(accepted))
 
 
-def test_what_oneinfras_hub_sends_comes_down_to_two_fields():
+def test_fields_of_a_hub_of_oneinfra_are_reduced_to_two():
     assert read(ONEINFRA) == {"clusterDNS": ["10.96.0.10"], "clusterDomain": "cluster.local"}
 
 
@@ -172,7 +172,7 @@ def test_everything_else_is_refused_at_once_with_its_path(text, problems, flag):
         assert read(text, *flag.split(",")) == yaml.load(text)
 
 
-def test_a_struct_stands_for_its_fields_and_what_was_accepted_has_to_be_of_its_type_all_the_same():
+def test_accepting_a_struct_accepts_its_fields_and_types_are_still_checked():
     assert read("tracing: {endpoint: 'x:1', samplingRatePerMillion: 1}", "tracing") == {
         "tracing": {"endpoint": "x:1", "samplingRatePerMillion": 1}
     }
@@ -191,12 +191,12 @@ def test_a_struct_stands_for_its_fields_and_what_was_accepted_has_to_be_of_its_t
         ("containerRuntimeEndpoint", "cannot be left to a hub"),
     ],
 )
-def test_what_cannot_be_accepted_is_told(name, error):
+def test_fields_that_cannot_be_accepted_are_reported(name, error):
     with pytest.raises(UsageError, match=re.escape(error)):
         kubelet_fields.consent([name])
 
 
-def test_control_characters_are_refused_also_in_what_was_accepted():
+def test_control_characters_are_refused_even_in_accepted_fields():
     for text in ('staticPodPath: "/a\\0b"', 'evictionHard: {"a\\nb": 1Gi}'):
         with pytest.raises(UnsafeText, match="holds a control character"):
             read(text, "staticPodPath")
@@ -212,7 +212,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from([field.name for field in KUBELET.fields]), VALUES, max_size=4))
-def test_whatever_a_document_holds_only_fields_of_the_table_come_out(document):
+def test_only_fields_of_the_table_are_taken_from_any_document(document):
     try:
         found = kubelet_fields.read(document)
     except RefusedFields:

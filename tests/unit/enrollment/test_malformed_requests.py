@@ -1,4 +1,7 @@
-"""Requests that somebody with a token may send, kind by kind: what becomes of each. oneinfra's hub ends at three of them, and gives certificates for others."""
+"""Requests that anyone with a token may send, kind by kind, and their outcomes.
+
+Three of them crash oneinfra's hub, and others get certificates from it.
+"""
 
 from __future__ import annotations
 
@@ -136,19 +139,19 @@ def outcome(spec: dict[str, Any]) -> decisions.Outcome:
 
 
 @pytest.mark.parametrize("spec", MALFORMED.values(), ids=list(MALFORMED))
-def test_what_is_malformed(spec):
+def test_malformed_requests_are_refused(spec):
     found = outcome(spec)
     assert isinstance(found, Refuse)
     assert (found.reason, found.message.isprintable(), len(found.message) < 200) == ("Malformed", True, True)
 
 
 @pytest.mark.parametrize(("spec", "reason"), REFUSED.values(), ids=list(REFUSED))
-def test_what_is_not_allowed(spec, reason):
+def test_forbidden_requests_are_refused(spec, reason):
     found = outcome(spec)
     assert isinstance(found, Refuse)
     assert (found.reason, found.message.isprintable()) == (reason, True)
 
 
 @pytest.mark.parametrize("spec", LET_IN.values(), ids=list(LET_IN))
-def test_what_is_let_in(spec):
+def test_valid_requests_are_admitted(spec):
     assert isinstance(outcome(spec), Issue)

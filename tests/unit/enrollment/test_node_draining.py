@@ -1,4 +1,4 @@
-"""Draining a node: which pods have to go, budgets that hold them back, and what is told when they do not go."""
+"""Draining a node: which pods must go, budgets that delay them, and what is reported if they do not go."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OWNED = [{"kind": "ReplicaSet", "name": "r", "controller": True}]
 
 
 class Cluster(RecordingKube):
-    """Evicts a pod when its budget allows it: after so many attempts."""
+    """Evicts a pod when its budget allows it: after this many attempts."""
 
     def __init__(self, *pods: dict, held: int = 0) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ def drain(cluster: Cluster, *, within: float = 60.0):
     return [step for step in draining.drain(cluster, "two", waiter=waiter, within=within) if hasattr(step, "target")]
 
 
-def test_static_pods_those_of_daemon_sets_and_what_has_ended_stay():
+def test_static_daemon_set_and_finished_pods_stay():
     pods = [
         pod("owned", ownerReferences=OWNED),
         pod("alone"),
@@ -72,7 +72,7 @@ def test_static_pods_those_of_daemon_sets_and_what_has_ended_stay():
     assert cluster.get(NODE, "two")["spec"]["unschedulable"] is True
 
 
-def test_a_budget_is_waited_for_and_a_second_time_nothing_is_left():
+def test_a_budget_is_waited_for_and_a_second_drain_has_nothing_to_do():
     cluster = Cluster(pod("one"), pod("two"), held=5)
     drain(cluster)
     assert sorted(cluster.evicted) == ["one", "two"]
@@ -80,7 +80,7 @@ def test_a_budget_is_waited_for_and_a_second_time_nothing_is_left():
     assert (node.target, bool(node)) == ("node two", False)
 
 
-def test_pods_that_do_not_go_are_named():
+def test_pods_that_do_not_terminate_are_reported():
     with pytest.raises(WaitTimeout) as told:
         drain(Cluster(pod("one"), held=1000), within=10.0)
     assert "default/one may not go yet: the budget is used up" in told.value.detail

@@ -1,4 +1,4 @@
-"""A `node join` that was refused, or failed before the kubelet has its identity, does not stand in the way of another one."""
+"""A `node join` that was refused, or failed before the kubelet has its identity, does not prevent another one."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ REFUSED = {
 
 
 def state(box):
-    """What a join has made: files with their modes, the kubelet's configuration, who it is, and the record."""
+    """The results of a join: files with their modes, the kubelet's configuration, the identity, and the record."""
     root, layout = Path(box.layout.state).parent, box.layout
     kubeconfig = require_usable(parse(yaml.load_one(Path(layout.oneinfra / "kubelet.conf").read_bytes(), source="")))
     serving = certificates.parse(Path(layout.oneinfra / "kubelet.crt").read_bytes())[0]
@@ -104,7 +104,7 @@ def state(box):
     ("refused", "after"),
     [*((refused, "another name") for refused in REFUSED), *(("the name is another's", after) for after in list(JOINS)[1:])],
 )
-def test_after_a_refusal_another_join_makes_what_it_makes_of_a_fresh_machine(tmp_path, refused, after, matrix):
+def test_a_join_after_a_refusal_gives_the_result_of_a_fresh_machine(tmp_path, refused, after, matrix):
     box, fresh = Box(tmp_path / "machine"), Box(tmp_path / "fresh")
     with matrix("other configurations after node join").cell(f"node join, {refused}", after):
         REFUSED[refused](box, tmp_path)
@@ -115,8 +115,8 @@ def test_after_a_refusal_another_join_makes_what_it_makes_of_a_fresh_machine(tmp
         assert state(box) == state(fresh)
 
 
-def test_a_request_that_is_still_open_is_gone_on_with_after_another_was_tried(tmp_path):
-    """The key with which it was sent stays: without it, the machine would have to take its own request for another's."""
+def test_a_pending_request_is_continued_after_another_was_tried(tmp_path):
+    """Its key stays: without it, the machine would take its own request for another machine's."""
     box = Box(tmp_path)
     _refused("NotYet")(box, tmp_path)
     with pytest.raises(APIError, match="an earlier request for worker asks for other names"):
@@ -146,7 +146,7 @@ def test_another_name_is_refused_once_the_kubelet_has_its_identity(tmp_path):
 
 
 @pytest.mark.parametrize("ours", [True, False])
-def test_a_vpn_that_came_to_nothing_leaves_nothing(tmp_path, ours):
+def test_a_failed_vpn_leaves_nothing(tmp_path, ours):
     node, fresh = Node(tmp_path / "one", ours=ours), Node(tmp_path / "two", ours=ours)
     stopped = False
     for number in range(60):
@@ -165,7 +165,7 @@ def test_a_vpn_that_came_to_nothing_leaves_nothing(tmp_path, ours):
     assert node.text(UNIT).replace(str(tmp_path / "one"), "ROOT") == fresh.text(UNIT).replace(str(tmp_path / "two"), "ROOT")
 
 
-def test_a_cluster_that_another_join_is_for_gets_keys_of_its_own(tmp_path):
+def test_a_join_to_another_cluster_uses_new_keys(tmp_path):
     box = Box(tmp_path)
     _refused("NameNotAllowed")(box, tmp_path)
     key = Path(box.layout.join_key).read_bytes()

@@ -1,4 +1,4 @@
-"""`node join` killed before and after each persistent step: the same command ends well, with one request and files that fit each other."""
+"""`node join` killed before and after each persistent step: the same command succeeds, with one request and consistent files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def box(tmp_path):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_the_same_command_ends_well_after_a_kill_at_any_step(tmp_path, after):
+def test_the_same_command_succeeds_after_a_kill_at_any_step(tmp_path, after):
     kills = 0
     for box in killed_at_each_step(lambda number: Box(tmp_path / str(number)), lambda box, killer: box.join(killer=killer), after=after):
         kills += 1
@@ -45,14 +45,14 @@ def test_the_same_command_ends_well_after_a_kill_at_any_step(tmp_path, after):
     assert kills >= 9
 
 
-def test_another_name_on_a_machine_that_has_begun_is_refused(box):
+def test_another_name_is_refused_after_a_join_has_started(box):
     box.join()
     with pytest.raises(ConfigurationChanged) as refused:
         box.join(node="other")
     assert "nodeName: other" in refused.value.detail
 
 
-def test_a_refusal_is_the_hubs_and_nothing_is_written(box):
+def test_a_refusal_of_the_hub_is_reported_and_nothing_is_written(box):
     box.cluster.condition = Condition(status="False", reason="SanNotAllowed", message="not this one")
     with pytest.raises(RequestRefused, match="does not let worker in: SanNotAllowed") as refused:
         box.join()
@@ -60,7 +60,7 @@ def test_a_refusal_is_the_hubs_and_nothing_is_written(box):
     assert not Path(box.layout.oneinfra).exists()
 
 
-def test_an_answer_that_is_not_as_asked_for_is_not_written(box):
+def test_an_answer_that_differs_from_the_request_is_not_written(box):
     box.cluster.change = lambda answer: replace(answer, client_ca=answer.serving_certificate)
     with pytest.raises(TrustError, match="the CA of clients that the hub sent cannot be used"):
         box.join()
@@ -70,9 +70,9 @@ def test_an_answer_that_is_not_as_asked_for_is_not_written(box):
 STATIC_PODS = "staticPodPath: /etc/kubernetes/manifests\n"
 
 
-def test_what_a_hub_may_not_set_is_refused_and_taken_from_it_where_the_owner_of_the_machine_accepts_it(box):
+def test_fields_that_a_hub_may_not_set_are_refused_unless_the_owner_accepts_them(box):
     box.cluster.change = lambda answer: replace(answer, kubelet_config=answer.kubelet_config + STATIC_PODS)
-    for phases in ({}, {"only": ("files",)}):  # no phase writes what was not checked
+    for phases in ({}, {"only": ("files",)}):  # no phase writes unchecked data
         with pytest.raises(TrustError, match="the kubelet's configuration that the hub sent cannot be used") as refused:
             box.join(**phases)
         assert "staticPodPath: a hub may not set it" in refused.value.detail
@@ -101,7 +101,7 @@ def test_what_a_hub_may_not_set_is_refused_and_taken_from_it_where_the_owner_of_
     }
 
 
-def test_the_version_that_the_hub_names_has_to_go_with_the_api_server(box):
+def test_the_version_from_the_hub_must_be_compatible_with_the_api_server(box):
     box.cluster.version = b'{"gitVersion": "v1.40.1"}'
     with pytest.raises(TrustError, match="the version that the hub sent cannot be used") as refused:
         box.join()
@@ -113,7 +113,7 @@ def test_the_version_that_the_hub_names_has_to_go_with_the_api_server(box):
     assert warned.startswith("the API server does not report its version")
 
 
-def test_without_a_pin_there_is_a_warning_and_with_a_wrong_one_nothing_is_sent(box, tmp_path):
+def test_a_missing_pin_gives_a_warning_and_with_a_wrong_one_nothing_is_sent(box, tmp_path):
     box.join(fingerprint="")
     assert next(event.text for event in box.reporter.events if isinstance(event, Warned)).startswith(
         "the join key of the hub is not pinned"
@@ -129,7 +129,7 @@ FAILURES = (*REFUSALS, ServerError("no", code=503), Unreachable("no"))
 
 
 @pytest.mark.parametrize("error", FAILURES)
-def test_an_api_server_that_has_just_started_is_given_some_seconds(box, error):
+def test_a_starting_api_server_gets_some_seconds(box, error):
     box.cluster.refusals = (error,) * 4
     box.join()
     box.require_whole()
@@ -140,7 +140,7 @@ def test_an_api_server_that_has_just_started_is_given_some_seconds(box, error):
     ("error", "ready", "seconds"),
     [*((error, 200, 2) for error in REFUSALS), *((error, 503, 10) for error in FAILURES)],
 )
-def test_a_refusal_by_a_server_that_is_ready_is_told_soon_and_one_that_starts_is_waited_for(box, error, ready, seconds):
+def test_a_refusal_of_a_ready_server_is_reported_soon_and_a_starting_one_waited_for(box, error, ready, seconds):
     box.cluster.refusals, box.cluster.ready = (error,) * 10_000, ready
     began = CLOCK.monotonic()
     with pytest.raises(type(error)):
@@ -156,7 +156,7 @@ def test_a_refusal_by_a_server_that_is_ready_is_told_soon_and_one_that_starts_is
         (NotFound("no", code=404), "the request was deleted: worker", "sends a new request"),
     ],
 )
-def test_a_token_that_ends_and_a_request_that_goes_are_not_waited_for_long(box, error, says, remedy):
+def test_expired_tokens_and_deleted_requests_are_not_waited_for_long(box, error, says, remedy):
     answered = box.cluster.answered
 
     def then_lost(call):
@@ -170,19 +170,19 @@ def test_a_token_that_ends_and_a_request_that_goes_are_not_waited_for_long(box, 
     assert 20 <= CLOCK.monotonic() - began <= 25
     assert remedy in lost.value.remedy
     box.cluster.refusals = ()
-    box.join()  # with another token, and where the request is there after all
+    box.join()  # with another token, and after the request exists after all
     box.require_whole()
     assert box.cluster.created == 1
 
 
-def test_a_cluster_without_a_hub_is_told(box):
+def test_a_cluster_without_a_hub_is_reported(box):
     box.cluster.delete(CONFIG_MAP, "oneinfra-join", "oneinfra-system")
     with pytest.raises(APIError, match="has no configmap oneinfra-system/oneinfra-join") as told:
         box.join()
     assert "hub cluster list" in told.value.remedy
 
 
-def test_no_key_and_no_token_is_in_what_is_told(box):
+def test_messages_contain_no_key_or_token(box):
     box.join()
     told = repr(box.reporter.events) + repr(box.join().changes)
     key = (Path(box.layout.oneinfra) / "kubelet.key").read_text().splitlines()[1]
@@ -211,7 +211,7 @@ def test_no_key_and_no_token_is_in_what_is_told(box):
         ({"sans": [f"10.0.0.{number}" for number in range(17)]}, "more than 16"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_before_anything_is_done(box, more, error):
+def test_invalid_requests_are_refused_before_anything_is_done(box, more, error):
     with pytest.raises(Exception, match=error):
         box.join(**more)
     assert box.cluster.created == 0
@@ -219,13 +219,13 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_is_done(box, more, 
 
 
 @pytest.mark.parametrize("server", ["https://10.0.0.1", "https://[fd00::1]:6443", "https://[fd00::1]", "https://api.example:6443/"])
-def test_endpoints_with_and_without_a_port_of_both_families_are_asked_for_as_they_are(tmp_path, server):
+def test_endpoints_of_both_families_with_and_without_port_are_used_unchanged(tmp_path, server):
     box = Box(tmp_path)
     box.join(server=server)
     assert f"server: {server.rstrip('/')}\n" in (Path(box.layout.oneinfra) / "kubelet.conf").read_text()
 
 
-def test_a_machine_that_something_else_made_is_left_alone_and_is_not_told_of_a_flag_that_there_is_not(box):
+def test_a_machine_of_another_tool_is_not_changed_and_no_missing_flag_suggested(box):
     for path in (box.layout.kubeconfig("kubelet"), box.layout.kubelet_config):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text("kind: Config\n")
@@ -235,7 +235,7 @@ def test_a_machine_that_something_else_made_is_left_alone_and_is_not_told_of_a_f
     assert box.cluster.created == 0
 
 
-def test_hosts_that_fail_leave_a_key_that_is_used_again(box):
+def test_the_key_is_used_again_after_a_failure_of_the_host(box):
     class Full(Killer):
         def before(self) -> bool:
             if self.steps == 8:

@@ -1,4 +1,4 @@
-"""`node leave` that was broken off after the hub had let the node go: the same command ends well, though nobody answers any more."""
+"""`node leave` that was interrupted after the hub had released the node: the same command succeeds, although nothing answers any more."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def node(tmp_path):
     return LeavingNode(tmp_path)
 
 
-def test_a_node_proves_that_it_leaves_also_when_its_kubelet_has_another_certificate_by_now(node):
+def test_a_node_can_leave_with_a_renewed_certificate(node):
     kubeconfig = yaml.load_one(node.disk.read(node.layout.oneinfra / "kubelet.conf"), source="kubelet.conf")
     user = require_usable(parse(kubeconfig)).user
     given = certificates.first(user.client_certificate_data, source="kubelet.conf")
@@ -112,7 +112,7 @@ def renewed_pair(user: str) -> Pair:
     return certificates.pair_of(made, key.pem(), source="it")
 
 
-def test_a_refusal_of_the_hub_is_told_and_does_not_stay_when_the_node_asks_again(node):
+def test_a_refusal_of_the_hub_is_reported_and_can_be_retried(node):
     node.cluster.refuses = True
     with pytest.raises(LeaveRefused, match='the hub does not let worker go: "not proven"') as told:
         node.leave()
@@ -123,7 +123,7 @@ def test_a_refusal_of_the_hub_is_told_and_does_not_stay_when_the_node_asks_again
     assert LEAVE_ANSWER not in node.cluster.marks["annotations"]
 
 
-def test_what_has_been_let_go_does_not_ask_again(node):
+def test_a_released_node_does_not_ask_again(node):
     node.leave()
     with pytest.raises(NotFound):
         node.cluster.get(NODE, "worker")
@@ -133,7 +133,7 @@ def test_what_has_been_let_go_does_not_ask_again(node):
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_without_a_hub_that_answers_nothing_is_removed_whether_or_not_the_node_has_registered(node, registered):
+def test_nothing_is_removed_if_the_hub_does_not_answer(node, registered):
     if not registered:
         node.cluster.delete(NODE, "worker")
     node.cluster.runs = False
@@ -144,7 +144,7 @@ def test_without_a_hub_that_answers_nothing_is_removed_whether_or_not_the_node_h
     found = node.cluster.get(NODE, "worker")
     assert (_leaves(found), found["spec"]["unschedulable"]) == (True, True)
     node.cluster.runs = True
-    node.cluster.delete(NODE, "worker")  # what the hub does when it is started again
+    node.cluster.delete(NODE, "worker")  # as the hub does when it is started again
     node.leave(drain=5.0)
     assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is None
     assert node.cluster.gone
@@ -159,14 +159,14 @@ def test_a_plan_to_leave_creates_no_node(node):
 
 
 @pytest.mark.parametrize("drain", [None, 5.0])
-def test_who_cannot_ask_is_told_how_to_leave_all_the_same(node, drain):
+def test_a_machine_without_credentials_gets_a_hint_how_to_leave(node, drain):
     node.cluster.ends = node.cluster.gone = True
     with pytest.raises(APIError, match="no usable answer") as told:
         node.leave(drain=drain)
     assert "--skip-phases drain,depart" in told.value.remedy
 
 
-def test_a_machine_with_several_container_runtimes_leaves_with_the_one_that_it_joined_with(tmp_path):
+def test_leaving_uses_the_container_runtime_of_the_join(tmp_path):
     node = LeavingNode(tmp_path, runtime_endpoint="unix:///var/run/crio/crio.sock")
     facts = node.disk.facts
     both = ("unix:///run/containerd/containerd.sock", "unix:///var/run/crio/crio.sock")
@@ -178,12 +178,12 @@ def test_a_machine_with_several_container_runtimes_leaves_with_the_one_that_it_j
     node.leave(seen=layouts.append)
     assert layouts[-1].cri_socket == "unix:///var/run/crio/crio.sock"
     node.disk.ensure(File(path=node.layout.kubelet_config, content=b"\xff: ["))
-    with pytest.raises(Exception, match="choose one"):  # then nobody knows which
+    with pytest.raises(Exception, match="choose one"):  # then the runtime is unknown
         node.leave()
 
 
 @pytest.mark.parametrize("made", ["kubeadm", "init"])
-def test_a_machine_that_is_part_of_a_cluster_in_another_way_is_not_emptied(tmp_path, made):
+def test_a_machine_that_joined_in_another_way_is_not_emptied(tmp_path, made):
     node = Node(tmp_path)
     layout = node.layout
     left = [layout.kubeconfig("kubelet"), layout.kubelet_config]
@@ -199,7 +199,7 @@ def test_a_machine_that_is_part_of_a_cluster_in_another_way_is_not_emptied(tmp_p
     assert all(node.disk.state(path) is not None for path in left)
 
 
-def test_a_machine_on_which_nothing_is_left_has_left(tmp_path):
+def test_leaving_an_empty_machine_succeeds(tmp_path):
     assert leave(Node(tmp_path), skip=()).failures == ()
 
 
@@ -214,7 +214,7 @@ def reset(node):
 @pytest.mark.parametrize("go", [lambda node: leave(node, skip=()), reset], ids=["leave", "reset"])
 @pytest.mark.parametrize("files", [{}, FOREIGN], ids=["of a package", "in /etc"])
 @pytest.mark.parametrize("enabled", [False, True])
-def test_a_unit_that_somebody_else_has_brought_is_as_it_was_when_the_node_has_gone(tmp_path, go, files, enabled):
+def test_a_packaged_unit_is_restored_after_leaving(tmp_path, go, files, enabled):
     node = Node(tmp_path)
     node.cluster = LeavingCluster(ours=True)
     disk = node.disk
@@ -235,7 +235,7 @@ def test_a_unit_that_somebody_else_has_brought_is_as_it_was_when_the_node_has_go
     assert [disk.state(path) for path in node.layout.kept_files] == [None] * len(node.layout.kept_files)
 
 
-def test_a_unit_that_a_join_has_installed_goes_whatever_ended_it_and_began_anew(tmp_path):
+def test_a_unit_installed_by_a_join_is_removed_whatever_happened(tmp_path):
     node = Node(tmp_path)
     node.cluster = LeavingCluster(ours=True)
     node.join()
@@ -246,7 +246,7 @@ def test_a_unit_that_a_join_has_installed_goes_whatever_ended_it_and_began_anew(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_the_earlier_state_of_the_service_is_known_after_a_kill_at_any_step(tmp_path, after):
+def test_the_earlier_service_state_is_known_after_a_kill_at_any_step(tmp_path, after):
     def make(number):
         (tmp_path / str(number)).mkdir()
         node = Node(tmp_path / str(number))

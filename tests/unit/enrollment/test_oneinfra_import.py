@@ -1,4 +1,4 @@
-"""Importing oneinfra's clusters: what is taken over, every field that is wrong at once, all or nothing."""
+"""Importing oneinfra's clusters: what is imported, all wrong fields at once, all or nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def problems(*manifests: Any) -> list[str]:
     return [str(error.path) for error in caught.value.errors]
 
 
-def test_everything_that_joining_needs_is_taken_over():
+def test_everything_needed_for_joining_is_imported():
     [found] = read(manifest())
     cluster = found.cluster
     assert (cluster.name, cluster.server, cluster.kubernetes_version) == ("old", "https://10.0.0.1:6443", "v1.36.3")
@@ -67,7 +67,7 @@ def test_everything_that_joining_needs_is_taken_over():
 
 
 @pytest.mark.parametrize(("found", "address", "own"), [(with_vpn, "10.7.0.1", "10.7.255.254"), (with_older_vpn, "10.7.0.2", "10.7.0.1")])
-def test_a_vpn_comes_with_its_key_and_its_nodes_and_the_hub_has_an_address_that_is_nobodys(found, address, own):
+def test_a_vpn_is_imported_with_key_and_nodes_and_the_hub_gets_a_free_address(found, address, own):
     [imported] = read(found())
     cluster = imported.cluster
     assert cluster.vpn is not None
@@ -81,7 +81,7 @@ def test_a_vpn_comes_with_its_key_and_its_nodes_and_the_hub_has_an_address_that_
     assert pool.may_give(ipaddress.ip_address("10.7.0.1")) is (own != "10.7.0.1")
 
 
-def test_names_that_were_given_stay_taken_and_when_their_certificates_end_is_known():
+def test_imported_names_stay_taken_with_their_certificate_expiry():
     kept = {f"system:node:{node}": client_certificate(node, days=days) for node, days in (("node-1", 365), ("node-2", 100), ("gone", 20))}
     other = authority("another")
     kept |= {
@@ -107,13 +107,13 @@ def test_names_that_were_given_stay_taken_and_when_their_certificates_end_is_kno
     assert problems(manifest(status__clientCertificates={"system:node:a": {"certificate": "x"}})) == ["status.clientCertificates"]
 
 
-def test_a_vpn_whose_network_is_not_named_is_oneinfras():
+def test_a_vpn_without_a_network_has_the_default_of_oneinfra():
     [found] = read(with_vpn(spec__vpn={"enabled": True, "privateKey": SERVER_KEY}, status__vpnPeers=None))
     assert found.cluster.vpn is not None
     assert found.cluster.vpn.networks == ("10.0.0.0/16",)
 
 
-def test_authorities_as_oneinfra_makes_them_sign_what_nodes_and_the_hub_use():
+def test_cas_of_oneinfra_sign_usable_certificates():
     made = authority("apiserver-client-authority")
     [found] = read(manifest(**{f"spec__certificateAuthorities__{name}": made for name in ("apiServerClient", "kubelet", "kubeletClient")}))
     wanted = JoinRequest(endpoint="https://10.0.0.1:6443", key=SymmetricKey(b"k" * 32))
@@ -127,14 +127,14 @@ def test_authorities_as_oneinfra_makes_them_sign_what_nodes_and_the_hub_use():
         assert certificates.first(pem, source="leaf").issued_by(ca)
 
 
-def test_lists_of_objects_are_gone_into_and_other_kinds_left_out():
+def test_lists_are_read_and_other_kinds_ignored():
     listed = {"apiVersion": "v1", "kind": "List", "items": [manifest("a"), {"apiVersion": "v1", "kind": "Pod"}, manifest("b")]}
     assert [one.cluster.name for one in read(listed, {"kind": "Component"}, manifest("c"))] == ["a", "b", "c"]
     with pytest.raises(UsageError, match="there is no Cluster"):
         read({"kind": "Component"})
 
 
-def test_every_field_that_is_wrong_is_told_at_once_and_no_secret():
+def test_all_wrong_fields_are_reported_at_once_without_secrets():
     broken = manifest(
         metadata__name="No_Name",
         spec__kubernetesVersion=None,
@@ -167,7 +167,7 @@ def test_every_field_that_is_wrong_is_told_at_once_and_no_secret():
         assert secret not in text
 
 
-def test_what_is_wrong_in_the_second_of_several_is_told_with_its_place():
+def test_errors_in_the_second_of_several_are_reported_with_their_position():
     with pytest.raises(ValidationError) as caught:
         read({"apiVersion": "v1", "kind": "List", "items": [manifest("a"), manifest("b", spec__joinKey=None)]})
     [error] = caught.value.errors
@@ -190,11 +190,11 @@ def test_what_is_wrong_in_the_second_of_several_is_told_with_its_place():
         ({"status__vpnPeers": "none"}, "status.vpnPeers"),
     ],
 )
-def test_a_vpn_that_cannot_be_served_is_refused(change, path):
+def test_an_unusable_vpn_is_refused(change, path):
     assert path in problems(with_vpn(**change))
 
 
-def test_clusters_their_tokens_and_nodes_are_added_all_or_none(tmp_path):
+def test_clusters_tokens_and_nodes_are_imported_all_or_none(tmp_path):
     for store in (sqlite(tmp_path), SecretsPlace(tmp_path).open()):
         with closing(store):
             first, second = read(with_vpn("a")), read(with_vpn("a"), manifest("b"))
@@ -218,7 +218,7 @@ def run(capsys, *words: str) -> tuple[int, str, str]:
     return code, out, err
 
 
-def test_the_command_tells_what_it_would_do_and_does_it_once(tmp_path, capsys):
+def test_the_command_shows_a_plan_and_imports_once(tmp_path, capsys):
     state = ("--state", str(tmp_path / "hub" / "state.db"), "--key-file", str(tmp_path / "hub" / "state.key"))
     source = tmp_path / "clusters.yaml"
     source.write_text(f"{yaml.dump(manifest('a'))}---\n{yaml.dump(with_vpn('b'))}")

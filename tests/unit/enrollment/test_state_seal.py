@@ -1,4 +1,4 @@
-"""The seals of a hub's state: what decides about nodes cannot be changed without the key, and a state of an earlier format is taken over once."""
+"""The seals of a hub's state: decisions about nodes cannot be changed without the key, and a state of an earlier format is migrated once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ values = st.recursive(
 
 
 @given(values, values, words, words, words)
-def test_a_seal_opens_for_its_row_and_its_value_and_for_nothing_else(value, other, row, another, secret):
+def test_a_seal_is_valid_only_for_its_row_and_value(value, other, row, another, secret):
     sealed = SEAL.seal(row, value, secret=secret)
     assert SEAL.opened(row, json.loads(json.dumps(value)), sealed) == secret
     assume(row != another)
@@ -65,7 +65,7 @@ def test_no_byte_of_a_seal_can_be_changed(value, secret, where, change):
 
 
 def fill(store: HubStore) -> None:
-    """Have two clusters in a state, and one row of each kind for either."""
+    """Put two clusters into a state, and one row of each kind for either."""
     for name in ("a", "b"):
         store.save_cluster(cluster(name, approval="human"), event(cluster=name))
         store.save_token(replace(TOKEN, cluster=name), event(cluster=name), generation=generation(store, name))
@@ -82,7 +82,7 @@ def read_everything(store: HubStore) -> None:
 
 
 class Tampering:
-    """A state as somebody sees it who can write to it, and has no key. `write` puts back everything that `read` gave, with changes."""
+    """A state as an attacker with write access, but without a key, sees it. `write` stores everything that `read` returned, with changes."""
 
     def __init__(self, place: SQLitePlace | SecretsPlace) -> None:
         self.place = place
@@ -128,7 +128,7 @@ def _content(secret: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Open the JSON in a row, so that each field of it can be changed."""
+    """Decode the JSON in a row, so that each of its fields can be changed."""
     found = {name: f"blob:{value.hex()}" if isinstance(value, bytes) else value for name, value in row.items()}
     return {**found, **({"document": json.loads(found["document"])} if "document" in found else {})}
 
@@ -142,7 +142,7 @@ def _columns(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Give the paths of everything that can be changed in a value."""
+    """Yield the paths of everything that can be changed in a value."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     found = False
     for key, one in inner:
@@ -176,11 +176,11 @@ def tampering(request, tmp_path):
 
 
 def rows_of(found: dict[str, Any]) -> dict[str, Any]:
-    """Return what holds rows: the head has the journal, and the last transaction."""
+    """Return the keys that contain rows: the head has the journal, and the last transaction."""
     return {name: one for name, one in found.items() if name != "one"}
 
 
-def test_whatever_is_changed_in_a_row_is_noticed(tampering):
+def test_any_change_of_a_row_is_detected(tampering):
     before = tampering.read()
     paths = list(leaves(rows_of(before)))
     assert not tampering.is_noticed()
@@ -199,7 +199,7 @@ def test_whatever_is_changed_in_a_row_is_noticed(tampering):
     assert names >= DECIDING
 
 
-def test_a_row_of_one_cluster_does_not_serve_another_also_when_it_is_renamed(tampering):
+def test_a_row_of_one_cluster_is_invalid_for_another_even_if_renamed(tampering):
     before = tampering.read()
     kinds = tampering.kinds(before)
     for (kind, owner), (place, key) in kinds.items():
@@ -217,7 +217,7 @@ def test_a_row_of_one_cluster_does_not_serve_another_also_when_it_is_renamed(tam
 
 
 class OldFile(SQLitePlace):
-    """A state in a file as an earlier kubewright has left it."""
+    """A state in a file as an earlier version has left it."""
 
     format = 2
 
@@ -238,13 +238,13 @@ class OldFile(SQLitePlace):
 
 
 class OldestFile(OldFile):
-    """One that has been made before that."""
+    """One of the version before that."""
 
     format = 1
 
 
 class OldSecrets(SecretsPlace):
-    """A state in Secrets as an earlier kubewright has left it."""
+    """A state in Secrets as an earlier version has left it."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -280,7 +280,7 @@ def old(request, tmp_path):
     return request.param(tmp_path)
 
 
-def test_a_state_of_an_earlier_format_is_taken_over_where_that_is_asked_for_and_not_again(old):
+def test_a_state_of_an_earlier_format_is_migrated_on_request_and_only_once(old):
     with pytest.raises(OldState, match="can be changed without the key") as told:
         old.open()
     assert "kubewright hub migrate" in told.value.remedy
@@ -289,12 +289,12 @@ def test_a_state_of_an_earlier_format_is_taken_over_where_that_is_asked_for_and_
         keep(store, replace(RECORD, node="new", request="u5", names=()), digest="d5")
     with closing(old.open()) as again:
         assert [one.node for one in again.records()] == ["gone", "new", "worker"]
-    old.make()  # somebody puts the old state back
+    old.make()  # the old state is restored
     with pytest.raises(OldState):
         old.open()
 
 
-def test_a_row_of_an_earlier_format_is_not_believed_in_a_state_that_was_taken_over(tmp_path):
+def test_a_row_of_an_earlier_format_is_invalid_in_a_migrated_state(tmp_path):
     file, secrets = OldFile(tmp_path), OldSecrets(tmp_path)
     with closing(sqlite3.connect(file.path)) as db:
         [[row]] = db.execute("SELECT secrets FROM clusters WHERE name = 'a'").fetchall()
@@ -318,7 +318,7 @@ def test_a_row_of_an_earlier_format_is_not_believed_in_a_state_that_was_taken_ov
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_taking_a_state_over_ends_well_wherever_it_is_killed(tmp_path, moment, monkeypatch):
+def test_a_migration_killed_anywhere_can_be_completed(tmp_path, moment, monkeypatch):
     monkeypatch.setattr("kubewright.enrollment.state.secret_store._AT_A_TIME", 2)
     for number in range(40):
         place, count = OldSecrets(tmp_path), 0
@@ -357,7 +357,7 @@ def test_a_backup_of_an_earlier_format_is_restored_and_not_changed_itself(tmp_pa
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".restoring")] == []
 
 
-def test_a_copy_in_which_a_row_was_altered_is_not_restored(tmp_path):
+def test_a_backup_with_an_altered_row_is_not_restored(tmp_path):
     (tmp_path / "other").mkdir()
     other = SQLitePlace(tmp_path / "other")
     with closing(other.open()) as store:

@@ -1,4 +1,4 @@
-"""A tenant at work: killed at every persistent step, flooded, refused by its cluster; what it leaves is whole."""
+"""A working tenant: killed at every persistent step, flooded, refused by its cluster; its results are complete."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def steps_of(bench, until) -> int:
 
 @pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_at_any_step_of_a_join_ends_well(tmp_path, after, place):
+async def test_a_join_succeeds_if_the_hub_is_killed_at_any_step(tmp_path, after, place):
     kills = 0
     for number in range(30):
         directory = tmp_path / str(number)
@@ -55,12 +55,12 @@ async def test_a_hub_that_is_killed_at_any_step_of_a_join_ends_well(tmp_path, af
         assert (record.node, record.state, record.names) == ("worker", State.ISSUED, ("10.0.0.5",))
         assert store.owners("a", ["10.0.0.5", "worker"]) == {"10.0.0.5": "worker", "worker": "worker"}
         store.close()
-    assert kills >= 6  # some steps are beside the join: it may be over before they are
+    assert kills >= 6  # some steps are not part of the join: it may be over before them
 
 
 @pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_while_a_node_leaves_ends_well(tmp_path, after, place):
+async def test_leaving_succeeds_if_the_hub_is_killed_at_any_step(tmp_path, after, place):
     kills = 0
     for number in range(30):
         directory = tmp_path / str(number)
@@ -89,7 +89,7 @@ def says_that_it_leaves(name: str, proof: str = "") -> dict:
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 
-async def test_who_only_may_write_to_nodes_frees_no_name_and_the_node_itself_does(bench):
+async def test_only_the_node_itself_can_free_its_name(bench):
     victim, thief, again = OldNode("victim", ENDPOINT), OldNode("thief", ENDPOINT), OldNode("again", ENDPOINT)
     for one in (victim, thief, again):
         bench.ask(one)
@@ -132,7 +132,7 @@ async def test_who_only_may_write_to_nodes_frees_no_name_and_the_node_itself_doe
     assert deleted == [("nodejoinrequests", "victim", "uid-of-victim"), ("nodes", "victim", "node-victim")]
 
 
-async def test_a_refusal_to_let_a_node_go_is_told_once_and_again_when_it_asks_again(bench):
+async def test_a_refusal_to_leave_is_reported_once_per_request(bench):
     victim = OldNode("victim", ENDPOINT)
     bench.ask(victim)
     assert not await bench.serve(lambda: bench.status("victim") == "True Issued" and bench.ready())
@@ -157,7 +157,7 @@ async def test_a_refusal_to_let_a_node_go_is_told_once_and_again_when_it_asks_ag
     assert not await bench.serve(lambda: told() == 2)
 
 
-async def test_what_has_ended_is_not_opened_again(bench):
+async def test_finished_requests_are_not_read_again(bench):
     for number in range(5):
         bench.ask(OldNode(f"worker-{number}", ENDPOINT))
     assert not await bench.serve(lambda: all(bench.status(f"worker-{number}") == "True Issued" for number in range(5)) and bench.ready())
@@ -167,7 +167,7 @@ async def test_what_has_ended_is_not_opened_again(bench):
     assert len(bench.api.made("update", "nodejoinrequests")) == 1
 
 
-async def test_hundreds_of_malformed_requests_are_refused_once_each_and_a_good_one_beside_them_is_answered(bench):
+async def test_hundreds_of_malformed_requests_are_refused_once_and_good_ones_answered(bench):
     head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
     for number in range(300):
         bench.api.put({**head, "metadata": {"name": f"bad-{number}", "uid": f"u{number}"}, "spec": {"symmetricKey": "A" * (number % 400)}})
@@ -183,7 +183,7 @@ async def test_hundreds_of_malformed_requests_are_refused_once_each_and_a_good_o
     assert (done, len(bench.api.made("update", "nodejoinrequests"))) == (300, 301)
 
 
-async def test_a_token_that_the_hub_does_not_know_goes_and_no_other_object_of_its_name(bench):
+async def test_an_unknown_token_is_removed_and_no_other_object_of_its_name(bench):
     head = {"apiVersion": "v1", "kind": "Secret", "type": "bootstrap.kubernetes.io/token"}
     for name, labels in (("bootstrap-token-gone00", {"enrollment.kubewright/hub": "true"}), ("bootstrap-token-theirs", {})):
         metadata = {"name": name, "namespace": "kube-system", "uid": f"uid-of-{name}", "labels": labels}
@@ -193,7 +193,7 @@ async def test_a_token_that_the_hub_does_not_know_goes_and_no_other_object_of_it
     assert (call.name, call.body["uid"]) == ("bootstrap-token-gone00", "uid-of-bootstrap-token-gone00")
 
 
-async def test_a_crowd_of_refused_requests_does_not_stay(bench):
+async def test_many_refused_requests_are_deleted(bench):
     head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
     for number in range(60):
         bench.api.put({**head, "metadata": {"name": f"bad-{number}", "uid": f"u{number}"}, "spec": {}})
@@ -206,7 +206,7 @@ async def test_a_crowd_of_refused_requests_does_not_stay(bench):
     assert 1 < left() <= 21
 
 
-async def test_a_request_that_holds_on_to_itself_goes_all_the_same(bench):
+async def test_a_request_with_finalizers_is_deleted(bench):
     head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
     for number in range(40):
         bench.api.put(
@@ -228,7 +228,7 @@ async def test_a_request_that_holds_on_to_itself_goes_all_the_same(bench):
         assert [one.node for one in store.records()] == ["good"]
 
 
-async def test_a_request_that_is_mostly_metadata_goes_at_once(bench):
+async def test_a_request_with_much_metadata_is_deleted_at_once(bench):
     head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
     labels = {f"k{number}.{'x' * 200}.example.com/y": "z" * 60 for number in range(200)}
     bench.api.put({**head, "metadata": {"name": "large", "uid": "u", "labels": labels}, "spec": {}})
@@ -238,7 +238,7 @@ async def test_a_request_that_is_mostly_metadata_goes_at_once(bench):
     assert (line.event, line.node, line.details["reason"]) == ("refused", "large", "TooLarge")
 
 
-async def test_two_nodes_that_ask_for_one_address_at_a_time_do_not_both_get_it(bench):
+async def test_two_concurrent_requests_do_not_get_the_same_address(bench):
     for number in range(6):
         bench.ask(OldNode(f"w-{number}", ENDPOINT, ("10.0.0.5",)))
     states = [f"w-{number}" for number in range(6)]
@@ -265,14 +265,14 @@ FOREIGN = (*NAMES, "10.0.0.7", "fd00:0::7", "192.0.2.7", "victim")
 
 
 class Crowd:
-    """Nodes that have joined, and ask again, each for something else."""
+    """Nodes that have joined, and request again, each something else."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
         self._asked = 0
 
     async def ask(self, node: OldNode, *sans: str) -> str:
-        """Ask for these names, and return what the hub says, with the reason."""
+        """Request these names, and return the hub's answer, with the reason."""
         self._asked += 1
         uid = f"asked-{self._asked}"
         self.bench.ask(replace(node, sans=sans), uid=uid)
@@ -281,7 +281,7 @@ class Crowd:
         return f"{condition['reason']}: {condition['message']}"
 
 
-async def test_nobody_gets_a_name_or_an_address_that_any_other_node_has_however_often_nodes_change(bench):
+async def test_no_node_gets_a_name_or_address_of_another_node(bench):
     bench.loaded = LoadedCluster(cluster(names=("*",)))
     thief, victim = OldNode("thief", ENDPOINT), OldNode("victim", ENDPOINT)
     crowd = Crowd(bench)
@@ -303,7 +303,7 @@ async def test_nobody_gets_a_name_or_an_address_that_any_other_node_has_however_
         assert {one.node: one.names for one in store.records()} == {"thief": (), "victim": ()}
 
 
-async def test_what_a_node_says_of_itself_takes_nothing_from_another_that_the_hub_gave_it(bench):
+async def test_claims_of_a_node_take_nothing_from_another_node(bench):
     crowd, victim, thief = Crowd(bench), OldNode("victim", ENDPOINT), OldNode("thief", ENDPOINT)
     assert await crowd.ask(victim, "10.0.0.7") == "Issued: "
     assert await crowd.ask(thief) == "Issued: "
@@ -314,7 +314,7 @@ async def test_what_a_node_says_of_itself_takes_nothing_from_another_that_the_hu
     assert await crowd.ask(thief, "10.0.0.8") == "Issued: "
 
 
-async def test_names_and_addresses_of_control_planes_and_of_nodes_that_others_let_in_are_nobodys(bench):
+async def test_names_and_addresses_of_foreign_nodes_are_not_assigned(bench):
     crowd, worker = Crowd(bench), OldNode("worker", ENDPOINT)
     bench.api.put(node("other", "10.0.0.6"))
     assert await crowd.ask(worker, "10.0.0.7") == "Issued: "
@@ -332,7 +332,7 @@ async def test_names_and_addresses_of_control_planes_and_of_nodes_that_others_le
     assert (await crowd.ask(OldNode("control", ENDPOINT))).startswith("NameTaken: there is a Node")
 
 
-def test_nodes_that_change_and_go_give_their_addresses_back():
+def test_changed_and_deleted_nodes_release_their_addresses():
     known, asked = KnownNodes(), ["10.0.0.1", "10.0.0.2", "host-of-b", "b", "10.0.0.3"]
     known.changed(WatchEvent(EventType.ADDED, node("a", "10.0.0.1")))
     known.changed(WatchEvent(EventType.ADDED, node("b", "10.0.0.1", "10.0.0.2")))
@@ -350,7 +350,7 @@ def test_nodes_that_change_and_go_give_their_addresses_back():
 
 
 class Racing(FilePlace):
-    """A state in which somebody else is always first. `kept` counts the tries."""
+    """A state in which another writer always comes first. `kept` counts the tries."""
 
     kept = 0
 
@@ -365,7 +365,7 @@ class Racing(FilePlace):
         return store
 
 
-async def test_a_request_that_is_overtaken_again_and_again_is_refused_after_a_few_tries(tmp_path, monkeypatch):
+async def test_a_request_that_keeps_conflicting_is_refused_after_a_few_tries(tmp_path, monkeypatch):
     monkeypatch.setattr(tenants, "_FIRST_PAUSE", 0.01)
     bench = Bench(tmp_path, place=Racing)
     for number in range(4):
@@ -375,7 +375,7 @@ async def test_a_request_that_is_overtaken_again_and_again_is_refused_after_a_fe
     assert bench.place.kept == 4 * MOST_TIMES_TAKEN
 
 
-async def test_requests_for_names_that_another_certificate_is_for_are_refused_at_once(bench):
+async def test_requests_for_names_in_another_certificate_are_refused_at_once(bench):
     names = ("db.corp", "cache.corp", "queue.corp", "mail.corp")
     bench.loaded = LoadedCluster(cluster(names=("*.corp",)))
     bench.ask(OldNode("worker", ENDPOINT, names))
@@ -388,7 +388,7 @@ async def test_requests_for_names_that_another_certificate_is_for_are_refused_at
         assert [line.event for line in store.journal()] == ["issued"] + ["refused"] * 4
 
 
-async def test_a_cluster_that_refuses_for_a_while_is_tried_again(bench):
+async def test_a_temporarily_refusing_cluster_is_retried(bench):
     bench.api.fail("update", "nodejoinrequests", times=2)
     bench.ask(OldNode("worker", ENDPOINT))
     assert not await bench.serve(lambda: bench.status("worker") == "True Issued")
@@ -397,7 +397,7 @@ async def test_a_cluster_that_refuses_for_a_while_is_tried_again(bench):
     store.close()
 
 
-async def test_refusals_that_take_long_to_write_hold_up_nobody_who_is_let_in(bench, monkeypatch):
+async def test_slow_refusals_do_not_delay_admissions(bench, monkeypatch):
     monkeypatch.setattr(controller, "GRACE", 0.1)
     head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
     names = [f"bad-{number}" for number in range(3 * WORKERS)]

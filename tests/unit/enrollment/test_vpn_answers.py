@@ -1,4 +1,4 @@
-"""What a hub gives of a VPN, to whom, and what a node makes of it."""
+"""What a hub answers about a VPN, to which nodes, and how a node uses it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def issued(chosen: VPN, *, key: str, lease=("10.64.0.7", "fd00:64::7")) -> issui
     return issuing.issue(loaded(chosen), "worker", wanted, lease=lease, key_source=FreshKeys(), started=CLOCK.now(), random=SeededRandom(2))
 
 
-def test_a_node_that_sends_a_key_gets_none_and_a_stock_node_gets_what_it_knows():
+def test_our_nodes_use_their_own_key_and_nodes_of_oneinfra_get_one():
     ours = issued(BOTH, key=wireguard.public_key(NODE_KEY))
     assert ours.answer.tunnel == TunnelAnswer(
         cidr="10.64.0.0/16,fd00:64::/64",
@@ -72,7 +72,7 @@ def test_a_node_that_sends_a_key_gets_none_and_a_stock_node_gets_what_it_knows()
     assert stock.tunnel_key == wireguard.public_key(found.private_key)
 
 
-def test_the_answer_to_a_stock_node_has_oneinfras_five_fields_and_it_reads_them():
+def test_the_answer_to_a_node_of_oneinfra_has_its_five_fields():
     node = OldNode("worker", ENDPOINT)
     status = answers.write(issued(FOUR, key="").answer, fields.SymmetricKey(node.key), random=RANDOM)
     found = {name: unlock(text, node.key) for name, text in status["vpn"].items()}
@@ -81,14 +81,14 @@ def test_the_answer_to_a_stock_node_has_oneinfras_five_fields_and_it_reads_them(
     assert wireguard.public_key(found["peerPrivateKey"]) != found["endpointPublicKey"] == wireguard.public_key(HUB_KEY)
 
 
-def test_answers_are_read_as_they_were_written():
+def test_answers_are_read_back_unchanged():
     key = fields.new_key(RANDOM)
     for sent in ("", wireguard.public_key(NODE_KEY)):
         answer = issued(BOTH, key=sent).answer
         assert answers.read(answers.write(answer, key, random=RANDOM), key) == answer
 
 
-def test_a_serving_certificate_is_for_the_addresses_in_the_vpn():
+def test_a_serving_certificate_has_the_vpn_addresses():
     answer = issued(BOTH, key=wireguard.public_key(NODE_KEY)).answer
     pair = answer_checks.certificates.pair_of(answer.serving_certificate.encode(), answer.serving_key.encode(), source="it")
     assert (pair.leaf.names.dns, pair.leaf.names.ips) == (("localhost", "worker"), ("127.0.0.1", "::1", "10.64.0.7", "fd00:64::7"))
@@ -102,7 +102,7 @@ def test_only_our_nodes_reach_the_api_server_through_the_tunnel(key, server):
     assert answer.tunnel.cidr == ("10.64.0.0/16,10.9.9.9/32" if key else "10.64.0.0/16")
 
 
-def test_a_request_with_a_key_is_read_and_what_is_none_is_refused():
+def test_valid_keys_in_requests_are_read_and_invalid_ones_refused():
     chosen, node = loaded(FOUR), fields.new_key(RANDOM)
     public = wireguard.public_key(NODE_KEY)
 
@@ -128,7 +128,7 @@ def test_the_key_of_another_node_is_refused(owner, outcome):
     assert not isinstance(found, Refuse) or found.reason == "KeyTaken"
 
 
-def test_a_cluster_comes_back_with_its_vpn_and_its_key_is_among_the_secrets():
+def test_a_cluster_is_read_back_with_its_vpn_and_its_key_is_secret():
     chosen = cluster(vpn=BOTH, vpn_key=HUB_KEY)
     assert HUB_KEY not in repr(chosen.document())
     assert read_cluster(chosen.document(), chosen.secrets()) == chosen
@@ -162,7 +162,7 @@ def test_a_cluster_comes_back_with_its_vpn_and_its_key_is_among_the_secrets():
         ({"networks": ("10.70.0.0/15",)}, "10.70.0.0/15 overlaps 10.70.0.0/16, which another cluster has"),
     ],
 )
-def test_what_cannot_be_a_vpn_is_told_when_the_cluster_is_added(changed, problem):
+def test_invalid_vpn_settings_are_reported_when_the_cluster_is_added(changed, problem):
     other = VPN(networks=("10.70.0.0/16",), endpoint="hub.example:51821", interface="wg-b")
     found = network.problem(replace(BOTH, **changed), subnets=SUBNETS, server=ENDPOINT, others=[other])
     assert problem in found
@@ -219,7 +219,7 @@ OURS = replace(
         (replace(OURS, keepalive="99999"), "its keepalive"),
     ],
 )
-def test_what_no_vpn_of_ours_can_be_is_refused_by_name(ends, problem):
+def test_unsupported_vpns_are_refused_by_name(ends, problem):
     machine = ("127.0.0.1", "172.20.0.9", "fe80::1")
     if not problem:
         tunnel_checks.require(ends, offered=True, machine=machine)
@@ -229,7 +229,7 @@ def test_what_no_vpn_of_ours_can_be_is_refused_by_name(ends, problem):
     assert problem in str(refused.value)
 
 
-def test_a_node_that_has_sent_no_key_needs_one():
+def test_an_answer_without_a_key_is_refused_if_none_was_sent():
     with pytest.raises(TrustError, match="it has no key"):
         tunnel_checks.require(OURS, offered=False, machine=())
 
@@ -238,7 +238,7 @@ TEXTS = st.text(max_size=60)
 
 
 @given(TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS, TEXTS)
-def test_of_any_answer_either_a_tunnel_comes_or_a_reason(cidr, address, key, endpoint, hub, mtu, keepalive):
+def test_any_answer_gives_a_tunnel_or_a_reason(cidr, address, key, endpoint, hub, mtu, keepalive):
     ends = TunnelAnswer(cidr=cidr, address=address, private_key=key, endpoint=endpoint, endpoint_key=hub, mtu=mtu, keepalive=keepalive)
     with pytest.raises(TrustError):
         tunnel_checks.require(ends, offered=True, machine=())
@@ -249,7 +249,7 @@ HOSTILE = st.text(st.sampled_from("0123456789abcdef.:/,[]%\0\r\n ;\\\"'$=") | st
 
 @given(st.sampled_from(["cidr", "address", "endpoint", "mtu", "keepalive", "endpoint_key"]), HOSTILE, st.booleans())
 @example(name="address", text="%x\0StandardInput=data\0/64", after=True)
-def test_with_any_one_value_the_unit_has_the_same_lines_and_only_values_that_were_read(name, text, after):
+def test_any_value_gives_a_unit_with_the_same_lines_and_only_parsed_values(name, text, after):
     value = getattr(OURS, name) + text if after else text
     try:
         ends = tunnel_checks.require(replace(OURS, **{name: value}), offered=True, machine=())
@@ -278,7 +278,7 @@ PROGRAMS = TunnelPrograms(
 
 
 @pytest.mark.parametrize("kernel", [True, False])
-def test_the_unit_of_a_node_does_everything_without_a_shell_and_names_no_key(kernel):
+def test_the_unit_of_a_node_uses_no_shell_and_contains_no_key(kernel):
     programs = replace(PROGRAMS, daemon=None) if kernel else PROGRAMS
     ends = tunnel_checks.require(OURS, offered=True, machine=())
     text = tunnels.node_unit(tunnel_checks.node_tunnel(ends, key_file=PurePosixPath("/etc/oneinfra/wg.key")), programs)
@@ -301,7 +301,7 @@ def test_the_unit_of_a_node_does_everything_without_a_shell_and_names_no_key(ker
     assert tunnels.is_ours(text.encode())
 
 
-def test_a_stock_hubs_tunnel_does_not_carry_the_node():
+def test_the_tunnel_of_a_hub_of_oneinfra_is_optional_for_the_node():
     text = written(tunnel_checks.require(ENDS, offered=True, machine=()))
     assert tunnels.node_addresses(text.encode()) == ()
     assert tunnels.node_addresses(b"# somebody else's\nX-NodeAddresses=10.0.0.1\n") == ()
@@ -309,7 +309,7 @@ def test_a_stock_hubs_tunnel_does_not_carry_the_node():
     assert "persistent-keepalive 20" in text
 
 
-def test_a_program_at_a_place_that_no_unit_can_name_is_refused():
+def test_a_program_path_that_no_unit_can_contain_is_refused():
     with pytest.raises(HostError, match="no unit can start"):
         tunnels.device_unit("wg-a", replace(PROGRAMS, daemon=PurePosixPath('/opt/"wg"/wireguard-go')))
 

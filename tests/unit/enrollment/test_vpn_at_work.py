@@ -39,7 +39,7 @@ NARROW = replace(WIDE, networks=("10.64.0.0/29",))
 
 
 class Interfaces(OverlayHost):
-    """A machine whose interfaces outlive the hub's process. `refuses` is why nothing can be done to them; `looks` counts."""
+    """A machine whose interfaces outlive the hub's process. `refuses` is why they cannot be changed; `looks` counts."""
 
     def __init__(self, directory: Path) -> None:
         programs = directory / "bin"
@@ -107,7 +107,7 @@ def network(tmp_path):
 
 @pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_at_any_step_gives_one_address_and_has_one_peer(tmp_path, after, place):
+async def test_a_hub_killed_at_any_step_assigns_one_address_and_has_one_peer(tmp_path, after, place):
     kills, leases = 0, set()
     for number in range(30):
         directory = tmp_path / str(number)
@@ -128,10 +128,10 @@ async def test_a_hub_that_is_killed_at_any_step_gives_one_address_and_has_one_pe
         if not killed:
             break
     assert kills >= 9
-    assert len(leases) == 1  # of a name, always the same
+    assert len(leases) == 1  # the same for a name each time
 
 
-async def test_many_that_join_at_a_time_have_an_address_each(network):
+async def test_concurrent_joins_get_different_addresses(network):
     for number in range(40):
         network.ask(OldNode(f"w-{number}", ENDPOINT))
     assert not await network.serve(lambda: all(network.status(f"w-{number}") == "True Issued" for number in range(40)), within=60)
@@ -139,7 +139,7 @@ async def test_many_that_join_at_a_time_have_an_address_each(network):
     assert len({lease for one in network.records().values() for lease in one.leases}) == 40
 
 
-async def test_a_full_network_has_a_node_wait_until_another_one_leaves(tmp_path):
+async def test_a_node_waits_while_the_network_is_full(tmp_path):
     network = Network(tmp_path, NARROW)
     for number in range(6):
         network.ask(OldNode(f"w-{number}", ENDPOINT))
@@ -170,7 +170,7 @@ async def test_another_key_of_the_same_machine_replaces_its_peer_and_keeps_its_a
     network.require_equal()
 
 
-async def test_a_key_that_another_node_has_is_refused(network):
+async def test_a_key_of_another_node_is_refused(network):
     public = new_key()
     network.ask_with_key(OldNode("w-1", ENDPOINT), public, uid="u1")
     assert not await network.serve(lambda: network.status("w-1") == "True Issued")
@@ -179,7 +179,7 @@ async def test_a_key_that_another_node_has_is_refused(network):
     assert list(network.records()) == ["w-1"]
 
 
-async def test_the_address_of_a_node_that_others_let_in_is_not_given(network):
+async def test_addresses_of_foreign_nodes_are_not_assigned(network):
     [lease] = leases_of.pick(network.vpn.pools, "worker", kept=(), owners=lambda _: {})
     status = {"addresses": [{"type": "InternalIP", "address": lease}]}
     network.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "control"}, "status": status})
@@ -188,7 +188,7 @@ async def test_the_address_of_a_node_that_others_let_in_is_not_given(network):
     assert network.records()["worker"].leases not in {(), (lease,)}
 
 
-async def test_a_node_that_says_it_has_all_addresses_keeps_nobody_out_and_one_of_a_control_plane_is_not_given(tmp_path):
+async def test_claimed_addresses_block_no_one_and_those_of_control_planes_are_not_assigned(tmp_path):
     network = Network(tmp_path, NARROW)
     rows = [{"type": "InternalIP", "address": f"10.64.0.{number}"} for number in range(8)]
     roles = {"node-role.kubernetes.io/control-plane": ""}
@@ -204,12 +204,12 @@ async def test_a_node_that_says_it_has_all_addresses_keeps_nobody_out_and_one_of
     assert not await network.serve(lambda: network.status("late") == "Unknown NoAddress")
 
 
-async def test_an_address_in_the_vpn_is_no_name_that_a_node_can_ask_for(network):
+async def test_a_node_cannot_request_a_vpn_address_as_name(network):
     network.ask(OldNode("worker", ENDPOINT, ("10.64.0.9",)))
     assert not await network.serve(lambda: network.status("worker") == "False SanNotAllowed")
 
 
-async def test_who_leaves_is_heard_for_a_while_and_then_its_peer_goes(network):
+async def test_the_peer_of_a_leaving_node_is_removed_after_a_while(network):
     network.linger = 0.3
     worker = OldNode("worker", ENDPOINT)
     network.ask(worker)
@@ -230,7 +230,7 @@ async def test_who_leaves_is_heard_for_a_while_and_then_its_peer_goes(network):
     assert (left.state, left.lease, left.tunnel_key) == (State.LEFT, "", "")
 
 
-async def test_an_interface_that_cannot_be_had_is_told_and_the_join_goes_on_later(network):
+async def test_a_missing_interface_is_reported_and_the_join_continues_later(network):
     network.host.refuses = "wg is not installed"
     network.ask(OldNode("worker", ENDPOINT))
     assert not await network.serve(lambda: network.status("worker") == "Unknown VPNUnavailable")
@@ -241,7 +241,7 @@ async def test_an_interface_that_cannot_be_had_is_told_and_the_join_goes_on_late
     network.require_equal()
 
 
-async def test_what_somebody_changes_of_the_interface_is_repaired_at_the_next_look(network):
+async def test_changes_of_the_interface_are_repaired_at_the_next_check(network):
     network.ask(OldNode("worker", ENDPOINT))
     assert not await network.serve(lambda: network.status("worker") == "True Issued")
     network.host.remove_tunnel("wg-a")
@@ -250,10 +250,10 @@ async def test_what_somebody_changes_of_the_interface_is_repaired_at_the_next_lo
     before = network.host.looks
     await asyncio.gather(*(tunnel.follow() for _ in range(20)))
     network.require_equal()
-    assert network.host.looks - before == 1  # of the first one; those who asked meanwhile had nothing to add
+    assert network.host.looks - before == 1  # of the first one; the others had nothing to add
 
 
-async def test_a_join_tells_the_interface_what_has_changed_and_one_that_was_taken_away_is_made_anew(network):
+async def test_a_join_updates_the_interface_and_recreates_a_removed_one(network):
     network.ask(OldNode("worker", ENDPOINT))
     assert not await network.serve(lambda: network.status("worker") == "True Issued")
     tunnel, records = network.tunnel(), list(network.records().values())
@@ -280,12 +280,12 @@ async def test_a_join_tells_the_interface_what_has_changed_and_one_that_was_take
     assert (network.host.looks, len(network.host.peers())) == (looks + 2, 3)
 
 
-async def test_the_config_map_says_that_there_is_a_vpn(network):
+async def test_the_config_map_announces_the_vpn(network):
     assert not await network.serve(network.ready)
     assert network.api.objects["configmaps", "oneinfra-system", "oneinfra-join"]["data"]["vpn"] == "10.64.0.0/16"
 
 
-async def test_the_interface_of_a_cluster_that_is_removed_or_renamed_goes(tmp_path):
+async def test_the_interface_of_a_removed_or_renamed_cluster_is_removed(tmp_path):
     host = Interfaces(tmp_path)
     state = sqlite(tmp_path)
     first = cluster(vpn=WIDE, vpn_key=HUB_KEY, key_algorithm="ECDSA-P256")

@@ -1,4 +1,4 @@
-"""A node that changes the key of its end of the VPN: who is killed on the way, hub or node, leaves a node that is reached, and peers as the records are."""
+"""A node that replaces its VPN key: whether hub or node is killed, the node stays reachable, and peers match the records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RANDOM = SeededRandom(11)
 OLD, NEW, OTHER, OTHER_HUB = (wireguard.new_private_key(RANDOM) for _ in range(4))
 HUB = wireguard.public_key(HUB_KEY)
 SMALL = "AQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
-"""A point of small order: what anybody agrees on with it is nothing."""
+"""A point of small order: the shared secret of any key with it is zero."""
 
 
 def given(current: str = OLD, new: str = NEW, node: str = "worker") -> key_offers.KeyOffer:
@@ -42,7 +42,7 @@ def proven(offer: key_offers.KeyOffer | None, *, node: str = "worker", current: 
     return key_offers.is_proven(offer, node, current=wireguard.public_key(current), hub=HUB_KEY)
 
 
-def test_an_offer_is_proven_by_both_keys_for_one_node_and_one_hub():
+def test_an_offer_is_signed_with_both_keys_for_one_node_and_one_hub():
     offer = given()
     assert key_offers.read(offer.text) == offer
     assert proven(key_offers.read(offer.text))
@@ -58,18 +58,18 @@ def test_an_offer_is_proven_by_both_keys_for_one_node_and_one_hub():
 
 
 @pytest.mark.parametrize("text", ["", "x", f"{HUB}", f"{HUB} a b", "A" * 300, f"{'A' * 43}= proof", "k p"])
-def test_what_is_no_offer_is_none(text):
+def test_invalid_offers_are_ignored(text):
     assert key_offers.read(text) is None
 
 
-def test_answers_come_back_as_they_were():
+def test_answers_to_offers_are_read_back_unchanged():
     for answer in (KeyAnswer(state=AnswerState.WAITING, key=HUB), KeyAnswer(state=AnswerState.REFUSED, key=HUB, reason="it is another's")):
         assert key_offers.read_answer(answer.text) == answer
     assert key_offers.read_answer("perhaps x") is None
 
 
 class Rotating(Network):
-    """A hub with one node, whose calls are made up."""
+    """A hub with one node, whose handshakes are simulated."""
 
     def __init__(self, directory, **more: type[FilePlace | SecretsPlace]) -> None:
         directory.mkdir(exist_ok=True)
@@ -114,7 +114,7 @@ def rotating(tmp_path):
     return Rotating(tmp_path / "hub")
 
 
-async def test_the_old_key_is_in_force_until_the_new_one_has_called(rotating):
+async def test_the_old_key_is_valid_until_the_new_one_is_used(rotating):
     await rotating.joined()
     lease = rotating.records()["worker"].lease
     old, new = wireguard.public_key(OLD), wireguard.public_key(NEW)
@@ -122,7 +122,7 @@ async def test_the_old_key_is_in_force_until_the_new_one_has_called(rotating):
     assert not await rotating.serve(lambda: rotating.answer() == f"waiting {new}")
     assert rotating.host.peers() == {old: frozenset({f"{lease}/32"}), new: frozenset()}
     assert rotating.records()["worker"].tunnel_key == old
-    rotating.calls[new] = 4.0  # before the node called with its old key again
+    rotating.calls[new] = 4.0  # before the node used its old key again
     before = rotating.reads
     assert not await rotating.serve(lambda: rotating.reads > before + 2)
     assert rotating.records()["worker"].tunnel_key == old
@@ -136,7 +136,7 @@ async def test_the_old_key_is_in_force_until_the_new_one_has_called(rotating):
 
 @pytest.mark.parametrize("place", [FilePlace, SecretsPlace], ids=["sqlite", "secrets"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-async def test_a_hub_that_is_killed_at_any_step_of_a_change_ends_it(tmp_path, after, place):
+async def test_a_hub_killed_at_any_step_of_a_key_change_completes_it(tmp_path, after, place):
     new, kills = wireguard.public_key(NEW), 0
     for number in range(20):
         hub = Rotating(tmp_path / str(number), place=place)
@@ -154,7 +154,7 @@ async def test_a_hub_that_is_killed_at_any_step_of_a_change_ends_it(tmp_path, af
     assert kills >= 2
 
 
-async def test_who_cannot_prove_an_offer_and_who_offers_the_key_of_another_is_refused(rotating):
+async def test_unproven_offers_and_keys_of_other_nodes_are_refused(rotating):
     await rotating.joined()
     rotating.put(given(current=OTHER))
     assert not await rotating.serve(lambda: "does not prove possession" in rotating.answer())
@@ -169,7 +169,7 @@ async def test_who_cannot_prove_an_offer_and_who_offers_the_key_of_another_is_re
     assert rotating.answer("stranger") == ""
 
 
-async def test_an_offer_that_is_withdrawn_or_whose_node_goes_leaves_no_peer(rotating):
+async def test_withdrawn_offers_and_deleted_nodes_leave_no_peer(rotating):
     await rotating.joined()
     rotating.put(given())
     assert not await rotating.serve(lambda: len(rotating.host.peers()) == 2)
@@ -178,7 +178,7 @@ async def test_an_offer_that_is_withdrawn_or_whose_node_goes_leaves_no_peer(rota
     rotating.require_equal()
 
 
-async def test_a_state_from_before_a_change_finds_the_node_again(rotating):
+async def test_a_restored_state_finds_the_node_again(rotating):
     await rotating.joined()
     new = wireguard.public_key(NEW)
     before = rotating.records()["worker"]
@@ -192,7 +192,7 @@ async def test_a_state_from_before_a_change_finds_the_node_again(rotating):
 
 
 class OfferedCluster(VPNCluster):
-    """A cluster whose hub hears an offer at once, and takes it when the machine uses the key."""
+    """A cluster whose hub sees an offer at once, and accepts it when the machine uses the key."""
 
     node: Node
     reason = ""
@@ -252,7 +252,7 @@ class Changing(Node):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_node_that_is_killed_at_any_step_of_a_change_ends_it_with_the_same_key(tmp_path, after):
+def test_a_node_killed_at_any_step_of_a_key_change_completes_it_with_the_same_key(tmp_path, after):
     kills, keys = 0, {}
 
     def change(node, killer):
@@ -263,7 +263,7 @@ def test_a_node_that_is_killed_at_any_step_of_a_change_ends_it_with_the_same_key
         kills += 1
         offered = key_offers.read(node.cluster.get(NODE, "worker")["metadata"].get("annotations", {}).get(VPN_KEY, ""))
         used = wireguard.public_key(node.disk.tunnel("oi-wg").private_key)
-        assert used in {node.cluster.key, offered.key if offered is not None else ""}  # whatever is in force, the hub hears it
+        assert used in {node.cluster.key, offered.key if offered is not None else ""}  # whichever key is valid, the hub sees it
         finished = used == node.cluster.key and node.disk.read(node.layout.state / "node-tunnel-next.key") is None and used != keys[node]
         node.rotate()
         node.require_changed(keys[node])
@@ -272,7 +272,7 @@ def test_a_node_that_is_killed_at_any_step_of_a_change_ends_it_with_the_same_key
     assert kills >= 5
 
 
-def test_each_run_changes_the_key_once_more_and_no_key_is_told(tmp_path):
+def test_each_run_replaces_the_key_again_and_shows_no_key(tmp_path):
     node = Changing(tmp_path)
     first = node.key
     done = node.rotate()
@@ -293,7 +293,7 @@ def test_a_plan_changes_nothing(tmp_path):
     assert VPN_KEY not in node.cluster.get(NODE, "worker")["metadata"].get("annotations", {})
 
 
-def test_a_refusal_is_the_hubs_and_the_old_key_stays(tmp_path):
+def test_a_refusal_of_the_hub_is_reported_and_the_old_key_stays(tmp_path):
     node = Changing(tmp_path)
     before, node.cluster.reason = node.key, "it is another node's"
     with pytest.raises(KeyRefused, match="refuses the new key of worker: it is another node's"):
@@ -301,7 +301,7 @@ def test_a_refusal_is_the_hubs_and_the_old_key_stays(tmp_path):
     assert (node.key, node.disk.tunnel("oi-wg").private_key) == (before, before)
 
 
-def test_what_was_said_of_another_offer_is_not_taken_for_an_answer(tmp_path):
+def test_answers_to_other_offers_are_ignored(tmp_path):
     node = Changing(tmp_path)
     before, node.cluster.reason = node.key, "the offer does not prove possession of the node's current key and of the new one"
     with pytest.raises(KeyRefused):
@@ -316,7 +316,7 @@ def test_what_was_said_of_another_offer_is_not_taken_for_an_answer(tmp_path):
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_node_follows_a_hub_with_another_key_wherever_it_is_killed(tmp_path, after):
+def test_a_killed_node_still_follows_a_new_key_of_the_hub(tmp_path, after):
     kills, key = 0, wireguard.public_key(OTHER_HUB)
 
     def follow(node, killer):
@@ -333,7 +333,7 @@ def test_a_node_follows_a_hub_with_another_key_wherever_it_is_killed(tmp_path, a
 
 
 @pytest.mark.parametrize("text", ["x", "A" * 44, SMALL[:-1]])
-def test_a_key_of_the_hub_that_is_none_is_refused(tmp_path, text):
+def test_an_invalid_key_of_the_hub_is_refused(tmp_path, text):
     node = Changing(tmp_path)
     before = node.text(UNIT)
     with pytest.raises(UsageError, match="is no key of a hub"):
@@ -341,7 +341,7 @@ def test_a_key_of_the_hub_that_is_none_is_refused(tmp_path, text):
     assert node.text(UNIT) == before
 
 
-def test_where_no_hub_answers_the_old_key_stays(tmp_path):
+def test_the_old_key_stays_if_no_hub_answers(tmp_path):
     node = Changing(tmp_path)
     before, node.cluster.deaf = node.key, True
     with pytest.raises(WaitTimeout, match="the hub to hear the new key"):
@@ -352,7 +352,7 @@ def test_where_no_hub_answers_the_old_key_stays(tmp_path):
     node.require_changed(before)
 
 
-def test_a_machine_in_no_vpn_and_one_that_has_not_joined_are_told(tmp_path):
+def test_machines_without_a_vpn_or_a_join_are_reported(tmp_path):
     node = Changing(tmp_path)
     node.disk.remove(node.layout.oneinfra / "wg.key")
     with pytest.raises(HostError, match=r"wg.key does not exist"):

@@ -1,4 +1,4 @@
-"""Addresses in a VPN: the whole network is given, nobody's twice, to the same name the same."""
+"""Addresses in a VPN: the whole network is used, no address twice, and the same name gets the same one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pool(network, offset: int = 1) -> Pool:
 
 
 @given(networks(), NAMES, st.data())
-def test_every_address_is_tried_once_but_that_of_the_network_the_hub_and_the_broadcast(network, name, data):
+def test_every_address_is_used_except_those_of_network_hub_and_broadcast(network, name, data):
     found = pool(network, data.draw(st.integers(1, network.num_addresses - 2)))
     tried = list(found.candidates(name))
     assert len(tried) == len(set(tried)) == network.num_addresses - 3 == leases.capacity(network)
@@ -38,7 +38,7 @@ def test_every_address_is_tried_once_but_that_of_the_network_the_hub_and_the_bro
 
 
 @given(networks(26), st.lists(NAMES, unique=True, min_size=1, max_size=80))
-def test_nodes_that_come_one_after_the_other_have_different_addresses_until_none_is_left(network, names):
+def test_consecutive_nodes_get_different_addresses_until_none_is_left(network, names):
     taken: dict[str, str] = {}
 
     def owners(asked):
@@ -57,7 +57,7 @@ def test_nodes_that_come_one_after_the_other_have_different_addresses_until_none
 
 
 @given(networks(26), NAMES, st.data())
-def test_addresses_that_others_only_say_they_have_are_avoided_and_kept_from_nobody(network, name, data):
+def test_claimed_addresses_are_avoided_but_not_reserved(network, name, data):
     every = [str(address) for address in pool(network).candidates(name)]
     taken, said = (data.draw(st.sets(st.sampled_from(every))) for _ in range(2))
 
@@ -73,7 +73,7 @@ def test_addresses_that_others_only_say_they_have_are_avoided_and_kept_from_nobo
     assert lease == next((text for text in free if text not in said), free[0])
 
 
-def test_who_says_to_have_a_whole_large_network_makes_little_work():
+def test_claiming_a_whole_large_network_is_cheap_to_handle():
     wide, asked = pool(ipaddress.ip_network("10.0.0.0/8")), []
 
     def reported(found):
@@ -85,7 +85,7 @@ def test_who_says_to_have_a_whole_large_network_makes_little_work():
 
 
 @given(NAMES)
-def test_a_name_that_comes_again_gets_its_address_again(name):
+def test_a_returning_name_gets_its_address_again(name):
     wide = tuple(pool(ipaddress.ip_network(text)) for text in ("10.64.0.0/16", "fd00:64::/64"))
     first = leases.pick(wide, name, kept=(), owners=lambda _: {})
     assert leases.pick(wide, name, kept=(), owners=lambda _: {}) == first
@@ -94,20 +94,20 @@ def test_a_name_that_comes_again_gets_its_address_again(name):
     assert (others[0] != first[0], others[1]) == (True, first[1])
 
 
-def test_an_address_that_is_outside_of_a_new_network_does_not_stay():
+def test_an_address_outside_of_a_new_network_is_not_kept():
     narrow = ipaddress.ip_network("10.65.0.0/29")
     [lease] = leases.pick((pool(narrow),), "worker", kept=("10.64.0.7",), owners=lambda _: {})
     assert ipaddress.ip_address(lease) in narrow
 
 
 @pytest.mark.parametrize(("network", "room"), [("10.0.0.0/31", 0), ("10.0.0.0/32", 0), ("10.0.0.0/30", 1), ("fd00::/126", 1)])
-def test_networks_that_are_hardly_any(network, room):
+def test_tiny_networks_are_handled(network, room):
     assert leases.capacity(ipaddress.ip_network(network)) == room
     if room:
         assert len(list(pool(ipaddress.ip_network(network)).candidates("a"))) == room
 
 
-def test_a_hub_has_the_first_address_else_the_last_one_that_is_free():
+def test_a_hub_has_the_first_address_or_the_last_free_one():
     network = ipaddress.ip_network("10.7.0.0/29")
     taken: list[object] = []
     for offset in (1, 6, 5, 4, 3, 2):

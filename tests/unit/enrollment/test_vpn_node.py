@@ -1,4 +1,4 @@
-"""`node join` where the hub gives a VPN, of ours and of oneinfra's: a key, a unit and the kubelet's address, whatever is killed; and their end."""
+"""`node join` through a hub with a VPN, ours and oneinfra's: a key, a unit and the kubelet's address, whatever is killed; and their removal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubewright.pki import wireguard
 
 @pytest.mark.parametrize("ours", [True, False], ids=["our hub", "a stock hub"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_the_same_command_ends_well_after_a_kill_at_any_step(tmp_path, after, ours):
+def test_the_same_command_succeeds_after_a_kill_at_any_step(tmp_path, after, ours):
     kills = 0
     for node in killed_at_each_step(
         lambda number: Node(tmp_path / str(number), ours=ours), lambda node, killer: node.join(killer=killer), after=after
@@ -33,7 +33,7 @@ def test_the_same_command_ends_well_after_a_kill_at_any_step(tmp_path, after, ou
     assert kills >= 14
 
 
-def test_the_hub_is_told_the_public_half_of_the_key_that_the_node_keeps(tmp_path):
+def test_the_hub_gets_the_public_half_of_the_key_of_the_node(tmp_path):
     node, sent = Node(tmp_path), []
     loaded = node.cluster.loaded
     answered = node.cluster.answered
@@ -49,7 +49,7 @@ def test_the_hub_is_told_the_public_half_of_the_key_that_the_node_keeps(tmp_path
     assert sent == [wireguard.public_key(node.key)]
 
 
-def test_a_tunnel_that_somebody_has_stopped_is_started_again(tmp_path):
+def test_a_stopped_tunnel_is_started_again(tmp_path):
     node = Node(tmp_path)
     node.join()
     node.disk._planned_services.stop("oi-wg")
@@ -58,7 +58,7 @@ def test_a_tunnel_that_somebody_has_stopped_is_started_again(tmp_path):
     assert node.disk.service("oi-wg").running
 
 
-def test_a_stock_hub_that_does_not_answer_in_its_vpn_keeps_no_node_out(tmp_path):
+def test_a_hub_of_oneinfra_need_not_answer_in_its_vpn(tmp_path):
     node = Node(tmp_path, ours=False)
     node.disk.heard = False
     node.join()
@@ -70,7 +70,7 @@ def test_a_stock_hub_that_does_not_answer_in_its_vpn_keeps_no_node_out(tmp_path)
     )
 
 
-def test_our_hub_has_to_answer_in_its_vpn(tmp_path):
+def test_our_hub_must_answer_in_its_vpn(tmp_path):
     node = Node(tmp_path)
     node.disk.heard = False
     with pytest.raises(WaitTimeout, match="gave up waiting for the hub to answer in the VPN after 1m"):
@@ -79,7 +79,7 @@ def test_our_hub_has_to_answer_in_its_vpn(tmp_path):
 
 
 @pytest.mark.parametrize("missing", ["wg", "ip"])
-def test_where_a_program_is_missing_nothing_of_the_answer_is_written(tmp_path, missing):
+def test_nothing_of_the_answer_is_written_if_a_program_is_missing(tmp_path, missing):
     node = Node(tmp_path, programs=tuple({"ip", "wg", "wireguard-go", "kubelet"} - {missing}))
     with pytest.raises(HostError, match=f"{missing} is not installed") as told:
         node.join()
@@ -88,7 +88,7 @@ def test_where_a_program_is_missing_nothing_of_the_answer_is_written(tmp_path, m
     assert node.disk.read(UNIT) is None
 
 
-def test_an_answer_without_a_key_to_a_node_that_sent_none_is_refused(tmp_path):
+def test_an_answer_without_any_key_is_refused(tmp_path):
     node = Node(tmp_path, ours=False)
     node.cluster.change = lambda answer: replace(answer, tunnel=replace(answer.tunnel, private_key=""))
     with pytest.raises(TrustError, match="the VPN that the hub sent cannot be used") as told:
@@ -97,7 +97,7 @@ def test_an_answer_without_a_key_to_a_node_that_sent_none_is_refused(tmp_path):
     assert node.disk.read(UNIT) is None
 
 
-def test_a_request_whose_key_is_lost_is_not_gone_on_with(tmp_path):
+def test_a_request_whose_key_is_lost_is_not_continued(tmp_path):
     node = Node(tmp_path)
     node.join(skip=("preflight", "answer", "tunnel", "files", "forget-key", *WITH_SERVICES))
     node.disk.remove(node.layout.state / "node-tunnel.key")
@@ -105,7 +105,7 @@ def test_a_request_whose_key_is_lost_is_not_gone_on_with(tmp_path):
         node.join()
 
 
-def test_a_plan_shows_the_tunnel_and_makes_none(tmp_path):
+def test_a_plan_shows_the_tunnel_and_creates_none(tmp_path):
     node = Node(tmp_path)
     planned = [one.target for one in node.join(mode=Mode.PLAN).changes]
     assert [planned.count(target) for target in ("service oi-wg", f"file {node.layout.oneinfra}/wg.key")] == [1, 1]
@@ -114,7 +114,7 @@ def test_a_plan_shows_the_tunnel_and_makes_none(tmp_path):
     assert node.disk.state(node.layout.oneinfra) is None
 
 
-def test_reset_takes_the_tunnel_away(tmp_path):
+def test_reset_removes_the_tunnel(tmp_path):
     node = Node(tmp_path)
     node.join()
     host = node.disk
@@ -131,7 +131,7 @@ def test_reset_takes_the_tunnel_away(tmp_path):
     assert list(cleanup.remove_tunnel(replace(ctx, inventory=again))) == []
 
 
-def test_a_kubelet_that_fails_is_told_while_its_node_is_waited_for(tmp_path):
+def test_a_failing_kubelet_is_reported_while_waiting_for_its_node(tmp_path):
     node = Node(tmp_path)
     node.disk.knows("kubelet", ServiceState(running=False, failed=True))
     with pytest.raises((ComponentFailed, WaitTimeout)) as caught:

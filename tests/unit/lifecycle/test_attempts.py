@@ -372,7 +372,7 @@ JOINS = {
 
 @pytest.mark.parametrize("after", JOINS)
 @pytest.mark.parametrize("refused", REFUSED)
-def test_after_a_refusal_another_join_makes_what_it_makes_of_a_fresh_machine(box, fresh, refused, after, matrix):
+def test_a_join_after_a_refusal_gives_the_result_of_a_fresh_machine(box, fresh, refused, after, matrix):
     with matrix("other configurations after join").cell(refused, after):
         REFUSED[refused](box)
         JOINS[after](box)
