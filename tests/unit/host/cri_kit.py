@@ -1,4 +1,4 @@
-"""A container runtime that is made up: a gRPC server at a socket, with the answers that a test gives it."""
+"""A fake container runtime: a gRPC server at a socket, with the answers that a test sets."""
 
 # ruff: noqa: N802 - methods are named as the interface's calls
 
@@ -133,7 +133,7 @@ class FakeRuntime(grpc.GenericRpcHandler):
 
 @contextmanager
 def serving(runtime: FakeRuntime, path: Path) -> Iterator[str]:
-    """Have a runtime serve at a socket; gives its address."""
+    """Let a runtime serve at a socket; yields its address."""
     server = grpc.server(ThreadPoolExecutor(8))
     server.add_generic_rpc_handlers((runtime,))
     assert server.add_insecure_port(f"unix:{quote(str(path))}")

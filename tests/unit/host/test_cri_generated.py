@@ -1,4 +1,4 @@
-"""The generated code is what the compiler makes of api.proto; logs of the CRI are read whatever is in them."""
+"""The generated code equals the compiler's output for api.proto; logs of the CRI are read whatever they contain."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINES = st.lists(st.text(st.characters(exclude_characters="\n\r\v\f\x1c\x1d\x1e\
 
 
 @given(LINES)
-def test_whole_lines_come_back_as_they_were_written(lines):
+def test_whole_lines_are_read_back_unchanged(lines):
     content = "".join(f"2026-11-21T00:00:00.0Z stdout F {line}\n" for line in lines).encode()
     assert runtime.log_texts(content) == lines
 
@@ -43,5 +43,5 @@ def test_parts_of_a_line_are_joined_with_those_of_its_own_stream(parts, stream):
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_log_is_left_out(content):
+def test_invalid_lines_are_left_out(content):
     assert all(isinstance(line, str) for line in runtime.log_texts(content))

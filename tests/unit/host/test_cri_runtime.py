@@ -1,4 +1,4 @@
-"""The client of container runtimes beside a server that is made up: what it asks for, what it tells, and what each failure says."""
+"""The client of container runtimes with a fake server: requests, results, and the error of each failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kubewright.host.states import Condition, Container, ContainerState, Image, 
 
 @pytest.fixture
 def place():
-    """A short path: those of sockets are limited."""
+    """A short path, because paths of sockets are limited."""
     with tempfile.TemporaryDirectory(prefix="cri-") as path:
         yield Path(path)
 
@@ -50,7 +50,7 @@ def runtime(fake):
     found.close()
 
 
-def test_a_runtime_tells_about_itself(runtime, fake):
+def test_a_runtime_describes_itself(runtime, fake):
     assert runtime.version() == RuntimeVersion(name="fake", version="1.2.3")
     assert runtime.cgroup_driver() == "cgroupfs"
     assert runtime.status().unready is None
@@ -63,12 +63,12 @@ def test_a_runtime_tells_about_itself(runtime, fake):
     ("config", "image"),
     [('{"sandboxImage": "pause:1"}', "pause:1"), ("{}", ""), ("", ""), ("[1]", ""), ("{", ""), ('{"sandboxImage": 1}', "")],
 )
-def test_the_sandbox_image_is_found_where_it_is_told(runtime, fake, config, image):
+def test_the_sandbox_image_is_read_from_the_runtime_status(runtime, fake, config, image):
     fake.info = {"config": config}
     assert runtime.status().sandbox_image == image
 
 
-def test_a_runtime_that_does_not_tell_its_cgroup_driver_is_no_error(runtime, fake):
+def test_a_runtime_without_a_cgroup_driver_is_no_error(runtime, fake):
     fake.driver = None
     assert runtime.cgroup_driver() is None
     fake.fails["RuntimeConfig"] = [("UNIMPLEMENTED", "unknown method RuntimeConfig")]
@@ -78,7 +78,7 @@ def test_a_runtime_that_does_not_tell_its_cgroup_driver_is_no_error(runtime, fak
         runtime.cgroup_driver()
 
 
-def test_what_a_kubelet_asks_every_few_seconds_has_handlers_and_features_and_no_configuration(runtime, fake):
+def test_the_frequent_status_has_handlers_and_features_and_no_configuration(runtime, fake):
     fake.info = {"config": '{"sandboxImage": "pause:1"}'}
     assert (runtime.health().handlers, runtime.health().supplemental_groups_policy, runtime.health().sandbox_image) == ((), None, "")
     fake.handlers = ["", "runc"]
@@ -89,13 +89,13 @@ def test_what_a_kubelet_asks_every_few_seconds_has_handlers_and_features_and_no_
     assert found.unready is None
 
 
-def test_a_runtime_takes_a_range_of_pod_addresses_and_tells_where_its_images_are(runtime, fake):
+def test_a_runtime_accepts_a_pod_range_and_reports_its_image_directory(runtime, fake):
     runtime.give_pod_range("10.1.0.0/24,fd00::/64")
     assert fake.pod_range == "10.1.0.0/24,fd00::/64"
     assert runtime.image_directories() == [PurePosixPath("/var/lib/images")]
 
 
-def test_a_pull_tells_whether_the_image_is_another_one(runtime, fake):
+def test_a_pull_reports_whether_the_image_has_changed(runtime, fake):
     assert runtime.has_image("there")
     assert not runtime.has_image("new")
     assert runtime.pull("new").action is Action.CREATE
@@ -140,7 +140,7 @@ def container(identifier, *, name="etcd", state=1, attempt=0, created=0):
     return api.Container(id=identifier, metadata=metadata, state=state, created_at=created * 10**9, labels=labels)
 
 
-def test_containers_tell_what_they_do_and_how_they_ended(runtime, fake):
+def test_containers_have_states_and_exit_codes(runtime, fake):
     fake.containers = [container("1", state=2, created=10), container("2", attempt=1, created=20), container("3", state=7, created=5)]
     fake.ends = {"1": api.ContainerStatus(exit_code=2, reason="Error", finished_at=12 * 10**9)}
     latest, ended, odd = runtime.containers(namespace="kube-system")
@@ -152,13 +152,13 @@ def test_containers_tell_what_they_do_and_how_they_ended(runtime, fake):
     assert fake.told["ContainerStatus"] == 1
 
 
-def test_a_container_that_is_removed_while_it_is_looked_at_keeps_what_is_known(runtime, fake):
+def test_a_container_removed_during_inspection_keeps_known_fields(runtime, fake):
     fake.containers = [container("1", state=2)]
     fake.fails["ContainerStatus"] = [("NOT_FOUND", "no such container")]
     assert [one.code for one in runtime.containers(namespace="kube-system")] == [0]
 
 
-def test_a_life_that_has_said_nothing_yet_does_not_hide_the_one_before_it(runtime, fake, place):
+def test_a_container_without_output_does_not_hide_the_log_of_the_previous_one(runtime, fake, place):
     (place / "0.log").write_text("t stderr F bind: address already in use\n")
     (place / "1.log").write_text("")
     fake.containers = [container("old", created=1), container("new", created=2)]
@@ -166,13 +166,13 @@ def test_a_life_that_has_said_nothing_yet_does_not_hide_the_one_before_it(runtim
     assert runtime.last_lines("etcd", count=3) == ["bind: address already in use"]
 
 
-def test_only_the_interfaces_own_calls_are_made(runtime, fake):
+def test_only_calls_of_the_interface_are_made(runtime, fake):
     used = {path for path in vars(client_module).values() if isinstance(path, str) and path.startswith("/runtime.v1")}
     assert used == {"/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"}
     assert len(CALLS) == 14
 
 
-def test_a_socket_that_is_not_there_is_named_with_the_remedy(place):
+def test_a_missing_socket_is_reported_with_a_hint(place):
     endpoint = f"unix://{place}/none.sock"
     with pytest.raises(RuntimeUnavailable) as caught:
         CRIRuntime(endpoint).version()
@@ -181,7 +181,7 @@ def test_a_socket_that_is_not_there_is_named_with_the_remedy(place):
     assert "--cri-socket" in caught.value.remedy
 
 
-def test_a_socket_at_which_nobody_listens_says_that_the_runtime_is_down(place):
+def test_a_socket_without_a_listener_means_that_the_runtime_is_down(place):
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind(str(place / "s"))
     with pytest.raises(RuntimeUnavailable, match="nothing listens") as caught:
@@ -189,7 +189,7 @@ def test_a_socket_at_which_nobody_listens_says_that_the_runtime_is_down(place):
     assert "start it" in caught.value.remedy
 
 
-def test_a_file_that_is_no_socket_is_said_to_be_none(place):
+def test_a_file_that_is_no_socket_is_reported(place):
     (place / "s").write_text("")
     with pytest.raises(RuntimeUnavailable, match="is no socket"):
         CRIRuntime(f"unix://{place}/s").version()
@@ -201,7 +201,7 @@ def test_a_path_that_is_too_long_for_a_socket_is_refused(place):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-def test_a_socket_that_one_may_not_use_says_as_whom(fake, place):
+def test_a_socket_without_permission_is_reported_with_the_user(fake, place):
     place.chmod(0o700)
     program = (
         "import os, sys\n"
@@ -220,7 +220,7 @@ def importable() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
-def test_somebody_who_is_no_runtime_is_found_out(place):
+def test_a_server_that_is_no_runtime_is_detected(place):
     """It answers, but not with HTTP/2."""
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place / "s"))
@@ -246,7 +246,7 @@ def test_somebody_who_is_no_runtime_is_found_out(place):
     assert caught.value.detail
 
 
-def test_a_runtime_that_hangs_is_given_up(place):
+def test_a_hanging_runtime_times_out(place):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(place / "s"))
         server.listen(8)
@@ -256,7 +256,7 @@ def test_a_runtime_that_hangs_is_given_up(place):
     assert "journalctl" in caught.value.remedy
 
 
-def test_a_runtime_that_accepts_nobody_is_there_and_silent():
+def test_a_runtime_that_accepts_no_calls_counts_as_hanging():
     for number in (errno.ETIMEDOUT, errno.EAGAIN):
         assert isinstance(failures.unreachable("unix:///s", "/s", number), RuntimeSilent)
 
@@ -277,19 +277,19 @@ def test_a_runtime_that_cannot_be_reached_is_not_merely_silent(number):
         ("UNKNOWN", "no space left on device", False),
     ],
 )
-def test_a_call_without_an_answer_is_told_apart_from_a_refusal(code, said, silent):
+def test_a_missing_answer_and_a_refusal_are_distinguished(code, said, silent):
     error = failures.refused(failures.Refusal(doing="list its pods", code=code, said=said), endpoint="unix:///s")
     assert isinstance(error, RuntimeSilent) is silent
 
 
-def test_a_runtime_without_the_interface_says_which_version_is_needed(runtime, fake):
+def test_a_runtime_without_the_interface_is_reported_with_the_required_version(runtime, fake):
     fake.fails["Version"] = [("UNIMPLEMENTED", "unknown service runtime.v1.RuntimeService")]
     with pytest.raises(RuntimeUnavailable, match=r"unknown service runtime\.v1") as caught:
         runtime.version()
     assert "disabled_plugins" in caught.value.remedy
 
 
-def test_a_runtime_that_comes_back_is_found_again(place):
+def test_a_restarted_runtime_is_used_again(place):
     runtime = CRIRuntime(f"unix://{place}/s")
     for _ in range(2):
         with pytest.raises(RuntimeUnavailable):
@@ -300,7 +300,7 @@ def test_a_runtime_that_comes_back_is_found_again(place):
 
 
 def wait_for(call):
-    """Ask again until somebody answers."""
+    """Repeat until there is an answer."""
     end = time.monotonic() + HANGS
     while time.monotonic() < end:
         with contextlib.suppress(RuntimeUnavailable):
@@ -309,7 +309,7 @@ def wait_for(call):
     return call()
 
 
-def test_a_closed_connection_ends_calls_with_an_error_of_ours(fake):
+def test_a_closed_connection_ends_calls_with_a_proper_error(fake):
     client = Client(fake.endpoint)
     assert client.version().name == "fake"
     client.close()
@@ -318,7 +318,7 @@ def test_a_closed_connection_ends_calls_with_an_error_of_ours(fake):
 
 
 @pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:1", "npipe:////./pipe/x", "unix://", "unix://relative", "unix://tcp://h:1", ""])
-def test_only_sockets_of_this_machine_are_talked_to(endpoint):
+def test_only_sockets_of_this_machine_are_used(endpoint):
     with pytest.raises(HostError, match="is not the address of a container runtime"):
         CRIRuntime(endpoint).version()
 
@@ -337,7 +337,7 @@ def test_only_sockets_of_this_machine_are_talked_to(endpoint):
         ("something else", "see the runtime's log"),
     ],
 )
-def test_what_a_registry_answers_has_a_remedy(runtime, fake, said, remedy):
+def test_errors_of_a_registry_have_a_hint(runtime, fake, said, remedy):
     fake.fails["PullImage"] = [("UNKNOWN", said)]
     with pytest.raises(HostError) as caught:
         runtime.pull("r/a:1")
@@ -347,7 +347,7 @@ def test_what_a_registry_answers_has_a_remedy(runtime, fake, said, remedy):
     assert not isinstance(caught.value, RuntimeUnavailable)
 
 
-def test_what_a_registry_answers_is_no_fault_of_the_runtime(runtime, fake):
+def test_errors_of_a_registry_do_not_count_as_runtime_failures(runtime, fake):
     for code in ("UNAVAILABLE", "INTERNAL", "NOT_FOUND"):
         fake.fails["PullImage"] = [(code, "failed to pull and unpack image: connection reset by peer")]
         with pytest.raises(HostError) as caught:
@@ -361,7 +361,7 @@ def test_a_full_disk_is_reported_as_one(runtime, fake):
         runtime.pull("a")
 
 
-def test_a_machine_without_grpc_says_what_to_install(monkeypatch):
+def test_missing_grpc_is_reported_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "kubewright.host.cri.client", None)
     with pytest.raises(HostError) as caught:
         CRIRuntime("unix:///dev/null").version()
@@ -374,7 +374,7 @@ def test_without_a_socket_grpc_is_not_loaded(monkeypatch):
         CRIRuntime("unix:///no/such/socket").sandboxes()
 
 
-def test_the_seam_loads_no_grpc():
+def test_the_seam_does_not_import_grpc():
     program = (
         "import sys; from kubewright.host import real, overlay, images_and_sandboxes; from kubewright.host.cri import runtime\n"
         "runtime.CRIRuntime('unix:///x')\n"
@@ -384,7 +384,7 @@ def test_the_seam_loads_no_grpc():
     assert done.stdout == "[]\n"
 
 
-def test_a_log_file_can_be_read_by_somebody_else(fake):
+def test_a_log_file_can_be_read_by_another_reader(fake):
     fake.containers = [api.Container(id="c")]
     fake.logs = {"c": "/no/such/log"}
     runtime = CRIRuntime(fake.endpoint, tail=lambda path: f"t stdout F {path}".encode() if path == PurePosixPath("/no/such/log") else b"")

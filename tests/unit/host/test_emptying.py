@@ -27,7 +27,7 @@ def host(tmp_path):
 
 @pytest.fixture
 def mounted(monkeypatch):
-    """Take a directory of this name for one that is mounted."""
+    """Treat a directory of this name as a mount."""
 
     def mount(name):
         real = trees.mount_of
@@ -42,14 +42,14 @@ def names(root):
     return sorted(str(path.relative_to(root)) for path in Path(root).rglob("*"))
 
 
-def test_everything_goes_and_the_directory_stays(host, tmp_path):
+def test_everything_is_removed_and_the_directory_stays(host, tmp_path):
     change = host.empty(host.layout.etcd_data)
     assert (change.target, change.action, change.reason) == (f"contents of {tmp_path / 'etcd'}", Action.DELETE, "member, other")
     assert names(tmp_path) == ["etcd"]
     assert host.empty(host.layout.etcd_data).action is Action.NONE
 
 
-def test_a_directory_that_is_not_there_takes_nothing(host):
+def test_a_missing_directory_needs_nothing(host):
     assert host.empty(host.layout.kubelet).action is Action.NONE
 
 
@@ -61,7 +61,7 @@ def test_links_are_removed_and_not_followed(host, tmp_path):
     assert names(tmp_path) == ["etcd", "precious", "precious/f"]
 
 
-def test_a_bind_mount_stays_with_what_leads_to_it_and_all_else_goes(host, tmp_path, mounted):
+def test_a_bind_mount_and_its_parents_stay_and_all_else_is_removed(host, tmp_path, mounted):
     mounted("wal")
     with pytest.raises(HostError) as refused:
         host.empty(host.layout.etcd_data)
@@ -87,7 +87,7 @@ def test_only_directories_of_the_layout_are_emptied(host, tmp_path):
     assert names(tmp_path / "home") == ["f"]
 
 
-def test_an_overlay_tells_the_same_and_empties_nothing(host, tmp_path):
+def test_an_overlay_reports_the_same_and_empties_nothing(host, tmp_path):
     before, overlay = names(tmp_path), OverlayHost(host)
     change = overlay.empty(host.layout.etcd_data)
     assert overlay.entries(host.layout.etcd_data) == []
@@ -97,7 +97,7 @@ def test_an_overlay_tells_the_same_and_empties_nothing(host, tmp_path):
 
 
 class Services:
-    """A service manager that notes what it is told."""
+    """A service manager that records its calls."""
 
     def __init__(self) -> None:
         self.told = []
@@ -122,7 +122,7 @@ def units(tmp_path, monkeypatch):
     return PurePosixPath(tmp_path / "system")
 
 
-def test_units_go_with_the_directory_that_is_empty_then(tmp_path, units):
+def test_units_are_removed_with_their_empty_directory(tmp_path, units):
     services = Services()
     host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), services=services, files=Files(durable=False), environment={})
     wanted = [units / name for name in ("kubelet.service", "kubelet.service.d/10-kubeadm.conf", "more.d/a.conf", "gone.service")]
@@ -142,7 +142,7 @@ class Forgetful(Services):
         raise HostError(f"systemd cannot disable the service {name}", detail=f"Unit file {name}.service does not exist.")
 
 
-def test_a_drop_in_whose_unit_is_gone_goes_too(tmp_path, units):
+def test_a_drop_in_without_its_unit_is_removed_too(tmp_path, units):
     services = Forgetful()
     host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), services=services, files=Files(durable=False), environment={})
     (tmp_path / "system/kubelet.service").unlink()
@@ -151,7 +151,7 @@ def test_a_drop_in_whose_unit_is_gone_goes_too(tmp_path, units):
     assert services.told == ["reload"]
 
 
-def test_a_unit_goes_after_its_drop_ins_so_that_a_removal_that_was_broken_off_can_be_finished(tmp_path, units):
+def test_a_unit_is_removed_after_its_drop_ins_so_that_an_interrupted_removal_can_be_completed(tmp_path, units):
     class Killed(Files):
         def remove(self, path, /, *, below):
             super().remove(path, below=below)

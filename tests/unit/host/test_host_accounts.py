@@ -1,4 +1,4 @@
-"""System users and groups: which are added, what of existing ones is refused, and the files of a real machine and of a plan."""
+"""System users and groups: which are added, which existing ones are refused, and the files of a real machine and of a plan."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_lowest_free_numbers_are_taken():
     assert added.group == GROUP + "a:x:100:a\nb:x:101:b\nboth:x:103:a,b\n"
 
 
-def test_what_is_there_stays_and_nothing_is_added_twice():
+def test_existing_accounts_stay_and_nothing_is_added_twice():
     once = add_accounts(PASSWD, GROUP, login_defs="", wanted=WANTED)
     again = add_accounts(once.passwd, once.group, login_defs="", wanted=WANTED)
     assert (again.passwd, again.group, again.users, again.groups) == (once.passwd, once.group, (), ())
@@ -64,14 +64,14 @@ def test_ranges_come_from_login_defs():
         ("", "", "SYS_UID_MIN 998\nSYS_UID_MAX 998\n", "fewer than 2 IDs are free"),
     ],
 )
-def test_what_does_not_fit_is_named(passwd, group, login_defs, what):
+def test_unsuitable_accounts_are_reported(passwd, group, login_defs, what):
     with pytest.raises(HostError, match=what) as caught:
         add_accounts(passwd, group, login_defs=login_defs, wanted=WANTED)
     assert caught.value.remedy
 
 
 @given(st.text(alphabet="ab:x01\n,-", max_size=60), st.text(alphabet="ab:x01\n,-", max_size=60))
-def test_any_files_are_kept_as_their_beginning_or_refused(passwd, group):
+def test_any_files_are_extended_or_refused(passwd, group):
     try:
         added = add_accounts(passwd, group, login_defs="", wanted=WANTED)
     except HostError:
@@ -93,7 +93,7 @@ def wanted(host):
     return Accounts(users=WANTED.users, groups=WANTED.groups, etc=host.layout.etc)
 
 
-def test_a_machine_gets_them_once(host):
+def test_accounts_are_added_once(host):
     assert find_accounts(host, host.layout.etc, WANTED) is None
     change = host.ensure(wanted(host))
     assert (change.action, change.reason) == (Action.CREATE, "user a, user b, group a, group b, group both")
@@ -102,7 +102,7 @@ def test_a_machine_gets_them_once(host):
     assert Path(host.layout.etc / "passwd").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_plan_tells_the_same_and_leaves_the_files(host):
+def test_a_plan_reports_the_same_and_changes_no_file(host):
     plan = OverlayHost(host)
     assert plan.ensure(wanted(host)) == OverlayHost(host).ensure(wanted(host))
     assert find_accounts(plan, host.layout.etc, WANTED) is not None
@@ -110,13 +110,13 @@ def test_a_plan_tells_the_same_and_leaves_the_files(host):
     assert not plan.ensure(wanted(host))
 
 
-def test_a_machine_without_users_says_so(tmp_path):
+def test_a_machine_without_users_is_reported(tmp_path):
     host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={})
     with pytest.raises(HostError, match="passwd is missing"):
         host.ensure(wanted(host))
 
 
-def test_files_that_somebody_else_changes_are_left_alone(host):
+def test_files_that_another_program_changes_are_not_touched(host):
     read, write = os.pipe()
     holder = os.fork()
     if holder == 0:
@@ -139,7 +139,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files
 
 
 @needs_root
-def test_root_gives_files_and_trees_away(host, tmp_path):
+def test_root_can_change_owners_of_files_and_trees(host, tmp_path):
     tree = tmp_path / "tree"
     (tree / "sub").mkdir(parents=True)
     (tree / "sub" / "file").write_text("x")
@@ -153,7 +153,7 @@ def test_root_gives_files_and_trees_away(host, tmp_path):
 
 
 @needs_root
-def test_a_file_that_is_replaced_keeps_its_owner_where_only_root_writes(host, tmp_path):
+def test_a_replaced_file_keeps_its_owner_if_only_root_can_write_there(host, tmp_path):
     def replaced(place):
         path = PurePosixPath(place) / "file"
         host.ensure(File(path=path, content=b"old", owner=123, group=124))
@@ -168,7 +168,7 @@ def test_a_file_that_is_replaced_keeps_its_owner_where_only_root_writes(host, tm
 
 
 @needs_root
-def test_a_file_that_is_replaced_keeps_its_label(host, tmp_path):
+def test_a_replaced_file_keeps_its_label(host, tmp_path):
     path = PurePosixPath(tmp_path / "file")
     host.ensure(File(path=path, content=b"old"))
     try:
@@ -190,7 +190,7 @@ def test_a_plan_knows_who_would_own_a_file(host, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["nothing", "link"])
-def test_what_is_not_there_cannot_be_given_away(host, tmp_path, kind):
+def test_the_owner_of_a_missing_file_cannot_be_changed(host, tmp_path, kind):
     path = tmp_path / "file"
     if kind == "link":
         path.symlink_to("/etc/passwd")
@@ -208,7 +208,7 @@ def test_accounts_are_removed_and_every_other_line_stays():
     assert (left.users, left.groups) == (("kubeadm-etcd",), ("kubeadm-etcd", "readers"))
 
 
-def test_removed_accounts_are_those_that_were_made(tmp_path):
+def test_only_created_accounts_are_removed(tmp_path):
     layout = Layout.below(PurePosixPath(tmp_path))
     Path(layout.etc).mkdir()
     before = {"passwd": "root:x:0:0::/root:/bin/sh\n", "group": "root:x:0:\n"}

@@ -62,7 +62,7 @@ def test_a_file_is_written_only_when_it_differs(found, content, more, action, re
     assert change.diff == "" or not reason
 
 
-def test_the_difference_is_shown():
+def test_the_diff_is_shown():
     change = decide_file(on_disk(), b"a: 1\nb: 2\n", File(path=PATH, content=b"a: 1\nb: 3\n"))
     assert change.diff == f"--- {PATH} (found)\n+++ {PATH} (desired)\n@@ -1,2 +1,2 @@\n a: 1\n-b: 2\n+b: 3\n"
 
@@ -75,7 +75,7 @@ def test_secrets_are_masked_on_both_sides():
     assert "+port: 2" in change.diff
 
 
-def test_a_difference_in_secrets_only_is_told_without_them():
+def test_a_difference_in_secrets_is_reported_without_showing_them():
     found = b"token: abcdef.0123456789abcdef\n"
     change = decide_file(on_disk(), found, File(path=PATH, content=b"token: abcdef.fedcba9876543210\n"))
     assert (change.action, change.diff) == (UPDATE, "")
@@ -83,7 +83,7 @@ def test_a_difference_in_secrets_only_is_told_without_them():
 
 
 @pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.FILE])
-def test_something_else_in_the_place_of_a_file_is_refused(kind):
+def test_something_other_than_a_file_is_refused(kind):
     with pytest.raises(HostError) as refused:
         decide_file(on_disk(kind=kind), None, File(path=PATH, content=b""))
     assert refused.value.what == f"{PATH} is a {kind.value}, not a file"
@@ -120,7 +120,7 @@ def test_a_directory_keeps_its_mode_unless_it_is_enforced(found, more, action, r
 
 
 @pytest.mark.parametrize("kind", [Kind.FILE, Kind.LINK])
-def test_something_else_in_the_place_of_a_directory_is_refused(kind):
+def test_something_other_than_a_directory_is_refused(kind):
     with pytest.raises(HostError, match=f"is a {kind.value}, not a directory"):
         decide_directory(on_disk(kind=kind), Directory(path=PATH))
 
@@ -149,7 +149,7 @@ STALE = ServiceState(running=True, enabled=True, stale=True)
         (STALE, {"running": False}, ("reload", "stop")),
     ],
 )
-def test_a_service_is_told_only_what_it_does_not_do(found, more, verbs):
+def test_a_service_gets_only_necessary_commands(found, more, verbs):
     desired = Service(name="kubelet", **more)
     change = decide_service(found, desired)
     assert service_verbs(found, desired) == verbs
@@ -166,12 +166,12 @@ def test_a_service_is_told_only_what_it_does_not_do(found, more, verbs):
         (on_disk(kind=Kind.LINK), DELETE, "symbolic link /etc/kubernetes/x"),
     ],
 )
-def test_what_is_there_is_removed(found, action, target):
+def test_existing_files_are_removed(found, action, target):
     change = decide_removal(found, PurePosixPath("/etc/kubernetes/x"), layout=Layout())
     assert (change.action, change.target) == (action, target)
 
 
 @pytest.mark.parametrize("path", ["/", "/etc", "/etc/kubernetesx", "/var/lib", "/etc/kubernetes/../passwd", "/home/user/.kube/config"])
-def test_only_what_belongs_to_the_machine_is_removed(path):
+def test_only_paths_of_the_machine_are_removed(path):
     with pytest.raises(HostError, match="is not ours to remove"):
         decide_removal(on_disk(kind=Kind.DIRECTORY), PurePosixPath(path), layout=Layout())

@@ -1,4 +1,4 @@
-"""What a machine tells about itself."""
+"""Facts about a machine."""
 
 from pathlib import PurePosixPath
 
@@ -14,7 +14,7 @@ from kubewright.host.states import FileState, Kind
 
 
 class Files:
-    """Files in memory; a content that is an error is raised."""
+    """Files in memory; contents that are errors are raised."""
 
     def __init__(self, contents, kinds=None) -> None:
         self.contents = contents
@@ -76,7 +76,7 @@ def test_a_machine_is_described():
     )
 
 
-def test_what_cannot_be_read_is_empty():
+def test_unreadable_facts_are_empty():
     hidden = FULL | {"/sys/class/dmi/id/product_uuid": HostError("for root only")}
     assert machine(Files(hidden), architecture="amd64").system_uuid == "0123"
     bare = machine(Files({}), architecture="arm64")
@@ -108,7 +108,7 @@ def test_the_values_of_defaulting_are_detected():
     assert found.proxy_environment == {"HTTPS_PROXY": "http://p", "no_proxy": "x"}
 
 
-def test_what_an_ordinary_user_may_not_look_at_is_not_there():
+def test_facts_that_a_user_may_not_read_are_missing():
     hidden = dict.fromkeys([socket.removeprefix("unix://") for socket in CRI_SOCKETS], HostError("not allowed"))
     assert detect(Files({}, hidden), Network(), environment={}).cri_sockets == ()
 
@@ -138,7 +138,7 @@ def test_every_ca_directory_is_found(directory):
         ("NAME=x\nPRETTY_NAME=Plain\nPRETTY_NAME=Second\n", "Plain"),
     ],
 )
-def test_the_name_of_the_system(release, image):
+def test_the_name_of_the_system_is_read(release, image):
     assert os_image(release) == image
 
 

@@ -1,4 +1,4 @@
-"""Files that survive power cuts and kill -9, and that nobody can lead astray."""
+"""Files that survive power failures and kill -9, and paths that cannot be redirected."""
 
 import errno
 import itertools
@@ -47,7 +47,7 @@ def pure(path):
 
 @contextmanager
 def ordinary_user():
-    """Give a directory that root owns, and be an ordinary user for the block."""
+    """Provide a directory that root owns, and be an ordinary user inside the block."""
     directory = Path(tempfile.mkdtemp(prefix="kubewright-test-"))
     directory.chmod(0o755)
     user = os.geteuid()
@@ -89,7 +89,7 @@ def test_a_file_is_replaced_and_nothing_else_is_left(tmp_path):
 
 
 @given(content=st.binary(max_size=200), limit=st.integers(min_value=1, max_value=64))
-def test_short_writes_are_carried_on(tmp_path_factory, content, limit):
+def test_short_writes_are_continued(tmp_path_factory, content, limit):
     path = tmp_path_factory.mktemp("short") / "f"
     write = os.write
     with pytest.MonkeyPatch.context() as patch:
@@ -158,12 +158,12 @@ def test_a_writer_that_is_killed_leaves_the_old_or_the_new_content(tmp_path):
 
 
 def writer(pid, *, started=0, boot=""):
-    """Return how a process is told from others in the name of a temporary file: this one, or one that started earlier or before a boot."""
+    """Return how the name of a temporary file identifies a process: this one, or one that started earlier or before a boot."""
     found = Identity.of(pid)
     return f"{pid}-{found.start_time + started}-{boot or found.boot_id[:8]}"
 
 
-def test_leftovers_of_dead_writers_go_and_those_of_live_ones_stay(tmp_path):
+def test_leftovers_of_dead_writers_are_removed_and_those_of_live_ones_stay(tmp_path):
     with subprocess.Popen(["sleep", "60"]) as dead:
         gone = writer(dead.pid)
         dead.kill()
@@ -175,8 +175,8 @@ def test_leftovers_of_dead_writers_go_and_those_of_live_ones_stay(tmp_path):
     assert names(tmp_path) == sorted([*stay, "x"])
 
 
-def test_leftovers_of_writers_whose_number_somebody_else_has_now_go(tmp_path):
-    """After a reboot pids begin low again: that of a writer whom the power cut ended is soon somebody's, ours or that of a thread."""
+def test_leftovers_of_writers_whose_pid_was_reused_are_removed(tmp_path):
+    """After a reboot, pids start low again: that of a writer which the power failure ended is soon used again, by us or by a thread."""
     ended = threading.Event()
     thread = threading.Thread(target=ended.wait)
     thread.start()
@@ -196,7 +196,7 @@ def test_leftovers_of_writers_whose_number_somebody_else_has_now_go(tmp_path):
     assert names(tmp_path) == ["x"]
 
 
-def test_a_leftover_of_ours_is_in_nobodys_way(tmp_path):
+def test_our_own_leftover_does_not_block_a_write(tmp_path):
     (tmp_path / f".x.kubewright-{writer(os.getpid())}-0").symlink_to(tmp_path / "elsewhere")
     Files().write(file(tmp_path / "x"))
     assert (tmp_path / "x").read_bytes() == b"new"
@@ -227,15 +227,15 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypat
 
 
 def interrupted_after_call(number, work):
-    """Do some work and have KeyboardInterrupt raised where a signal would that came during the n-th call of a built-in function.
+    """Raise KeyboardInterrupt where a signal would that arrived during the n-th call of a built-in function.
 
-    Returns whether there were so many calls.
+    Returns whether there were that many calls.
     """
     calls = itertools.count()
 
     def interrupt(_frame, event, _function):
         if event == "c_return" and next(calls) == number:
-            raise KeyboardInterrupt  # Python forgets the profiler with that
+            raise KeyboardInterrupt  # with that, Python removes the profiler
 
     sys.setprofile(interrupt)
     try:
@@ -278,7 +278,7 @@ def test_directories_of_an_interrupted_run_have_their_modes(tmp_path, request):
         assert {name: mode(place / name) for name in ("a", "a/b") if (place / name).exists()}.items() <= {"a": 0o750, "a/b": 0o750}.items()
 
 
-def test_a_read_only_file_system_is_named(tmp_path, monkeypatch):
+def test_a_read_only_file_system_is_reported(tmp_path, monkeypatch):
     def fail(*_: object, **__: object):
         raise OSError(errno.EROFS, "Read-only file system")
 
@@ -290,7 +290,7 @@ def test_a_read_only_file_system_is_named(tmp_path, monkeypatch):
     assert names(tmp_path) == []
 
 
-def test_a_directory_that_may_not_be_written_is_named():
+def test_an_unwritable_directory_is_reported():
     with ordinary_user() as mine:
         mine.chmod(0o500)
         with pytest.raises(HostError) as failed:
@@ -299,7 +299,7 @@ def test_a_directory_that_may_not_be_written_is_named():
     assert f"namei -l {mine / 'f'}" in failed.value.remedy
 
 
-def test_a_file_that_may_not_be_read_is_named():
+def test_an_unreadable_file_is_reported():
     with ordinary_user() as mine:
         (mine / "f").write_bytes(b"secret")
         (mine / "f").chmod(0)
@@ -324,7 +324,7 @@ def test_a_link_of_ours_on_the_way_is_followed(tmp_path):
 
 @needs_root
 @pytest.mark.parametrize("what", ["directory", "symbolic link"])
-def test_what_somebody_else_owns_on_the_way_is_refused(tmp_path, what):
+def test_paths_through_directories_of_other_users_are_refused(tmp_path, what):
     (tmp_path / "real").mkdir()
     theirs = tmp_path / "real" if what == "directory" else tmp_path / "link"
     if what == "symbolic link":
@@ -351,7 +351,7 @@ def test_the_rules_for_owners_hold_behind_a_link_of_ours_too(tmp_path, target):
 
 
 @needs_root
-def test_a_link_behind_a_link_is_judged_by_its_owner(tmp_path):
+def test_a_link_behind_a_link_is_checked_by_its_owner(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "theirs").symlink_to("real")
     os.chown(tmp_path / "theirs", NOBODY, NOBODY, follow_symlinks=False)
@@ -385,19 +385,19 @@ def test_owner_and_group_are_set(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["relative/f", "/tmp/../etc/f", "/", "."])
-def test_a_path_has_to_be_full_and_plain(path):
+def test_a_path_must_be_absolute_and_normalised(path):
     with pytest.raises(HostError, match="is not a path to write to"):
         Files().write(file(path))
 
 
-def test_a_file_on_the_way_is_named(tmp_path):
+def test_a_file_in_the_middle_of_a_path_is_reported(tmp_path):
     (tmp_path / "f").write_bytes(b"")
     with pytest.raises(HostError) as failed:
         Files().write(file(tmp_path / "f/g"))
     assert "namei" in failed.value.remedy
 
 
-def test_reading(tmp_path):
+def test_files_are_read(tmp_path):
     (tmp_path / "f").write_bytes(b"x" * 200_000)
     (tmp_path / "link").symlink_to("f")
     files = Files()
@@ -415,14 +415,14 @@ def test_only_files_of_a_sane_size_are_read(tmp_path, monkeypatch):
         Files().read(pure(tmp_path / "f"))
 
 
-def test_what_is_no_file_is_not_read_and_does_not_block(tmp_path):
+def test_special_files_are_not_read_and_do_not_block(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", tmp_path):
         with pytest.raises(HostError, match="not a regular file"):
             Files().read(pure(path))
 
 
-def test_states(tmp_path):
+def test_states_of_paths_are_read(tmp_path):
     (tmp_path / "f").write_bytes(b"12345")
     (tmp_path / "f").chmod(0o640)
     (tmp_path / "link").symlink_to("f")

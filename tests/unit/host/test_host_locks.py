@@ -50,7 +50,7 @@ def lock(path, doing="a test"):
     return Lock(path, doing=doing, clock=FakeClock())
 
 
-def test_the_holder_is_named_to_others(path, holder):
+def test_the_holder_of_a_lock_is_reported(path, holder):
     with pytest.raises(Locked) as refused:
         lock(path).acquire()
     assert refused.value.exit_code == 75
@@ -67,8 +67,8 @@ def test_a_lock_ends_with_its_process(path, holder):
     assert lock(path).try_acquire() is None
 
 
-def test_what_a_killed_holder_was_just_starting_is_waited_for(path):
-    """Between its fork and its exec, a child has what its parent had open."""
+def test_a_child_that_a_killed_holder_was_starting_is_waited_for(path):
+    """Between fork and exec, a child has the open files of its parent."""
     with subprocess.Popen([sys.executable, "-c", FORKED, str(path)], stdout=subprocess.PIPE) as killed:
         assert killed.stdout.read(5) == b"held\n"
         killed.wait()
@@ -77,7 +77,7 @@ def test_what_a_killed_holder_was_just_starting_is_waited_for(path):
             pass
 
 
-def test_a_lock_that_a_child_of_a_dead_holder_keeps_is_somebody_elses(path):
+def test_a_lock_kept_by_a_child_of_a_dead_holder_is_in_use(path):
     with subprocess.Popen([sys.executable, "-c", FORKED, str(path)], stdout=subprocess.PIPE) as killed:
         assert killed.stdout.read(5) == b"held\n"
         killed.wait()
@@ -100,13 +100,13 @@ def test_a_lock_ends_with_its_block(path, holder):
         pass
 
 
-def test_an_error_in_the_block_gives_the_lock_back(path):
+def test_an_error_in_the_block_releases_the_lock(path):
     with pytest.raises(KeyError), lock(path):
         raise KeyError
     assert lock(path).try_acquire() is None
 
 
-def test_a_lock_goes_with_its_directory(path, tmp_path):
+def test_a_lock_is_removed_with_its_directory(path, tmp_path):
     mine = lock(path)
     mine.acquire()
     mine.release(remove=True)
@@ -114,7 +114,7 @@ def test_a_lock_goes_with_its_directory(path, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_removed_lock_excludes_nobody_and_is_made_anew(path, tmp_path, monkeypatch):
+def test_a_removed_lock_excludes_nothing_and_is_created_again(path, tmp_path, monkeypatch):
     first, second, third = lock(path), lock(path), lock(path)
     first.acquire()
     still_there = second._still_there
@@ -141,13 +141,13 @@ def test_a_link_is_not_followed(path, tmp_path):
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-def test_a_directory_that_is_not_there_is_named(path):
+def test_a_missing_directory_is_reported(path):
     with pytest.raises(HostError) as refused:
         lock(path / "x").acquire()
     assert str(path / "x") in refused.value.what
 
 
-def test_a_lock_that_cannot_be_signed_is_not_held(path, monkeypatch):
+def test_a_lock_that_cannot_be_written_is_not_held(path, monkeypatch):
     mine = lock(path)
 
     def fail(opened):

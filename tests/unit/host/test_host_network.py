@@ -49,7 +49,7 @@ def test_listeners_are_read_and_connections_are_not():
     assert list(parse_listeners([])) == []
 
 
-def test_who_is_connected_to_a_port_is_read():
+def test_connections_to_a_port_are_read():
     def connection(local, port, remote, state="01"):
         return row(local, port, state=state).replace(word("0.0.0.0") + ":0000", f"{word(remote)}:9C40")
 
@@ -125,12 +125,12 @@ def test_no_loopback_address_is_free_under_a_listener_on_all(everywhere):
         ([("0.0.0.0", 6443)], [6444], [6445, 2379, 2380]),
     ],
 )
-def test_ports_are_the_wanted_ones_or_the_next(taken, avoid, chosen):
+def test_ports_are_the_requested_ones_or_the_next(taken, avoid, chosen):
     found = choose_ports([listener(*one) for one in taken], "127.0.0.1", [6443, 2379, 2380], below=32768, avoid=avoid)
     assert found == chosen
 
 
-def test_ports_of_outgoing_connections_are_left_alone():
+def test_ports_of_outgoing_connections_are_avoided():
     with pytest.raises(PortInUse, match=r"no port from 99 up to 100 is free at 127.0.0.1"):
         choose_ports([listener("127.0.0.1", 99)], "127.0.0.1", [99], below=100)
 
@@ -151,7 +151,7 @@ def test_default_routes_are_read():
     assert default_interfaces("", "") == {4: [], 6: []}
 
 
-def test_ipv6_addresses_are_read_without_those_that_are_not_ours_yet():
+def test_tentative_ipv6_addresses_are_left_out():
     text = (
         "fd000000000000000000000000000002 04 40 00 82     eth0\n"
         "fd000000000000000000000000000003 04 40 00 40     eth0\n"
@@ -205,7 +205,7 @@ def test_this_machine_has_a_loopback_interface():
     assert at("lo", "127.0.0.1", loopback=True) in RealNetwork().interface_addresses()
 
 
-def test_the_owner_of_a_port_is_named():
+def test_the_owner_of_a_port_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         owner = RealNetwork().owner_of_port("127.0.0.1", port)
@@ -215,13 +215,13 @@ def test_the_owner_of_a_port_is_named():
         assert str(owner) == f"{owner.program} (pid {os.getpid()})"
 
 
-def test_a_port_that_is_taken_is_passed_over():
+def test_a_port_in_use_is_skipped():
     first = RealNetwork().free_ports("127.0.0.1", [21000])[0]
     with socket.create_server(("127.0.0.1", first)):
         assert RealNetwork().free_ports("127.0.0.1", [first])[0] > first
 
 
-def test_who_ends_while_it_is_looked_at_holds_no_port(tmp_path, monkeypatch):
+def test_a_process_that_ends_during_inspection_holds_no_port(tmp_path, monkeypatch):
     (tmp_path / "net").mkdir()
     (tmp_path / "net/tcp").write_text(f"{HEAD}\n{row('0.0.0.0', 6443, user=0)}\n")
     network, looks = RealNetwork(proc=tmp_path), []
@@ -237,7 +237,7 @@ def test_who_ends_while_it_is_looked_at_holds_no_port(tmp_path, monkeypatch):
     assert len(looks) == 1
 
 
-def test_an_owner_that_is_hidden_is_named_by_its_user(tmp_path):
+def test_a_hidden_owner_is_reported_by_its_user(tmp_path):
     (tmp_path / "net").mkdir()
     (tmp_path / "net/tcp").write_text(f"{HEAD}\n{row('0.0.0.0', 6443, user=998)}\n")
     network = RealNetwork(proc=tmp_path)
@@ -248,7 +248,7 @@ def test_an_owner_that_is_hidden_is_named_by_its_user(tmp_path):
     assert network.free_ports("127.0.0.1", [6443]) == [6444]
 
 
-def test_a_process_of_another_program_is_named(tmp_path):
+def test_a_process_of_another_program_is_reported(tmp_path):
     (tmp_path / "net").mkdir()
     (tmp_path / "net/tcp").write_text(f"{HEAD}\n{row('127.0.0.1', 6443, inode=77)}\n")
     (tmp_path / "42/fd").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Processes are known by more than their number."""
+"""Processes are identified by more than their number."""
 
 import os
 import select
@@ -44,7 +44,7 @@ def test_a_process_is_known_while_it_lives(processes, sleeper):
 
 
 @pytest.mark.parametrize("other", [{"start_time": 1}, {"boot_id": "another"}])
-def test_a_number_that_is_used_again_is_another_process(processes, sleeper, other):
+def test_a_reused_pid_is_another_process(processes, sleeper, other):
     before = replace(processes.of(sleeper.pid), **other)
     assert not processes.alive(before)
     assert processes.handle(before) is None
@@ -76,14 +76,14 @@ def test_a_group_is_signalled_through_its_leader_even_when_that_is_a_zombie(proc
     assert processes.signal_group(identity, signal.SIGKILL) is False
 
 
-def test_a_process_that_leads_no_group_is_not_taken_for_one(processes):
+def test_a_process_that_leads_no_group_is_not_treated_as_one(processes):
     with subprocess.Popen(["sleep", "60"]) as member:
         assert processes.signal_group(processes.of(member.pid), signal.SIGKILL) is False
         assert member.poll() is None
         member.kill()
 
 
-def test_a_handle_tells_the_end(processes, sleeper):
+def test_a_handle_reports_the_end(processes, sleeper):
     handle = processes.handle(processes.of(sleeper.pid))
     assert select.select([handle], [], [], 0)[0] == []
     sleeper.kill()
@@ -93,7 +93,7 @@ def test_a_handle_tells_the_end(processes, sleeper):
 
 def test_processes_are_found_by_their_marker(processes, sleeper):
     while MARKER.encode() not in Path(f"/proc/{sleeper.pid}/environ").read_bytes():
-        pass  # its environment is there a moment after its program
+        pass  # its environment appears a moment after its program
     assert processes.marked({MARKER: "/state/a b"}) == [processes.of(sleeper.pid)]
     assert processes.marked({MARKER: "/state/a b", "HOME": os.environ["HOME"]}) == [processes.of(sleeper.pid)]
     assert processes.marked({MARKER: "/state/a"}) == []
@@ -122,7 +122,7 @@ def move(path, target):
 
 
 def elsewhere(proc):
-    """Give the process mounts and a root of its own."""
+    """Give the process its own mounts and root."""
     (proc.parent / "other/state").mkdir(parents=True)
     move(proc / "5/ns/mnt", "mnt:[4026532999]")
     move(proc / "5/root", proc.parent / "other")
@@ -163,7 +163,7 @@ def test_a_process_with_other_mounts_is_found_by_a_directory_that_it_shares(proc
     assert processes.marked({"MARK": "/else"}, shared=str(shared)) == []
 
 
-def test_processes_are_not_looked_for_where_their_numbers_mean_others(proc):
+def test_processes_are_not_searched_in_another_pid_namespace(proc):
     move(proc / "self", "1")
     with pytest.raises(HostError, match="another PID namespace") as caught:
         RealProcesses(proc=proc).marked({"MARK": "/state"})
@@ -197,7 +197,7 @@ def test_junk_is_no_identity(text):
 
 
 @given(comm=st.binary(max_size=15).filter(lambda name: b"\0" not in name))
-def test_any_program_name_is_passed_over(tmp_path_factory, comm):
+def test_any_program_name_is_skipped(tmp_path_factory, comm):
     proc = tmp_path_factory.mktemp("proc")
     (proc / "5").mkdir()
     numbers = " ".join(str(number) for number in range(4, 30))
@@ -207,7 +207,7 @@ def test_any_program_name_is_passed_over(tmp_path_factory, comm):
 
 
 @pytest.mark.parametrize("stat", ["", "5", "5 (x) S 1", "5 (x"])
-def test_a_process_that_goes_while_it_is_looked_at_is_gone(tmp_path, stat):
+def test_a_process_that_ends_during_inspection_counts_as_ended(tmp_path, stat):
     (tmp_path / "5").mkdir()
     (tmp_path / "5/stat").write_text(stat)
     assert RealProcesses(proc=tmp_path).of(5) is None

@@ -1,4 +1,4 @@
-"""Who else could change what stands at a path: each directory and link on the way counts."""
+"""Who else could change a path: each directory and link on the way counts."""
 
 import os
 from pathlib import Path, PurePosixPath
@@ -33,7 +33,7 @@ def at(path: Path) -> PurePosixPath:
     return PurePosixPath(path)
 
 
-def test_what_only_root_and_we_can_change_has_no_weakness(tree):
+def test_paths_that_only_root_and_we_can_change_are_safe(tree):
     assert weakness(at(tree / "a/b/c/kubelet")) == ""
     assert weakness(at(tree / "links/kubelet")) == ""
     assert weakness(at(tree / "nothing/here")) == ""
@@ -41,7 +41,7 @@ def test_what_only_root_and_we_can_change_has_no_weakness(tree):
 
 @pytest.mark.parametrize("way", ["a/b/c/kubelet", "links/kubelet"])
 @pytest.mark.parametrize(("spoilt", "mode"), [("a", 0o777), ("a/b", 0o757), ("a/b/c", 0o722), ("a/b/c/kubelet", 0o757), ("a/b/c", 0o2775)])
-def test_one_directory_that_others_may_write_is_enough(tree, way, spoilt, mode):
+def test_one_directory_that_others_may_write_is_unsafe(tree, way, spoilt, mode):
     if mode & 0o020 and not mode & 0o002:
         os.chown(tree / spoilt, -1, 12) if os.geteuid() == 0 else pytest.skip("only root can give groups away")
     (tree / spoilt).chmod(mode)
@@ -56,12 +56,12 @@ def test_in_a_sticky_directory_only_the_owner_of_an_entry_counts(tree):
 
 @needs_root
 @pytest.mark.parametrize("theirs", ["a", "a/b/c", "a/b/c/kubelet", "links/kubelet", "a/there", "links"])
-def test_what_belongs_to_somebody_else_is_told(tree, theirs):
+def test_paths_of_other_users_are_reported(tree, theirs):
     os.chown(tree / theirs, NOBODY, NOBODY, follow_symlinks=False)
     assert weakness(at(tree / "links/kubelet")) == f"{tree / theirs} belongs to user {NOBODY}"
 
 
-def test_a_group_of_the_owner_alone_is_no_other(tree):
+def test_the_private_group_of_the_owner_is_safe(tree):
     (tree / "a").chmod(0o775)
     os.chown(tree / "a", -1, (tree / "a").stat().st_uid)
     assert weakness(at(tree / "a/b/c/kubelet")) == ""
@@ -75,8 +75,8 @@ def test_links_in_a_circle_end(tree):
 
 
 @given(steps=st.lists(st.sampled_from(["a", "b", "c", "..", ".", "there", "up"]), max_size=8))
-def test_any_way_ends_where_the_kernel_ends(tmp_path_factory, steps):
-    """With one directory that others may write to, it is told exactly where the kernel passes through it."""
+def test_any_path_resolves_as_in_the_kernel(tmp_path_factory, steps):
+    """If others may write to one directory, this is reported exactly if the kernel passes through it."""
     base = tmp_path_factory.mktemp("way")
     (base / "a/b/c").mkdir(parents=True)
     (base / "a/there").symlink_to(base / "a/b")
@@ -103,7 +103,7 @@ def test_root_runs_no_program_that_others_can_change(tree):
 
 
 @needs_root
-def test_a_safe_program_further_on_is_taken(tree):
+def test_a_safe_program_later_on_path_is_used(tree):
     (tree / "loose").mkdir()
     (tree / "loose").chmod(0o777)
     (tree / "loose/kubelet").symlink_to("../a/b/c/kubelet")
@@ -112,7 +112,7 @@ def test_a_safe_program_further_on_is_taken(tree):
     assert RealCommands(environment={"PATH": path}).run(["kubelet"], within=HANGS).out == "ok\n"
 
 
-def test_a_program_is_named_by_its_full_path(tree, monkeypatch):
+def test_a_program_is_reported_by_its_full_path(tree, monkeypatch):
     monkeypatch.chdir(tree / "a/b")
     assert RealPrograms(environment={"PATH": "c"}).path("kubelet") == at(tree / "a/b/c/kubelet")
     assert RealPrograms(environment={"PATH": f"{tree}/nowhere:{tree}"}).path("kubelet") is None

@@ -1,4 +1,4 @@
-"""What is mounted below a directory, as the kernel's table tells it, and what may be unmounted."""
+"""The mounts below a directory, from the kernel's table, and what may be unmounted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kubewright.host.real import RealHost
 KUBELET = PurePosixPath("/var/lib/kubelet")
 ESCAPED = b" \t\n\\#"
 NAMES = st.binary(min_size=1, max_size=12).filter(lambda name: not set(name) & set(b"/\0") and name not in {b".", b".."}).map(os.fsdecode)
-"""What a file may be called: bytes, in whatever encoding."""
+"""File names: bytes, in any encoding."""
 PATHS = st.lists(NAMES, min_size=1, max_size=4).map(lambda names: PurePosixPath("/", *names))
 
 
@@ -45,7 +45,7 @@ def test_every_line_is_one_mount_in_the_order_of_the_table(paths):
 
 
 @given(st.binary(max_size=200))
-def test_no_table_is_an_error(table):
+def test_a_missing_table_is_an_error(table):
     assert all(path.is_relative_to(KUBELET) for path in mounts.below(table, KUBELET))
 
 
@@ -54,19 +54,19 @@ def test_only_what_is_below_the_directory_counts():
     assert mounts.below(table, KUBELET) == [KUBELET / "b"]
 
 
-def test_what_is_not_below_the_directory_is_not_unmounted():
+def test_mounts_outside_of_the_directory_are_not_unmounted():
     for path in (KUBELET, PurePosixPath("/home"), PurePosixPath("/var/lib/kubelet2")):
         with pytest.raises(HostError) as refused:
             mounts.decide_unmount([path], path, allowed=KUBELET)
         assert refused.value.what == f"{path} is not ours to unmount"
 
 
-def test_what_is_not_mounted_takes_nothing():
+def test_a_path_that_is_not_mounted_needs_nothing():
     assert mounts.decide_unmount([], KUBELET / "a", allowed=KUBELET).action is Action.NONE
     assert mounts.decide_unmount([KUBELET / "a"], KUBELET / "a", allowed=KUBELET).action is Action.DELETE
 
 
-def test_a_place_where_nothing_is_mounted_is_told_as_such(tmp_path):
+def test_a_path_without_a_mount_is_reported(tmp_path):
     if os.geteuid() == 0:
         assert mounts.unmount(PurePosixPath(tmp_path), flags=["UMOUNT_NOFOLLOW"]) is False
     assert mounts.unmount(PurePosixPath(tmp_path / "gone"), flags=[]) is False or os.geteuid()
@@ -82,7 +82,7 @@ def test_the_flags_are_those_that_a_configuration_may_name():
 
 
 class Mounted(RealHost):
-    """A machine with mounts that are not there."""
+    """A machine with simulated mounts."""
 
     table: tuple[str, ...] = ()
 
@@ -102,7 +102,7 @@ def test_an_overlay_unmounts_nothing_and_remembers_how_often(tmp_path):
     assert base.mounts(kubelet) == [kubelet / "a", kubelet / "b", kubelet / "a"]
 
 
-def test_this_machine_tells_its_mounts(tmp_path):
+def test_mounts_of_this_machine_are_read(tmp_path):
     host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={})
     assert host.mounts(PurePosixPath(tmp_path)) == []
     assert PurePosixPath("/proc") in host.mounts(PurePosixPath("/"))

@@ -1,4 +1,4 @@
-"""What a daemon tells systemd, over the real protocol: datagrams on a Unix socket."""
+"""The notifications of a daemon to systemd, over the real protocol: datagrams on a Unix socket."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def heard(manager: socket.socket) -> list[bytes]:
             return found
 
 
-def test_the_life_of_a_daemon(manager):
+def test_notifications_of_a_daemon_reach_the_service_manager(manager):
     notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
     notifier.ready("watching\nREADY=0")
     notifier.status("working")
@@ -36,7 +36,7 @@ def test_the_life_of_a_daemon(manager):
     assert heard(manager) == [b"READY=1\nSTATUS=watching READY=0", b"STATUS=working", b"WATCHDOG=1", b"STOPPING=1"]
 
 
-def test_an_abstract_socket():
+def test_an_abstract_socket_is_supported():
     name = f"kubewright-notify-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.bind(f"\0{name}")
@@ -46,11 +46,11 @@ def test_an_abstract_socket():
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/no/such/socket", "vsock:2:1", "/" + "x" * 200])
-def test_nobody_who_hears_is_no_failure(address):
+def test_a_missing_service_manager_is_no_error(address):
     Notifier({"NOTIFY_SOCKET": address} if address else {}).ready()
 
 
-def test_a_service_manager_that_does_not_read_holds_nothing_up(manager):
+def test_a_service_manager_that_does_not_read_blocks_nothing(manager):
     notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
     for _ in range(2000):
         notifier.alive()
@@ -68,5 +68,5 @@ def test_a_service_manager_that_does_not_read_holds_nothing_up(manager):
         ({}, None),
     ],
 )
-def test_signs_of_life_are_given_twice_in_the_time_that_is_waited(environment, seconds):
+def test_watchdog_notifications_are_sent_twice_per_interval(environment, seconds):
     assert Notifier(environment, pid=7).watchdog == seconds

@@ -1,4 +1,4 @@
-"""Names of the machine that are bytes in no encoding: of interfaces, processes, files, mounts."""
+"""Names on the machine that are bytes in no encoding: of interfaces, processes, files, mounts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = [b"caf\xe9", b"\xff\xfe", "é".encode(), "a\u2003b".encode(), "a\u2028b"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_interface_may_be_called_whatever_the_kernel_takes(tmp_path, name):
+def test_an_interface_may_have_any_name_of_the_kernel(tmp_path, name):
     (tmp_path / "net").mkdir()
     head = b"Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n"
     (tmp_path / "net/route").write_bytes(head + name + b"\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
@@ -36,11 +36,11 @@ def test_an_interface_may_be_called_whatever_the_kernel_takes(tmp_path, name):
     found = {name: network._text(f"net/{name}") for name in ("route", "ipv6_route", "if_inet6")}
     assert default_interfaces(found["route"], found["ipv6_route"]) == {4: [os.fsdecode(name)], 6: [os.fsdecode(name)]}
     assert parse_inet6(found["if_inet6"]) == [(os.fsdecode(name), "fd00::1")]
-    assert network.default_address(family=6) is None  # there is no such interface: its flags cannot be asked for
+    assert network.default_address(family=6) is None  # the interface does not exist, so its flags cannot be read
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_process_may_be_called_whatever_it_likes(tmp_path, name):
+def test_a_process_may_have_any_name(tmp_path, name):
     raw = b"42 (" + name + b") S 1 42 42 0 -1 4194304 1 0 0 0 7 5 0 0 20 0 1 0 1000 0 0\n"
     (tmp_path / "42").mkdir()
     (tmp_path / "42/stat").write_bytes(raw)
@@ -52,7 +52,7 @@ def test_a_process_may_be_called_whatever_it_likes(tmp_path, name):
     assert (found.pid, found.start_time) == (42, 1000)
 
 
-def test_a_process_is_known_by_a_variable_that_is_no_utf_8():
+def test_a_process_is_found_by_a_variable_that_is_not_utf_8():
     value = os.fsdecode(NAMES[0])
     with subprocess.Popen(["sleep", "60"], env={"KUBEWRIGHT_TEST_NAME": value}) as started:
         try:
@@ -62,7 +62,7 @@ def test_a_process_is_known_by_a_variable_that_is_no_utf_8():
 
 
 def eventually(found: Callable[[], bool]) -> None:
-    """Wait for the program: before it is loaded, its process has the environment of ours."""
+    """Wait for the program: before it is loaded, its process has our environment."""
     for _ in range(500):
         if found():
             return
@@ -88,7 +88,7 @@ def test_files_are_listed_written_planned_and_removed_by_any_name(tmp_path, name
     assert list(Path(layout.pki).iterdir()) == []
 
 
-def test_a_lock_names_what_it_is_held_for(tmp_path):
+def test_a_lock_names_its_purpose(tmp_path):
     path, doing = PurePosixPath(tmp_path / "lock"), f"up of {os.fsdecode(NAMES[0])}"
     with Lock(path, doing=doing, clock=FakeClock()):
         assert b"caf\xe9" in Path(path).read_bytes()

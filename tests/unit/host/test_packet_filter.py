@@ -1,4 +1,4 @@
-"""Which rules of the packet filter are kube-proxy's and the CNI plugins', and what removes them."""
+"""Which packet filter rules belong to kube-proxy and the CNI plugins, and the commands that remove them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LINKS = "1: lo: <LOOPBACK>\n2: eth0: <UP>\n3: kube-ipvs0: <BROADCAST>\n"
 
 
 class Commands:
-    """Tools that say what they are told to, and note how they are called."""
+    """Fake tools with given output that record their calls."""
 
     def __init__(self, **says: str) -> None:
         self.says = says
@@ -73,7 +73,7 @@ class Programs:
         return PurePosixPath("/usr/sbin") / name if name in self.names else None
 
 
-def test_tables_of_kube_proxy_and_the_plugins_are_known_by_their_names():
+def test_tables_of_kube_proxy_and_plugins_are_recognised_by_name():
     assert [rules.target for rules in of_nftables(TABLES)] == [
         "nftables table ip kube-proxy",
         "nftables table ip6 kube-proxy",
@@ -83,7 +83,7 @@ def test_tables_of_kube_proxy_and_the_plugins_are_known_by_their_names():
     assert next(rules.argv for rules in of_nftables(TABLES)) == ("nft", "delete", "table", "ip", "kube-proxy")
 
 
-def test_chains_go_with_the_rules_that_lead_to_them_and_nothing_else():
+def test_chains_are_removed_with_the_rules_that_lead_to_them_and_nothing_else():
     (rules,) = of_iptables(SAVED, restore="iptables-restore")
     assert rules.target == "iptables table nat: 3 chains KUBE-* and CNI-*"
     assert rules.argv == ("iptables-restore", "--noflush", "--wait")
@@ -91,20 +91,20 @@ def test_chains_go_with_the_rules_that_lead_to_them_and_nothing_else():
 
 
 @pytest.mark.parametrize("name", ["iptables", "ip6tables", "iptables-legacy", "ip6tables-legacy"])
-def test_both_implementations_and_families_are_asked(name):
+def test_both_implementations_and_families_are_checked(name):
     commands = Commands(**{f"{name}-save".replace("-", "_"): SAVED})
     commands.works = True
     (rules,) = RealPacketFilter(commands, programs=Programs(f"{name}-save", f"{name}-restore")).found()
     assert (rules.argv[0], rules.target) == (f"{name}-restore", f"{name} table nat: 3 chains KUBE-* and CNI-*")
 
 
-def test_only_tools_that_are_there_are_asked():
+def test_only_installed_tools_are_used():
     commands = Commands()
     assert RealPacketFilter(commands, programs=Programs()).found() == []
     assert commands.called == []
 
 
-def test_virtual_servers_go_only_where_kube_proxy_made_its_device():
+def test_virtual_servers_are_removed_only_if_kube_proxy_created_its_device():
     tools = Programs("ip", "ipvsadm")
     assert RealPacketFilter(Commands(ip="1: lo:\n"), programs=tools).found() == []
     found = RealPacketFilter(Commands(ip=LINKS), programs=tools).found()
@@ -112,7 +112,7 @@ def test_virtual_servers_go_only_where_kube_proxy_made_its_device():
     assert RealPacketFilter(Commands(ip=LINKS), programs=Programs("ip")).found() == []
 
 
-def test_what_is_found_is_removed_by_its_command():
+def test_found_rules_are_removed_by_their_command():
     commands = Commands(nft=TABLES, iptables_save=SAVED)
     packets = RealPacketFilter(commands, programs=Programs("nft", "iptables-save", "iptables-restore"))
     found = packets.found()
@@ -121,7 +121,7 @@ def test_what_is_found_is_removed_by_its_command():
     assert commands.called[-1] == (("iptables-restore", "--noflush", "--wait"), RESTORE)
 
 
-def test_a_tool_that_fails_is_named():
+def test_a_failing_tool_is_reported():
     with pytest.raises(HostError) as failed:
         RealPacketFilter(Commands(), programs=Programs("ip6tables-save", "ip6tables-restore")).found()
     assert (failed.value.what, failed.value.detail) == ("`ip6tables-save` failed", "no such table")

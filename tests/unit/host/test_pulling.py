@@ -1,4 +1,4 @@
-"""Which images are pulled, how often, in which order they are told, and what a failure leaves to the others; the same for sandboxes."""
+"""Which images are pulled, how often, in which order they are reported, and the effect of a failure on the others; the same for sandboxes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubewright.host.states import Sandbox
 
 
 class Images:
-    """A runtime with some images. `broken` maps an image or a sandbox to the number of times that it fails, and with what."""
+    """A runtime with some images. `broken` maps an image or a sandbox to the number of times that it fails, and the error."""
 
     def __init__(self, *there: str, broken=None) -> None:
         self.there = set(there)
@@ -29,7 +29,7 @@ class Images:
         self.slow = 0
 
     def has_image(self, image):
-        """Give no answer to the first looks: as many as `slow` says."""
+        """Do not answer the first requests: as many as `slow` says."""
         self.looks.append(image)
         if len(self.looks) <= self.slow:
             raise RuntimeSilent(f"no answer about {image}")
@@ -96,7 +96,7 @@ def test_policies_are_those_of_the_configuration():
 
 
 @pytest.mark.parametrize("serial", [True, False])
-def test_an_image_is_asked_for_five_times_without_a_pause(serial):
+def test_a_pull_is_tried_five_times_without_a_pause(serial):
     runtime = Images(broken={"a": (4, HostError)})
     assert pull(runtime, "a", "b", serial=serial) == [("a", Action.CREATE), ("b", Action.CREATE)]
     assert runtime.told.count("a") == 5
@@ -106,14 +106,14 @@ def test_an_image_is_asked_for_five_times_without_a_pause(serial):
     assert runtime.told.count("a") == 5
 
 
-def test_a_runtime_that_does_not_answer_is_not_asked_again():
+def test_a_runtime_that_does_not_answer_is_not_retried():
     runtime = Images(broken={"a": (5, RuntimeUnavailable)})
     with pytest.raises(RuntimeUnavailable):
         pull(runtime, "a")
     assert runtime.told == ["a"]
 
 
-def test_a_runtime_that_is_slow_is_asked_again_whether_an_image_is_there():
+def test_a_slow_runtime_is_asked_again_for_an_image():
     runtime = Images("a")
     runtime.slow = 4
     assert pull(runtime, "a", "b") == [("a", Action.NONE), ("b", Action.CREATE)]
@@ -126,7 +126,7 @@ def test_a_runtime_that_is_slow_is_asked_again_whether_an_image_is_there():
     assert runtime.looks == ["a"] * 5
 
 
-def test_a_runtime_that_is_not_there_is_asked_once_whether_an_image_is_there():
+def test_a_missing_runtime_is_asked_once_for_an_image():
     class Gone(Images):
         def has_image(self, image):
             self.looks.append(image)
@@ -138,13 +138,13 @@ def test_a_runtime_that_is_not_there_is_asked_once_whether_an_image_is_there():
     assert (runtime.looks, runtime.told) == (["a"], [])
 
 
-def test_a_pull_that_a_slow_runtime_does_not_answer_is_tried_again():
+def test_a_pull_without_an_answer_of_a_slow_runtime_is_retried():
     runtime = Images(broken={"a": (1, RuntimeSilent)})
     assert pull(runtime, "a") == [("a", Action.CREATE)]
     assert runtime.told == ["a", "a"]
 
 
-def test_one_after_the_other_ends_at_the_first_that_cannot_be_had():
+def test_serial_pulls_end_at_the_first_failure():
     runtime = Images(broken={"b": (5, HostError)})
     done = []
     with pytest.raises(HostError, match="b fails"):
@@ -152,7 +152,7 @@ def test_one_after_the_other_ends_at_the_first_that_cannot_be_had():
     assert "c" not in runtime.told
 
 
-def test_all_at_once_tries_every_image_and_names_all_that_fail():
+def test_parallel_pulls_try_every_image_and_report_all_failures():
     runtime = Images(broken={"a": (5, HostError), "c": (5, HostError)})
     seen = []
     with pytest.raises(HostError) as caught:
@@ -163,20 +163,20 @@ def test_all_at_once_tries_every_image_and_names_all_that_fail():
     assert runtime.there == {"b", "d"}
 
 
-def test_all_at_once_is_at_the_same_time_and_told_in_order():
+def test_parallel_pulls_run_concurrently_and_are_reported_in_order():
     runtime = Images()
     runtime.waits = threading.Barrier(3)
     assert [name for name, _ in pull(runtime, "c", "a", "b", serial=False)] == ["c", "a", "b"]
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     reporter = RecordingReporter()
     pull(Images("a"), "a", "b", reporter=reporter)
     told = [(event.done, event.total, event.text) for event in reporter.events if isinstance(event, Progress)]
     assert told == [(0, 2, "a"), (1, 2, ""), (1, 2, "b"), (2, 2, "")]
 
 
-def test_a_sandbox_that_cannot_be_removed_does_not_keep_the_others():
+def test_a_failing_sandbox_removal_does_not_prevent_the_others():
     runtime = Images(broken={"a": (4, HostError), "b": (99, HostError)})
     clock = Pauses()
     found = list(remove_sandboxes(runtime, clock=clock))

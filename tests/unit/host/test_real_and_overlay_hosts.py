@@ -1,4 +1,4 @@
-"""The real host below a directory, and the overlay: a plan tells what a run does, and does nothing."""
+"""The real host below a directory, and the overlay: a plan reports what a run does, and does nothing."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ from kubewright.host.states import Container, ContainerState, Kind, RuntimeStatu
 
 
 class Manager:
-    """A service manager that only remembers."""
+    """A service manager that only records."""
 
     def __init__(self, **running: bool) -> None:
         self.running = running
@@ -126,7 +126,7 @@ def test_an_unchanged_file_is_not_touched(host, tmp_path):
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
 
 
-def test_a_link_in_the_place_of_a_file_is_refused(host, tmp_path):
+def test_a_link_instead_of_a_file_is_refused(host, tmp_path):
     (tmp_path / "kubernetes/manifests").mkdir(parents=True)
     (tmp_path / "kubernetes/manifests/etcd.yaml").symlink_to("/etc/passwd")
     for either in (OverlayHost(host), host):
@@ -134,8 +134,8 @@ def test_a_link_in_the_place_of_a_file_is_refused(host, tmp_path):
             either.ensure(manifest(host))
 
 
-def test_what_dead_writers_left_goes_with_what_they_were_writing(host, tmp_path):
-    """A kubeconfig that never came to be, and a directory that holds nothing else."""
+def test_leftovers_of_dead_writers_are_removed_with_their_targets(host, tmp_path):
+    """A kubeconfig that was never completed, and a directory that contains nothing else."""
     kubernetes, pki = Path(host.layout.kubernetes), Path(host.layout.pki)
     pki.mkdir(parents=True)
     for directory in (kubernetes, pki):
@@ -153,14 +153,14 @@ def test_only_directories_of_the_layout_are_removed(host, tmp_path):
     assert (tmp_path / "mine").exists()
 
 
-def test_services_need_somebody_who_knows_them(host):
+def test_services_require_a_service_manager(host):
     with pytest.raises(HostError) as refused:
         host.ensure(Service(name="kubelet"))
     assert "--plan" in refused.value.remedy
     assert host.service("kubelet") is None
 
 
-def test_the_runtime_is_the_one_that_is_here(host, tmp_path, monkeypatch):
+def test_the_runtime_of_this_machine_is_used(host, tmp_path, monkeypatch):
     monkeypatch.setattr(facts, "CRI_SOCKETS", (f"unix://{tmp_path}/a", f"unix://{tmp_path}/b"))
     assert host.runtime is host.runtime
     assert host.runtime.endpoint == CRI_SOCKET
@@ -174,7 +174,7 @@ def test_the_runtime_is_the_one_that_is_here(host, tmp_path, monkeypatch):
         _ = another.runtime
 
 
-def test_a_service_is_told_what_is_needed(tmp_path):
+def test_a_service_gets_the_necessary_commands(tmp_path):
     manager = Manager(kubelet=False)
     host = machine(tmp_path, services=manager)
     kubelet = Service(name="kubelet", enabled=True)
@@ -202,7 +202,7 @@ def test_an_overlay_reads_what_was_written_and_writes_nothing(host, tmp_path):
     assert [change.action for change in over.changes] == [Action.UPDATE, Action.CREATE, Action.CREATE, Action.DELETE]
 
 
-def test_what_was_removed_does_not_come_back_with_its_directory(host):
+def test_removed_files_do_not_reappear_with_their_directory(host):
     host.ensure(manifest(host))
     over = OverlayHost(host)
     over.remove(host.layout.manifests)
@@ -232,7 +232,7 @@ def perform(host, root, action, place, content, flag):
 
 
 @given(first=ACTIONS, then=ACTIONS)
-def test_a_plan_tells_what_a_run_does(tmp_path_factory, first, then):
+def test_a_plan_reports_what_a_run_does(tmp_path_factory, first, then):
     root = tmp_path_factory.mktemp("machine")
     host = machine(root)
     for step in first:
@@ -258,7 +258,7 @@ def places(root):
     return [PurePosixPath(root) / place for place in PLACES]
 
 
-def test_an_overlay_remembers_services_and_their_stand_ins(tmp_path):
+def test_an_overlay_records_services_and_their_stand_ins(tmp_path):
     manager = Manager(kubelet=True)
     over = OverlayHost(machine(tmp_path, services=manager))
     link = over.layout.kubelet_client_current
@@ -273,7 +273,7 @@ def test_an_overlay_remembers_services_and_their_stand_ins(tmp_path):
     assert manager.told == []
 
 
-def test_an_overlay_plans_for_a_service_that_nobody_knows(host):
+def test_an_overlay_plans_for_an_unknown_service(host):
     over = OverlayHost(host)
     assert over.ensure(Service(name="kubelet")).reason == "start"
     assert over.ensure(Service(name="kubelet")).action is Action.NONE
@@ -299,7 +299,7 @@ def test_an_overlay_removes_no_sandbox(tmp_path):
     assert [str(change.target) for change in over.changes if change] == ["pod kube-system/etcd"]
 
 
-def test_an_overlay_tells_what_services_and_containers_say(tmp_path):
+def test_an_overlay_returns_output_of_services_and_containers(tmp_path):
     below = machine(tmp_path, runtime=Runtime(), services=Manager(kubelet=True))
     overlay = OverlayHost(below)
     assert overlay.service_lines("kubelet", count=2) == below.service_lines("kubelet", count=2) == ["kubelet said"] * 2
@@ -322,7 +322,7 @@ def test_an_overlay_sends_no_signal(host):
         process.kill()
 
 
-def test_facts_may_be_given(host):
+def test_facts_can_be_given(host):
     facts = Facts(detected=Detected(host_name="node1", default_ipv4="10.98.0.11"), machine=MachineInfo())
     assert OverlayHost(host, facts=facts).facts is facts
     assert OverlayHost(host).facts is host.facts
@@ -330,7 +330,7 @@ def test_facts_may_be_given(host):
     assert OverlayHost(host).network is host.network
 
 
-def test_overlays_lie_over_overlays(host):
+def test_overlays_can_be_stacked(host):
     below = OverlayHost(host)
     below.ensure(manifest(host))
     over = OverlayHost(below)
@@ -356,7 +356,7 @@ def test_several_threads_write_to_an_overlay(host):
     assert len(over.files) == 200
 
 
-def test_certificates_go_below_the_pki(host, tmp_path):
+def test_certificates_are_written_below_the_pki(host, tmp_path):
     store = HostCertificateStore(host)
     assert store.read("etcd/ca.key") is None
     change = store.write("etcd/ca.key", b"secret", mode=0o600)
@@ -425,7 +425,7 @@ def test_a_dry_run_is_written_into_its_directory(host, tmp_path):
     assert not any(materialise(over, PurePosixPath(target), writer=host, copies=copies))
 
 
-def test_a_socket_is_a_socket(host, tmp_path):
+def test_sockets_are_recognised(host, tmp_path):
     (tmp_path / "run").mkdir()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "run/s"))

@@ -53,7 +53,7 @@ def test_a_plan_renames_nothing(host):
 
 
 @pytest.mark.parametrize(("name", "other", "why"), [("member", "member", "both exist"), ("none", "nothing", "neither exists")])
-def test_nothing_is_replaced_or_made_up(host, name, other, why):
+def test_renaming_replaces_and_creates_nothing(host, name, other, why):
     for one in (host, OverlayHost(host)):
         with pytest.raises(HostError, match="cannot be renamed") as caught:
             one.move(host.layout.etcd_data / name, host.layout.etcd_data / other)
@@ -66,7 +66,7 @@ def test_only_directories_of_the_machine_are_renamed(host, tmp_path):
         host.move(host.layout.etcd_data / "member", PurePosixPath(tmp_path) / "elsewhere")
 
 
-def test_a_program_writes_a_directory_that_is_complete_or_not_there(host):
+def test_a_program_creates_a_complete_directory_or_none(host):
     left = Path(host.layout.etcd_data) / "new.partial"
     left.mkdir()
     (left / "half").write_bytes(b"of a killed run")

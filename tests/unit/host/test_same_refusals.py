@@ -1,4 +1,4 @@
-"""A plan and a run on the same machine say the same about whatever is asked of them: the same change, or the same refusal."""
+"""A plan and a run on the same machine give the same answer to any request: the same change, or the same refusal."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ ROOT_CASES: dict[str, tuple[Prepare, Act]] = {
 
 
 def compare(root: Path, act: Act) -> None:
-    """Plan, see that nothing has changed, run, and compare what was said and what is there."""
+    """Plan, check that nothing has changed, run, and compare the reports with the result."""
     host, before = machine(root), on_disk(root)
     plan = OverlayHost(host)
     planned = outcome(lambda: act(plan, PurePosixPath(root)))
@@ -250,7 +250,7 @@ def test_a_plan_accepts_and_refuses_what_a_run_does(tmp_path, case):
 
 @needs_root
 @pytest.mark.parametrize("case", ROOT_CASES)
-def test_a_plan_judges_owners_as_a_run_does(tmp_path, case):
+def test_a_plan_checks_owners_as_a_run_does(tmp_path, case):
     prepare, act = ROOT_CASES[case]
     prepare(tmp_path)
     compare(tmp_path, act)
@@ -268,7 +268,7 @@ MOUNTS: dict[str, tuple[str, str]] = {
 
 
 def with_mounts(root: Path, mounts: str, action: str) -> None:
-    """Run in a namespace of its own: mount something at each place, which is a file where it is called `f`, and compare."""
+    """In a separate namespace: mount something at each path, which is a file if it is called `f`, and compare."""
     (root / "source").mkdir()
     (root / "file").write_text("")
     for place in mounts.split():
@@ -282,8 +282,8 @@ def with_mounts(root: Path, mounts: str, action: str) -> None:
 
 
 @needs_root
-def test_a_plan_tells_mounts_as_a_run_does(tmp_path):
-    """One process for all: each case has a directory of its own."""
+def test_a_plan_reports_mounts_as_a_run_does(tmp_path):
+    """One process for all: each case has its own directory."""
     names = "; ".join(f"kit.with_mounts(root({number}), {mounts!r}, {action!r})" for number, (mounts, action) in enumerate(MOUNTS.values()))
     program = f"""
 import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})

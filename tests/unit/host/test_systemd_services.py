@@ -1,4 +1,4 @@
-"""systemd as it is asked and told through `systemctl`; units that are written, read again and restarted. No real systemd is asked."""
+"""systemd through `systemctl`; units that are written, read again and restarted. No real systemd is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubewright.host.systemd import Systemd
 
 
 class Systemctl:
-    """What `systemctl` is asked, and a unit's state, which changes as it is told to."""
+    """The calls of `systemctl`, and a unit's state, which changes accordingly."""
 
     def __init__(self, *, loaded="loaded", active="inactive", sub="dead", file="disabled", stale="no", restarts="0", refuses=None) -> None:
         self.unit = {"LoadState": loaded, "ActiveState": active, "SubState": sub, "UnitFileState": file, "NeedDaemonReload": stale}
@@ -84,21 +84,21 @@ def test_the_state_of_a_unit_is_read(unit, state):
     assert Systemd(Systemctl(**unit)).state("kubelet") == state
 
 
-def test_a_unit_that_waits_for_its_next_start_is_restarted_at_once():
+def test_a_unit_waiting_for_its_next_start_is_restarted_at_once():
     waiting, stopped = Systemctl(active="activating", sub="auto-restart"), Systemctl()
     for one in (waiting, stopped):
         Systemd(one).start("kubelet")
     assert (waiting.told, stopped.told) == (["restart kubelet.service"], ["start kubelet.service"])
 
 
-def test_the_last_lines_are_those_of_the_journal_about_the_latest_life():
+def test_the_last_lines_are_those_of_the_journal_since_the_latest_start():
     asked = Systemctl()
     assert Systemd(asked).last_lines("kubelet", count=2) == []
     asked.journal = ["one", "two", "three"]
     assert Systemd(asked).last_lines("kubelet", count=2) == ["two", "three"]
 
 
-def test_a_journal_that_cannot_be_read_is_no_error():
+def test_an_unreadable_journal_is_no_error():
     class Nothing:
         def run(self, argv, /, *, within):
             raise HostError("journalctl cannot be run")
@@ -126,7 +126,7 @@ def test_every_verb_is_one_of_systemctl():
         ("Job for kubelet.service failed because the control process exited with error code.", "journalctl -u kubelet.service"),
     ],
 )
-def test_what_systemd_refuses_has_a_remedy(said, remedy):
+def test_refusals_of_systemd_have_a_hint(said, remedy):
     with pytest.raises(HostError) as caught:
         Systemd(Systemctl(refuses=said)).start("kubelet")
     assert caught.value.what == "systemd cannot start the service kubelet"
@@ -151,7 +151,7 @@ def test_a_service_that_cannot_be_started_is_shown_with_its_last_lines(verb, jou
     assert (caught.value.what, caught.value.detail) == (f"systemd cannot {verb} the service kubelet", detail)
 
 
-def test_a_manager_that_cannot_be_asked_is_an_error():
+def test_an_unreachable_service_manager_is_an_error():
     class Broken:
         def run(self, argv, /, *, within):
             return Ended(code=1, err="Failed to connect to bus: No such file or directory\n")
@@ -164,7 +164,7 @@ def test_a_manager_that_cannot_be_asked_is_an_error():
 
 
 @pytest.mark.parametrize(("kind", "there"), [(Kind.DIRECTORY, True), (Kind.FILE, False), (None, False)])
-def test_systemd_is_found_where_it_is_the_init_system(kind, there):
+def test_systemd_is_detected_if_it_is_the_init_system(kind, there):
     class Look:
         def state(self, path):
             assert path == PurePosixPath("/run/systemd/system")
@@ -173,7 +173,7 @@ def test_systemd_is_found_where_it_is_the_init_system(kind, there):
     assert (systemd.find(Look(), environment={}) is not None) is there
 
 
-def test_the_beginning_of_a_life_is_that_of_systemds_link(tmp_path):
+def test_the_start_of_a_boot_is_that_of_the_systemd_link(tmp_path):
     class Look:
         def state(self, path):
             assert path == PurePosixPath("/run/systemd/units/invocation:kubelet.service")
@@ -209,7 +209,7 @@ def test_unit_files_are_written_read_again_and_the_service_is_started(tmp_path):
     assert len(asked.told) == 3
 
 
-def test_a_changed_drop_in_restarts_a_service_that_runs(tmp_path):
+def test_a_changed_drop_in_restarts_a_running_service(tmp_path):
     asked = Systemctl(active="active", sub="running", file="enabled")
     host = machine(tmp_path, asked)
     host.ensure(service(tmp_path))
@@ -218,7 +218,7 @@ def test_a_changed_drop_in_restarts_a_service_that_runs(tmp_path):
     assert asked.told == ["daemon-reload", "restart kubelet.service"]
 
 
-def test_a_run_that_was_killed_before_the_units_were_read_is_mended(tmp_path):
+def test_a_run_killed_before_the_reload_is_completed(tmp_path):
     asked = Systemctl(active="active", sub="running", file="enabled")
     host = machine(tmp_path, asked)
     host.ensure(service(tmp_path))
@@ -240,7 +240,7 @@ def test_programs_are_run_with_their_arguments_and_nothing_to_read():
 
 
 @pytest.mark.parametrize(("said", "stopping"), [("stopping\n", True), ("running\n", False), ("degraded\n", False), ("", False)])
-def test_a_machine_that_shuts_down_is_known_by_what_systemd_says(said, stopping, tmp_path):
+def test_a_shutdown_is_detected_from_the_state_of_systemd(said, stopping, tmp_path):
     class Asked:
         def run(self, argv, /, *, within):
             assert argv == ["systemctl", "is-system-running"]

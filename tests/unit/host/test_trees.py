@@ -1,4 +1,4 @@
-"""Trees that pods could leave: deep ones, long paths, names of any bytes, directories that move away while we are in them."""
+"""Trees that pods could leave: deep ones, long paths, names of any bytes, directories that are moved while they are processed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from kubewright.host.trees import Work, remove_tree
 
 DEEP = 1200
 NAME = "n" * 100
-"""So many levels of such names are 120 kB of path, which no system call takes, and more than Python's stack of 1000 calls."""
+"""This many levels of such names are 120 kB of path, which no system call accepts, and more than Python's stack of 1000 calls."""
 
 
 def nest(top: Path, depth: int, *, name: str = NAME) -> None:
-    """Nest directories with a file in each, as a process does that changes into the directory that it has made."""
+    """Nest directories with a file in each, as a process does that changes into each directory that it has created."""
     here = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
     for _ in range(depth):
         os.mkdir(name, dir_fd=here)
@@ -40,7 +40,7 @@ def nest(top: Path, depth: int, *, name: str = NAME) -> None:
 
 @pytest.fixture
 def host(tmp_path):
-    """A machine below a directory that goes with the test, however deep it is."""
+    """A machine below a directory that is removed after the test, however deep it is."""
     made = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), files=Files(durable=False), environment={})
     (tmp_path / "kubelet").mkdir()
     yield made
@@ -49,7 +49,7 @@ def host(tmp_path):
 
 @pytest.fixture
 def few_descriptors():
-    """Leave a process room for twenty descriptors more than it has."""
+    """Limit this process to twenty more descriptors than it has."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(int(path.name) for path in Path("/proc/self/fd").iterdir()) + 20, hard))
     yield
@@ -57,10 +57,10 @@ def few_descriptors():
 
 
 def open_below(directory: Path) -> list[str]:
-    """What this process has open there; threads of other tests have other things open."""
+    """The files that this process has open there; threads of other tests have other files open."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(OSError):  # closed meanwhile
+        with contextlib.suppress(OSError):  # closed in the meantime
             found.append(str(link.readlink()))
     assert len(found) >= 3
     return [target for target in found if target.startswith(str(directory))]
@@ -83,7 +83,7 @@ def test_a_tree_of_many_levels_changes_its_owner(host, tmp_path):
     assert [(one.st_uid, one.st_gid) for one in found] == [(4321, 4321)] * 5
 
 
-def test_what_cannot_be_removed_at_the_bottom_is_told_with_a_path_that_can_be_read(host, tmp_path, monkeypatch):
+def test_failures_deep_in_a_tree_are_reported_with_a_readable_path(host, tmp_path, monkeypatch):
     nest(tmp_path / "kubelet", DEEP)
     (tmp_path / "kubelet/other").write_text("")
     removed, real = [], os.unlink
@@ -104,7 +104,7 @@ def test_what_cannot_be_removed_at_the_bottom_is_told_with_a_path_that_can_be_re
     assert [path.name for path in (tmp_path / "kubelet").iterdir()] == [NAME]
 
 
-def test_so_many_things_that_stay_are_counted_and_few_are_named(host, tmp_path, monkeypatch):
+def test_many_remaining_files_are_counted_and_few_are_named(host, tmp_path, monkeypatch):
     for number in range(50):
         (tmp_path / f"kubelet/{number:02}").write_text("")
 
@@ -121,7 +121,7 @@ def test_so_many_things_that_stay_are_counted_and_few_are_named(host, tmp_path, 
 
 
 def walk(top: Path, *, leaf) -> tuple[bool, list[str]]:
-    """Visit what is in a directory; `leaf` is called before a file is removed."""
+    """Visit the entries of a directory; `leaf` is called before a file is removed."""
     told: list[str] = []
     opened = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
 
@@ -141,8 +141,8 @@ def walk(top: Path, *, leaf) -> tuple[bool, list[str]]:
 
 
 @pytest.mark.parametrize("depth", [1, 5, 40])
-def test_a_directory_that_is_moved_away_takes_us_nowhere_else(tmp_path, depth):
-    """Its `..` is then somebody else's directory: nothing of that goes, and what lies beside it is still removed."""
+def test_a_moved_directory_does_not_lead_outside(tmp_path, depth):
+    """Its `..` is then another directory: nothing in that is removed, and the rest of the tree still is."""
     top, elsewhere = tmp_path / "top", tmp_path / "elsewhere"
     for path in (top / "a", elsewhere / "precious", top / "z"):
         path.mkdir(parents=True)
@@ -182,7 +182,7 @@ def test_a_directory_that_becomes_a_link_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o400, 0o100, 0o500])
-def test_a_directory_without_rights_is_told_and_the_rest_goes(tmp_path, mode):
+def test_an_inaccessible_directory_is_reported_and_the_rest_removed(tmp_path, mode):
     top = tmp_path / "top"
     for name in ("a/shut/file", "a/z", "b/file"):
         (top / name).parent.mkdir(parents=True, exist_ok=True)
@@ -223,7 +223,7 @@ def build(top: Path, tree: object, precious: Path) -> None:
 
 @settings(max_examples=60)
 @given(TREES)
-def test_whatever_a_tree_is_made_of_all_of_it_goes_and_nothing_else(tmp_path_factory, tree):
+def test_any_tree_is_removed_completely_and_nothing_else(tmp_path_factory, tree):
     tmp_path = tmp_path_factory.mktemp("tree")
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/file").write_text("")

@@ -1,4 +1,4 @@
-"""WireGuard interfaces: what `wg` and `ip` read and print, what is compared, and what is done in which order."""
+"""WireGuard interfaces: the input and output of `wg` and `ip`, comparison, and the order of changes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FOUND = TunnelState(
 
 
 class Programs:
-    """All programs are there, but for those that are named."""
+    """All programs exist except for the named ones."""
 
     def __init__(self, *missing: str) -> None:
         self.missing = missing
@@ -61,7 +61,7 @@ class Programs:
 
 
 class Kernel:
-    """What `ip` and `wg` do, as far as it is asked for here."""
+    """Simulates `ip` and `wg`, as far as needed."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -133,13 +133,13 @@ LINK = {
         (FOUND, replace(DESIRED, peers=(replace(PEERS[0], keepalive=20), PEERS[1])), Action.UPDATE, "1 changed peer"),
     ],
 )
-def test_an_interface_is_changed_only_where_it_differs(found, desired, action, reason):
+def test_only_differences_of_an_interface_are_changed(found, desired, action, reason):
     change = tunnels.decide(found, desired)
     assert (change.target, change.action, change.reason) == ("tunnel wg-a", action, reason)
     assert KEY not in repr(change) + repr(found) + repr(desired)
 
 
-def test_a_new_interface_is_made_and_its_key_goes_over_standard_input(real, kernel, tmp_path):
+def test_a_new_interface_is_created_and_its_key_passed_on_stdin(real, kernel, tmp_path):
     real.apply(DESIRED, None)
     assert kernel.done == [
         "nft -f /dev/stdin",
@@ -172,12 +172,12 @@ def test_a_new_interface_is_made_and_its_key_goes_over_standard_input(real, kern
         ({"guard": ""}, ["nft -f /dev/stdin"]),
     ],
 )
-def test_of_an_interface_that_is_there_what_differs_is_corrected(real, kernel, found, commands):
+def test_differences_of_an_existing_interface_are_corrected(real, kernel, found, commands):
     real.apply(DESIRED, replace(FOUND, **found))
     assert kernel.done == commands
 
 
-def test_rules_that_outlive_their_interface_are_known_and_removed(real, kernel):
+def test_rules_left_by_a_removed_interface_are_removed(real, kernel):
     kernel.table = tunnel_guard.rules("wg-a", ())
     found = real.state("wg-a")
     assert (found.device, found.up) == (False, False)
@@ -188,13 +188,13 @@ def test_rules_that_outlive_their_interface_are_known_and_removed(real, kernel):
     assert kernel.done[:2] == ["nft -f /dev/stdin", "ip link add dev wg-a type wireguard"]
 
 
-def test_an_interface_goes_with_its_rules(real, kernel):
+def test_an_interface_is_removed_with_its_rules(real, kernel):
     real.remove("wg-a", FOUND)
     assert kernel.done == ["ip link delete dev wg-a", "nft delete table inet kubewright-wg-a"]
 
 
 @given(st.lists(st.ip_addresses().map(lambda address: f"{address}/{address.max_prefixlen}"), max_size=5))
-def test_rules_are_known_again_by_their_mark(outside):
+def test_rules_are_recognised_by_their_mark(outside):
     text = tunnel_guard.rules("wg-a", outside)
     assert tunnel_guard.found_mark(text) == tunnel_guard.mark("wg-a", outside)
     assert text.count(" daddr ") == len(outside)
@@ -203,12 +203,12 @@ def test_rules_are_known_again_by_their_mark(outside):
     assert lines.index("drop") > lines.index("ct state established,related accept") > lines.index('oifname "wg-a" accept')
 
 
-def test_rules_of_somebody_else_have_no_mark(real, kernel):
+def test_foreign_rules_have_no_mark(real, kernel):
     kernel.links["wg-a"], kernel.dump, kernel.table = LINK, dump(), "table inet kubewright-wg-a {\n}\n"
     assert (tunnel_guard.found_mark(kernel.table), real.state("wg-a").guard) == ("", "foreign")
 
 
-def test_what_is_there_is_read(real, kernel, tmp_path):
+def test_existing_interfaces_are_read(real, kernel, tmp_path):
     assert real.state("wg-a") is None
     kernel.links["wg-a"] = LINK
     kernel.dump = dump("K1\t(none)\t10.0.0.9:4\t10.64.0.2/32,fd00::2/128\t1700000000\t1\t2\t20", "K2\t(none)\t(none)\t(none)\t0\t0\t0\toff")
@@ -223,12 +223,12 @@ def test_what_is_there_is_read(real, kernel, tmp_path):
     assert real.state("wg-a").forwards
 
 
-def test_on_a_machine_without_ip_there_is_no_interface(kernel, tmp_path):
+def test_a_machine_without_the_ip_program_has_no_interface(kernel, tmp_path):
     assert RealTunnels(kernel, programs=Programs("ip"), proc=tmp_path).state("wg-a") is None
 
 
 @pytest.mark.parametrize("told", ["", "x", "a\tb\tc\td\n", f"{KEY}\tP\t1\toff\nshort\n"])
-def test_what_wg_cannot_have_said_is_an_error_that_names_the_interface(real, kernel, told):
+def test_invalid_output_of_wg_is_an_error_that_names_the_interface(real, kernel, told):
     kernel.links["wg-a"] = LINK
     kernel.dump = told
     with pytest.raises(HostError, match="the tunnel wg-a cannot be read"):
@@ -236,7 +236,7 @@ def test_what_wg_cannot_have_said_is_an_error_that_names_the_interface(real, ker
 
 
 @given(st.text())
-def test_any_text_is_a_dump_or_none(text):
+def test_any_text_is_read_as_a_dump_or_refused(text):
     with suppress(ValueError):
         tunnels.read_dump(text)
     with suppress(ValueError):
@@ -250,7 +250,7 @@ def test_any_text_is_a_dump_or_none(text):
         unique_by=(lambda row: row[0], lambda row: row[1]),
     )
 )
-def test_what_is_written_says_each_peer_once_and_what_is_read_back_is_the_same(rows):
+def test_each_peer_is_written_once_and_read_back_unchanged(rows):
     peers = tuple(
         TunnelPeer(public_key=base64.b64encode(raw).decode(), networks=(f"10.64.0.{last}/32",), keepalive=seconds)
         for raw, last, seconds in rows
@@ -262,7 +262,7 @@ def test_what_is_written_says_each_peer_once_and_what_is_read_back_is_the_same(r
     assert tunnels.peer_differences(replace(FOUND, peers=found), replace(DESIRED, peers=peers)) == []
 
 
-def test_a_command_that_fails_is_named_with_what_it_said(real, kernel):
+def test_a_failing_command_is_reported_with_its_output(real, kernel):
     kernel.refuses = "wg"
     with pytest.raises(HostError, match="`wg syncconf wg-a /dev/stdin` failed") as told:
         real.apply(DESIRED, None)
@@ -270,7 +270,7 @@ def test_a_command_that_fails_is_named_with_what_it_said(real, kernel):
     assert KEY not in str(told.value) + told.value.detail
 
 
-def test_a_setting_that_cannot_be_changed_is_named(kernel, tmp_path):
+def test_a_setting_that_cannot_be_changed_is_reported(kernel, tmp_path):
     with pytest.raises(HostError, match=r"net\.ipv4\.ip_forward cannot be set") as told:
         RealTunnels(kernel, programs=Programs(), proc=tmp_path).apply(DESIRED, None)
     assert "sysctl -w net.ipv4.ip_forward=1" in told.value.remedy
@@ -286,7 +286,7 @@ def test_a_setting_that_cannot_be_changed_is_named(kernel, tmp_path):
         ({"proc/sys/kernel/osrelease": "6.1\n", "lib/modules/6.2/modules.dep": "kernel/drivers/net/wireguard/wireguard.ko: x\n"}, False),
     ],
 )
-def test_whether_the_kernel_has_wireguard_is_looked_up(tmp_path, files, there):
+def test_wireguard_support_of_the_kernel_is_detected(tmp_path, files, there):
     class Rooted(Files):
         def read(self, path, /):
             return super().read(PurePosixPath(f"{tmp_path}{path}"))
@@ -302,7 +302,7 @@ def test_whether_the_kernel_has_wireguard_is_looked_up(tmp_path, files, there):
 
 
 @pytest.mark.parametrize(("missing", "package"), [("wg", "wireguard-tools"), ("ip", "iproute2"), ("wireguard-go", "wireguard-go")])
-def test_what_is_missing_is_named_with_its_package(tmp_path, missing, package):
+def test_missing_programs_are_reported_with_their_package(tmp_path, missing, package):
     class Bare(Files):
         def read(self, path, /):
             return None
@@ -315,7 +315,7 @@ def test_what_is_missing_is_named_with_its_package(tmp_path, missing, package):
     assert f"install the package {package}" in told.value.remedy
 
 
-def test_a_plan_has_an_interface_as_if_it_were_made_and_makes_none(tmp_path):
+def test_a_plan_has_the_interface_without_creating_it(tmp_path):
     base = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={"PATH": str(tmp_path)})
     plan = OverlayHost(base)
     assert plan.tunnel("wg-a") is None
@@ -325,7 +325,7 @@ def test_a_plan_has_an_interface_as_if_it_were_made_and_makes_none(tmp_path):
     assert list(Path(tmp_path).iterdir()) == []
 
 
-def test_another_key_of_an_interface_that_is_up_goes_over_standard_input_and_a_plan_leaves_it(real, kernel, tmp_path):
+def test_a_new_key_of_an_interface_is_passed_on_stdin_and_not_set_in_a_plan(real, kernel, tmp_path):
     wanted = TunnelKey(name="wg-a", private_key="other")
     assert [tunnels.decide_key(replace(FOUND, private_key=key), wanted).action for key in (KEY, "other")] == [Action.UPDATE, Action.NONE]
     real.set_key(wanted)
@@ -341,7 +341,7 @@ def test_another_key_of_an_interface_that_is_up_goes_over_standard_input_and_a_p
     assert plan.tunnel("wg-a").private_key == "other"
 
 
-def test_peers_are_changed_by_one_command_and_those_that_go_go_first(real, kernel):
+def test_peers_are_changed_by_one_command_with_removals_first(real, kernel):
     real.set_peers("wg-a", PEERS, ("GONE",))
     [command] = kernel.done
     assert command.startswith("wg set wg-a peer GONE remove peer ")
@@ -351,7 +351,7 @@ def test_peers_are_changed_by_one_command_and_those_that_go_go_first(real, kerne
     assert [one.count(" peer ") for one in kernel.done] == [100, 100, 50]
 
 
-def test_what_becomes_of_peers_is_said_and_planned(tmp_path):
+def test_changes_of_peers_are_reported_and_planned(tmp_path):
     plan = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(tmp_path)), environment={"PATH": str(tmp_path)}))
     with pytest.raises(HostError, match="the interface wg-a does not exist"):
         plan.set_peers("wg-a", peers=PEERS, without=())
@@ -362,7 +362,7 @@ def test_what_becomes_of_peers_is_said_and_planned(tmp_path):
     assert plan.ensure(replace(DESIRED, peers=PEERS[1:])).action is Action.NONE
 
 
-def test_a_peer_without_networks_is_heard_and_sent_nothing():
+def test_a_peer_without_networks_can_send_but_receives_nothing():
     text = tunnels.configuration(replace(DESIRED, peers=(TunnelPeer(public_key="P", networks=()),)))
     assert ("PublicKey = P" in text, "AllowedIPs" in text) == (True, False)
 

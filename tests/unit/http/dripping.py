@@ -1,4 +1,4 @@
-"""A server that sends one byte now and then, from a stage of a connection on that a test chooses."""
+"""A server that sends one byte now and then, from a stage of a connection that a test chooses."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 ENDLESS = b"x" * 100_000
 PAUSE = 0.02
-"""Seconds between two bytes: well below every time-out of the tests, so that no wait for one byte ends by itself."""
+"""Seconds between two bytes: well below every timeout of the tests, so that no wait for one byte ends by itself."""
 
 STAGES = ("handshake", "head", "interim answers", "body", "chunks", "trailers", "request body")
 
 
 def said(stage: str) -> tuple[bytes, bytes]:
-    """What is said at once when the handshake is done, and what is dripped then."""
+    """What is sent at once after the handshake, and what is sent slowly then."""
     return {
         "head": (HEAD, b"x-long: " + ENDLESS),
         "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 4000),
@@ -30,8 +30,8 @@ def said(stage: str) -> tuple[bytes, bytes]:
 class DrippingServer:
     """Listens on loopback, or on a Unix socket, and serves one connection after the other.
 
-    It goes on dripping until it is stopped, so that only a deadline of the client's ends a request. `proxy` makes it a proxy whose answer
-    to CONNECT is what drips.
+    It continues to send bytes until it is stopped, so that only a deadline of the client ends a request. `proxy`
+    makes it a proxy whose answer to CONNECT is sent slowly.
     """
 
     def __init__(self, stage: str, *, context: ssl.SSLContext | None = None, path: Path | None = None, proxy: bool = False) -> None:
@@ -86,7 +86,7 @@ class DrippingServer:
             self._drip(sock, rest)
 
     def _hello(self, connection: socket.socket) -> bytes:
-        """Return the first flight of a server's handshake; where there is no TLS, what looks like its first bytes."""
+        """Return the first flight of a server's handshake; without TLS, something like its first bytes."""
         if self.context is None:
             return b"\x16\x03\x03\x40\x00" + ENDLESS
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -1,4 +1,4 @@
-"""A server that goes as far with each connection as a test says and then halts: it says nothing more, closes, or resets the connection."""
+"""A server that serves each connection up to a stage that a test chooses and then halts: it sends nothing more, closes, or resets the connection."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ HEAD: Final = b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n"
 PROXY_STAGES: Final = ("proxy accepted", "proxy greeting", "proxy head")
 TLS_STAGES: Final = ("accepted", "greeting", "hello", "handshake")
 STAGES: Final = ("request", "head", "body", "answer")
-"""How far a connection gets: each name is the last thing that happens before the server halts."""
+"""The stages of a connection: each is the last thing that happens before the server halts."""
 ENDS: Final = ("silent", "closed", "reset")
 
 
 class HaltingServer:
-    """Listens on loopback, each connection in a thread of its own. With `proxy` it first answers CONNECT, over TLS if that is a context."""
+    """Listens on loopback, each connection in its own thread. With `proxy` it first answers CONNECT, over TLS if that is a context."""
 
     def __init__(
         self, context: ssl.SSLContext | None, *, proxy: ssl.SSLContext | bool = False, stage: str = "answer", end: str = "silent"
@@ -77,7 +77,7 @@ class HaltingServer:
                 sock.close()
 
     def _go(self, talk: _Talk, stage: str) -> None:
-        """Take a connection as far as the stage."""
+        """Serve a connection up to the stage."""
         if self.proxy:
             if stage == "proxy accepted":
                 return None
@@ -106,7 +106,7 @@ class HaltingServer:
 
 
 class _Talk:
-    """One end of a connection, with as many layers of TLS as it has got."""
+    """One end of a connection, with its layers of TLS so far."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
@@ -143,11 +143,11 @@ class _Talk:
             data += self._more(len(self._layers))
 
     def received(self) -> bool:
-        """Wait for anything, and tell whether the client is still there."""
+        """Wait for any input, and return whether the client is still connected."""
         return bool(self._sock.recv(65536))
 
     def _more(self, layers: int) -> bytes:
-        """Return what comes next, out of so many layers of TLS. Raises OSError at the end."""
+        """Return the next bytes, decrypted through this many layers of TLS. Raises OSError at the end."""
         if layers:
             tls, incoming, _ = self._layers[layers - 1]
             while True:

@@ -10,8 +10,8 @@ import pytest
 import trustme
 from scripted_server import ScriptedServer
 
-# The looptime plugin asks for the current loop around synchronous tests too; Python 3.11 makes one, and nobody closes it, unless the
-# policy has been told once that there is none.
+# The looptime plugin requests the current loop around synchronous tests too; Python 3.11 creates one, and nothing
+# closes it, unless the policy has once been told that there is none.
 asyncio.set_event_loop(None)
 
 

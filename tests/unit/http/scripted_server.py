@@ -1,4 +1,4 @@
-"""A server that answers exactly the bytes a test gives it, over TLS or not, each connection in a thread of its own."""
+"""A server that answers exactly the bytes a test gives it, with TLS or without, each connection in its own thread."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def json_answer(value: object, status: int = 200, **options: object) -> Raw:
 
 
 def lines_answer(*events: object, close: bool = False, pause: float = 0.0, ending: bool = True) -> Raw:
-    """A chunked answer of one JSON line a chunk, as a watch has it."""
+    """A chunked answer of one JSON line per chunk, like that of a watch."""
     pieces = [b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n"]
     for event in events:
         line = event if isinstance(event, bytes) else json.dumps(event).encode() + b"\n"

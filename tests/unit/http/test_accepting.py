@@ -1,4 +1,4 @@
-"""Our servers answer however many connections others hold, and whatever these do with them: on asyncio's event loop and on uvloop's."""
+"""Our servers answer however many connections others hold, and whatever these do with them, on the event loops of asyncio and uvloop."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def follow(_: Request) -> Streaming:
 
 
 async def late(request: Request) -> Response:
-    """Answer some turns of the event loop later."""
+    """Answer some iterations of the event loop later."""
     for _ in range(int(request.query["turns"])):
         await asyncio.sleep(0)
     return Response(status=200, body=b"ok")
@@ -71,13 +71,13 @@ ROUTES = [Route(method="*", pattern=f"/{handler.__name__}", handler=handler) for
 
 
 class Client:
-    """A connection from one address, and what it says."""
+    """A connection from one address, and its input."""
 
     def __init__(self, streams: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
         self.reader, self.writer = streams
 
     async def ask(self) -> bytes:
-        """Ask for an answer and return its first line; b"" if the connection is closed."""
+        """Send a request and return the first line of the answer; b"" if the connection is closed."""
         with suppress(OSError):
             self.writer.write(ASK)
             return (await self.reader.readuntil(b"\r\n\r\nok")).partition(b"\r\n")[0]
@@ -117,13 +117,13 @@ class Site:
         return self.clients[-1]
 
     async def answered(self, address: str) -> bytes:
-        """Connect, ask, and return the first line of the answer."""
+        """Connect, send a request, and return the first line of the answer."""
         return await (await self.connect(address)).ask()
 
 
 @pytest.fixture(params=LOOPS)
 def run(request: pytest.FixtureRequest, server_tls: ssl.SSLContext, ca_pem: bytes, monkeypatch: pytest.MonkeyPatch):
-    """Run a test's coroutine beside a server of few connections; when it ends nothing may be left open."""
+    """Run a test's coroutine with a server that allows few connections; afterwards nothing may be left open."""
     monkeypatch.setattr(accepting, "LIMIT", LIMIT)
     monkeypatch.setattr(serving, "GRACE", 0.05)
 
@@ -157,7 +157,7 @@ def _sockets() -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_however_many_hold_connections_others_are_answered_and_keep_theirs(run, kind: str) -> None:
+def test_other_clients_are_answered_however_many_connections_are_held(run, kind: str) -> None:
     async def use(site: Site) -> None:
         good = await site.connect(GOOD)
         held = [await site.connect(HOSTILE, kind) for _ in range(3 * LIMIT)]
@@ -172,7 +172,7 @@ def test_however_many_hold_connections_others_are_answered_and_keep_theirs(run, 
     run(use)
 
 
-def test_followed_logs_are_interrupted_only_where_nothing_else_can_be_closed(run) -> None:
+def test_followed_logs_are_interrupted_only_if_nothing_else_can_be_closed(run) -> None:
     async def use(site: Site) -> None:
         streams = [await site.connect(GOOD, content=FOLLOW) for _ in range(LIMIT - 1)]
         for client in streams:
@@ -190,7 +190,7 @@ def test_followed_logs_are_interrupted_only_where_nothing_else_can_be_closed(run
     run(use)
 
 
-def test_a_server_without_descriptors_goes_on_once_it_has_some(run, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_without_descriptors_continues_once_it_has_some(run, caplog: pytest.LogCaptureFixture) -> None:
     async def use(site: Site) -> None:
         first = await site.connect(GOOD)
         waiting = socket.socket()
@@ -217,7 +217,7 @@ def few_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_answers_that_come_while_their_connections_are_being_closed_are_dropped(run) -> None:
+def test_answers_for_closing_connections_are_dropped(run) -> None:
     async def use(site: Site) -> None:
         for turns in range(300):
             await site.connect(HOSTILE, content=b"GET /late?turns=%d HTTP/1.1\r\nhost: h\r\n\r\n" % (turns % 60))

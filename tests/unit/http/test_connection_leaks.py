@@ -1,8 +1,8 @@
-"""However a connection ends, and at whatever point, no descriptor, transport or task is left: on asyncio's event loop and on uvloop's.
+"""However and whenever a connection ends, no descriptor, transport or task is left, on the event loops of asyncio and uvloop.
 
-One server halts at every stage of a connection, in every way; the client is cancelled or runs out of time where the server says nothing, and at
-each point at which it waits. Descriptors are counted in /proc/self/fd after each row, with the transport still open: a connection that failed
-must not stay even in the pool.
+One server halts at every stage of a connection, in every way; the client is cancelled or times out while the server
+sends nothing, and at each point at which it waits. Descriptors are counted in /proc/self/fd after each row, with the
+transport still open: a failed connection must not stay even in the pool.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ DESCRIPTORS = Path("/proc/self/fd")
 LOOPS = {"asyncio": asyncio.SelectorEventLoop, "uvloop": uvloop.new_event_loop}
 WAYS = ("plain", "tls", "tunnel", "tunnel through tls")
 TICKS = 30
-"""Turns of the event loop in which everything has to be closed: no time passes, so that nobody can have waited for the server's goodbye."""
+"""Iterations of the event loop in which everything has to be closed: no time passes, so nothing can have waited for the server's close."""
 SHORT = 0.05
 HANGS = 8.0
 
 
 @dataclass
 class Bench:
-    """Makes servers and the transports to them, and knows what is open."""
+    """Creates servers and transports to them, and knows what is open."""
 
     way: str
     serving: ssl.SSLContext
@@ -67,19 +67,19 @@ class Bench:
             server.stop()
 
     def trouble(self, text: str) -> None:
-        """Note what the event loop complains about, but for asyncio's own fault with TLS over TLS (Python 3.11: sslproto, `_force_close`)."""
+        """Record what the event loop complains about, except for asyncio's own bug with TLS over TLS (Python 3.11: sslproto, `_force_close`)."""
         if "SSLProtocol._abort() takes 1 positional argument but 2 were given" not in text:
             self.troubles.append(text)
 
     async def left(self) -> list[str]:
-        """Return what is open, once the event loop has had its turns: connections by the stage at which their server halts."""
+        """Return what is open after some iterations of the event loop: connections by the stage at which their server halts."""
         for _ in range(TICKS):
             await asyncio.sleep(0)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         return [*filter(None, map(self._stage, _descriptors())), *(repr(task.get_coro()) for task in tasks), *self.troubles]
 
     def _stage(self, number: str) -> str:
-        """Return the stage of the server that a descriptor is connected with, '' for a descriptor of another kind."""
+        """Return the stage of the server to which a descriptor is connected, '' for any other descriptor."""
         with contextlib.suppress(OSError):
             if not str((DESCRIPTORS / number).readlink()).startswith("socket:"):
                 return ""
@@ -117,7 +117,7 @@ async def reached(server: HaltingServer) -> None:
 
 
 class Cancelled:
-    """An awaitable that is cancelled at the n-th point at which it waits: while it waits, or in the moment when it has got what it waited for."""
+    """An awaitable that is cancelled at the n-th point at which it waits: while it waits, or at the moment when the wait ends."""
 
     def __init__(self, work: Generator[Any, Any, bytes], at: int, moment: str) -> None:
         self._work, self._at, self._moment = work, at, moment
@@ -158,7 +158,7 @@ def run(request: pytest.FixtureRequest, bench: Bench) -> Callable[[Callable[[], 
     def running(main: Callable[[], Awaitable[object]]) -> object:
         with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner, warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always", ResourceWarning)
-            gc.freeze()  # what was there before is not looked through again and again
+            gc.freeze()  # existing descriptors are not examined repeatedly
             runner.get_loop().set_exception_handler(lambda _, context: bench.trouble(str(context)))
             found = runner.run(main())
             gc.collect()
@@ -175,7 +175,7 @@ def stages(way: str) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize("end", [*ENDS[1:], "cancelled", "timed out", "connecting timed out", "client closed"])
-def test_a_server_that_halts_leaves_nothing_open(bench: Bench, run, end: str) -> None:
+def test_a_halting_server_leaves_nothing_open(bench: Bench, run, end: str) -> None:
     servers = [bench.server(stage, end if end in ENDS else "silent") for stage in stages(bench.way)]
     rows = [(server, form) for server in servers for form in ("request", "stream")]
 
@@ -203,7 +203,9 @@ def test_a_server_that_halts_leaves_nothing_open(bench: Bench, run, end: str) ->
 
 
 def _expected(stage: str, end: str) -> set[object]:
-    if "greeting" in stage:  # nothing that speaks first speaks TLS or is a proxy: that may be found out before anything else happens
+    if (
+        "greeting" in stage
+    ):  # if the server sends first, it is neither a TLS server nor a proxy, which may be noticed before anything else happens
         return {"cancelled", Reason.CLOSED, Reason.TLS, Reason.MALFORMED, Reason.PROXY, Reason.RESET, Reason.TIMED_OUT}
     if end in {"cancelled", "client closed"}:
         return {"cancelled" if end == "cancelled" else Reason.CLOSED}
@@ -226,7 +228,7 @@ NEVER: dict[str, Reason] = {
 
 @pytest.mark.parametrize("bench", ["tls"], indirect=True)
 @pytest.mark.parametrize("form", ["request", "stream"])
-def test_a_connection_that_never_comes_about_leaves_nothing_open(bench: Bench, run, form: str) -> None:
+def test_a_connection_that_is_never_established_leaves_nothing_open(bench: Bench, run, form: str) -> None:
     server = bench.server("answer", "silent")
     with contextlib.ExitStack() as held:
         full, nobody = held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0)), socket.create_server(("127.0.0.1", 0))
@@ -257,7 +259,7 @@ def test_a_connection_that_never_comes_about_leaves_nothing_open(bench: Bench, r
 
 @pytest.mark.parametrize("moment", ["while it waits", "when it has got it"])
 @pytest.mark.parametrize("form", ["request", "stream"])
-def test_who_is_cancelled_at_any_point_leaves_nothing_open(bench: Bench, run, form: str, moment: str) -> None:
+def test_cancelling_at_any_point_leaves_nothing_open(bench: Bench, run, form: str, moment: str) -> None:
     server = bench.server("answer", "silent")
 
     async def rows() -> dict[int, tuple[object, list[str]]]:

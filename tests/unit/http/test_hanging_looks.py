@@ -1,4 +1,4 @@
-"""A look that hangs ends with the wait that it is part of, whatever it waits for: a server, its name, an etcd, a program, a container runtime."""
+"""A hanging request ends with the wait that it belongs to, whatever it is for: a server, its name, an etcd, a program, a container runtime."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from kubewright.tokens.strings import parse
 
 WITHIN: Final = 0.3
 LONG: Final = 10 * HANGS
-"""Seconds that each request, call and program would take without the wait around it."""
+"""Seconds that each request, call and program would take without the wait."""
 CLOCK: Final = SystemClock()
 TOKEN: Final = parse("abcdef.0123456789abcdef")
 
 
 class Hanging(NamedTuple):
-    """What hangs: a server of which a byte comes now and then, a name that is never found, and a socket that nobody accepts calls of."""
+    """What hangs: a server that sends a byte now and then, a name that is never resolved, and a socket at which no calls are accepted."""
 
     url: str
     ca_pem: bytes
@@ -127,7 +127,7 @@ def member_removal(hanging: Hanging) -> object:
 
 
 def member_statuses(hanging: Hanging) -> object:
-    """They are asked in threads of their own."""
+    """They run in their own threads."""
     with etcd(hanging) as client:
         return waiter().until(lambda: client.statuses()[0].problem, within=WITHIN, saying="a healthy member")
 
@@ -165,7 +165,7 @@ ROWS: dict[str, tuple[Callable[[Hanging], object], type[KubewrightError]]] = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_look_that_hangs_ends_with_its_wait_which_says_how_long_it_took(hanging: Hanging, row: str) -> None:
+def test_a_hanging_request_ends_with_its_wait_which_reports_its_duration(hanging: Hanging, row: str) -> None:
     call, kind = ROWS[row]
     start = time.monotonic()
     error = joined(lambda: call(hanging))

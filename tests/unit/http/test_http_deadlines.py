@@ -1,4 +1,4 @@
-"""A time-out is for all of a request: a server that sends a byte now and then cannot stretch it, at whatever stage."""
+"""A timeout covers the whole request: a server that sends a byte now and then cannot extend it, at any stage."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
 
 
 def joined(call: Callable[[], object]) -> BaseException:
-    """Require that a call ends by itself and fails, and return its error: a thread of its own would be left hanging."""
+    """Require that a call ends by itself and fails, and return its error; otherwise its thread would hang."""
     caught: list[BaseException] = []
 
     def run() -> None:
@@ -89,7 +89,7 @@ def ends(call: Callable[[], object]) -> NoAnswer:
 
 
 def times_out(server: DrippingServer, call: Callable[[float], object], *reasons: Reason) -> None:
-    """Require that a call with a time-out ends by it, while the server drips."""
+    """Require that a call with a timeout ends by it, while the server sends slowly."""
 
     def drips(timeout: float) -> bool:
         assert ends(lambda: call(timeout)).reason in {Reason.TIMED_OUT, *reasons}
@@ -105,20 +105,20 @@ def test_a_request_ends_with_its_deadline_at_every_stage(ask, drip, trusting: ss
 
 
 @pytest.mark.parametrize("stage", ["head", "request body"])
-def test_without_tls_as_well(ask, drip, stage: str) -> None:
+def test_a_request_ends_with_its_deadline_without_tls(ask, drip, stage: str) -> None:
     server = drip(stage, context=None)
     times_out(server, lambda timeout: ask(server.url, None, body=LARGE if stage == "request body" else b"{}", timeout=timeout))
 
 
 @pytest.mark.parametrize("stage", ["head", "interim answers"])
-def test_a_proxy_has_no_more_time_for_its_answer_to_connect(ask, drip, trusting: ssl.SSLContext, stage: str) -> None:
+def test_the_deadline_includes_the_answer_of_a_proxy_to_connect(ask, drip, trusting: ssl.SSLContext, stage: str) -> None:
     server = drip(stage, proxy=True)
     proxy = Proxy(url=f"http://127.0.0.1:{server.port}")
     times_out(server, lambda timeout: ask("https://a.invalid:6443", trusting, proxy=proxy, timeout=timeout), Reason.PROXY)
 
 
-def test_a_server_that_accepts_nothing_is_given_up(ask) -> None:
-    """Its queue is full: the connection itself does not come about."""
+def test_a_server_that_accepts_no_connection_times_out(ask) -> None:
+    """Its queue is full: the connection itself is not established."""
     with contextlib.ExitStack() as opened:
         listener = opened.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
         for _ in range(4):
@@ -129,7 +129,7 @@ def test_a_server_that_accepts_nothing_is_given_up(ask) -> None:
     assert error.reason is Reason.TIMED_OUT
 
 
-def test_a_connection_that_is_used_again_has_the_deadline_of_its_new_request(
+def test_a_reused_connection_has_the_deadline_of_the_new_request(
     make_server: Callable[..., ScriptedServer], trusting: ssl.SSLContext
 ) -> None:
     server = make_server()
@@ -143,7 +143,7 @@ def test_a_connection_that_is_used_again_has_the_deadline_of_its_new_request(
     transport.close()
 
 
-def test_what_a_stream_says_may_take_longer_than_its_beginning(
+def test_a_stream_may_last_longer_than_the_deadline_of_its_head(
     make_server: Callable[..., ScriptedServer], trusting: ssl.SSLContext
 ) -> None:
     def follow(timeout: float) -> list[bytes]:
@@ -177,7 +177,7 @@ def test_what_a_stream_says_may_take_longer_than_its_beginning(
 
 
 @pytest.mark.parametrize("stage", ["handshake", "head", "interim answers"])
-def test_the_beginning_of_a_stream_has_a_deadline(drip, trusting: ssl.SSLContext, stage: str) -> None:
+def test_the_head_of_a_stream_has_a_deadline(drip, trusting: ssl.SSLContext, stage: str) -> None:
     server = drip(stage)
     transport = sync.Transport(server.url, context=trusting, limits=Limits(connect=TIMEOUT))
 
@@ -225,7 +225,7 @@ def test_a_download_may_have_a_deadline(drip, trusting: ssl.SSLContext, stage: s
     downloads.close()
 
 
-def test_a_download_without_one_has_it_for_its_beginning(drip, trusting: ssl.SSLContext) -> None:
+def test_a_download_without_a_deadline_has_one_for_its_head(drip, trusting: ssl.SSLContext) -> None:
     server = drip("head")
     downloads = Downloads(trusting, connect=TIMEOUT, stall=TIMEOUT)
 
@@ -264,7 +264,7 @@ def test_a_request_to_the_control_socket_ends_with_its_deadline(tmp_path: Path, 
         times_out(server, lambda timeout: unix.request("GET", place, "/x", timeout=timeout))
 
 
-def test_following_a_log_through_the_control_socket_has_one_for_the_head_alone(tmp_path: Path) -> None:
+def test_following_a_log_through_the_control_socket_has_a_deadline_for_the_head_only(tmp_path: Path) -> None:
     place = tmp_path / "control.sock"
 
     def follow() -> None:
@@ -291,7 +291,7 @@ def test_following_a_log_through_the_control_socket_has_one_for_the_head_alone(t
 
 
 @pytest.mark.parametrize("form", ["sync", "async"])
-def test_a_handshake_that_is_dripped_is_not_waited_for(drip, form: str) -> None:
+def test_a_slow_handshake_times_out(drip, form: str) -> None:
     port = drip("handshake").port
     if form == "sync":
         assert serves("127.0.0.1", port, within=TIMEOUT) is False
@@ -299,7 +299,7 @@ def test_a_handshake_that_is_dripped_is_not_waited_for(drip, form: str) -> None:
         assert asyncio.run(serves_async("127.0.0.1", port, within=TIMEOUT)) is False
 
 
-def test_the_proxies_of_an_environment_are_those_of_a_download(drip, trusting: ssl.SSLContext) -> None:
+def test_downloads_use_the_proxies_of_the_environment(drip, trusting: ssl.SSLContext) -> None:
     server = drip("head", proxy=True)
     downloads = Downloads(trusting, proxies=Proxies.from_environment({"HTTPS_PROXY": f"127.0.0.1:{server.port}"}))
 

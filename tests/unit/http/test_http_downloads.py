@@ -30,7 +30,7 @@ def file(seen: Seen) -> Raw:
     return answer(206 if start else 200, CONTENT[start:], headers={"Content-Range": f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}"})
 
 
-def test_a_download_can_begin_anywhere(make_server: MakeServer, downloads: Downloads) -> None:
+def test_a_download_can_start_at_any_offset(make_server: MakeServer, downloads: Downloads) -> None:
     server = make_server(file)
     with downloads.get(f"{server.url}/file") as stream:
         assert (stream.status, b"".join(stream.chunks())) == (200, CONTENT)
@@ -62,7 +62,7 @@ def test_redirects_are_followed_within_bounds(make_server: MakeServer, downloads
         pass
 
 
-def test_tls_is_never_left_by_a_redirect(make_server: MakeServer, downloads: Downloads) -> None:
+def test_a_redirect_never_leaves_tls(make_server: MakeServer, downloads: Downloads) -> None:
     plain = make_server(file, context=None)
     for place in (f"{plain.url}/file", "file:///etc/passwd", "ftp://x/y"):
         server = make_server(lambda _, place=place: answer(301, headers={"Location": place}))
@@ -88,16 +88,14 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n"
         (answer(200, CONTENT), {"most": 1000}, Reason.TOO_LARGE),
     ],
 )
-def test_a_download_that_goes_wrong_has_its_reason(
-    make_server: MakeServer, downloads: Downloads, raw: Raw, options: dict, reason: Reason
-) -> None:
+def test_a_failed_download_has_a_reason(make_server: MakeServer, downloads: Downloads, raw: Raw, options: dict, reason: Reason) -> None:
     server = make_server(lambda _: raw)
     with downloads.get(f"{server.url}/file", **options) as stream, pytest.raises(NoAnswer) as caught:
         stream.read()
     assert caught.value.reason is reason
 
 
-def test_a_download_that_stalls_ends(make_server: MakeServer, ca_pem: bytes) -> None:
+def test_a_stalled_download_ends(make_server: MakeServer, ca_pem: bytes) -> None:
     server = make_server(lambda _: Raw((HEAD + b"x" * 500, b"x"), pause=HANGS))
 
     def stalls(stall: float) -> bool:
@@ -112,7 +110,7 @@ def test_a_download_that_stalls_ends(make_server: MakeServer, ca_pem: bytes) -> 
     reaches(stalls)
 
 
-def test_what_arrived_before_a_failure_is_given(make_server: MakeServer, downloads: Downloads) -> None:
+def test_data_received_before_a_failure_is_returned(make_server: MakeServer, downloads: Downloads) -> None:
     server = make_server(lambda _: Raw((HEAD + b"x" * 500,), close=True))
     found = b""
     with downloads.get(f"{server.url}/file") as stream, pytest.raises(NoAnswer):
@@ -129,7 +127,7 @@ def test_a_download_goes_through_the_proxy(make_server: MakeServer, ca_pem: byte
     through.close()
 
 
-def test_the_systems_trust_is_not_the_clusters(make_server: MakeServer, server_tls: ssl.SSLContext) -> None:
+def test_the_trust_of_the_system_is_not_that_of_the_cluster(make_server: MakeServer, server_tls: ssl.SSLContext) -> None:
     server = make_server(file, context=server_tls)
     downloads = Downloads(tls.host_context())
     with pytest.raises(NoAnswer) as caught, downloads.get(f"{server.url}/file"):

@@ -1,4 +1,4 @@
-"""One handshake tells whether a TLS server serves."""
+"""One handshake shows whether a TLS server serves."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ def listener():
         yield opened
 
 
-def test_nobody_listens(ask):
+def test_a_closed_port_does_not_serve(ask):
     with socket.create_server(("127.0.0.1", 0)) as opened:
         port = opened.getsockname()[1]
     assert ask("127.0.0.1", port) is False
 
 
-def test_a_port_that_is_open_and_not_served_yet(ask, listener):
+def test_an_open_port_without_tls_does_not_serve(ask, listener):
     assert ask(*listener.getsockname(), within=0.1) is False
 
 
-def test_a_server_that_serves(ask, listener):
+def test_a_tls_server_serves(ask, listener):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
 

@@ -67,7 +67,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("environment", "url", "proxy"), ROWS)
-def test_the_way_of_a_url(environment: dict[str, str], url: str, proxy: str | None) -> None:
+def test_the_proxy_of_a_url_is_chosen_as_by_go(environment: dict[str, str], url: str, proxy: str | None) -> None:
     found = Proxies.from_environment(environment).for_url(url)
     assert (found.url if found else None) == proxy
 
@@ -75,7 +75,7 @@ def test_the_way_of_a_url(environment: dict[str, str], url: str, proxy: str | No
 @pytest.mark.parametrize(
     "text", ["socks5://user:canary@proxy:1", "http://user:canary@:1", "http://user:canary@proxy:x", "http://[", "ftp://x"]
 )
-def test_a_proxy_that_cannot_be_used_is_refused_without_its_secret(text: str) -> None:
+def test_an_unusable_proxy_is_refused_without_showing_its_secret(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         Proxies.from_environment({"HTTPS_PROXY": text})
     assert "canary" not in str(caught.value)
@@ -88,7 +88,7 @@ def test_credentials_stay_out_of_the_url_and_repr() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "no_proxy"]), st.text(max_size=30)))
-def test_no_environment_falls_outside_the_tree(environment: dict[str, str]) -> None:
+def test_no_environment_raises_an_error_outside_the_tree(environment: dict[str, str]) -> None:
     with contextlib.suppress(UsageError):
         Proxies.from_environment(environment).for_url("https://10.0.0.1:6443")
 
@@ -114,7 +114,7 @@ def test_plain_requests_go_through_the_proxy(make_server: MakeServer) -> None:
     assert loop.run(main) == expected
 
 
-def test_tls_goes_through_a_tunnel_and_a_refusal_is_the_proxys(make_server: MakeServer) -> None:
+def test_tls_goes_through_a_tunnel_and_refusals_name_the_proxy(make_server: MakeServer) -> None:
     server = make_server(lambda _: answer(403, b"no"), context=None)
     proxy = Proxy(url=server.url)
     transport = sync.Transport("https://a.invalid:6443", context=ssl.create_default_context(), proxy=proxy)
@@ -136,7 +136,7 @@ def test_tls_goes_through_a_tunnel_and_a_refusal_is_the_proxys(make_server: Make
     assert [seen.method + " " + seen.target for seen in server.seen] == ["CONNECT a.invalid:6443"] * 2
 
 
-def test_a_dead_proxy_is_told_as_such(make_server: MakeServer) -> None:
+def test_a_dead_proxy_is_reported(make_server: MakeServer) -> None:
     server = make_server(context=None)
     server.stop()
     transport = sync.Transport("http://a.invalid", proxy=Proxy(url=server.url))

@@ -1,4 +1,4 @@
-"""Our servers: who calls, what they may send, streaming, stopping; and the control socket with its small client."""
+"""Our servers: authentication of clients, limits on requests, streaming, stopping; and the control socket with its small client."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def served(server_pair: tuple[bytes, bytes], ca_pem: bytes, use: Callable[[str],
     return loop.run(main)
 
 
-def test_the_handler_learns_who_calls(server_pair, ca_pem: bytes, client_pair) -> None:
+def test_the_handler_gets_the_identity_of_the_client(server_pair, ca_pem: bytes, client_pair) -> None:
     async def use(url: str) -> list[Response]:
         found = []
         for pair in (client_pair, ()):
@@ -104,7 +104,7 @@ def test_the_handler_learns_who_calls(server_pair, ca_pem: bytes, client_pair) -
         ("POST", "/show/x", b"x" * (2 << 20), 413),
     ],
 )
-def test_what_no_route_answers_is_refused(server_pair, ca_pem: bytes, method: str, target: str, body: bytes, status: int) -> None:
+def test_requests_without_a_route_are_refused(server_pair, ca_pem: bytes, method: str, target: str, body: bytes, status: int) -> None:
     async def use(url: str) -> int:
         transport = lean.Transport(url, context=tls.client_context(ca_pem))
         found = await transport.request(method, target, body=body)
@@ -146,7 +146,7 @@ def test_a_stopping_server_does_not_wait_for_ever(server_pair, ca_pem: bytes, mo
     assert loop.run(main) < HANGS
 
 
-def test_a_taken_port_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
@@ -170,7 +170,7 @@ def on_socket(path: Path, use: Callable[[], object]) -> object:
     return loop.run(main)
 
 
-def test_clients_of_a_listening_socket_are_answered_once_it_is_served_and_by_the_next_server_too() -> None:
+def test_a_listening_socket_queues_clients_until_it_is_served_even_by_the_next_server() -> None:
     def ask(port: int) -> bytes:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=HANGS) as caller:
@@ -200,7 +200,7 @@ def test_clients_of_a_listening_socket_are_answered_once_it_is_served_and_by_the
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_a_port_that_is_taken_cannot_be_listened_on(address: str) -> None:
+def test_listening_on_a_port_in_use_fails(address: str) -> None:
     with listen(address, 0) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUse) as caught:
@@ -208,7 +208,7 @@ def test_a_port_that_is_taken_cannot_be_listened_on(address: str) -> None:
     assert str(port) in str(caught.value)
 
 
-def test_an_address_that_is_not_ours_cannot_be_listened_on() -> None:
+def test_listening_on_a_foreign_address_fails() -> None:
     with pytest.raises(HostError) as caught:
         listen("192.0.2.1", 10248)
     assert "192.0.2.1 port 10248" in str(caught.value)
@@ -221,7 +221,7 @@ def place(tmp_path: Path) -> Path:
     return directory / "control.sock"
 
 
-def test_the_control_socket_is_ours_alone(place: Path) -> None:
+def test_the_control_socket_is_private(place: Path) -> None:
     def use() -> tuple[int, Response]:
         return place.stat().st_mode & 0o777, unix.request("POST", place, "/show/x?q=2", body=b"123")
 
@@ -267,13 +267,13 @@ def test_a_stream_ends_with_its_reader(place: Path) -> None:
     loop.run(main)
 
 
-def test_a_long_path_works_too(tmp_path: Path) -> None:
+def test_a_long_path_of_a_socket_works(tmp_path: Path) -> None:
     directory = tmp_path / ("a" * 120)
     directory.mkdir(mode=0o700)
     assert on_socket(directory / "control.sock", lambda: unix.request("GET", directory / "control.sock", "/show/x")).status == 201
 
 
-def test_a_socket_that_was_left_behind_is_replaced(place: Path) -> None:
+def test_a_stale_socket_is_replaced(place: Path) -> None:
     with socket.socket(socket.AF_UNIX) as old:
         old.bind(str(place))
     with pytest.raises(NoAnswer) as caught:
@@ -282,7 +282,7 @@ def test_a_socket_that_was_left_behind_is_replaced(place: Path) -> None:
     assert on_socket(place, lambda: unix.request("GET", place, "/show/x")).status == 201
 
 
-def test_no_socket_is_told(place: Path) -> None:
+def test_a_missing_socket_is_reported(place: Path) -> None:
     with pytest.raises(NoAnswer) as caught:
         unix.request("GET", place, "/show/x")
     assert caught.value.reason is Reason.REFUSED
@@ -306,7 +306,7 @@ def test_a_directory_that_others_can_enter_is_refused(tmp_path: Path, mode: int)
 
 
 class Fixed:
-    """A server on a Unix socket that sends fixed bytes, whatever it is asked."""
+    """A server on a Unix socket that sends fixed bytes for every request."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         import threading
@@ -353,7 +353,7 @@ def test_a_broken_answer_on_the_socket_has_its_reason(place: Path, content: byte
 
 @settings(max_examples=30, deadline=None)
 @given(content=st.binary(max_size=60) | st.binary(max_size=20).map(lambda rest: b"HTTP/1.0 200 OK\r\n" + rest + b"\r\n\r\n"))
-def test_no_answer_on_the_socket_falls_outside_the_tree(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_no_answer_on_the_socket_raises_an_error_outside_the_tree(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     place = tmp_path_factory.mktemp("s") / "c"
     with Fixed(place, content), contextlib.suppress(NoAnswer):
         unix.request("GET", place, "/x")

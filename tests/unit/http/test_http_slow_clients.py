@@ -1,4 +1,4 @@
-"""A client that is slow on purpose does not hold a server of ours for ever, at whatever stage; one that follows a log may."""
+"""A deliberately slow client cannot hold a server of ours for ever, at any stage; one that follows a log may."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAUSE = 0.02
 
 
 class Site:
-    """The routes, and what became of their streams."""
+    """The routes, and the outcome of their streams."""
 
     def __init__(self, patience: float) -> None:
         self.patience = patience
@@ -60,7 +60,7 @@ class Site:
 def serve(
     server_pair: tuple[bytes, bytes], client: Callable[[int, float], object], patience: float, *, secure: bool = True
 ) -> tuple[object, Site]:
-    """Have a server with so much patience for everything, and return what a client saw of it."""
+    """Run a server with this patience for everything, and return what a client received."""
 
     async def main() -> tuple[object, Site]:
         site = Site(patience)
@@ -83,7 +83,10 @@ def sees(
     *,
     secure: bool = True,
 ) -> None:
-    """Require that a client sees what is expected, if need be of a server with more patience: a short one may end before the client has come so far."""
+    """Require that a client receives what is expected.
+
+    If necessary from a server with more patience: a short one may end before the client has got that far.
+    """
 
     def attempt(patience: float) -> bool:
         try:
@@ -110,7 +113,7 @@ def drained(sock: socket.socket) -> int:
 
 
 def dripped(sock: socket.socket, content: bytes) -> bytes:
-    """Send a byte now and then until the server closes the connection; return what it said."""
+    """Send a byte now and then until the server closes the connection; return what it sent."""
     end = time.monotonic() + HANGS
     said = b""
     sock.settimeout(PAUSE)
@@ -129,7 +132,7 @@ def dripped(sock: socket.socket, content: bytes) -> bytes:
     raise AssertionError("the server took it all")
 
 
-def test_who_never_shakes_hands_is_dropped(server_pair: tuple[bytes, bytes]) -> None:
+def test_clients_without_a_handshake_are_disconnected(server_pair: tuple[bytes, bytes]) -> None:
     def client(port: int, _: float) -> int:
         with opened(port, secure=False) as sock:
             return drained(sock)
@@ -138,7 +141,7 @@ def test_who_never_shakes_hands_is_dropped(server_pair: tuple[bytes, bytes]) -> 
 
 
 @pytest.mark.parametrize("secure", [True, False])
-def test_who_drips_a_head_is_dropped(server_pair: tuple[bytes, bytes], secure: bool) -> None:
+def test_clients_with_a_slow_head_are_disconnected(server_pair: tuple[bytes, bytes], secure: bool) -> None:
     def client(port: int, _: float) -> bytes:
         with opened(port, secure=secure) as sock:
             return dripped(sock, b"GET /large HTTP/1.1\r\nhost: a\r\nx-long: " + b"x" * 7000)
@@ -146,7 +149,7 @@ def test_who_drips_a_head_is_dropped(server_pair: tuple[bytes, bytes], secure: b
     sees(lambda said, _: said == b"", server_pair, client, secure=secure)
 
 
-def test_who_drips_the_head_of_a_second_request_is_dropped(server_pair: tuple[bytes, bytes]) -> None:
+def test_clients_with_a_slow_second_head_are_disconnected(server_pair: tuple[bytes, bytes]) -> None:
     def client(port: int, _: float) -> tuple[bytes, bytes]:
         with opened(port) as sock:
             sock.sendall(b"GET /nothing HTTP/1.1\r\nhost: a\r\n\r\n")
@@ -155,7 +158,7 @@ def test_who_drips_the_head_of_a_second_request_is_dropped(server_pair: tuple[by
     sees(lambda said, _: b"404" in said[0] and b"HTTP/1.1" not in said[1], server_pair, client)
 
 
-def test_who_drips_a_body_is_told_so(server_pair: tuple[bytes, bytes]) -> None:
+def test_clients_with_a_slow_body_get_an_error(server_pair: tuple[bytes, bytes]) -> None:
     def client(port: int, _: float) -> bytes:
         with opened(port) as sock:
             sock.sendall(b"POST /large HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n")
@@ -165,7 +168,7 @@ def test_who_drips_a_body_is_told_so(server_pair: tuple[bytes, bytes]) -> None:
 
 
 @pytest.mark.parametrize("path", ["/large", "/stream"])
-def test_who_does_not_read_is_dropped_and_the_source_ended(server_pair: tuple[bytes, bytes], path: str) -> None:
+def test_clients_that_do_not_read_are_disconnected_and_the_stream_ended(server_pair: tuple[bytes, bytes], path: str) -> None:
     def client(port: int, patience: float) -> int:
         with opened(port) as sock:
             sock.sendall(f"GET {path} HTTP/1.1\r\nhost: a\r\n\r\n".encode())
@@ -175,7 +178,7 @@ def test_who_does_not_read_is_dropped_and_the_source_ended(server_pair: tuple[by
     sees(lambda sent, site: 0 < sent < len(LARGE) and site.ended == (path == "/stream"), server_pair, client)
 
 
-def test_who_follows_what_comes_slowly_is_not_dropped(server_pair: tuple[bytes, bytes]) -> None:
+def test_clients_that_follow_a_slow_stream_stay_connected(server_pair: tuple[bytes, bytes]) -> None:
     def client(port: int, _: float) -> bytes:
         with opened(port) as sock:
             sock.sendall(b"GET /follow HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Contexts: what they trust, what they refuse, and that keys never touch a disk."""
+"""TLS contexts: what they trust, what they refuse, and that keys never touch a disk."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_only_the_given_ca_is_trusted(ca_pem: bytes, monkeypatch: pytest.MonkeyP
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_a_bundle_may_hold_several_certificates_and_text(ca_pem: bytes) -> None:
+def test_a_bundle_may_contain_several_certificates_and_text(ca_pem: bytes) -> None:
     other = trustme.CA().cert_pem.bytes()
     text = "Größe: our CA\n".encode() + ca_pem + b"\n# and another\n" + other + ca_pem
     assert len(tls.client_context(text).get_ca_certs()) == 2
@@ -62,7 +62,7 @@ def test_an_intermediate_is_an_anchor_too(make_server: MakeServer) -> None:
         ask(server, tls.client_context(root.cert_pem.bytes()))
 
 
-def test_keys_come_through_memory_only(ca_pem: bytes, client_pair: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_passed_in_memory_only(ca_pem: bytes, client_pair: tuple[bytes, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     original = ssl.SSLContext.load_cert_chain
 
@@ -118,7 +118,7 @@ def broken(client_pair: tuple[bytes, bytes], other: tuple[bytes, bytes], ca_pem:
     }
 
 
-def test_what_cannot_be_used_is_said(client_pair: tuple[bytes, bytes], other_client_pair: tuple[bytes, bytes], ca_pem: bytes) -> None:
+def test_unusable_files_are_reported(client_pair: tuple[bytes, bytes], other_client_pair: tuple[bytes, bytes], ca_pem: bytes) -> None:
     cases = broken(client_pair, other_client_pair, ca_pem)
     for arguments in cases.values():
         with pytest.raises(CertificateError) as caught:
@@ -128,7 +128,7 @@ def test_what_cannot_be_used_is_said(client_pair: tuple[bytes, bytes], other_cli
     assert len(cases) == 12
 
 
-def test_an_encrypted_key_asks_nobody(ca_pem: bytes, client_pair: tuple[bytes, bytes]) -> None:
+def test_an_encrypted_key_causes_no_prompt(ca_pem: bytes, client_pair: tuple[bytes, bytes]) -> None:
     from cryptography.hazmat.primitives import serialization
 
     key = serialization.load_pem_private_key(client_pair[1], None)
@@ -140,7 +140,7 @@ def test_an_encrypted_key_asks_nobody(ca_pem: bytes, client_pair: tuple[bytes, b
 
 
 @given(st.binary(max_size=200))
-def test_no_pem_falls_outside_the_tree(text: bytes) -> None:
+def test_no_pem_raises_an_error_outside_the_tree(text: bytes) -> None:
     for arguments in ((text,), (text, text, text)):
         with pytest.raises(CertificateError):
             tls.client_context(*arguments)
@@ -157,7 +157,7 @@ def test_no_pem_falls_outside_the_tree(text: bytes) -> None:
         (tls.Clients.REQUIRED, False, None),
     ],
 )
-def test_what_a_server_wants_of_its_clients(
+def test_client_authentication_of_a_server_context(
     make_server: MakeServer,
     server_pair: tuple[bytes, bytes],
     client_pair: tuple[bytes, bytes],
@@ -177,12 +177,12 @@ def test_what_a_server_wants_of_its_clients(
     assert server.seen[0].common_name == ("system:node:n1" if shown and clients is not tls.Clients.NONE else None)
 
 
-def test_a_server_context_needs_a_ca_to_ask_clients(server_pair: tuple[bytes, bytes]) -> None:
+def test_requesting_client_certificates_requires_a_ca(server_pair: tuple[bytes, bytes]) -> None:
     with pytest.raises(CertificateError):
         tls.server_context(*server_pair, clients=tls.Clients.OPTIONAL)
 
 
-def test_a_stranger_is_refused(make_server: MakeServer, server_pair: tuple[bytes, bytes], ca_pem: bytes) -> None:
+def test_a_client_of_another_ca_is_refused(make_server: MakeServer, server_pair: tuple[bytes, bytes], ca_pem: bytes) -> None:
     stranger = trustme.CA().issue_cert("x.example", common_name="system:admin")
     server = make_server(context=tls.server_context(*server_pair, client_ca_pem=ca_pem, clients=tls.Clients.OPTIONAL))
     with pytest.raises(NoAnswer):
@@ -190,7 +190,7 @@ def test_a_stranger_is_refused(make_server: MakeServer, server_pair: tuple[bytes
     assert server.seen == []
 
 
-def test_host_trust_is_the_machines(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ca_pem: bytes) -> None:
+def test_host_trust_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ca_pem: bytes) -> None:
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(trustme.CA().cert_pem.bytes())
     monkeypatch.setattr(tls, "SYSTEM_BUNDLES", (str(tmp_path / "missing"), str(bundle)))

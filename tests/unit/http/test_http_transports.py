@@ -57,7 +57,7 @@ def call(request: pytest.FixtureRequest) -> Call:
 
 
 @pytest.mark.parametrize(("verbosity", "count"), [(5, 0), (6, 2), (10, 2)])
-def test_each_request_is_a_line_of_the_log_without_its_secrets(call, make_server, trusting, verbosity, count):
+def test_each_request_is_logged_in_one_line_without_secrets(call, make_server, trusting, verbosity, count):
     stream = io.StringIO()
     logs.configure(verbosity, stream=stream)
     url = make_server(lambda seen: json_answer({"ok": "canary"}, status=403)).url
@@ -72,7 +72,7 @@ def test_each_request_is_a_line_of_the_log_without_its_secrets(call, make_server
     assert "canary" not in stream.getvalue()
 
 
-def test_user_information_and_what_the_query_of_a_download_says_are_not_logged(make_server, trusting):
+def test_user_information_and_queries_of_downloads_are_not_logged(make_server, trusting):
     stream = io.StringIO()
     logs.configure(10, stream=stream)
     server = make_server(lambda seen: json_answer({}))
@@ -105,7 +105,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_answer_has_its_reason(call: Call, make_server: MakeServer, trusting: ssl.SSLContext, case: str) -> None:
+def test_a_broken_response_has_a_reason(call: Call, make_server: MakeServer, trusting: ssl.SSLContext, case: str) -> None:
     raw, reason = BROKEN[case]
     server = make_server(lambda _: raw)
     with pytest.raises(NoAnswer) as caught:
@@ -126,7 +126,7 @@ def test_every_status_code_is_an_answer(call: Call, make_server: MakeServer, tru
     assert len(server.seen) == 1
 
 
-def test_the_target_arrives_as_it_was_given(call: Call, make_server: MakeServer, trusting: ssl.SSLContext) -> None:
+def test_the_request_target_arrives_unchanged(call: Call, make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server()
     call(server.url + "/prefix/", trusting, headers={"x-many": ("a", "b"), "accept": "application/json"})
     assert server.seen[0].target == "/prefix/x?y=1"
@@ -134,7 +134,7 @@ def test_the_target_arrives_as_it_was_given(call: Call, make_server: MakeServer,
     assert server.seen[0].headers["accept-encoding"] == "identity"
 
 
-def test_a_wrong_ca_is_told_as_such(call: Call, make_server: MakeServer) -> None:
+def test_a_wrong_ca_is_reported(call: Call, make_server: MakeServer) -> None:
     server = make_server()
     with pytest.raises(NoAnswer) as caught:
         call(server.url, tls.client_context(trustme.CA().cert_pem.bytes()))
@@ -142,7 +142,7 @@ def test_a_wrong_ca_is_told_as_such(call: Call, make_server: MakeServer) -> None
     assert server.seen == []
 
 
-def test_a_wrong_name_is_told_as_such(call: Call, make_server: MakeServer, authority: trustme.CA, ca_pem: bytes) -> None:
+def test_a_wrong_name_is_reported(call: Call, make_server: MakeServer, authority: trustme.CA, ca_pem: bytes) -> None:
     leaf = authority.issue_cert("other.example")
     server = make_server(context=tls.server_context(leaf.cert_chain_pems[0].bytes(), leaf.private_key_pem.bytes()))
     with pytest.raises(NoAnswer) as caught:
@@ -152,7 +152,7 @@ def test_a_wrong_name_is_told_as_such(call: Call, make_server: MakeServer, autho
 
 
 @pytest.mark.parametrize(("begins", "ends"), [(-2, -1), (1, 2)])
-def test_a_certificate_that_is_not_valid_now_makes_one_compare_the_clocks(
+def test_a_certificate_that_is_not_valid_now_gives_a_hint_to_compare_clocks(
     call: Call, make_server: MakeServer, authority: trustme.CA, trusting: ssl.SSLContext, begins: int, ends: int
 ) -> None:
     now = datetime.now(UTC)
@@ -163,14 +163,14 @@ def test_a_certificate_that_is_not_valid_now_makes_one_compare_the_clocks(
     assert caught.value.remedy.startswith("compare the clocks of both machines (`date -u`)")
 
 
-def test_a_server_without_tls_is_told_as_such(call: Call, make_server: MakeServer, trusting: ssl.SSLContext) -> None:
+def test_a_server_without_tls_is_reported(call: Call, make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server(context=None)
     with pytest.raises(NoAnswer) as caught:
         call(server.url.replace("http:", "https:"), trusting, timeout=0.5)
     assert caught.value.reason in {Reason.TLS, Reason.RESET, Reason.TIMED_OUT}
 
 
-def test_nobody_listening_is_told_as_such(call: Call, make_server: MakeServer, trusting: ssl.SSLContext) -> None:
+def test_a_refused_connection_is_reported(call: Call, make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server()
     server.stop()
     with pytest.raises(NoAnswer) as caught:
@@ -180,14 +180,14 @@ def test_nobody_listening_is_told_as_such(call: Call, make_server: MakeServer, t
 
 
 @pytest.mark.parametrize("host", ["name.invalid", "two..dots", f"{'long' * 16}.test"])
-def test_an_unknown_name_is_told_as_such(call: Call, trusting: ssl.SSLContext, host: str) -> None:
+def test_an_unknown_name_is_reported(call: Call, trusting: ssl.SSLContext, host: str) -> None:
     with pytest.raises(NoAnswer) as caught:
         call(f"https://{host}:6443", trusting)
     assert caught.value.reason is Reason.DNS
 
 
 @pytest.mark.parametrize("host", ["127.000.000.001", "0177.0.0.1", "127.1", "0x7f.0.0.1", "2130706433"])
-def test_what_only_the_c_library_takes_for_an_address_is_a_name_that_nobody_has(call: Call, make_server: MakeServer, host: str) -> None:
+def test_addresses_that_only_the_c_library_accepts_do_not_resolve(call: Call, make_server: MakeServer, host: str) -> None:
     """As for Go's dialer. The C library reads octal numbers there, and `010.0.0.1` would be another machine."""
     server = make_server(lambda _: json_answer({}))
     with pytest.raises(NoAnswer) as caught:
@@ -196,12 +196,12 @@ def test_what_only_the_c_library_takes_for_an_address_is_a_name_that_nobody_has(
     assert server.seen == []
 
 
-def test_without_verification_nothing_is_warned_about(call: Call, make_server: MakeServer) -> None:
+def test_disabled_verification_gives_no_warning(call: Call, make_server: MakeServer) -> None:
     server = make_server(lambda _: json_answer({"a": 1}))
     assert call(server.url, tls.client_context(None, verify=False)).body == b'{"a": 1}'
 
 
-def test_the_client_certificate_is_shown(call: Call, make_server: MakeServer, ca_pem: bytes, client_pair: tuple[bytes, bytes]) -> None:
+def test_the_client_certificate_is_presented(call: Call, make_server: MakeServer, ca_pem: bytes, client_pair: tuple[bytes, bytes]) -> None:
     server = make_server()
     call(server.url, tls.client_context(ca_pem, *client_pair))
     assert [seen.common_name for seen in server.seen] == ["system:node:n1"]
@@ -241,7 +241,7 @@ def test_one_connection_serves_many_requests(make_server: MakeServer, trusting: 
     transport.close()
 
 
-def test_streams_give_pieces_as_they_arrive(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
+def test_streams_yield_pieces_as_they_arrive(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server(lambda _: lines_answer(b"one\n", b"two\n", b"three\n", pause=0.05))
     transport = sync.Transport(server.url, context=trusting)
     with transport.stream("GET", "/log") as stream:
@@ -308,7 +308,7 @@ def test_draining_lets_requests_finish_and_cuts_streams(make_server: MakeServer,
     assert loop.run(main) == (200, Reason.CLOSED)
 
 
-def test_who_stops_draining_leaves_no_connection_open(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
+def test_cancelling_a_drain_leaves_no_connection_open(make_server: MakeServer, trusting: ssl.SSLContext) -> None:
     server = make_server(lambda _: json_answer({}, delay=HANGS))
 
     async def main() -> Reason:

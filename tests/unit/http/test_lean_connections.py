@@ -1,4 +1,4 @@
-"""The lean transport where it has to decide itself what a connection may still be used for."""
+"""The decisions of the lean transport about reusing a connection."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ ONCE = {
 
 
 @pytest.mark.parametrize("case", ONCE)
-def test_a_connection_of_which_nobody_knows_what_comes_next_is_not_used_again(make_server, trusting, case: str) -> None:
+def test_a_connection_in_an_unknown_state_is_not_reused(make_server, trusting, case: str) -> None:
     server = make_server(lambda seen: ONCE[case] if seen.target == "/1" else json_answer({"second": True}))
     first, second = talk(server.url, trusting, twice_with_an_end_between)
     assert (first.body, second.body) == (b"{}", b'{"second": true}')
@@ -79,7 +79,7 @@ def test_a_connection_of_which_nobody_knows_what_comes_next_is_not_used_again(ma
     ],
     ids=["100", "103", "pieces", "chunks", "204"],
 )
-def test_an_answer_in_an_unusual_form_is_read_and_the_connection_kept(make_server, trusting, raw: Raw) -> None:
+def test_an_unusual_response_is_read_and_the_connection_kept(make_server, trusting, raw: Raw) -> None:
     server = make_server(lambda seen: raw if seen.target == "/1" else json_answer({}))
     first, _ = talk(server.url, trusting, twice)
     assert first.body == (b"" if first.status == 204 else b"{}")
@@ -87,7 +87,7 @@ def test_an_answer_in_an_unusual_form_is_read_and_the_connection_kept(make_serve
     assert server.connections == 1
 
 
-def test_a_connection_that_was_idle_for_too_long_is_not_used_again(make_server, trusting, monkeypatch) -> None:
+def test_a_connection_that_was_idle_for_too_long_is_not_reused(make_server, trusting, monkeypatch) -> None:
     monkeypatch.setattr(lean, "KEEP_ALIVE", 0.0)
     server = make_server()
     talk(server.url, trusting, twice)
@@ -116,7 +116,7 @@ def test_a_head_without_end_and_other_protocols_are_refused(make_server, trustin
         ("/", {"": "a"}),
     ],
 )
-def test_what_would_become_another_request_is_never_sent(make_server, trusting, target: str, headers: dict[str, str]) -> None:
+def test_values_that_would_form_another_request_are_never_sent(make_server, trusting, target: str, headers: dict[str, str]) -> None:
     server = make_server()
     with pytest.raises(NoAnswer) as caught:
         talk(server.url, trusting, lambda transport: transport.request("GET", target, headers=headers))
@@ -124,7 +124,7 @@ def test_what_would_become_another_request_is_never_sent(make_server, trusting, 
     assert (server.connections, server.seen) == (0, [])
 
 
-def test_requests_wait_for_a_connection_where_there_may_be_no_more_of_them_and_streams_do_not_count(make_server, trusting) -> None:
+def test_requests_wait_for_a_free_connection_and_streams_do_not_count(make_server, trusting) -> None:
     def handler(seen: Seen) -> Raw:
         return lines_answer(b"one\n", pause=0.5) if seen.target == "/watch" else json_answer({}, delay=0.05)
 
@@ -140,7 +140,7 @@ def test_requests_wait_for_a_connection_where_there_may_be_no_more_of_them_and_s
     assert len(server.seen) == 7
 
 
-def test_a_request_that_is_cancelled_or_late_takes_its_connection_with_it(make_server, trusting) -> None:
+def test_a_cancelled_or_late_request_closes_its_connection(make_server, trusting) -> None:
     server = make_server(lambda seen: json_answer({"target": seen.target}, delay=HANGS if seen.target.startswith("/slow") else 0))
 
     async def quick(transport: Transport) -> int:
@@ -166,7 +166,7 @@ def test_a_request_that_is_cancelled_or_late_takes_its_connection_with_it(make_s
     assert talk(server.url, trusting, main) == [1, 0, 1]
 
 
-def test_a_transport_is_closed_though_the_time_of_a_connection_is_just_over(make_server, trusting) -> None:
+def test_closing_a_transport_works_while_a_connection_times_out(make_server, trusting) -> None:
     async def main(transport: Transport) -> Reason:
         task = asyncio.create_task(transport.request("GET", "/"))
         while not transport._opening:
@@ -184,7 +184,7 @@ def test_a_transport_is_closed_though_the_time_of_a_connection_is_just_over(make
     assert talk(make_server().url, trusting, main) is Reason.CLOSED
 
 
-def test_a_reader_that_is_slow_makes_the_server_wait(make_server, trusting) -> None:
+def test_a_slow_reader_makes_the_server_wait(make_server, trusting) -> None:
     piece = b"x" * 65_536
     server = make_server(lambda _: lines_answer(*[piece] * 200))
 
@@ -199,7 +199,7 @@ def test_a_reader_that_is_slow_makes_the_server_wait(make_server, trusting) -> N
     assert ahead < 3_000_000
 
 
-def test_nothing_is_sent_in_the_clear_for_want_of_a_context(make_server) -> None:
+def test_nothing_is_sent_unencrypted_if_a_context_is_missing(make_server) -> None:
     server = make_server()
     with pytest.raises(UsageError):
         Transport(server.url)
@@ -209,7 +209,7 @@ def test_nothing_is_sent_in_the_clear_for_want_of_a_context(make_server) -> None
 
 
 class _Held:
-    """An asyncio transport that keeps nothing."""
+    """An asyncio transport that stores nothing."""
 
     def write(self, data: bytes) -> None:
         pass
@@ -245,7 +245,7 @@ PIECES = st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(PIECES, st.booleans())
-def test_whatever_comes_ends_as_an_answer_or_as_an_error(pieces: list[bytes], lost: bool) -> None:
+def test_any_input_gives_a_response_or_an_error(pieces: list[bytes], lost: bool) -> None:
     from kubewright.http.connections import Connection, Whole
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""Leader election: one leader at a time, also where it is paused, cut off or killed. Time is virtual."""
+"""Leader election: one leader at a time, even if it is paused, cut off or killed. Time is virtual."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def test_the_first_candidate_leads_at_once():
     await end(task)
 
 
-async def test_a_leader_that_stops_gives_the_lease_back():
+async def test_a_stopping_leader_releases_the_lease():
     api = FakeAPI()
     one, two = candidate(api, "one"), candidate(api, "two")
     first, second = await start(one), await start(two)
@@ -73,12 +73,12 @@ async def test_a_leader_that_stops_gives_the_lease_back():
     await end(second)
 
 
-async def test_a_dead_leaders_lease_is_waited_out():
+async def test_the_lease_of_a_dead_leader_is_waited_for():
     api = FakeAPI()
     one, two = candidate(api, "one"), candidate(api, "two")
     first = await start(one)
     first.cancel()
-    api.fail("get", "leases", times=1)  # it cannot give the lease back
+    api.fail("get", "leases", times=1)  # it cannot release the lease
     await asyncio.gather(first, return_exceptions=True)
     assert lease(api)["holderIdentity"] == "one"
     second = await start(two)
@@ -89,7 +89,7 @@ async def test_a_dead_leaders_lease_is_waited_out():
     await end(second)
 
 
-async def test_a_leader_that_cannot_renew_steps_down_before_its_lease_ends():
+async def test_a_leader_that_cannot_renew_steps_down_before_its_lease_expires():
     api = FakeAPI()
     one = candidate(api, "one")
     stopped: list[float] = []
@@ -118,8 +118,8 @@ async def test_one_failed_renewal_is_survived():
     await end(task)
 
 
-async def test_a_paused_leader_notices_before_its_next_write():
-    """A process that is stopped and goes on sees its clock jump; no renewal has run yet when it is about to write."""
+async def test_a_paused_leader_notices_the_lost_lease_before_its_next_write():
+    """A process that is stopped and continues sees its clock jump; no renewal has run when it is about to write."""
     api = FakeAPI()
     one = candidate(api, "one")
     task = await start(one)
@@ -151,7 +151,7 @@ async def test_a_renewal_counts_from_the_moment_before_it_was_sent():
     await end(task)
 
 
-async def test_the_end_of_the_work_ends_the_leadership():
+async def test_leadership_ends_with_the_work():
     api = FakeAPI()
     one = candidate(api, "one")
 

@@ -1,4 +1,4 @@
-"""The service account of the pod that we run in: where it is found, what is wrong with it, and that a new token is taken up."""
+"""The service account of our own pod: where it is found, errors in it, and that a new token is used."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def files(**changes: bytes | None) -> dict:
     return {path: data for path, data in content.items() if data is not None}
 
 
-def test_the_pods_service_account():
+def test_the_service_account_of_the_pod_is_read():
     found = in_cluster.in_cluster_access(POD, read=files().get)
     assert (found.server, found.ca_pem, found.identity) == ("https://10.96.0.1:443", b"the CA", BearerToken("aaa.bbb.ccc"))
     assert str(TOKEN) == "/var/run/secrets/kubernetes.io/serviceaccount/token"
@@ -48,7 +48,7 @@ def test_outside_a_pod_there_is_none(name):
 
 
 @pytest.mark.parametrize("changes", [{"token": None}, {"token": b"\n"}, {"token": b"a b"}, {"token": b"\xff"}, {"ca": None}, {"ca": b""}])
-def test_a_service_account_that_is_not_whole_is_refused(changes):
+def test_an_incomplete_service_account_is_refused(changes):
     with pytest.raises(CertificateError) as error:
         in_cluster.in_cluster_access(POD, read=files(**changes).get)
     assert "automountServiceAccountToken" in error.value.remedy
@@ -63,7 +63,7 @@ class Client:
 
 
 @pytest.mark.looptime
-async def test_a_new_token_is_taken_up_within_a_minute_and_a_broken_file_leaves_the_old_one():
+async def test_a_new_token_is_used_within_a_minute_and_a_broken_file_keeps_the_old_one():
     content = files()
     clients = [Client(), Client()]
     task = asyncio.create_task(in_cluster.keep_token(clients, BearerToken("aaa.bbb.ccc"), read=content.get))

@@ -54,7 +54,7 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("code", "body", "kind", "text"), STATUSES)
-def test_a_refusal_has_its_class(code: int, body: bytes, kind: type, text: str) -> None:
+def test_a_refusal_raises_its_error_class(code: int, body: bytes, kind: type, text: str) -> None:
     with pytest.raises(errors.StatusError) as caught:
         answers.read_object(CALL, Response(status=code, body=body), server=SERVER)
     assert type(caught.value) is kind
@@ -100,7 +100,7 @@ def test_a_redirect_is_refused(code: int) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[1]", b'"x"', b"{", b'{"metadata": 7}', b"\xff", b'{"a":' * 100_000], ids=lambda body: repr(body[:12])
 )
-def test_an_answer_that_is_no_object_is_no_answer(body: bytes) -> None:
+def test_a_response_that_is_no_object_is_an_error(body: bytes) -> None:
     with pytest.raises(NoAnswer) as caught:
         answers.read_object(CALL, Response(status=200, body=body), server=SERVER)
     assert caught.value.reason is Reason.MALFORMED
@@ -146,7 +146,7 @@ def test_a_watch_may_arrive_in_any_pieces(cuts: list[int]) -> None:
     ]
 
 
-def test_an_error_event_is_raised_as_what_it_says() -> None:
+def test_an_error_event_raises_its_error_class() -> None:
     decoder = WatchDecoder(CALL, server=SERVER)
     text = line("ADDED", name="a") + b'{"type":"ERROR","object":' + status(410, "Expired", "too old resource version: 1 (5)") + b"}\n"
     feed = decoder.feed(text)
@@ -186,7 +186,7 @@ JSON_LIKE = st.recursive(
 
 
 @given(st.binary(max_size=60) | JSON_LIKE.map(lambda value: json.dumps(value).encode()), st.integers(100, 599))
-def test_no_answer_falls_outside_the_tree(body: bytes, code: int) -> None:
+def test_no_response_raises_an_error_outside_the_tree(body: bytes, code: int) -> None:
     with contextlib.suppress(errors.APIError):
         answers.read_object(CALL, Response(status=code, body=body), server=SERVER)
     with contextlib.suppress(errors.APIError):
@@ -194,7 +194,7 @@ def test_no_answer_falls_outside_the_tree(body: bytes, code: int) -> None:
 
 
 @given(st.binary(max_size=60) | JSON_LIKE.map(lambda value: json.dumps(value).encode() + b"\n"))
-def test_no_watch_line_falls_outside_the_tree(body: bytes) -> None:
+def test_no_watch_line_raises_an_error_outside_the_tree(body: bytes) -> None:
     decoder = WatchDecoder(CALL, server=SERVER)
     with contextlib.suppress(errors.APIError):
         for event in decoder.feed(body):

@@ -1,4 +1,4 @@
-"""What the clients add to the core: paging, time-outs, identities, watches cut short. Both run against a scripted server."""
+"""What the clients add to the core: paging, timeouts, identities, interrupted watches. Both run with a scripted server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def access(server: ScriptedServer, ca_pem: bytes, **options: object) -> Access:
     return Access(server=server.url, ca_pem=ca_pem, **options)
 
 
-def test_both_clients_send_the_same(make_server: MakeServer, ca_pem: bytes) -> None:
+def test_both_clients_send_the_same_requests(make_server: MakeServer, ca_pem: bytes) -> None:
     server = make_server(lambda _: json_answer({"kind": "Node", "items": []}))
     client = KubeClient(access(server, ca_pem, identity=BearerToken("t")), field_manager="me")
     client.get(resources.NODE, "n")
@@ -72,7 +72,7 @@ def test_lists_are_read_page_by_page(make_server: MakeServer, ca_pem: bytes) -> 
     client.close()
 
 
-def test_a_page_that_has_gone_is_gone(make_server: MakeServer, ca_pem: bytes) -> None:
+def test_an_expired_page_raises_gone(make_server: MakeServer, ca_pem: bytes) -> None:
     server = make_server(lambda _: json_answer({"kind": "Status", "reason": "Expired", "code": 410}, 410))
     client = KubeClient(access(server, ca_pem))
     with pytest.raises(errors.Gone):
@@ -80,7 +80,7 @@ def test_a_page_that_has_gone_is_gone(make_server: MakeServer, ca_pem: bytes) ->
     client.close()
 
 
-def test_a_slow_server_is_given_up_on(make_server: MakeServer, ca_pem: bytes) -> None:
+def test_a_slow_server_times_out(make_server: MakeServer, ca_pem: bytes) -> None:
     server = make_server(lambda _: json_answer({}, delay=HANGS))
     client = KubeClient(access(server, ca_pem), timeout=0.2)
     with pytest.raises(NoAnswer) as caught:
@@ -149,7 +149,7 @@ WATCHES = {
 
 
 @pytest.mark.parametrize("case", WATCHES)
-def test_a_watch_ends_with_its_reason(make_server: MakeServer, ca_pem: bytes, case: str) -> None:
+def test_a_watch_ends_with_a_reason(make_server: MakeServer, ca_pem: bytes, case: str) -> None:
     raw, count, expected = WATCHES[case]
     server = make_server(lambda _: raw)
 
@@ -189,7 +189,7 @@ def test_a_refusal_of_a_watch_is_read_within_a_deadline(make_server: MakeServer,
     assert caught.value.reason is Reason.TIMED_OUT
 
 
-def test_a_watch_that_is_silent_for_longer_than_it_was_to_last_ends(make_server: MakeServer, ca_pem: bytes) -> None:
+def test_a_watch_that_is_silent_beyond_its_timeout_ends(make_server: MakeServer, ca_pem: bytes) -> None:
     server = make_server(lambda _: lines_answer({"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {}}, ending=False))
 
     async def watch(timeout: float) -> int:
@@ -216,7 +216,7 @@ def test_a_watch_that_the_server_ends_is_no_error(make_server: MakeServer, ca_pe
     assert loop.run(main) == ["9"]
 
 
-def test_credentials_do_not_travel_in_the_clear(make_server: MakeServer) -> None:
+def test_credentials_are_not_sent_unencrypted(make_server: MakeServer) -> None:
     server = make_server(lambda _: json_answer({"metadata": {"name": "n"}}), context=None)
     assert KubeClient(Access(server=server.url)).get(resources.NODE, "n")["metadata"]["name"] == "n"
     with pytest.raises(errors.UsageError):
@@ -259,7 +259,7 @@ def test_the_name_in_the_certificate_may_be_another(make_server: MakeServer, ca_
     assert len(server.seen) == 2
 
 
-def test_calls_are_persisted_on_the_clock() -> None:
+def test_calls_are_retried_by_the_injected_clock() -> None:
     clock = FakeClock()
     calls = []
 
@@ -276,7 +276,7 @@ def test_calls_are_persisted_on_the_clock() -> None:
     assert clock.monotonic() == pytest.approx(calls[-1] + 5)
 
 
-def test_contexts_are_made_only_when_needed(ca_pem: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contexts_are_created_only_when_needed(ca_pem: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[ssl.SSLContext] = []
     monkeypatch.setattr(Access, "context", lambda self: made.append(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)) or made[-1])
     client = KubeClient(Access(server="https://127.0.0.1:1", ca_pem=ca_pem))

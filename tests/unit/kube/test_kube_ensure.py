@@ -1,4 +1,4 @@
-"""Desired objects: what is decided as a table, what is written and how often on a recording cluster."""
+"""Desired objects: decisions as a table, and what is written and how often on a recording cluster."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def labelled(labels: dict) -> dict:
         (STORED, DesiredObject({**CM, "metadata": {**CM["metadata"], "creationTimestamp": None}, "status": {"x": 1}}), Action.NONE),
     ],
 )
-def test_what_happens_to_an_object(found: dict | None, desired: DesiredObject, action: Action) -> None:
+def test_changes_of_an_object_are_decided(found: dict | None, desired: DesiredObject, action: Action) -> None:
     change = decide(found, desired).change
     assert change.action is action
     assert bool(change.diff) is (action is not Action.NONE)
     assert change.target == "configmap ns/c"
 
 
-def test_what_is_put_keeps_what_others_added() -> None:
+def test_an_update_keeps_fields_of_others() -> None:
     found = {
         **stored(data={"a": "2", "sig": "x"}),
         "immutable": False,
@@ -88,7 +88,7 @@ def test_only_the_named_data_key_is_set() -> None:
         ({"emptyDir": {}}, {"emptyDir": {}}, True),
     ],
 )
-def test_comparing_by_meaning(found: dict, desired: dict, same: bool) -> None:
+def test_values_are_compared_by_meaning(found: dict, desired: dict, same: bool) -> None:
     assert contains(found, desired) is same
 
 
@@ -138,7 +138,7 @@ def test_a_second_ensure_writes_nothing() -> None:
 
 
 class Busy(RecordingKube):
-    """Somebody else gets in between so many times."""
+    """Another client writes first this many times."""
 
     def __init__(self, times: int, error: type[errors.StatusError]) -> None:
         super().__init__(stand_ins=[stored(data={"a": "2"})])
@@ -151,7 +151,7 @@ class Busy(RecordingKube):
         return super().send(call)
 
 
-def test_a_conflict_is_answered_by_looking_again() -> None:
+def test_a_conflict_is_retried_after_another_read() -> None:
     api = Busy(3, errors.Conflict)
     assert ensure_object(api, DesiredObject(CM)).action is Action.UPDATE
     assert [action.verb for action in api.actions] == ["get", "get", "get", "get", "update"]
@@ -159,7 +159,7 @@ def test_a_conflict_is_answered_by_looking_again() -> None:
         ensure_object(Busy(4, errors.Conflict), DesiredObject(CM))
 
 
-def test_what_was_created_meanwhile_is_looked_at() -> None:
+def test_an_object_created_in_the_meantime_is_read() -> None:
     class Race(RecordingKube):
         def send(self, call, /):
             if call.verb == "create" and not self.writes:
@@ -172,7 +172,7 @@ def test_what_was_created_meanwhile_is_looked_at() -> None:
     assert api.get(resources.CONFIG_MAP, "c", "ns")["data"] == {"a": "1"}
 
 
-def test_removing_what_is_not_there_is_no_change() -> None:
+def test_removing_a_missing_object_is_no_change() -> None:
     api = RecordingKube(stand_ins=[STORED])
     assert remove_object(api, resources.CONFIG_MAP, "c", "ns").action is Action.DELETE
     assert remove_object(api, resources.CONFIG_MAP, "c", "ns").action is Action.NONE
@@ -212,6 +212,6 @@ def test_a_node_is_marked_once() -> None:
     assert [action.verb for action in api.writes] == ["patch"]
 
 
-def test_a_node_that_is_not_there_is_told() -> None:
+def test_a_missing_node_is_reported() -> None:
     with pytest.raises(errors.NotFound):
         ensure_node_marks(RecordingKube(), MARKS)

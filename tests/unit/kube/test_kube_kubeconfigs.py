@@ -56,12 +56,12 @@ IDENTITIES = [
 
 
 @pytest.mark.parametrize(("user", "identity"), IDENTITIES)
-def test_who_a_user_is(user: dict, identity: Identity) -> None:
+def test_credentials_of_a_user_are_read(user: dict, identity: Identity) -> None:
     found = access(document(user))
     assert found == Access(server="https://10.0.0.1:6443", ca_pem=b"CA", identity=identity)
 
 
-def test_what_a_cluster_says() -> None:
+def test_settings_of_a_cluster_are_read() -> None:
     cluster = {
         "certificate-authority-data": "",
         "certificate-authority": "ca.crt",
@@ -77,7 +77,7 @@ def test_what_a_cluster_says() -> None:
     assert (insecure.ca_pem, insecure.verify) == (None, False)
 
 
-def test_another_context_may_be_asked_for() -> None:
+def test_another_context_can_be_requested() -> None:
     assert access(document(), context="you@c").identity == BearerToken("yours")
     with pytest.raises(ValidationError):
         access(document(), context="nobody@c")
@@ -91,7 +91,7 @@ def test_another_context_may_be_asked_for() -> None:
         ({"username": "u", "password": "canary"}, "password"),
     ],
 )
-def test_what_is_not_supported_is_refused(user: dict, word: str) -> None:
+def test_unsupported_settings_are_refused(user: dict, word: str) -> None:
     with pytest.raises(UsageError) as caught:
         access(document(user))
     assert word in str(caught.value)
@@ -123,7 +123,7 @@ def test_a_token_cannot_break_out_of_its_header() -> None:
     assert "canary" not in str(caught.value)
 
 
-def test_a_file_is_read_with_what_it_refers_to() -> None:
+def test_a_file_is_read_with_the_files_it_refers_to() -> None:
     path = PurePosixPath("/etc/x/admin.conf")
     text = yaml.dump(document({"tokenFile": "token"})).encode()
     assert load_access(path, read={**FILES, path: text}.get).identity == BearerToken("canary-token")
@@ -132,7 +132,7 @@ def test_a_file_is_read_with_what_it_refers_to() -> None:
     assert "/gone" in str(caught.value)
 
 
-def test_which_file_is_meant() -> None:
+def test_the_kubeconfig_is_chosen_by_flag_environment_or_home() -> None:
     assert default_paths({}, home=HOME) == (HOME / ".kube/config",)
     assert default_paths({}, home=None) == ()
     assert default_paths({"KUBECONFIG": "/a::/b:/a"}, home=HOME) == (PurePosixPath("/a"), PurePosixPath("/b"))

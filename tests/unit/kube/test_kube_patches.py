@@ -35,7 +35,7 @@ def node(**status: object) -> dict:
     }
 
 
-def test_the_steady_state_holds_heartbeats_only() -> None:
+def test_an_unchanged_status_patches_heartbeats_only() -> None:
     later = node()
     later["status"]["conditions"] = [
         later["status"]["conditions"][0],

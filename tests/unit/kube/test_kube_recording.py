@@ -1,4 +1,4 @@
-"""The cluster of a plan: reads see writes, nothing reaches the real one, and the words are kubeadm's."""
+"""The cluster of a plan: reads see writes, nothing reaches the real one, and messages are kubeadm's."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_status_review_is_not_stored() -> None:
     assert len(api.writes) == 2
 
 
-def test_the_words_are_those_of_kubeadm() -> None:
+def test_messages_are_those_of_kubeadm() -> None:
     api = RecordingKube()
     api.create(CM)
     api.create(NODE)

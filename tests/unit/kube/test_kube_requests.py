@@ -67,7 +67,7 @@ def test_a_call_has_its_path_and_query(call: core.Call, method: str, target: str
     assert (request.method, request.target) == (method, target)
 
 
-def test_any_other_request_is_sent_as_it_is_written() -> None:
+def test_raw_requests_are_sent_as_written() -> None:
     request = core.raw("GET", "/readyz?verbose")
     assert (request.method, request.target) == ("GET", "/readyz?verbose")
 
@@ -87,7 +87,7 @@ def test_only_writes_name_their_field_manager() -> None:
         ("apply", "application/apply-patch+yaml"),
     ],
 )
-def test_a_patch_says_of_which_type_it_is(type: str, content: str) -> None:
+def test_a_patch_names_its_type(type: str, content: str) -> None:
     assert core.request(core.patch(resources.NODE, "n1", {}, type=type), WRITER).headers["content-type"] == content
 
 
@@ -103,7 +103,7 @@ def test_a_deletion_may_have_conditions() -> None:
 
 
 @pytest.mark.parametrize("name", ["..", ".", "a/b", "a%2fb", "../../secrets/x"])
-def test_a_name_cannot_leave_its_place(name: str) -> None:
+def test_a_name_cannot_leave_its_path_segment(name: str) -> None:
     for call in (lambda: core.get(resources.NODE, name), lambda: core.get(resources.POD, "p", name)):
         with pytest.raises(UsageError):
             call()
@@ -119,7 +119,7 @@ def test_every_name_is_one_segment_or_refused(name: str) -> None:
     assert not set(found) & set("/?# \r\n")
 
 
-def test_what_cannot_be_addressed_is_refused() -> None:
+def test_invalid_addresses_of_objects_are_refused() -> None:
     with pytest.raises(UsageError):
         core.get(resources.NODE, "")
     with pytest.raises(UsageError):
@@ -140,7 +140,7 @@ def test_every_row_is_found_by_its_object() -> None:
         assert resources.of({"apiVersion": row.api_version, "kind": row.kind}) is row
 
 
-def test_headers_say_who_asks() -> None:
+def test_headers_contain_the_identity() -> None:
     acting = Impersonation(user="jane", groups=("a", "b"), extra={"k.example/x y": ("1",)})
     assert core.headers_for(Access(server="https://x", identity=BearerToken("t"), impersonation=acting)) == {
         "accept": "application/json",

@@ -1,4 +1,4 @@
-"""Requests that are tried again while an API server starts."""
+"""Requests that are retried while an API server starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def refusal(kind):
 
 
 class Flaky:
-    """Answers each call with the next of some errors, then well."""
+    """Answers each call with the next of some errors, then successfully."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)
@@ -58,7 +58,7 @@ CALLS = {
 
 @pytest.mark.parametrize("verb", CALLS)
 @pytest.mark.parametrize("kind", [Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized])
-def test_what_passes_with_time_is_tried_again(verb, kind):
+def test_temporary_errors_are_retried(verb, kind):
     inner, clock = Flaky(refusal(kind), refusal(kind)), FakeClock()
     assert CALLS[verb](RetryingKube(inner, clock=clock, within=10)) in ({"verb": verb}, [])
     assert inner.calls == [verb] * 3
@@ -67,7 +67,7 @@ def test_what_passes_with_time_is_tried_again(verb, kind):
 
 @pytest.mark.parametrize("verb", CALLS)
 @pytest.mark.parametrize("kind", [AlreadyExists, Conflict, Invalid])
-def test_what_time_cannot_mend_is_final(verb, kind):
+def test_permanent_errors_are_final(verb, kind):
     inner, clock = Flaky(refusal(kind)), FakeClock()
     with pytest.raises(kind):
         CALLS[verb](RetryingKube(inner, clock=clock, within=10))
@@ -75,7 +75,7 @@ def test_what_time_cannot_mend_is_final(verb, kind):
 
 
 @pytest.mark.parametrize(("verb", "count"), [("create", 2), ("get", 1), ("update", 1), ("delete", 1)])
-def test_not_found_passes_only_where_it_means_a_missing_namespace(verb, count):
+def test_not_found_is_retried_only_for_a_missing_namespace(verb, count):
     inner = Flaky(refusal(NotFound))
     api = RetryingKube(inner, clock=FakeClock(), within=10)
     if count == 1:
@@ -86,7 +86,7 @@ def test_not_found_passes_only_where_it_means_a_missing_namespace(verb, count):
     assert len(inner.calls) == count
 
 
-def test_the_pauses_grow_to_half_a_second_and_the_last_error_stands():
+def test_pauses_grow_to_half_a_second_and_the_last_error_is_raised():
     class Down(Flaky):
         def answer(self, verb: str):
             self.calls.append(clock.monotonic())
@@ -102,7 +102,7 @@ def test_the_pauses_grow_to_half_a_second_and_the_last_error_stands():
     assert clock.monotonic() <= 3
 
 
-def test_raw_requests_are_passed_on_as_they_are():
+def test_raw_requests_are_passed_on_unchanged():
     inner = Flaky(refusal(ServerError))
     with pytest.raises(ServerError):
         RetryingKube(inner, clock=FakeClock(), within=3).raw("GET", "/readyz")

@@ -32,7 +32,7 @@ GONE = errors.Gone("too old", code=410)
 
 
 class Script:
-    """Answers lists and watches from two scripts; an exception in a script is raised where it stands. Ends by waiting for ever."""
+    """Answers lists and watches from two scripts; an exception in a script is raised at that point. At the end it waits for ever."""
 
     def __init__(self, lists: list[object], watches: list[list[object]]) -> None:
         self.lists, self.watches = lists, watches
@@ -78,7 +78,7 @@ def informer(script: Script, **options: object) -> Informer:
     return Informer(script, resources.POD, namespace="ns", random=SeededRandom(1), **options)
 
 
-async def test_what_is_there_comes_first_and_then_what_changes() -> None:
+async def test_existing_objects_come_first_and_then_changes() -> None:
     script = Script(
         [([pod("a"), pod("b")], "5")],
         [[WatchEvent(EventType.MODIFIED, pod("a", "6")), bookmark("9"), WatchEvent(EventType.DELETED, pod("b", "10"))]],
@@ -90,13 +90,13 @@ async def test_what_is_there_comes_first_and_then_what_changes() -> None:
     assert list(watched.objects) == [("ns", "a")]
 
 
-async def test_a_watch_goes_on_from_the_last_bookmark() -> None:
+async def test_a_watch_continues_from_the_last_bookmark() -> None:
     script = Script([([], "5")], [[2.0, bookmark("9")], [2.0, LOST], [2.0, WatchEvent(EventType.ADDED, pod("a", "11"))]])
     assert await take(informer(script).events(), 2) == [("SYNCED", ""), ("ADDED", "a")]
     assert script.asked == [("list", "0"), ("watch", "5"), ("watch", "9"), ("watch", "9")]
 
 
-async def test_too_old_lists_again_and_tells_only_differences() -> None:
+async def test_an_expired_version_lists_again_and_reports_only_differences() -> None:
     script = Script(
         [([pod("a"), pod("b"), pod("c")], "5"), ([pod("a"), pod("b", "7"), pod("d", "8")], "20")],
         [[GONE], [WatchEvent(EventType.ADDED, pod("e", "21"))]],
@@ -107,7 +107,7 @@ async def test_too_old_lists_again_and_tells_only_differences() -> None:
     assert script.times[2] == script.times[1]
 
 
-async def test_a_server_to_which_every_version_is_too_old_is_not_asked_without_end() -> None:
+async def test_a_server_to_which_every_version_is_too_old_is_retried_with_pauses() -> None:
     script = Script([([], str(number)) for number in range(6)], [[GONE]] * 5)
     await take(informer(script).events(), 6)
     lists = [when for (verb, _), when in zip(script.asked, script.times, strict=True) if verb == "list"]
@@ -117,7 +117,7 @@ async def test_a_server_to_which_every_version_is_too_old_is_not_asked_without_e
     assert pauses[-1] >= 0.8
 
 
-async def test_failures_are_told_and_tried_again_with_growing_pauses() -> None:
+async def test_failures_are_reported_and_retried_with_backoff() -> None:
     told: list[errors.APIError] = []
     forbidden = errors.Forbidden("no", code=403)
     script = Script([LOST, forbidden, LOST, LOST, LOST, LOST, LOST, LOST, ([], "5")], [])
@@ -129,7 +129,7 @@ async def test_failures_are_told_and_tried_again_with_growing_pauses() -> None:
     assert 5.0 <= pauses[-1] <= 7.5
 
 
-async def test_the_time_that_the_server_asks_for_is_kept() -> None:
+async def test_retry_after_of_the_server_is_respected() -> None:
     script = Script([errors.TooManyRequests("busy", code=429, retry_after=3.0), ([], "5")], [])
     await take(informer(script).events(), 1)
     assert script.times[1] - script.times[0] == 3.0
@@ -141,7 +141,7 @@ async def test_watches_that_end_at_once_do_not_spin() -> None:
     assert script.times[-1] - script.times[1] >= 0.1 + 0.2
 
 
-def test_calls_are_persisted_until_their_time_is_over() -> None:
+def test_calls_are_retried_until_their_timeout() -> None:
     answers, clock = iter([LOST, errors.Forbidden("no", code=403), "done"]), FakeClock()
 
     def call() -> str:
@@ -164,7 +164,7 @@ def test_calls_are_persisted_until_their_time_is_over() -> None:
 @pytest.mark.parametrize(
     "error", [errors.Invalid("bad", code=422), NoAnswer("x", reason=Reason.UNTRUSTED), errors.StatusError("x", code=400)]
 )
-def test_what_no_waiting_mends_is_not_tried_again(error: errors.APIError) -> None:
+def test_permanent_errors_are_not_retried(error: errors.APIError) -> None:
     calls = []
 
     def call() -> None:

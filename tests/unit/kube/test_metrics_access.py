@@ -1,4 +1,4 @@
-"""Who is shown metrics: a client certificate of the cluster, or the API server asked about a token, says who asks; health is for everybody."""
+"""Access to metrics: authentication by a client certificate of the cluster, or by a token that the API server reviews; health is public."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USERS = {"prometheus-token": "prometheus", "other-token": "other", "master-token
 
 
 class Cluster:
-    """Knows the tokens of three users; the first may get /metrics, the last is of system:masters."""
+    """Knows the tokens of three users; the first may get /metrics, the last is in system:masters."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -99,7 +99,7 @@ async def serve(
     return Serving(server, cluster, shown)
 
 
-async def test_who_may_see_metrics(context):
+async def test_metrics_require_authorization(context):
     serving = await serve(context)
     found = {token: await serving.get("/metrics", token) for token in ("", "made-up", *USERS)}
     assert {token: status for token, (status, _) in found.items()} == {
@@ -115,7 +115,7 @@ async def test_who_may_see_metrics(context):
     await serving.close()
 
 
-async def test_health_is_for_everybody_and_asks_nobody(context):
+async def test_health_is_public_and_needs_no_review(context):
     serving = await serve(context, ready="not yet")
     assert [await serving.get(path) for path in ("/healthz", "/livez", "/readyz")] == [(200, "ok"), (200, "ok"), (503, "not yet")]
     assert (await serving.get("/healthz", "made-up"))[0] == 200
@@ -123,7 +123,7 @@ async def test_health_is_for_everybody_and_asks_nobody(context):
     await serving.close()
 
 
-async def test_without_rights_nobody_learns_what_there_is(context):
+async def test_unauthorized_clients_do_not_learn_which_paths_exist(context):
     serving = await serve(context)
     for path, method in (("/metrics", "POST"), ("/debug/pprof/", "GET"), ("/healthz", "DELETE"), ("/healthz/x", "GET"), ("/", "GET")):
         assert (await serving.get(path, "other-token", method))[0] == 403
@@ -132,14 +132,14 @@ async def test_without_rights_nobody_learns_what_there_is(context):
 
 
 @pytest.mark.parametrize(("authentication", "authorization", "status"), [(False, True, 401), (True, False, 403)])
-async def test_without_a_kubeconfig_to_ask_with_nothing_is_shown(context, authentication, authorization, status):
+async def test_nothing_is_served_without_a_kubeconfig_for_reviews(context, authentication, authorization, status):
     serving = await serve(context, authentication=authentication, authorization=authorization)
     assert (await serving.get("/metrics", "prometheus-token"))[0] == status
     assert (await serving.get("/metrics"))[0] == 403
     await serving.close()
 
 
-async def test_answers_are_remembered_for_a_while(context):
+async def test_review_results_are_cached(context):
     serving = await serve(context)
     for _ in range(5):
         assert (await serving.get("/metrics", "prometheus-token"))[0] == 200
@@ -148,7 +148,7 @@ async def test_answers_are_remembered_for_a_while(context):
     await serving.close()
 
 
-async def test_where_the_api_server_cannot_answer_nothing_is_shown_and_nothing_remembered(context):
+async def test_nothing_is_served_or_cached_if_the_api_server_does_not_answer(context):
     serving = await serve(context)
     serving.cluster.error = ServerError("down", code=500)
     assert (await serving.get("/metrics", "prometheus-token"))[0] == 401
@@ -159,7 +159,7 @@ async def test_where_the_api_server_cannot_answer_nothing_is_shown_and_nothing_r
     await serving.close()
 
 
-async def test_a_scraper_that_asks_for_openmetrics_gets_it(context):
+async def test_a_scraper_that_requests_openmetrics_gets_it(context):
     registry = Registry()
     assert registry.read("application/openmetrics-text; version=1.0.0").headers["content-type"].startswith("application/openmetrics-text")
     assert registry.read("").headers["content-type"].startswith("text/plain")
@@ -168,7 +168,7 @@ async def test_a_scraper_that_asks_for_openmetrics_gets_it(context):
 @pytest.mark.parametrize(
     ("name", "groups", "status"), [("prometheus", ("scrapers",), 200), ("other", (), 403), ("admin", ("system:masters",), 200)]
 )
-async def test_a_client_certificate_of_the_cluster_says_who_asks(context, name, groups, status):
+async def test_a_client_certificate_of_the_cluster_authenticates(context, name, groups, status):
     pki = trustme.CA()
     cluster = Cluster()
     cluster.authority = pki.cert_pem.bytes()
@@ -183,14 +183,14 @@ async def test_a_client_certificate_of_the_cluster_says_who_asks(context, name, 
     await serving.close()
 
 
-async def test_a_client_certificate_of_somebody_else_is_nobodys(context):
+async def test_a_client_certificate_of_another_ca_does_not_authenticate(context):
     pki, other = trustme.CA(), trustme.CA()
     cluster = Cluster()
     cluster.authority = other.cert_pem.bytes()
     authorities = ClusterAuthorities(cluster)
     own = certificates.pair_of(*own_pair(name="a", algorithm=Algorithm.ECDSA_P256, now=NOW, random=SeededRandom(1)), source="own")
     identity = ServingIdentity(lambda: own, client_ca=authorities).context()
-    for _ in range(2):  # first nobody's are known, then those of another authority
+    for _ in range(2):  # first CAs of others, then those of another CA
         serving = await serve(identity, cluster=cluster, shown=client_of(pki, "admin", ("system:masters",)))
         with pytest.raises(NoAnswer):
             await serving.get("/metrics")
@@ -201,7 +201,7 @@ async def test_a_client_certificate_of_somebody_else_is_nobodys(context):
         await authorities.look()
 
 
-async def test_authorities_that_cannot_be_read_stay_as_they_were():
+async def test_unreadable_cas_keep_the_previous_ones():
     pki, cluster = trustme.CA(), Cluster()
     authorities = ClusterAuthorities(cluster)
     await authorities.look()
@@ -216,7 +216,7 @@ async def test_authorities_that_cannot_be_read_stay_as_they_were():
 
 
 def client_of(pki: trustme.CA, name: str, groups: tuple[str, ...]) -> ssl.SSLContext:
-    """A client that shows a certificate of this user, and verifies nobody."""
+    """A client with a certificate of this user, which does not verify the server."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
         [
@@ -239,7 +239,7 @@ def client_of(pki: trustme.CA, name: str, groups: tuple[str, ...]) -> ssl.SSLCon
 
 
 @pytest.mark.looptime
-async def test_answers_are_forgotten_after_ten_seconds():
+async def test_review_results_expire_after_ten_seconds():
     import asyncio
 
     cluster = Cluster()

@@ -36,12 +36,12 @@ def test_containers_are_merged_by_name(patch, result):
     assert names(strategic.merge(pod("a", "b", "c"), {"spec": {"containers": patch}}, type="Pod")) == list(result)
 
 
-def test_an_order_counts_for_what_is_there():
+def test_an_order_applies_to_existing_elements():
     patch = {"spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}]}}
     assert names(strategic.merge(pod("a", "b", "c"), patch, type="Pod")) == ["b", "c", "a"]
 
 
-def test_scalars_are_united_or_taken_out():
+def test_scalars_are_merged_or_removed():
     body = {"metadata": {"finalizers": ["a", "b"]}}
     assert strategic.merge(body, {"metadata": {"finalizers": ["c", "a"]}}, type="Pod")["metadata"]["finalizers"] == ["c", "a", "b"]
     gone = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a"]}}
@@ -66,7 +66,7 @@ def test_lists_of_an_open_type_are_replaced():
         {"spec": {"$deleteFromPrimitiveList/containers": "x"}},
     ],
 )
-def test_what_cannot_be_applied_is_said(patch):
+def test_inapplicable_patches_are_reported(patch):
     with pytest.raises(PatchError):
         strategic.merge(pod("a", "b"), patch, type="Pod")
 
@@ -80,7 +80,7 @@ NAMES = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 
 
 @given(NAMES, NAMES)
-def test_a_merged_list_holds_both_sides_once_and_changes_no_argument(before, patched):
+def test_a_merged_list_has_both_sides_once_and_modifies_no_argument(before, patched):
     body, patch = pod(*before), {"spec": {"containers": [{"name": name, "image": "new"} for name in patched]}}
     kept = copy.deepcopy((body, patch))
     merged = strategic.merge(body, patch, type="Pod")
@@ -100,7 +100,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from("abc"), JSON, max_size=3), st.dictionaries(st.sampled_from("abc"), JSON, max_size=3))
-def test_for_an_open_type_it_is_a_merge_patch_without_nulls(body, patch):
+def test_for_an_open_type_a_patch_is_a_merge_patch_without_nulls(body, patch):
     def clean(value, *, lists=True):
         if isinstance(value, dict):
             return {key: clean(part) for key, part in value.items() if part is not None}
@@ -118,11 +118,11 @@ def test_for_an_open_type_it_is_a_merge_patch_without_nulls(body, patch):
         ([{"op": "test", "path": "/b", "value": None}], {"a": [1, 2, 3]}),
     ],
 )
-def test_json_patches_do_what_they_do_in_kubernetes(patch, result):
+def test_json_patches_have_the_effect_that_they_have_in_kubernetes(patch, result):
     assert apply_json({"a": [1, 2, 3]}, patch) == result
 
 
 @pytest.mark.parametrize("patch", [{}, "x", [1], [{}], [{"op": "add"}], [{"op": "put", "path": "/a"}], [{"op": "remove", "path": "/a/7"}]])
-def test_a_json_patch_that_is_none_is_refused(patch):
+def test_an_invalid_json_patch_is_refused(patch):
     with pytest.raises(PatchError):
         apply_json({"a": [1]}, patch)

@@ -21,7 +21,7 @@ def now() -> float:
     return round(asyncio.get_running_loop().time(), 3)
 
 
-async def test_a_key_waits_once():
+async def test_a_key_is_queued_once():
     one = queue()
     for _ in range(100):
         one.add("a")
@@ -30,7 +30,7 @@ async def test_a_key_waits_once():
     assert len(one) == 0
 
 
-async def test_a_key_that_is_added_during_its_work_comes_again_afterwards():
+async def test_a_key_added_during_its_processing_is_processed_again():
     one = queue()
     one.add("a")
     await one.get()
@@ -60,7 +60,7 @@ async def test_pauses_double_up_to_the_limit():
     assert one.retry("a") == 0.2
 
 
-async def test_a_failed_key_comes_back_after_its_pause():
+async def test_a_failed_key_is_retried_after_its_pause():
     one = queue()
     one.retry("a")
     assert len(one) == 0
@@ -68,7 +68,7 @@ async def test_a_failed_key_comes_back_after_its_pause():
     assert now() == 0.2
 
 
-async def test_the_bucket_of_the_certificate_controllers_slows_many_failures():
+async def test_the_bucket_of_the_certificate_controllers_limits_many_failures():
     limiter = certificate_limiter()
     pauses = [limiter.delay(f"key-{number}") for number in range(110)]
     assert pauses[:100] == [0.2] * 100
@@ -82,7 +82,7 @@ async def test_the_bucket_fills_again():
     assert [bucket.delay("") for _ in range(3)] == pytest.approx([0, 0, 0.1])
 
 
-async def test_of_two_times_for_a_key_the_first_counts():
+async def test_the_earlier_of_two_times_for_a_key_counts():
     one = queue()
     one.add_after("a", 10)
     one.add_after("a", 5)
@@ -104,7 +104,7 @@ async def test_a_cancelled_reader_loses_no_key():
     assert await asyncio.wait_for(readers[1], 1) == "a"
 
 
-async def test_a_closed_queue_lets_everybody_go_and_drops_what_waits():
+async def test_a_closed_queue_releases_readers_and_drops_waiting_keys():
     one = queue()
     reader = asyncio.create_task(one.get())
     await asyncio.sleep(0)
@@ -141,16 +141,16 @@ async def working(handler, keys, *, seconds, count=1):
     return handler.calls
 
 
-async def test_what_fails_is_tried_again_whatever_failed():
+async def test_any_failure_is_retried():
     calls = await working(Handler(NotNow("not yet"), RuntimeError("a bug"), None), ["a"], seconds=5)
     assert calls == [("a", 0.0), ("a", 0.2), ("a", 0.6)]
 
 
-async def test_what_asks_for_it_is_looked_at_again():
+async def test_keys_are_requeued_on_request():
     assert await working(Handler(30.0, None), ["a"], seconds=100) == [("a", 0.0), ("a", 30.0)]
 
 
-async def test_one_key_that_fails_does_not_hold_up_others():
+async def test_one_failing_key_does_not_delay_others():
     calls = await working(Handler(NotNow("never"), None, None), ["a", "b", "c"], seconds=0.1)
     assert [key for key, _ in calls] == ["a", "b", "c"]
 
