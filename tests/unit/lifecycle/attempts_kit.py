@@ -1,4 +1,4 @@
-"""Attempts that come to nothing on a machine below a directory, and what another one makes of it then: to be compared with a fresh machine."""
+"""Failed attempts on a machine below a directory, and the results of another attempt: to be compared with those on a fresh machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from operation_kit import KnownCluster
 
 KEY = "ab" * 32
 _AUTHORITY = trustme.CA(key_type=trustme.KeyType.ECDSA)
-"""Of the one cluster that all machines join: its pin is in their records."""
+"""The pin of the one cluster that all machines join, which is in their records."""
 
 
 def failing(row, name, error):
@@ -91,12 +91,12 @@ def shared():
 
 
 class Cluster(join_kit.Cluster):
-    """A cluster whose controllers sign what kubelets ask for, unless they wait for a person."""
+    """A cluster whose controllers sign the requests of kubelets, unless they wait for a person."""
 
     signs = True
 
     def keep_to(self, box):
-        """Have the places of control planes below a directory, and what they share uploaded with KEY."""
+        """Move the paths of control planes below a directory, and upload what they share with KEY."""
         for body in self.objects:
             data = body.get("data", {})
             if "ClusterConfiguration" in data:
@@ -117,7 +117,7 @@ class Cluster(join_kit.Cluster):
 
 
 class Healthy:
-    """A kubelet that says that it is well."""
+    """A kubelet that reports that it is healthy."""
 
     def __init__(self, server: str, *, context: object) -> None:
         pass
@@ -130,7 +130,7 @@ class Healthy:
 
 
 class Runtime:
-    """The pods of a machine. Those of others stay."""
+    """The pods of a machine. Pods of others stay."""
 
     def __init__(self, kubelet) -> None:
         self.kubelet = kubelet
@@ -163,7 +163,7 @@ class Runtime:
 
 
 class Attempts(Box):
-    """A machine on which `init` and `join` fail at a phase; else `init` goes through all that needs no API server."""
+    """A machine on which `init` and `join` fail at a phase; otherwise `init` runs everything that needs no API server."""
 
     def __post_init__(self) -> None:
         self.services = Kubelet(self)
@@ -195,7 +195,7 @@ class Attempts(Box):
 
 
 def state(root, layout):
-    """Everything that a machine has: directories, files with their modes, certificates and keys by what they are for."""
+    """Everything on a machine: directories, files with their modes, certificates and keys by their purpose."""
     authorities = {}
     for path in sorted(Path(root).rglob("*ca.crt")):
         authorities[str(path.relative_to(layout.pki))] = certificates.parse(path.read_bytes())[0]
@@ -225,7 +225,7 @@ def _content(path, root, authorities):
 
 
 def _record(found):
-    """A record, without the digests of what is new in each run."""
+    """A record, without the digests of values that are new in each run."""
     return found | {"free": {path: left and "a digest" for path, left in found.get("free", {}).items()}}
 
 
@@ -237,5 +237,5 @@ def _kubeconfig(document, authorities):
         text = base64.b64decode(row["user"].pop("client-certificate-data", ""))
         row["user"]["client-key-data"] = bool(row["user"].get("client-key-data"))
         told = of_certificate(certificates.parse(text)[0], authorities=authorities) if text else {}
-        row["user"]["is"] = {name: value for name, value in told.items() if name != "validity_seconds"}  # it begins with its authority
+        row["user"]["is"] = {name: value for name, value in told.items() if name != "validity_seconds"}  # it starts with its CA
     return document

@@ -48,7 +48,7 @@ class Run:
 
 
 class ControlPlane:
-    """The files that `init` makes, below a directory; `run` calls a command on them."""
+    """The files that `init` creates, below a directory; `run` calls a command on them."""
 
     def __init__(self, root: Path, capsys) -> None:
         self.root, self.capsys = root, capsys
@@ -74,7 +74,7 @@ class ControlPlane:
         ).configuration
 
     def fill(self, text=CONFIG):
-        """Make everything."""
+        """Create everything."""
         whole, addresses = self.configuration(text), Addresses.of_machine("10.98.0.11")
         means = IssuingSources(SystemClock(), SeededRandom(1))
         for spec in specs.certificates_for(whole, addresses):
@@ -89,13 +89,13 @@ class ControlPlane:
         return Run(code, *self.capsys.readouterr())
 
     def check(self, *argv: object) -> Run:
-        """Call `certs check-expiration` with the configuration file, so that no cluster is asked."""
+        """Call `certs check-expiration` with the configuration file, so that no cluster is used."""
         return self.run("certs", "check-expiration", "--config", self.config, *argv)
 
     def certificate(self, name):
         return certificates.first((self.pki / name).read_bytes(), source=name)
 
     def snapshot(self):
-        """Every file below the machine, but for the lock."""
+        """Every file below the machine except the lock."""
         below = self.kubernetes
         return {str(path.relative_to(below)): path.read_bytes() for path in below.rglob("*") if path.is_file()}

@@ -1,7 +1,8 @@
-"""What real programs wrote when they failed, for each row of the tables of remedies: the latest lines of one run, as the journal or the log has them.
+"""The output of real programs that failed, for each row of the tables of hints: the latest lines of one run, from the journal or the log.
 
-From the kubelet v1.36.3 under systemd v252, etcd v3.6.8 and kube-apiserver v1.36.3; `tests/machines/test_faults_checks.py` and
-`tests/controlplane/test_component_failures.py` make them write the same again.
+From the kubelet v1.36.3 under systemd v252, etcd v3.6.8 and kube-apiserver v1.36.3;
+`tests/machines/test_faults_checks.py` and `tests/controlplane/test_component_failures.py` make them write the same
+again.
 """
 
 from __future__ import annotations

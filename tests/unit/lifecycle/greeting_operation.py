@@ -1,4 +1,4 @@
-"""An operation that did not exist, and the row that makes a command of it. A test counts its lines."""
+"""A new operation, and the row that makes a command of it. A test counts its lines."""
 
 from __future__ import annotations
 

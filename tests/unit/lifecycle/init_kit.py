@@ -43,7 +43,7 @@ def asked(*, cluster="", init="", **more: object):
 
 
 class Services:
-    """A service manager that notes what it is told. A kubelet that it starts makes its client certificate."""
+    """A service manager that records its calls. A kubelet that it starts creates its client certificate."""
 
     def __init__(self, *, running=True, known=True) -> None:
         self.running = running
@@ -72,7 +72,7 @@ class Services:
 
 @dataclass
 class Box:
-    """A machine below a directory: real files, nothing else of the machine that runs the test."""
+    """A machine below a directory: real files, and nothing else of the machine that runs the test."""
 
     root: Path
     services: Services = field(default_factory=Services)
@@ -94,13 +94,13 @@ class Box:
         return host
 
     def whole(self, **more: object):
-        """This machine, with its clock and its own randomness for each run."""
+        """This machine, with its clock and separate randomness for each run."""
         given = {"at": self.machine, "clock": self.clock, "random": SeededRandom(len(self.reporter.events)), "layout": self.layout}
         given["environment"] = {"XDG_STATE_HOME": str(self.root / "run")}
         return machine.Machine(**{**given, **more})
 
     def call(self, request):
-        """Prepare a request, and tell the warnings."""
+        """Prepare a request, and report the warnings."""
         prepared = init.prepare(request, self.whole())
         for warning in prepared.warnings:
             self.reporter.emit(Warned(text=warning))
@@ -126,7 +126,7 @@ class Box:
         return run(init.INIT, request, self.whole(), reporter=self.reporter).changes
 
     def run(self, request, *, overlay=False, kubelet_makes=()):
-        """Run the phases: on the real files, or over them; against a cluster that only remembers. Returns all changes."""
+        """Run the phases on the real files or on an overlay, and with a cluster in memory. Returns all changes."""
         prepared = init.prepare(request, self.whole())
         host = OverlayHost(prepared.host) if overlay else prepared.host
         for body in stand_ins.objects(prepared.configuration):
@@ -148,5 +148,5 @@ class Box:
 
 
 def names(changes):
-    """What was really changed, in order."""
+    """The real changes, in order."""
     return [change.target for change in changes if change]

@@ -69,7 +69,7 @@ class Kube(RecordingKube):
         return code
 
     def raw(self, method, path, *, body=None, headers=None, timeout=None):
-        """Answer with the requests for certificates that there are, and whether the server is ready."""
+        """Answer with the existing certificate requests, and whether the server is ready."""
         if (method, path) == ("GET", "/version"):
             return Response(status=200, headers={}, body=b"{}")
         if (method, path) == ("GET", "/readyz"):
@@ -84,12 +84,13 @@ class Kube(RecordingKube):
 
 @dataclass
 class Cluster:
-    """A cluster in memory. `token` is the one that it takes, `read` what was asked for.
+    """A cluster in memory. `token` is the one that it accepts, `read` the requested paths.
 
-    `requests` are the requests for certificates that it shows at each look, then none; None where it shows them to nobody. `ready` are the
-    codes with which the server answers who has a token and asks whether it is ready, then 200; while there are some it refuses to show the
-    Node. `unread` are those for who has none (None: no answer); while there are some the server knows no token yet.
-    After a 403 (`said`) it refuses cluster-info too, unless it `knows_rights`. `answers` are given to whoever explains a wait, by resource.
+    `requests` are the certificate requests that it shows at each read, then none; None if it shows them to nobody.
+    `ready` are the status codes for requests of readiness with a token, then 200; until then it refuses to show the
+    Node. `unread` are those without a token (None: no answer); until then the server knows no token. After a 403
+    (`said`) it refuses cluster-info too, unless it `knows_rights`. `answers` are returned to whatever explains a
+    wait, by resource.
     """
 
     token: str = TOKEN

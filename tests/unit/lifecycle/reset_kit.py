@@ -1,4 +1,4 @@
-"""A machine that is part of a cluster, below a directory: what its files, services, pods and mounts are, and resets of it."""
+"""A machine of a cluster, below a directory: its files, services, pods and mounts, and resets of it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Services:
 
 
 class Runtime:
-    """A container runtime with pods; those of `stays` cannot be removed."""
+    """A container runtime with pods; those in `stays` cannot be removed."""
 
     def __init__(self, services) -> None:
         self.pods = [Sandbox(id=name, name=name, namespace="kube-system") for name in PODS]
@@ -119,7 +119,7 @@ class PacketFilter:
 
 
 class ResetHost(RealHost):
-    """This machine with mounts and a packet filter that are not there. What is unmounted is noted; what is busy stays."""
+    """This machine with simulated mounts and packet filter. Unmounting is recorded; busy mounts stay."""
 
     box: Box
 
@@ -174,14 +174,14 @@ class Box:
         (self.root / name).write_text(text)
 
     def make_worker(self):
-        """Give it the files of a worker that kubeadm joined."""
+        """Add the files of a worker that kubeadm joined."""
         for name in ("kubernetes/kubelet.conf", "kubernetes/pki/ca.crt", "kubelet/config.yaml", "kubelet/pki/kubelet.crt", "cni/f"):
             self.write(name)
         (self.root / "kubernetes/manifests").mkdir()
         return self
 
     def make_control_plane(self):
-        """Give it the files of a control plane."""
+        """Add the files of a control plane."""
         self.make_worker()
         for name in ("ca.key", "etcd/ca.crt", "etcd/server.crt", "etcd/healthcheck-client.crt"):
             self.write(f"kubernetes/pki/{name}")
@@ -204,7 +204,7 @@ class Box:
         return ResetOptions(documents=yaml.load_all(document, source="reset.yaml"), from_file=True, ask=self.ask, **asked)
 
     def run(self, mode, *, text="", **asked: object):
-        environment = {"XDG_STATE_HOME": str(self.root / "run")}  # for who is not root
+        environment = {"XDG_STATE_HOME": str(self.root / "run")}  # for ordinary users
         whole = lifecycle.Machine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout, environment=environment)
         return run(self.row, self.request(text=text, **asked), whole, reporter=self.reporter, mode=mode)
 
@@ -213,7 +213,7 @@ class Box:
         return reset.prepare(self.request(text=text, **asked), whole)
 
     def reset(self, *, text="", **asked: object):
-        """Reset it. Whoever runs the test counts as root."""
+        """Reset it. The user that runs the test counts as root."""
         return self.run(Mode.APPLY, text=f"ignorePreflightErrors: [all]\n{text}", **asked)
 
     def plan(self, **asked: object):
@@ -239,12 +239,12 @@ class Box:
         return [event.text for event in self.reporter.events if isinstance(event, Warned)]
 
     def left(self):
-        """What is below the machine, its lock left out."""
+        """Everything below the machine except its lock."""
         found = (str(path.relative_to(self.root)) for path in sorted(self.root.rglob("*")))
         return [name for name in found if not name.startswith("run")]
 
     def install(self, monkeypatch):
-        """Put its etcd and cluster in the place of the real ones."""
+        """Replace the real etcd and cluster by those of the test."""
 
         box = self
 

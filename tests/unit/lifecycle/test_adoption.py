@@ -1,4 +1,4 @@
-"""Machines that something else made a part of a cluster: known by what lies there, changed only on request."""
+"""Machines that another tool made part of a cluster: recognised by their files, changed only on request."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def not_asked():
         ("kubelet/config.yaml",),  # of a package
     ],
 )
-def test_a_machine_whose_kubelet_nobody_started_is_nobodys(names, host, tmp_path):
+def test_a_machine_whose_kubelet_was_never_started_belongs_to_no_cluster(names, host, tmp_path):
     write(tmp_path, names)
     assert adoption.traces(host) == ()
     assert adoption.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter()) is False
 
 
 @pytest.mark.parametrize("names", [WORKER, CONTROL_PLANE])
-def test_a_machine_of_a_cluster_is_known_and_left_alone(names, host, tmp_path):
+def test_a_machine_of_a_cluster_is_recognised_and_not_changed(names, host, tmp_path):
     write(tmp_path, names)
     assert [str(path.relative_to(tmp_path)) for path in adoption.traces(host)] == list(names)
     with pytest.raises(HostError) as refused:
@@ -68,20 +68,20 @@ def test_a_machine_of_a_cluster_is_known_and_left_alone(names, host, tmp_path):
     assert all(word in refused.value.remedy for word in ("--plan", "--adopt", "reset"))
 
 
-def test_a_machine_of_ours_is_not_taken_over(host, tmp_path):
+def test_our_own_machine_is_not_adopted(host, tmp_path):
     write(tmp_path, WORKER)
     machine_record.save(host, MachineRecord(workflow="join", configuration=""))
     assert adoption.check(host, adopts=True, plan=not_asked, reporter=RecordingReporter()) is False
 
 
-def test_what_would_change_is_shown_before_a_machine_is_taken_over(host, tmp_path):
+def test_changes_are_shown_before_a_machine_is_adopted(host, tmp_path):
     write(tmp_path, CONTROL_PLANE)
     taken, (text,) = check(host, adopts=True, plan=Plan(changes=(MANIFEST,)))
     assert taken is True
     assert text.splitlines()[1:4] == ["update file /etc/kubernetes/manifests/etcd.yaml", "  -a", "  +b"]
 
 
-def test_a_machine_that_fits_is_taken_over_with_a_word(host, tmp_path):
+def test_a_matching_machine_is_adopted_with_a_message(host, tmp_path):
     write(tmp_path, CONTROL_PLANE)
     taken, (text,) = check(host, adopts=True)
     assert taken is True

@@ -1,4 +1,4 @@
-"""A run that is refused, or that fails before anything lasts, does not stand in the way of another configuration: the end is that of a fresh machine."""
+"""A run that is refused, or fails before it has lasting effects, does not block another configuration, which gives the result of a fresh machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def given(box, *, cluster="", init="", skip=ENDS):
 
 
 def attempt(box, *, fails="wait-control-plane", **change: str):
-    """An `init` that comes to nothing."""
+    """An `init` that fails."""
     with pytest.raises(WaitTimeout):
         box.init(given(box, skip=FAILS, **change), fails=fails, error=WaitTimeout("the API server does not start"))
 
@@ -69,7 +69,7 @@ def box(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def fresh(tmp_path_factory):
-    """What a run makes of a machine on which nobody has tried anything else."""
+    """The result of a run on a machine without earlier attempts."""
 
     @functools.cache
     def fresh(change="", *, joins=None):
@@ -90,7 +90,7 @@ def fresh(tmp_path_factory):
     ("fails", "change"),
     [*((PHASES[-1], change) for change in CHANGES), *((phase, "other names") for phase in PHASES[:-1])],
 )
-def test_after_an_init_that_came_to_nothing_another_configuration_makes_what_it_makes_of_a_fresh_machine(box, fresh, fails, change, matrix):
+def test_another_configuration_after_a_failed_init_gives_the_result_of_a_fresh_machine(box, fresh, fails, change, matrix):
     with matrix("other configurations after init").cell(f"init, failed before {fails}", change):
         attempt(box, fails=fails)
         box.init(given(box, **CHANGES[change]))
@@ -101,14 +101,14 @@ def test_after_an_init_that_came_to_nothing_another_configuration_makes_what_it_
 NAMES = ("apiserver", "controller-manager", "scheduler")
 
 
-def test_one_attempt_after_another_leaves_nothing(box, fresh):
+def test_repeated_attempts_leave_nothing(box, fresh):
     for change in ("other places", "external etcd", "another node"):
         attempt(box, **CHANGES[change])
     box.init(given(box, **OTHER))
     assert seen(box, **OTHER) == fresh("other names")
 
 
-def test_what_is_removed_is_told_once(box):
+def test_removed_files_are_reported_once(box):
     attempt(box)
     assert not [line for line in box.lines() if line.startswith(LEFT)]
     box.init(given(box, **OTHER))
@@ -117,7 +117,7 @@ def test_what_is_removed_is_told_once(box):
     assert f"{box.layout.etcd_data}/member" in line
 
 
-def test_a_machine_that_is_not_fit_for_the_other_configuration_is_left_as_a_fresh_one(box, monkeypatch):
+def test_a_machine_unsuitable_for_the_other_configuration_is_left_as_a_fresh_one(box, monkeypatch):
     attempt(box)
     monkeypatch.setattr(lists, "init", lambda *_, resumed: [Check(name="Wrong", find=lambda _: [Finding(text="no", remedy="mend it")])])
     with pytest.raises(CheckFailed):
@@ -127,10 +127,10 @@ def test_a_machine_that_is_not_fit_for_the_other_configuration_is_left_as_a_fres
 
 
 class Killed(BaseException):
-    """What kill -9 is to a test."""
+    """Simulates kill -9."""
 
 
-def test_a_killed_run_gives_way_as_a_failed_one_does(box, fresh, monkeypatch):
+def test_a_killed_run_is_replaced_like_a_failed_one(box, fresh, monkeypatch):
     monkeypatch.setattr(attempts.Attempt, "fail", lambda _: None)
     with pytest.raises(Killed):
         box.init(given(box, skip=FAILS), fails="kubelet-start", error=Killed())
@@ -139,7 +139,7 @@ def test_a_killed_run_gives_way_as_a_failed_one_does(box, fresh, monkeypatch):
 
 
 @pytest.mark.parametrize("removals", [0, 1, 20])
-def test_a_removal_that_was_killed_is_finished_by_the_next_run(box, fresh, removals):
+def test_a_killed_removal_is_completed_by_the_next_run(box, fresh, removals):
     class DyingFiles(Files):
         left = removals
 
@@ -159,7 +159,7 @@ def test_a_removal_that_was_killed_is_finished_by_the_next_run(box, fresh, remov
     assert seen(box, **OTHER) == fresh("other names")
 
 
-def test_the_same_configuration_goes_on_with_what_is_there(box):
+def test_the_same_configuration_continues_with_existing_files(box):
     attempt(box, fails="kubelet-start")
     authority = Path(box.layout.certificate("ca")).read_bytes()
     changes = box.init(given(box)).changes
@@ -170,7 +170,7 @@ def test_the_same_configuration_goes_on_with_what_is_there(box):
     assert (kept["finished"], sorted(kept)) == (True, ["configuration", "finished", "format", "workflow"])
 
 
-def test_a_plan_tells_what_a_run_removes_and_makes_and_does_nothing(box):
+def test_a_plan_reports_removals_and_creations_and_does_nothing(box):
     attempt(box)
     before = box.snapshot()
     planned = [change.target for change in box.init(given(box, **OTHER), mode=Mode.PLAN).plan.changes]
@@ -192,18 +192,18 @@ def test_a_dry_run_is_that_of_a_fresh_machine(box, tmp_path):
     assert {name: one for name, one in box.snapshot().items() if name != "kubernetes/tmp"} == before
 
 
-# -- what is not an attempt's
+# -- files that do not belong to an attempt
 
 
 def authority(tmp_path):
-    """A CA of the user's, as its two files."""
+    """A user's CA, as its two files."""
     made = Attempts(tmp_path / "theirs")
     made.init(asked(only=("certs/ca",)))
     return {name: (Path(made.layout.pki) / name).read_text() for name in ("ca.crt", "ca.key")}
 
 
 @pytest.mark.parametrize("when", ["before", "between", "between, beside another failure"])
-def test_what_people_provide_is_used_and_stays(box, tmp_path, when):
+def test_files_provided_by_users_are_used_and_stay(box, tmp_path, when):
     theirs = authority(tmp_path)
     provide = lambda: [write(box.layout.pki / name, text) for name, text in theirs.items()]  # noqa: E731
     if when == "before":
@@ -224,18 +224,18 @@ def test_what_people_provide_is_used_and_stays(box, tmp_path, when):
     assert (Path(box.layout.kubernetes) / "mine.conf").read_text() == "mine"
 
 
-def test_data_of_an_etcd_that_was_there_before_stays(box):
+def test_data_of_an_earlier_etcd_stays(box):
     write(box.layout.etcd_data / "member/wal/0.wal", "precious")
     attempt(box, fails="kubelet-start")
     box.init(given(box, **CHANGES["external etcd"]))
     assert (Path(box.layout.etcd_data) / "member/wal/0.wal").read_text() == "precious"
 
 
-# -- what lasts
+# -- lasting effects
 
 
 def stays(box, *, made=OTHER):
-    """The machine is as it was before another configuration was refused."""
+    """The machine did not change when another configuration was refused."""
     before = box.snapshot()
     with pytest.raises(ConfigurationChanged, match="was made with another configuration") as refused:
         box.init(given(box, **made))
@@ -260,16 +260,16 @@ def test_an_etcd_whose_data_cannot_be_read_is_protected(box, monkeypatch):
     stays(box)
 
 
-def test_a_kubelet_that_another_tool_joined_after_a_killed_run_is_protected(box):
-    """As after `kubeadm reset` and `kubeadm join`, which know nothing of our record."""
+def test_a_kubelet_joined_by_another_tool_after_a_killed_run_is_protected(box):
+    """As after `kubeadm reset` and `kubeadm join`, which do not know our record."""
     attempt(box)
     write(box.layout.kubeconfig("kubelet"), f"users: [{{user: {{client-certificate: {box.layout.kubelet_client_current}}}}}]")
     stays(box)
 
 
 @pytest.mark.parametrize(("program", "protected"), [("kube-apiserver", True), ("nginx", False), (None, False)])
-def test_an_api_server_that_runs_is_protected_whoever_started_it(box, monkeypatch, program, protected):
-    """As after `kubeadm init` with an etcd that is elsewhere."""
+def test_a_running_api_server_is_protected_whoever_started_it(box, monkeypatch, program, protected):
+    """As after `kubeadm init` with an external etcd."""
     made = CHANGES["external etcd"]
     attempt(box, **made)
     owner = PortOwner(user=0, pid=1, program=program) if program else None
@@ -282,7 +282,7 @@ def test_an_api_server_that_runs_is_protected_whoever_started_it(box, monkeypatc
     assert asked_for[0] == ("10.98.0.11", 6443)
 
 
-def test_mounts_of_others_below_the_kubelets_directory_stay(box, monkeypatch):
+def test_foreign_mounts_below_the_directory_of_the_kubelet_stay(box, monkeypatch):
     (Path(box.layout.kubelet) / "plugins").mkdir(parents=True)
     attempt(box)
     mounts, undone = [box.layout.kubelet / "plugins/theirs", box.layout.kubelet / "pods/1/a", box.layout.kubelet / "pods/1/a/b"], []
@@ -296,7 +296,7 @@ def test_mounts_of_others_below_the_kubelets_directory_stay(box, monkeypatch):
 
 
 def test_a_run_to_which_an_api_server_has_answered_is_protected(box, monkeypatch):
-    """Also where etcd is elsewhere, so that nothing on the machine tells."""
+    """Even with an external etcd, so that nothing on the machine shows it."""
     made = CHANGES["external etcd"]
     cluster = stand_in_machine(box.whole(), client=lambda _: box.kube)
     monkeypatch.setattr(type(box), "whole", lambda *_, **__: cluster)
@@ -380,14 +380,14 @@ def test_a_join_after_a_refusal_gives_the_result_of_a_fresh_machine(box, fresh, 
 
 
 @pytest.mark.parametrize("refused", [name for name in REFUSED if name.startswith("join")])
-def test_after_a_join_that_was_refused_the_machine_may_be_a_first_control_plane(box, fresh, refused, matrix):
+def test_after_a_refused_join_the_machine_may_become_a_first_control_plane(box, fresh, refused, matrix):
     with matrix("other configurations after join").cell(refused, "init"):
         REFUSED[refused](box)
         box.init(given(box, **OTHER))
         assert seen(box, **OTHER) == fresh("other names")
 
 
-def test_a_node_of_a_cluster_is_protected_also_where_its_certificate_came_late(box):
+def test_a_node_is_protected_even_if_its_certificate_came_late(box):
     _pending(box)
     write(box.layout.kubeconfig("kubelet"), "signed at last")
     stays(box)

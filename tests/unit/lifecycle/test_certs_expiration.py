@@ -37,7 +37,7 @@ def plane(tmp_path, capsys, monkeypatch):
 
 
 def recorded():
-    """What kubeadm v1.36.2 printed, as a value of ours."""
+    """The output of kubeadm v1.36.2, as a value of ours."""
     document = json.loads((REFERENCE / "certs-check-expiration.json").read_text())
 
     def rows_of(name):
@@ -51,17 +51,17 @@ def recorded():
     return Expiration(certificates=rows_of("certificates"), authorities=rows_of("certificateAuthorities"), now=now)
 
 
-def test_the_tables_are_kubeadms_to_the_byte():
+def test_the_tables_equal_those_of_kubeadm_byte_for_byte():
     assert output.kubeadm_table(certs._table(recorded())) == (REFERENCE / "certs-check-expiration.txt").read_text()
 
 
-def test_the_object_is_kubeadms_to_the_byte():
+def test_the_object_equals_that_of_kubeadm_byte_for_byte():
     text = (REFERENCE / "certs-check-expiration.json").read_text()
     found = recorded().as_map()
     assert json.dumps(found, indent=4).split("\n") == text.rstrip("\n").split("\n")
 
 
-def test_every_row_of_a_control_plane_is_there(plane):
+def test_every_row_of_a_control_plane_is_shown(plane):
     run = plane.fill().check("-o", "json")
     assert run.code == 0
     assert [row["name"] for row in run.json["certificates"]] == ROWS == [row.name for row in renewal.everything()]
@@ -70,8 +70,8 @@ def test_every_row_of_a_control_plane_is_there(plane):
     assert yaml.load(plane.check("-o", "yaml").out)["kind"] == "CertificateExpirationInfo"
 
 
-def test_missing_files_are_rows_also_authorities(plane):
-    """kubeadm fails without an authority's certificate."""
+def test_missing_files_are_rows_including_cas(plane):
+    """kubeadm fails without a CA's certificate."""
     plane.fill()
     for name in ("apiserver.crt", "etcd/ca.crt", "etcd/ca.key"):
         (plane.pki / name).unlink()
@@ -83,7 +83,7 @@ def test_missing_files_are_rows_also_authorities(plane):
     assert found == {"name": "apiserver", "expirationDate": None, "residualTime": 0, "externallyManaged": False, "missing": True}
 
 
-def test_what_an_external_authority_signed_is_managed_externally(plane):
+def test_certificates_of_an_external_ca_are_managed_externally(plane):
     plane.fill()
     (plane.pki / "ca.key").unlink()
     found = plane.check("-o", "json").json
@@ -93,7 +93,7 @@ def test_what_an_external_authority_signed_is_managed_externally(plane):
     ]  # fmt: skip
 
 
-def test_with_an_external_etcd_its_rows_are_left_out(plane):
+def test_rows_of_an_external_etcd_are_left_out(plane):
     plane.fill()
     plane.config.write_text(CONFIG + EXTERNAL_ETCD)
     found = plane.check("-o", "json").json
@@ -120,7 +120,7 @@ def worker(plane, *, embedded: bool):
 
 
 @pytest.mark.parametrize("embedded", [True, False])
-def test_a_worker_shows_its_ca_and_its_kubelets_certificate(plane, embedded):
+def test_a_worker_shows_its_ca_and_the_certificate_of_its_kubelet(plane, embedded):
     """kubeadm's certs commands fail on every worker."""
     worker(plane, embedded=embedded)
     run = plane.check("-o", "json")
@@ -137,7 +137,7 @@ def test_a_machine_without_certificates_is_an_error(plane):
 
 
 @pytest.mark.parametrize("name", ["pki/apiserver.crt", "admin.conf", "pki/ca.crt"])
-def test_a_file_that_cannot_be_read_is_named(plane, name):
+def test_an_unreadable_certificate_file_is_reported(plane, name):
     plane.fill()
     (plane.kubernetes / name).write_text("nonsense")
     run = plane.check()
@@ -153,7 +153,7 @@ def test_the_threshold_decides_the_exit_code(plane, limit, code, ending):
     assert run.err.count("ends in") == ending
 
 
-def test_the_threshold_is_told_beside_a_structured_result(plane):
+def test_the_threshold_is_reported_in_addition_to_a_structured_result(plane):
     run = plane.fill().check("--fail-within", "366d", "-o", "json")
     assert run.code == 4
     assert len(run.json["certificates"]) == 11
@@ -161,7 +161,7 @@ def test_the_threshold_is_told_beside_a_structured_result(plane):
 
 
 @pytest.mark.parametrize("limit", ["d", "30", "x", "1w", "30dd", "-"])
-def test_a_threshold_that_is_no_time_is_refused(plane, limit):
+def test_an_invalid_threshold_is_refused(plane, limit):
     run = plane.fill().check(f"--fail-within={limit}")
     assert (run.code, run.out) == (1, "")
     assert "--fail-within" in run.err
@@ -177,7 +177,7 @@ def test_an_expired_certificate_fails_and_a_missing_one_does_not():
     assert caught.value.detail == "a: expired 5 h ago"
 
 
-# Seen with kubeadm v1.36.3; the limits are those of apimachinery's HumanDuration.
+# Observed with kubeadm v1.36.3; the limits are those of apimachinery's HumanDuration.
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
@@ -187,7 +187,7 @@ def test_an_expired_certificate_fails_and_a_missing_one_does_not():
         (252288000, "8y"), (315359999, "9y"),
     ],
 )  # fmt: skip
-def test_lengths_of_time_are_said_as_kubernetes_does(seconds, text):
+def test_durations_are_formatted_as_by_kubernetes(seconds, text):
     assert output.human_duration(seconds) == text
 
 
@@ -207,7 +207,7 @@ def test_lengths_of_time_are_said_as_kubernetes_does(seconds, text):
         (3 * 365 * 86400, "3y"),
     ],
 )
-def test_lengths_of_time_are_said_shortly_for_tokens(seconds, text):
+def test_durations_of_tokens_are_formatted_briefly(seconds, text):
     assert output.short_duration(seconds) == text
 
 
@@ -222,7 +222,7 @@ def test_columns_keep_every_cell_and_line(lines):
 
 
 @given(st.lists(st.lists(st.text(alphabet="ab", max_size=14), min_size=3, max_size=3), min_size=1, max_size=6))
-def test_all_columns_but_the_last_are_aligned(lines):
+def test_all_columns_except_the_last_are_aligned(lines):
     found = output.kubeadm_table(lines).split("\n")
     widths = [max(10, *(len(line[index]) + 3 for line in lines)) for index in range(2)]
     for line, cells in zip(found, lines, strict=False):

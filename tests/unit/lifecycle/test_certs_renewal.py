@@ -34,7 +34,7 @@ def plane(tmp_path, capsys, monkeypatch):
     return plane
 
 
-def test_the_commands_are_the_rows_of_the_table():
+def test_commands_equal_the_rows_of_the_table():
     found = [row.words[-1] for row in commands.TABLE.children(commands.TABLE.command("certs", "renew"))]
     assert found == ["all", *(row.name for row in renewal.everything())]
     assert len(found) == 12
@@ -48,7 +48,7 @@ OURS = {"output", "plan", "fail-within", "token-file", "print-bootstrap-kubeconf
 
 
 @pytest.mark.parametrize("row", MINE, ids=lambda row: row["command"])
-def test_commands_and_flags_are_kubeadms(row):
+def test_commands_and_flags_equal_those_of_kubeadm(row):
     command = commands.TABLE.command(*row["command"].split()[1:])
     wanted = {flag["name"]: flag.get("default", "") for flag in row["flags"]}
     found = {flag.name: flag.default for flag in command.flags}
@@ -63,7 +63,7 @@ def test_there_are_as_many_commands_as_kubeadm_has():
     assert len(MINE) == 24
 
 
-def test_all_are_renewed_in_order_and_authorities_stay(plane):
+def test_all_certificates_are_renewed_in_order_and_cas_stay(plane):
     before = plane.fill().snapshot()
     run = plane.run("certs", "renew", "all", "--config", plane.config)
     after = plane.snapshot()
@@ -80,7 +80,7 @@ def test_all_are_renewed_in_order_and_authorities_stay(plane):
     }  # fmt: skip
 
 
-def test_one_is_renewed_and_the_others_stay(plane):
+def test_one_certificate_is_renewed_and_the_others_stay(plane):
     before = plane.fill().snapshot()
     run = plane.run("certs", "renew", "etcd-peer", "--config", plane.config)
     after = plane.snapshot()
@@ -88,7 +88,7 @@ def test_one_is_renewed_and_the_others_stay(plane):
     assert {name for name in before if after[name] != before[name]} == {"pki/etcd/peer.crt", "pki/etcd/peer.key"}
 
 
-def test_period_and_algorithm_are_those_of_the_configuration(plane):
+def test_period_and_algorithm_come_from_the_configuration(plane):
     plane.fill()
     plane.config.write_text(CONFIG.replace("P256", "P384") + PERIOD)
     assert plane.run("certs", "renew", "apiserver", "--config", plane.config).code == 0
@@ -97,7 +97,7 @@ def test_period_and_algorithm_are_those_of_the_configuration(plane):
     assert found.lifetime == timedelta(hours=240, minutes=5)
 
 
-def test_the_certificate_directory_of_the_configuration_counts_and_a_given_one_more(plane, tmp_path):
+def test_the_configured_certificate_directory_is_used_unless_a_flag_overrides_it(plane, tmp_path):
     """kubeadm takes the default of the flag instead (kubernetes#110708)."""
     plane.fill()
     moved = tmp_path / "moved"
@@ -109,7 +109,7 @@ def test_the_certificate_directory_of_the_configuration_counts_and_a_given_one_m
     assert empty.out == "MISSING! certificate for serving the Kubernetes API\n"
 
 
-def test_missing_and_external_ones_are_told_and_are_no_errors(plane):
+def test_missing_and_external_certificates_are_reported_and_are_no_errors(plane):
     plane.fill()
     (plane.pki / "ca.key").unlink()
     (plane.kubernetes / "super-admin.conf").unlink()
@@ -127,7 +127,7 @@ def test_missing_and_external_ones_are_told_and_are_no_errors(plane):
     }
 
 
-def test_with_an_external_etcd_its_certificates_are_left_alone(plane):
+def test_certificates_of_an_external_etcd_are_not_touched(plane):
     before = plane.fill().snapshot()
     plane.config.write_text(CONFIG + EXTERNAL_ETCD)
     run = plane.run("certs", "renew", "all", "--config", plane.config)
@@ -136,7 +136,7 @@ def test_with_an_external_etcd_its_certificates_are_left_alone(plane):
     assert all(after[name] == before[name] for name in before if "etcd" in name)
 
 
-def test_a_structured_result_names_what_became_of_each(plane):
+def test_a_structured_result_has_the_outcome_of_each(plane):
     plane.fill()
     (plane.pki / "apiserver.crt").unlink()
     run = plane.run("certs", "renew", "all", "--config", plane.config, "-o", "json")
@@ -145,7 +145,7 @@ def test_a_structured_result_names_what_became_of_each(plane):
     assert {name for name, result in results.items() if result != "renewed"} == {"apiserver"}
 
 
-def test_an_authority_that_is_missing_is_an_error(plane):
+def test_a_missing_ca_is_an_error(plane):
     plane.fill()
     (plane.pki / "front-proxy-ca.crt").unlink()
     before = plane.snapshot()
@@ -155,7 +155,7 @@ def test_an_authority_that_is_missing_is_an_error(plane):
     assert plane.snapshot() == before
 
 
-def test_a_plan_of_a_renewal_names_the_files_and_writes_none(plane):
+def test_a_plan_of_a_renewal_lists_the_files_and_writes_none(plane):
     before = plane.fill().snapshot()
     (plane.kubernetes / "super-admin.conf").unlink()
     plan = plane.run("certs", "renew", "all", "--config", plane.config, "--plan", "-o", "json")
@@ -179,7 +179,7 @@ def test_a_plan_refuses_what_a_renewal_refuses(plane):
     assert runs[0].err == runs[1].err
 
 
-def test_progress_of_a_renewal_is_told_beside_a_structured_result(plane):
+def test_progress_of_a_renewal_is_reported_in_addition_to_a_structured_result(plane):
     plane.fill()
     run = plane.run("certs", "renew", "apiserver", "--config", plane.config, "-o", "json")
     assert run.json == {"certificates": [{"name": "apiserver", "result": "renewed"}]}
@@ -188,7 +188,7 @@ def test_progress_of_a_renewal_is_told_beside_a_structured_result(plane):
     assert changed == ["apiserver.key", "apiserver.crt"]
 
 
-def test_two_at_once_are_refused(plane):
+def test_two_concurrent_renewals_are_refused(plane):
     before = plane.fill().snapshot()
     plane.run("certs", "renew", "apiserver-etcd-client", "--config", plane.config)
     before = plane.snapshot()
@@ -199,14 +199,14 @@ def test_two_at_once_are_refused(plane):
     assert plane.snapshot() == before
 
 
-def test_without_a_file_and_a_cluster_the_defaults_count_silently(plane):
+def test_defaults_are_used_silently_without_file_and_cluster(plane):
     plane.fill()
     run = plane.run("certs", "renew", "apiserver", "--kubeconfig", plane.root / "none")
     assert (run.code, run.out, run.err) == (0, "certificate for serving the Kubernetes API renewed\n", "")
     assert plane.certificate("apiserver.crt").key_kind == "RSA-2048"
 
 
-def test_a_cluster_that_does_not_answer_is_told(plane):
+def test_a_cluster_that_does_not_answer_is_reported(plane):
     plane.fill()
     text = (plane.kubernetes / "admin.conf").read_text().replace("https://10.98.0.11:6443", "https://127.0.0.1:1")
     (plane.kubernetes / "admin.conf").write_text(text)
@@ -229,7 +229,7 @@ def requests(plane, directory):
     return plane.run("certs", "generate-csr", "--config", plane.config, "--cert-dir", directory / "pki", "--kubeconfig-dir", directory)
 
 
-def test_requests_are_made_with_their_keys(plane, tmp_path):
+def test_requests_are_created_with_their_keys(plane, tmp_path):
     place = tmp_path / "out"
     run = requests(plane, place)
     assert (run.code, run.err) == (0, "")
@@ -246,7 +246,7 @@ def test_requests_are_made_with_their_keys(plane, tmp_path):
     assert request.names.ips == ("10.98.0.11", "127.0.0.1", "::1")
 
 
-def test_a_kubeconfig_that_waits_for_its_certificate(plane, tmp_path):
+def test_a_kubeconfig_without_its_certificate_is_written(plane, tmp_path):
     requests(plane, tmp_path / "out")
     document = yaml.load((tmp_path / "out" / "admin.conf").read_bytes())
     assert document["clusters"] == [{"cluster": {"server": "https://10.98.0.11:6443"}, "name": "kubernetes"}]
@@ -257,7 +257,7 @@ def test_a_kubeconfig_that_waits_for_its_certificate(plane, tmp_path):
     assert (request.common_name, request.organizations) == ("kubernetes-admin", ("kubeadm:cluster-admins",))
 
 
-def test_a_plan_of_requests_names_the_files_and_writes_none(plane, tmp_path):
+def test_a_plan_of_requests_lists_the_files_and_writes_none(plane, tmp_path):
     place = tmp_path / "out"
     argv = ("certs", "generate-csr", "--config", plane.config, "--cert-dir", place / "pki", "--kubeconfig-dir", place)
     plan = plane.run(*argv, "--plan", "-o", "json")
@@ -287,7 +287,7 @@ def user(plane, *argv: object):
     return plane.run("kubeconfig", "user", "--config", plane.config, "--client-name", "ada", *argv)
 
 
-def test_a_kubeconfig_for_a_user(plane):
+def test_a_kubeconfig_for_a_user_is_printed(plane):
     plane.fill()
     run = user(plane, "--org", "a,b", "--org", "c", "--validity-period", "24h")
     assert (run.code, run.err) == (0, "")
@@ -303,7 +303,7 @@ def test_a_kubeconfig_for_a_user(plane):
     assert base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]) == (plane.pki / "ca.crt").read_bytes()
 
 
-def test_more_than_a_year_is_warned_of(plane):
+def test_a_period_of_more_than_a_year_gives_a_warning(plane):
     plane.fill()
     run = user(plane, "--validity-period", "8760h1s")
     assert run.code == 0
@@ -314,13 +314,13 @@ def test_more_than_a_year_is_warned_of(plane):
 
 @pytest.mark.parametrize("period", ["0s", "-5h"])
 def test_a_period_without_length_is_refused(plane, period):
-    """kubeadm takes it for a year, or prints a certificate that has ended."""
+    """kubeadm takes it for a year, or prints an expired certificate."""
     run = user(plane.fill(), f"--validity-period={period}")
     assert (run.code, run.out) == (1, "")
 
 
-def test_a_token_needs_no_key_of_the_ca(plane, tmp_path, monkeypatch):
-    """kubeadm wants ca.key in both cases."""
+def test_a_token_kubeconfig_needs_no_ca_key(plane, tmp_path, monkeypatch):
+    """kubeadm requires ca.key in both cases."""
     plane.fill()
     (plane.pki / "ca.key").unlink()
     (tmp_path / "token").write_text("from-file\n")
@@ -331,7 +331,7 @@ def test_a_token_needs_no_key_of_the_ca(plane, tmp_path, monkeypatch):
     assert user(plane).code == 1
 
 
-def test_a_user_must_be_named(plane):
+def test_a_user_name_is_required(plane):
     run = plane.run("kubeconfig", "user")
     assert (run.code, run.out) == (1, "")
     assert "--client-name" in run.err
@@ -343,7 +343,7 @@ def test_the_group_alone_shows_its_help_and_succeeds(plane):
     assert "kubeconfig" in run.out
 
 
-def test_a_word_that_is_no_command_is_refused(plane):
+def test_an_unknown_subcommand_is_refused(plane):
     """kubeadm prints the help and succeeds."""
     run = plane.run("kubeconfig", "nonsense")
     assert (run.code > 0, run.out) == (True, "")
@@ -356,7 +356,7 @@ def where_we_are() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
 
 
-def test_a_certificate_key_is_64_digits_and_cheap(plane):
+def test_a_certificate_key_has_64_digits_and_is_cheap(plane):
     run = plane.run("certs", "certificate-key")
     assert (len(run.out), set(run.out) <= set("0123456789abcdef\n")) == (65, True)
     source = (

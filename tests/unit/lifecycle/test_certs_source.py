@@ -32,14 +32,14 @@ def cluster_of(text=STORED):
     return RecordingKube(stand_ins=[config_map(text)])
 
 
-def test_a_file_counts_more_than_the_cluster_and_nothing_is_said():
+def test_a_file_overrides_the_cluster_silently():
     documents = yaml.load_all(f"{CONFIG}certificatesDir: /file\n", source="kubeadm.yaml")
     api = cluster_of()
     cluster, lines, warnings = load(GivenConfiguration(documents=documents), api=api)
     assert (cluster.certificates_dir, lines, warnings, api.actions) == ("/file", [], [], [])
 
 
-def test_the_clusters_configuration_is_announced():
+def test_use_of_the_cluster_configuration_is_announced():
     cluster, lines, warnings = load(api=cluster_of())
     assert (cluster.certificates_dir, str(cluster.certificate_validity_period)) == ("/cluster", "100h0m0s")
     assert cluster.encryption_algorithm == "ECDSA-P256"
@@ -49,13 +49,13 @@ def test_the_clusters_configuration_is_announced():
     assert warnings == []
 
 
-def test_without_a_kubeconfig_the_defaults_are_taken_silently():
+def test_defaults_are_used_silently_without_a_kubeconfig():
     cluster, lines, warnings = load()
     assert (cluster.certificates_dir, cluster.encryption_algorithm, lines, warnings) == ("/etc/kubernetes/pki", "RSA-2048", [], [])
 
 
 @pytest.mark.parametrize("directory", ["/flag"])
-def test_a_given_directory_counts_more_than_any_configuration(directory):
+def test_a_given_directory_overrides_any_configuration(directory):
     documents = yaml.load_all(f"{CONFIG}certificatesDir: /file\n", source="kubeadm.yaml")
     for asked, api in ((GivenConfiguration(cert_dir=directory), cluster_of()), (GivenConfiguration(cert_dir=directory), None)):
         assert load(asked, api=api)[0].certificates_dir == directory
@@ -63,7 +63,7 @@ def test_a_given_directory_counts_more_than_any_configuration(directory):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "kind: {", "kind: Nonsense\napiVersion: v1\n", f"{CONFIG}networking: 5\n"])
-def test_what_the_cluster_cannot_mean_is_told_and_the_defaults_are_taken(text):
+def test_an_invalid_cluster_configuration_is_reported_and_defaults_are_used(text):
     cluster, lines, warnings = load(api=cluster_of(text))
     assert cluster.certificates_dir == "/etc/kubernetes/pki"
     assert len(lines) == 4
@@ -71,7 +71,7 @@ def test_what_the_cluster_cannot_mean_is_told_and_the_defaults_are_taken(text):
     assert len(warnings) == 1
 
 
-def test_a_cluster_that_does_not_answer_is_told():
+def test_a_cluster_that_does_not_answer_is_reported():
     class Silent(RecordingKube):
         def send(self, *_: object):
             raise Unreachable("no answer")
@@ -85,7 +85,7 @@ def test_the_version_of_the_cluster_does_not_matter(version):
     assert (cluster.certificates_dir, warnings) == ("/cluster", [])
 
 
-def test_a_file_that_is_wrong_is_an_error():
+def test_an_invalid_file_is_an_error():
     wrong = yaml.load_all(f"{CONFIG}networking: 5\n", source="kubeadm.yaml")
     with pytest.raises(ValidationError):
         load(GivenConfiguration(documents=wrong), api=cluster_of())

@@ -1,4 +1,4 @@
-"""Files that are replaced as one: what is kept of them, what a killed run leaves, and the way back."""
+"""Files that are replaced together: what is stored of them, what a killed run leaves, and the way back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Box:
         )
 
     def renew(self) -> dict[str, list[File]]:
-        """Make another key and certificate of the API server."""
+        """Create another key and certificate of the API server."""
         self.made += 1
         paths = (self.host.layout.key("apiserver"), self.host.layout.certificate("apiserver"))
         return {"apiserver": [File(path=path, content=f"{path.suffix} {self.made}".encode(), mode=0o600) for path in paths]}
@@ -102,7 +102,7 @@ def box(tmp_path):
     return Box(tmp_path)
 
 
-def test_files_are_replaced_in_order_and_each_is_proved(box):
+def test_files_are_replaced_in_order_and_each_is_verified(box):
     changes = box.carry_out(box.prepare())
     assert (box.contents(), len(changes), box.proved, box.states()) == (NEW, 3, list(NAMES), [State.DONE])
     assert box.modes() == [0o600] * 3
@@ -118,13 +118,13 @@ def test_preparing_changes_nothing_and_is_for_root_only(box):
 
 
 @pytest.mark.parametrize("failing", NAMES)
-def test_a_step_that_fails_takes_all_back_in_reverse_order(box, failing):
+def test_a_failing_step_restores_all_files_in_reverse_order(box, failing):
     box.fails[failing] = ComponentFailed(f"{failing} ended", detail="its last words", remedy="look at the image")
     reporter = RecordingReporter()
     with pytest.raises(HostError, match="this machine is back in its earlier state") as caught:
         box.carry_out(box.prepare(), reporter)
     begun = list(NAMES[: NAMES.index(failing) + 1])
-    again = begun[1:]  # what went back before the first one may have suffered from that
+    again = begun[1:]  # what went back before the first one may have been affected by it
     assert box.proved == [*begun, *(f"old {name}" for name in (*reversed(begun), *again))]
     assert (box.contents(), box.modes(), box.states()) == (OLD, [0o640] * 2, [State.ROLLED_BACK])
     assert ("its last words" in caught.value.detail, caught.value.remedy) == (True, "look at the image")
@@ -132,7 +132,7 @@ def test_a_step_that_fails_takes_all_back_in_reverse_order(box, failing):
     assert texts == [f"{failing} failed: going back to the earlier state", "The earlier state is back"]
 
 
-def test_a_way_back_that_fails_is_told_and_stays_open(box):
+def test_a_failing_rollback_is_reported_and_stays_in_progress(box):
     box.fails = {"kube-apiserver": WaitTimeout("no answer"), "old kube-apiserver": WaitTimeout("still no answer")}
     with pytest.raises(HostError, match="could not be brought back") as caught:
         box.carry_out(box.prepare())
@@ -140,7 +140,7 @@ def test_a_way_back_that_fails_is_told_and_stays_open(box):
     assert box.states() == [State.IN_PROGRESS]
 
 
-def test_a_signal_takes_all_back_and_goes_on_as_it_is(box):
+def test_a_signal_restores_all_files_and_is_raised_again(box):
     box.fails["kube-apiserver"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         box.carry_out(box.prepare())
@@ -148,7 +148,7 @@ def test_a_signal_takes_all_back_and_goes_on_as_it_is(box):
 
 
 @pytest.mark.parametrize("written", range(len(NAMES) + 1))
-def test_a_killed_run_goes_on_with_the_same_command(box, written):
+def test_a_killed_run_is_continued_by_the_same_command(box, written):
     found = checkpoint.mark(box.host, box.prepare(), State.IN_PROGRESS)
     for name in NAMES[:written]:
         checkpoint.put_new(box.host, found, box.path(name))
@@ -158,13 +158,13 @@ def test_a_killed_run_goes_on_with_the_same_command(box, written):
     assert (box.contents(), box.proved, box.states()) == (NEW, list(NAMES), [State.DONE])
 
 
-def test_a_second_run_changes_and_proves_nothing(box):
+def test_a_second_run_changes_and_verifies_nothing(box):
     box.carry_out(box.prepare())
     box.proved.clear()
     assert (box.carry_out(box.prepare()), box.proved, box.contents()) == ([], [], NEW)
 
 
-def test_a_finished_operation_is_taken_back_from_its_checkpoint(box):
+def test_a_finished_operation_is_rolled_back_from_its_checkpoint(box):
     box.carry_out(box.prepare())
     found = checkpoint.every(box.host)[-1]
     assert len(take_back(box.host, found, box.steps())) == 3
@@ -179,7 +179,7 @@ def test_another_operation_is_refused_while_one_is_in_progress(box):
     assert box.states() == [State.IN_PROGRESS]
 
 
-def test_one_that_is_only_prepared_or_incomplete_makes_way(box):
+def test_a_prepared_or_incomplete_checkpoint_is_replaced(box):
     first = box.prepare()
     Path(first.directory, "state").rename(Path(first.directory, "lost"))
     box.prepare(goal="v3")
@@ -188,7 +188,7 @@ def test_one_that_is_only_prepared_or_incomplete_makes_way(box):
     assert box.host.entries(checkpoint.parent(box.host)) == [second.directory]
 
 
-def test_what_somebody_else_has_written_is_not_overwritten(box):
+def test_files_changed_by_others_are_not_overwritten(box):
     found = box.prepare()
     box.host.ensure(File(path=box.path("etcd"), content=b"by hand"))
     assert [checkpoint.form(box.host, swap) for swap in found.swaps] == [Form.NEITHER, Form.OLD, Form.OLD]
@@ -214,14 +214,14 @@ def test_the_last_finished_checkpoints_stay(box):
         ("state", b"half"),
     ],
 )
-def test_a_damaged_checkpoint_is_named(box, file, content):
+def test_a_damaged_checkpoint_is_reported(box, file, content):
     found = box.prepare()
     Path(found.directory, file).write_bytes(content)
     with pytest.raises(HostError, match=f"{found.directory} is damaged"):
         box.prepare()
 
 
-def test_damaged_contents_are_not_put_back(box):
+def test_damaged_contents_are_not_restored(box):
     found = box.prepare()
     Path(found.directory, "new", "1").write_bytes(b"v2 kube-apiserve")
     with pytest.raises(HostError, match="back in its earlier state") as caught:
@@ -230,7 +230,7 @@ def test_damaged_contents_are_not_put_back(box):
     assert box.contents() == OLD
 
 
-def test_what_is_proved_has_to_last_until_the_end(box):
+def test_verified_components_must_stay_up_until_the_end(box):
     with pytest.raises(HostError, match="upgrade failed; this machine is back in its earlier state") as caught:
         box.carry_out(box.prepare(), settle=lambda: (_ for _ in ()).throw(ComponentFailed("etcd does not stay up")))
     assert "etcd does not stay up" in str(caught.value)
@@ -243,7 +243,7 @@ def test_what_is_proved_has_to_last_until_the_end(box):
     assert box.prepared == [*NAMES, *NAMES]
 
 
-def test_a_file_that_an_operation_parks_is_known_while_it_is_away(box):
+def test_a_parked_file_is_known_while_it_is_away(box):
     files = [File(path=box.path("etcd"), content=b"new"), File(path=box.path("kube-apiserver"), content=b"old kube-apiserver")]
     parks = [file.path for file in files]
     found = checkpoint.prepare(box.host, operation="etcd restore", goal="x", files=files, at=START, parks=parks)
@@ -261,13 +261,13 @@ def test_a_file_that_an_operation_parks_is_known_while_it_is_away(box):
     assert box.contents() == ["new", "old kube-apiserver", None]
 
 
-def test_a_file_that_is_missing_without_having_been_parked_was_removed_by_somebody(box):
+def test_a_file_that_is_missing_without_being_parked_counts_as_removed_by_others(box):
     found = box.prepare()
     box.host.remove(box.path("etcd"))
     assert checkpoint.form(box.host, found.swaps[0]) is Form.NEITHER
 
 
-def test_what_a_step_does_besides_its_files_is_undone_before_they_go_back(box):
+def test_other_effects_of_a_step_are_undone_before_its_files_are_restored(box):
     done: list[str] = []
 
     def noted(what: str, error: Exception | None = None):
@@ -296,7 +296,7 @@ def test_what_a_step_does_besides_its_files_is_undone_before_they_go_back(box):
 
 
 def begun(box: Box):
-    """Begin an operation that renews a certificate, and return what is kept of it."""
+    """Begin an operation that renews a certificate, and return its checkpoint."""
     box.renews = True
     for file in box.renew()["apiserver"]:
         box.host.ensure(file)
@@ -304,7 +304,7 @@ def begun(box: Box):
 
 
 @pytest.mark.parametrize("replaced", range(3))
-def test_a_pair_of_which_one_file_was_replaced_is_completed(box, replaced):
+def test_a_half_replaced_pair_is_completed(box, replaced):
     found = begun(box)
     for swap in found.pairs["apiserver"][:replaced]:
         checkpoint.put_new(box.host, found, swap.target)
@@ -314,7 +314,7 @@ def test_a_pair_of_which_one_file_was_replaced_is_completed(box, replaced):
     assert list(checkpoint.complete_pairs(box.host, found)) == []
 
 
-def test_a_renewed_pair_is_made_once_stays_and_leaves_no_key_behind(box):
+def test_a_renewed_pair_is_created_once_stays_and_leaves_no_key_behind(box):
     found = begun(box)
     assert (box.prepare(), box.made) == (found, 2)
     checkpoint.put_pair(box.host, found, "apiserver")
@@ -327,7 +327,7 @@ def test_a_renewed_pair_is_made_once_stays_and_leaves_no_key_behind(box):
     assert [one.state for one in checkpoint.every(box.host)] == [State.ROLLED_BACK]
 
 
-def test_a_certificate_that_somebody_else_has_renewed_since_stays(box):
+def test_a_certificate_renewed_by_others_since_stays(box):
     found = begun(box)
     for file in box.renew()["apiserver"]:
         box.host.ensure(file)

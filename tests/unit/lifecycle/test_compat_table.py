@@ -1,4 +1,4 @@
-"""docs/compat/kubeadm.md: every row about a deliberate difference names a test. That tests exist is tried in tests/unit/repository."""
+"""docs/compat/kubeadm.md: every row about a deliberate difference names a test. tests/unit/repository checks that these tests exist."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PAGE = ROOT / "docs" / "compat" / "kubeadm.md"
 
 
 DEFECTS = "| defect | here | test |"
-"""The table of defects has a test of its own: some are those of commands that come later."""
+"""The table of defects has its own test: some belong to later commands."""
 
 
 def _tables() -> dict[str, list[str]]:
-    """The rows of all tables with a column of tests, by the line of their heading and its place."""
+    """The rows of all tables with a column of tests, by the line of their heading and its position."""
     tables: dict[str, list[str]] = {}
     blocks = re.findall(r"(?:^\|.*\n)+", PAGE.read_text(), re.MULTILINE)
     for number, block in enumerate(blocks):

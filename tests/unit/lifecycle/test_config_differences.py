@@ -1,4 +1,4 @@
-"""Two documents side by side: which fields differ, what the diff says, and that no secret is in either."""
+"""Two documents compared: which fields differ, what the diff shows, and that neither contains a secret."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ def changes(old, new) -> list[tuple[str, object, object]]:
         "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nlocalAPIEndpoint: {advertiseAddress: 10.0.0.9}\n",
     ],
 )
-def test_defaults_make_no_difference(text):
+def test_defaults_are_no_difference(text):
     assert found(text) == []
 
 
-def test_a_label_is_told_and_not_compared():
+def test_a_label_is_reported_and_not_compared():
     assert wanted(cluster_file("kubernetesVersion: latest\n")).warnings == ["not compared: kubernetesVersion latest is a label"]
 
 
@@ -86,7 +86,7 @@ def test_a_file_of_a_machine_that_listens_on_a_loopback_address_is_compared():
     assert found(machine + cluster_file("kubernetesVersion: v1.36.3\n")) == []
 
 
-def test_fields_of_the_cluster_that_nobody_here_knows_are_told_and_not_compared():
+def test_unknown_fields_of_the_cluster_are_reported_and_not_compared():
     newer = stored(**{"kubelet-config": {"kubelet": f"{STORED['kubelet-config']['kubelet']}fromTheFuture: 1\n"}})
     side = config_diff.of_cluster(newer)
     assert len(side.warnings) == 1
@@ -95,14 +95,14 @@ def test_fields_of_the_cluster_that_nobody_here_knows_are_told_and_not_compared(
     assert found(cluster_file(), newer) == []
 
 
-def test_a_version_that_differs_is_a_difference_even_where_the_cluster_is_older_than_we_deploy():
+def test_a_different_version_is_a_difference_even_for_older_clusters():
     old = stored(**{"kubeadm-config": {"ClusterConfiguration": cluster_file("kubernetesVersion: v1.29.4\n")}})
     [difference] = found(cluster_file("kubernetesVersion: v1.36.0\n"), old)
     assert [change.as_map() for change in difference.changes] == [{"path": "kubernetesVersion", "old": "v1.29.4", "new": "v1.36.0"}]
     assert found(cluster_file(), old) == []
 
 
-def test_what_follows_from_a_field_differs_in_every_document_that_it_reaches():
+def test_a_changed_field_differs_in_every_document_that_it_affects():
     differences = found(cluster_file("networking: {serviceSubnet: 10.50.0.0/16, podSubnet: 10.60.0.0/16}\n"))
     assert [one.kind for one in differences] == [CLUSTER, KUBELET, KUBE_PROXY]
     assert [change.path for one in differences for change in one.changes] == [
@@ -118,12 +118,12 @@ def test_what_follows_from_a_field_differs_in_every_document_that_it_reaches():
     assert {"-- 10.96.0.10", "+- 10.50.0.10"} < set(differences[1].diff.splitlines())
 
 
-def test_the_family_of_the_clusters_addresses_is_kept():
+def test_the_address_family_of_the_cluster_is_kept():
     proxy = STORED["kube-proxy"]["config.conf"].replace("0.0.0.0", "'::'")
     assert found(cluster_file(), stored(**{"kube-proxy": {"config.conf": proxy}})) == []
 
 
-def test_an_add_on_that_is_off_is_no_document():
+def test_a_disabled_add_on_has_no_document():
     text = cluster_file("proxy: {disabled: true}\n")
     [cluster, proxy] = found(text)
     assert [change.path for change in cluster.changes] == ["proxy.disabled"] or [change.path for change in cluster.changes] == ["proxy"]
@@ -144,7 +144,7 @@ def test_arguments_are_compared_by_name_and_their_order_means_nothing():
     ]
 
 
-def test_the_order_of_other_lists_counts():
+def test_the_order_of_other_lists_matters():
     volumes = [{"name": "a", "hostPath": "/a"}, {"name": "b", "hostPath": "/b"}]
     assert changes({"v": volumes}, {"v": volumes[::-1]}) == [("v", volumes, volumes[::-1])]
     assert changes({"v": [1, 2]}, {"v": [1]}) == [("v", [1, 2], [1])]
@@ -174,14 +174,14 @@ def test_secrets_are_hidden_and_still_differ(document):
     assert ANOTHER in shown or "masked" in shown
 
 
-def test_a_secret_that_is_the_same_is_told_as_the_same():
+def test_equal_secrets_are_reported_as_equal():
     document = {"apiServer": {"extraEnvs": [{"name": "DB_PASSWORD", "value": SECRET}]}}
     [difference] = sides(document, {**document, "clusterName": "x"})
     assert [change.path for change in difference.changes] == ["clusterName"]
     assert ANOTHER not in difference.diff
 
 
-def test_what_cannot_be_read_is_an_error():
+def test_unreadable_configurations_are_errors():
     with pytest.raises(APIError, match="kubeadm-config"):
         config_diff.read_stored(Maps({}))
     with pytest.raises(DocumentError, match="kubelet-config"):
@@ -204,7 +204,7 @@ DOCUMENTS = st.none() | st.dictionaries(st.sampled_from(["name", "value", "token
 
 @settings(max_examples=150, deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
-def test_there_are_changes_and_a_diff_exactly_where_two_documents_differ(old, new):
+def test_changes_and_diffs_exist_only_for_different_documents(old, new):
     assert sides(old, old) == []
     assert [one.kind for one in sides(old, new)] == [one.kind for one in sides(new, old)]
     for one in sides(old, new):
@@ -213,6 +213,6 @@ def test_there_are_changes_and_a_diff_exactly_where_two_documents_differ(old, ne
         assert all(change.old != change.new for change in one.changes)
 
 
-def test_every_stored_document_has_a_place():
+def test_every_stored_document_has_an_order():
     assert set(CONFIG_MAPS) == {CLUSTER, KUBELET, KUBE_PROXY}
     assert all(isinstance(document, Document) for document in stored().values())

@@ -1,4 +1,4 @@
-"""What is told while a control plane starts, and when nobody goes on waiting for it."""
+"""What is reported while a control plane starts, and when waiting ends early."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Runtime:
 
 @dataclass
 class Machine:
-    """As much of a Host as is looked at."""
+    """The parts of a Host that are used."""
 
     kubelet: ServiceState | None = RUNS
     lines: list[str] = field(default_factory=list)
@@ -103,30 +103,30 @@ def with_both(**more: object):
     return Machine(runtime=Runtime(lives=[life(created=98.0), life("kube-apiserver", created=99.0)], **more))
 
 
-def test_where_everything_runs_the_own_reason_is_told():
+def test_the_reason_of_the_wait_is_reported_if_everything_runs():
     assert reason(with_both()) == "etcd has been running for 2.0s, kube-apiserver has been running for 1.0s: connection refused"
 
 
-def test_a_kubelet_that_fails_comes_before_everything_else():
+def test_a_failing_kubelet_is_reported_before_everything_else():
     machine = Machine(kubelet=FAILS, lines=["Started kubelet.service - x.", BAD_FLAG, "kubelet.service: Failed with result 'exit-code'."])
     told = reason(machine, journal=False)
     assert told.startswith("the kubelet has exited once, and systemd is about to restart it: ")
     assert told.endswith('err="failed to parse kubelet flag: unknown flag: --x"')
 
 
-def test_a_kubelet_that_systemd_cannot_even_start_is_told_in_its_words():
+def test_a_kubelet_that_systemd_cannot_start_is_reported_in_its_words():
     line = "kubelet.service: Failed at step EXEC spawning /usr/bin/kubelet: No such file or directory"
     machine = Machine(kubelet=FAILS, lines=[line, "kubelet.service: Main process exited, code=exited, status=203/EXEC"])
     assert reason(machine).endswith(line)
 
 
-def test_a_runtime_that_does_not_answer_is_told():
+def test_a_runtime_that_does_not_answer_is_reported():
     machine = Machine(runtime=Runtime(error=RuntimeUnavailable("no container runtime answers at unix:///x", detail="nobody listens")))
     assert reason(machine) == "no container runtime answers at unix:///x: nobody listens"
     assert reason(machine, names=()) == "no container runtime answers at unix:///x: nobody listens"
 
 
-def test_what_does_not_run_yet_is_told_in_the_order_of_needs():
+def test_components_that_do_not_run_yet_are_reported_in_order_of_dependency():
     machine = Machine(lines=[REFUSED])
     assert reason(machine) == "the kubelet has not started the pod of etcd yet"
     machine.runtime.begun = ["etcd"]
@@ -143,12 +143,12 @@ def test_what_does_not_run_yet_is_told_in_the_order_of_needs():
 @pytest.mark.parametrize(
     "text", ["", "- x", "spec: 1", "spec: {containers: 1}", "spec: {containers: []}", "spec: {containers: [{image: 1}]}", "{"]
 )
-def test_a_manifest_that_is_none_has_no_image(text):
+def test_an_invalid_manifest_has_no_image(text):
     machine = Machine(runtime=Runtime(begun=["etcd"]), files={"/etc/kubernetes/manifests/etcd.yaml": text})
     assert reason(machine, names=("etcd",)) == "the container of etcd is being created"
 
 
-def test_a_component_that_ended_is_told_with_what_it_complained_about():
+def test_an_ended_component_is_reported_with_its_last_error():
     usage = ["Usage:", "  etcd [flags]", *["    more"] * 100]
     machine = Machine(lines=[BAD_FLAG])
     machine.runtime.lives = [ended(code=2, attempt=1)]
@@ -165,7 +165,7 @@ def test_a_component_that_ended_is_told_with_what_it_complained_about():
     )
 
 
-def test_a_diagnosis_has_everything():
+def test_a_diagnosis_is_complete():
     machine = Machine(lines=[REFUSED, BAD_FLAG])
     machine.runtime.lives = [life(attempt=1)]
     machine.runtime.said = {"etcd": ["first", "second"]}
@@ -182,7 +182,7 @@ def test_a_diagnosis_has_everything():
     ]
 
 
-def test_a_wait_for_the_kubelet_itself_has_its_words():
+def test_a_wait_for_the_kubelet_has_its_own_messages():
     line = 'E1121 18:00:00.000000 1 x.go:1] "Unhandled Error" err="x509: certificate has expired or is not yet valid"'
     machine = Machine(lines=[line, REFUSED])
     with pytest.raises(WaitTimeout) as caught:
@@ -197,7 +197,7 @@ def status(text="csr-x is Pending", *, refused=False):
 
 
 class Bootstrap:
-    """What the cluster says; `asked` counts the looks, and whether they were thorough."""
+    """The answers of the cluster; `asked` counts the requests, and whether they were thorough."""
 
     def __init__(self, *views: ClusterView) -> None:
         self.views = list(views)
@@ -209,7 +209,7 @@ class Bootstrap:
         return self.views.pop(0) if len(self.views) > 1 else self.views[0]
 
 
-def test_a_kubelet_without_a_certificate_is_told_what_became_of_its_request():
+def test_the_state_of_the_request_is_reported_for_a_kubelet_without_certificate():
     noise = 'E1121 18:00:{:02}.000000 1 file_linux.go:59] "Unable to read config path" err="path does not exist, ignoring" path="/x"'
     machine, bootstrap = (
         Machine(lines=[noise.format(second) for second in range(9)]),
@@ -225,7 +225,7 @@ def test_a_kubelet_without_a_certificate_is_told_what_became_of_its_request():
     assert bootstrap.asked.index(True) == len(bootstrap.asked) - 1
 
 
-def test_a_request_that_is_refused_ends_the_wait():
+def test_a_denied_request_ends_the_wait():
     with pytest.raises(ComponentFailed) as caught:
         wait(Machine(), names=(), bootstrap=Bootstrap(ClusterView(request=status("csr-x was denied by me: because", refused=True))))
     assert caught.value.what == "csr-x was denied by me: because"
@@ -233,14 +233,14 @@ def test_a_request_that_is_refused_ends_the_wait():
     assert wait.seconds < 6
 
 
-def test_a_wrong_clock_is_told_where_no_request_is():
+def test_a_wrong_clock_is_reported_if_there_is_no_request():
     with pytest.raises(WaitTimeout) as caught:
         wait(Machine(), names=(), within=20, own="no certificate", bootstrap=Bootstrap(ClusterView(clock="the clock is 3h behind")))
     assert wait.told[-1] == "the clock is 3h behind"
     assert "timedatectl" in caught.value.remedy
 
 
-def test_lines_that_say_the_same_are_told_once():
+def test_equal_lines_are_reported_once():
     lines = [f'E1121 18:00:{second:02}.000000 {second} x.go:{second}] "Cannot {second % 2}"' for second in range(20)]
     with pytest.raises(WaitTimeout) as caught:
         wait(Machine(lines=lines), names=(), within=5)
@@ -249,13 +249,13 @@ def test_lines_that_say_the_same_are_told_once():
 
 
 @given(st.lists(st.text()))
-def test_any_log_has_something_or_nothing_to_tell(lines):
+def test_any_log_gives_a_message_or_none(lines):
     assert len(observation.last_reason(lines)) <= observation.LONGEST
     assert set(observation.errors(lines)) <= set(lines)
 
 
 def wait(machine, *, names=NAMES, steps=(), within=240.0, own="connection refused", bootstrap=None):
-    """Wait with looks in between; `steps` are what happens to the machine, by second. Returns the reasons that were told."""
+    """Wait with checks in between; `steps` are what happens to the machine, by second. Returns the reported reasons."""
     clock, reporter = FakeClock(), RecordingReporter()
     began = clock.now().timestamp()
     watching = ComponentWatch(names, host=machine, clock=clock, bootstrap=bootstrap, background=lambda work: work())
@@ -290,7 +290,7 @@ def put(machine, **changes: object):
     return change
 
 
-def test_nothing_is_looked_at_in_the_first_second_and_then_twice_a_second():
+def test_checks_start_after_one_second_and_run_twice_a_second():
     machine = with_both()
     with pytest.raises(WaitTimeout):
         wait(machine, within=0.8)
@@ -302,7 +302,7 @@ def test_nothing_is_looked_at_in_the_first_second_and_then_twice_a_second():
     assert machine.read_journal == machine.asked == 2, "with everything running the kubelet is asked for the diagnosis only"
 
 
-def test_the_journal_of_a_kubelet_that_runs_is_read_now_and_then_when_nothing_comes_up():
+def test_the_journal_of_a_running_kubelet_is_read_occasionally_if_nothing_starts():
     machine = Machine(lines=[BAD_FLAG])
     with pytest.raises(WaitTimeout) as caught:
         wait(machine, within=12)
@@ -325,7 +325,7 @@ def test_a_kubelet_that_fails_twice_ends_the_wait():
     assert "nodeRegistration.kubeletExtraArgs" in caught.value.remedy
 
 
-def test_last_words_are_kept_while_the_next_life_has_said_nothing():
+def test_last_output_is_kept_until_the_next_start_has_output():
     machine = Machine(kubelet=FAILS, lines=[BAD_FLAG])
     again = ServiceState(running=False, failed=True, again=True, restarts=1)
     with pytest.raises(ComponentFailed) as caught:
@@ -337,8 +337,8 @@ def restarted(times):
     return ServiceState(running=False, failed=True, again=True, restarts=times)
 
 
-def test_a_journal_that_is_behind_is_waited_for():
-    """The second end is seen before what was said: on a busy machine the journal is late."""
+def test_a_late_journal_is_waited_for():
+    """The second end is seen before its output: on a busy machine the journal is late."""
     machine = Machine(kubelet=restarted(0), lines=["Started kubelet.service."])
     steps = [(10.0, put(machine, kubelet=restarted(1))), (12.0, put(machine, lines=["Started kubelet.service.", BAD_FLAG]))]
     with pytest.raises(ComponentFailed, match="the kubelet does not stay up") as caught:
@@ -347,7 +347,7 @@ def test_a_journal_that_is_behind_is_waited_for():
     assert "unknown flag: --x" in caught.value.detail
 
 
-def test_a_kubelet_that_fails_without_a_word_is_given_a_third_start():
+def test_a_kubelet_that_fails_without_output_gets_a_third_start():
     machine = Machine(kubelet=restarted(0))
     with pytest.raises(ComponentFailed, match="the kubelet does not stay up") as caught:
         wait(machine, steps=[(10.0, put(machine, kubelet=restarted(1))), (20.0, put(machine, kubelet=restarted(2)))])
@@ -355,14 +355,14 @@ def test_a_kubelet_that_fails_without_a_word_is_given_a_third_start():
     assert "journalctl -u kubelet" in caught.value.remedy
 
 
-def test_a_kubelet_that_nobody_starts_again_ends_the_wait_at_once():
+def test_a_kubelet_that_is_not_restarted_ends_the_wait_at_once():
     with pytest.raises(ComponentFailed) as caught:
         wait(Machine(kubelet=ServiceState(running=False, failed=True)))
     assert wait.seconds < 2
     assert "journalctl -u kubelet" in caught.value.remedy
 
 
-def test_a_kubelet_that_is_stopped_is_waited_for():
+def test_a_stopped_kubelet_is_waited_for():
     with pytest.raises(WaitTimeout):
         wait(Machine(kubelet=ServiceState(running=False)), within=60)
     assert wait.told[1] == "the kubelet is not running"
@@ -375,7 +375,7 @@ def crash(machine, attempt, *, name="etcd"):
     return change
 
 
-def test_a_component_that_ends_three_times_ends_the_wait_with_its_last_words():
+def test_a_component_that_exits_three_times_ends_the_wait_with_its_last_output():
     machine = Machine()
     machine.runtime.said = {"etcd": ["listen tcp 0.0.0.0:2381: bind: address already in use"]}
     with pytest.raises(ComponentFailed, match="etcd does not stay up") as caught:
@@ -385,7 +385,7 @@ def test_a_component_that_ends_three_times_ends_the_wait_with_its_last_words():
     assert "ss -ltnp" in caught.value.remedy
 
 
-def test_ends_of_an_earlier_run_do_not_end_this_one():
+def test_exits_of_an_earlier_run_do_not_end_this_one():
     machine = Machine()
     machine.runtime.lives = [ended(attempt=4, at=5.0)]
     with pytest.raises(WaitTimeout):
@@ -395,7 +395,7 @@ def test_ends_of_an_earlier_run_do_not_end_this_one():
     assert 20 <= wait.seconds < 22
 
 
-def test_the_ends_of_a_pod_whose_manifest_has_changed_are_not_those_of_the_next_one():
+def test_exits_before_a_manifest_changed_do_not_count():
     machine = Machine()
     machine.runtime.lives = [life(attempt=10, created=5.0, pod_uid="old")]
 
@@ -413,7 +413,7 @@ def test_the_ends_of_a_pod_whose_manifest_has_changed_are_not_those_of_the_next_
     assert 14 <= wait.seconds < 15
 
 
-def test_the_ends_of_a_pod_that_comes_back_do_not_end_the_wait_for_it():
+def test_exits_before_a_pod_was_recreated_do_not_count():
     machine = Machine()
     old = ended(attempt=2, created=4.0, at=5.0, pod_uid="old")
     machine.runtime.lives = [life(attempt=0, created=9.0, pod_uid="new"), old]
@@ -431,7 +431,7 @@ def test_the_ends_of_a_pod_that_comes_back_do_not_end_the_wait_for_it():
         wait(machine, steps=[(2, taken_back), (5, fails)])
 
 
-def test_the_end_of_a_life_that_an_earlier_run_began_does_not_end_this_one():
+def test_an_exit_of_a_container_of_an_earlier_run_does_not_end_this_one():
     machine = Machine()
     machine.runtime.lives = [life(attempt=2), ended(attempt=1, at=5.0)]
 
@@ -442,7 +442,7 @@ def test_the_end_of_a_life_that_an_earlier_run_began_does_not_end_this_one():
         wait(machine, steps=[(3, outlived)], within=30)
 
 
-def test_what_needs_a_component_that_fails_is_not_blamed():
+def test_dependents_of_a_failing_component_are_not_blamed():
     machine = Machine()
 
     def both(began):
@@ -480,7 +480,7 @@ def without_image(lines):
     return machine
 
 
-def test_pulls_count_that_are_far_apart():
+def test_failed_pulls_far_apart_count():
     machine = without_image([pull(1)])
     steps = [(10, put(machine, lines=[REFUSED] * 100)), (50, put(machine, lines=[REFUSED] * 100 + [pull(50)]))]
     with pytest.raises(ComponentFailed, match=r"the image .* cannot be pulled"):
@@ -488,7 +488,7 @@ def test_pulls_count_that_are_far_apart():
     assert 50 <= wait.seconds < 56
 
 
-def test_why_a_container_is_not_there_is_told_though_its_text_looks_like_a_consequence():
+def test_the_reason_for_a_missing_container_is_reported_even_if_it_looks_like_a_consequence():
     line = 'E1121 18:00:00.000000 1 x.go:1] "Failed to pull image" err="' + "x" * 300 + ': connection refused"'
     machine = without_image([BAD_FLAG, line, REFUSED])
     told = reason(machine)
@@ -506,7 +506,7 @@ def test_static_pods_that_do_not_run_are_found():
     assert observation.not_running(machine) == []
 
 
-def test_a_component_that_had_ended_often_and_runs_again_is_waited_for():
+def test_a_component_that_runs_again_after_many_exits_is_waited_for():
     machine = Machine()
     steps = [(5, lambda began: setattr(machine.runtime, "lives", [life(attempt=4, created=began + 5)]))]
     with pytest.raises(WaitTimeout):
@@ -517,7 +517,7 @@ def test_a_component_that_had_ended_often_and_runs_again_is_waited_for():
     assert 10 <= wait.seconds < 12
 
 
-def test_ends_before_a_moment_are_counted_from_the_lives_that_are_left():
+def test_exits_before_a_moment_are_counted_from_the_remaining_containers():
     assert Component(name="etcd").ends_before(5) == 0
     assert Component(name="etcd", containers=(life(attempt=3, created=5.5), ended(attempt=2, at=4.0))).ends_before(5) == 3
     assert Component(name="etcd", containers=(life(attempt=3, created=4.5), ended(attempt=2, at=4.0))).ends_before(5) == 4

@@ -1,4 +1,4 @@
-"""How the members of an etcd are judged, and where etcd is found: over made-up answers and manifests."""
+"""How the members of an etcd are judged, and where etcd is found, with synthetic answers and manifests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def status(number: int, **more: Any) -> Status:
 
 
 class FakeEtcd(RecordingEtcd):
-    """Answers what it is told: members, or an error in their place; statuses."""
+    """Returns the configured answers: members, or an error in their place; statuses."""
 
     def __init__(self, members: Sequence[Member] | APIError, statuses: Sequence[Status]) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class FakeEtcd(RecordingEtcd):
 THREE = [member(number) for number in (1, 2, 3)]
 
 
-def test_nothing_is_wrong_with_members_that_serve() -> None:
+def test_serving_members_have_no_problems() -> None:
     found = health.look(FakeEtcd(THREE, [status(1), status(2), status(3)]))
     assert (found.problems, found.has_majority, found.serving) == ([], True, 3)
     assert [one.leads for one in found.members] == [True, False, False]
@@ -98,7 +98,7 @@ def test_nothing_is_wrong_with_members_that_serve() -> None:
         ([status(1), status(2)], True, ["three: it was not asked"], "start"),
     ],
 )
-def test_each_problem_is_named_once(statuses: list[Status], majority: bool, problems: list[str], remedy: str) -> None:
+def test_each_problem_is_reported_once(statuses: list[Status], majority: bool, problems: list[str], remedy: str) -> None:
     found = health.look(FakeEtcd(THREE, statuses))
     assert (list(found.problems), found.has_majority) == (problems, majority)
     with pytest.raises(CheckFailed) as caught:
@@ -108,7 +108,7 @@ def test_each_problem_is_named_once(statuses: list[Status], majority: bool, prob
     assert found.as_map()["healthy"] is False
 
 
-def test_a_learner_has_no_vote_and_one_that_never_started_is_told() -> None:
+def test_learners_have_no_vote_and_unstarted_ones_are_reported() -> None:
     learner = member(3, learner=True)
     found = health.look(FakeEtcd([*THREE[:2], learner], [status(1), status(2), status(3, learner=True)]))
     assert (found.serving, len(found.voters), found.problems) == (2, 2, [])
@@ -117,7 +117,7 @@ def test_a_learner_has_no_vote_and_one_that_never_started_is_told() -> None:
     assert (found.problems, found.members[2].name) == (["3: it has never started"], "3")
 
 
-def test_without_any_answer_each_endpoint_is_told() -> None:
+def test_each_endpoint_is_reported_if_none_answers() -> None:
     found = health.look(FakeEtcd(Unreachable("nobody answers"), [Status(endpoint="https://10.0.0.1:2379", problem="refused")]))
     assert not found.has_majority
     assert list(found.problems) == ["nobody says who the members are: nobody answers", "https://10.0.0.1:2379: refused"]
@@ -136,7 +136,7 @@ def _manifest(host: RealHost, name: str, **arguments: str) -> None:
     host.ensure(File(path=host.layout.manifest(name), content=content.encode(), mode=0o600))
 
 
-def test_a_machine_with_a_member_asks_that_and_then_its_peers(host: RealHost) -> None:
+def test_a_machine_with_a_member_uses_it_and_then_its_peers(host: RealHost) -> None:
     _manifest(
         host,
         "etcd",
@@ -153,7 +153,7 @@ def test_a_machine_with_a_member_asks_that_and_then_its_peers(host: RealHost) ->
     assert caught.value.detail.count("healthcheck-client") == 2
 
 
-def test_a_machine_with_an_external_etcd_uses_what_its_api_server_has(host: RealHost) -> None:
+def test_a_machine_with_an_external_etcd_uses_the_settings_of_its_api_server(host: RealHost) -> None:
     files = {"etcd_cafile": "/srv/ca.crt", "etcd_certfile": "/srv/client.crt", "etcd_keyfile": "/srv/client.key"}
     _manifest(host, "kube-apiserver", etcd_servers="https://10.0.0.8:2379,https://10.0.0.9:2379", **files)
     found = access.find(host, EtcdFlags())
@@ -162,15 +162,15 @@ def test_a_machine_with_an_external_etcd_uses_what_its_api_server_has(host: Real
     assert (found.member, *map(str, (found.files.ca, found.files.certificate, found.files.key))) == (False, *files.values())
 
 
-def test_what_is_given_counts_and_an_etcd_without_tls_needs_no_certificate(host: RealHost) -> None:
+def test_given_endpoints_are_used_and_etcd_without_tls_needs_no_certificate(host: RealHost) -> None:
     found = access.find(host, EtcdFlags(endpoints=("http://127.0.0.1:9",), cert_dir="/elsewhere"))
     assert (found.endpoints, found.files, found.pki) == (("http://127.0.0.1:9",), None, PurePosixPath("/elsewhere"))
-    client = access.connect(host, found, clock=SystemClock())  # nobody is there: what is wrong is said when it is asked
+    client = access.connect(host, found, clock=SystemClock())  # nothing listens there: errors are reported when it is used
     assert client.endpoints == ("http://127.0.0.1:9",)
     assert [bool(one.problem) for one in client.statuses()] == [True]
 
 
-def test_a_machine_that_knows_no_etcd_says_what_to_do(host: RealHost) -> None:
+def test_a_machine_without_etcd_gives_a_hint(host: RealHost) -> None:
     with pytest.raises(HostError, match="nothing on this machine says where etcd is") as caught:
         access.find(host, EtcdFlags())
     assert "--endpoints" in caught.value.remedy

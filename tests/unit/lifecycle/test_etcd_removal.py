@@ -1,4 +1,4 @@
-"""Which member may be removed: over made-up clusters."""
+"""Which member may be removed, with synthetic clusters."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _etcd(*dead: str, members: Sequence[Member] = THREE, leader: int = 1) -> Fak
         ("one", ("one",), [("remove", "one at https://10.0.0.1:2380")]),
     ],
 )
-def test_a_member_goes_that_the_others_can_spare(name: str, dead: tuple[str, ...], actions: list[tuple[str, str]]) -> None:
+def test_a_member_that_the_others_can_spare_is_removed(name: str, dead: tuple[str, ...], actions: list[tuple[str, str]]) -> None:
     etcd = _etcd(*dead)
     assert removal.remove(etcd, removal.choose(THREE, name), clock=FakeClock()).action is Action.DELETE
     assert etcd.actions == actions
@@ -51,23 +51,21 @@ def test_a_member_goes_that_the_others_can_spare(name: str, dead: tuple[str, ...
         ("one", (), [THREE[0], replace(THREE[1], learner=True)], "the other voting members would not have a majority"),
     ],
 )
-def test_a_member_stays_without_which_there_would_be_no_majority(
-    name: str, dead: tuple[str, ...], members: Sequence[Member], why: str
-) -> None:
+def test_a_member_needed_for_the_majority_stays(name: str, dead: tuple[str, ...], members: Sequence[Member], why: str) -> None:
     etcd = _etcd(*dead, members=members)
     with pytest.raises(CheckFailed, match=why) as caught:
         removal.remove(etcd, removal.choose(members, name), clock=FakeClock())
     assert (caught.value.remedy != "", etcd.actions) == (True, [])
 
 
-def test_a_learner_that_never_came_goes() -> None:
+def test_a_learner_that_never_started_is_removed() -> None:
     lost = member(3, name="", client_urls=(), learner=True)
     etcd = _etcd(members=[*THREE[:2], lost])
     assert removal.remove(etcd, removal.choose([*THREE[:2], lost], "3"), clock=FakeClock())
     assert etcd.actions == [("remove", "3 at https://10.0.0.3:2380")]
 
 
-def test_a_member_is_named_by_its_name_or_its_id() -> None:
+def test_a_member_is_selected_by_name_or_id() -> None:
     members = [*THREE, member(2, id=0xBEEF, name="two"), member(1, id=0xC0DE, name="beef")]
     assert removal.choose(members, "one").id == 1
     assert removal.choose(members, "3").name == "three"
@@ -82,7 +80,7 @@ def test_a_member_is_named_by_its_name_or_its_id() -> None:
 
 
 @given(st.text(max_size=8))
-def test_only_what_names_a_member_chooses_one(text: str) -> None:
+def test_only_names_and_ids_of_members_select_one(text: str) -> None:
     try:
         found = removal.choose(THREE, text)
     except MemberNotFound:

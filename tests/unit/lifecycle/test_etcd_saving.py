@@ -1,4 +1,4 @@
-"""Saving a snapshot and comparing it with its description: over a made-up etcd."""
+"""Saving a snapshot and comparing it with its description, with a simulated etcd."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONTENT = snapshot(database(3))
 
 
 class _Snapping(FakeEtcd):
-    """Sends a snapshot in pieces, each of which takes a second; and then fails, if it is told to."""
+    """Sends a snapshot in pieces, each of which takes a second; and then fails, if configured."""
 
     def __init__(self, clock: FakeClock, *, content: bytes = CONTENT, error: BaseException | None = None) -> None:
         super().__init__(THREE, [status(1, size=len(CONTENT)), status(2), status(3)])
@@ -50,7 +50,7 @@ def _save(etcd: _Snapping, path: Path, reporter: RecordingReporter | SilentRepor
         return saving.save(etcd, source, file.write, name=str(path), clock=etcd.clock, reporter=reporter)
 
 
-def test_the_leader_is_asked_and_progress_is_told_after_two_seconds(tmp_path: Path) -> None:
+def test_the_leader_sends_the_snapshot_and_progress_is_shown_after_two_seconds(tmp_path: Path) -> None:
     reporter, etcd = RecordingReporter(), _Snapping(FakeClock())
     assert _save(etcd, tmp_path / "etcd.db", reporter).size == len(CONTENT)
     assert (tmp_path / "etcd.db").read_bytes() == CONTENT
@@ -69,7 +69,7 @@ def test_the_leader_is_asked_and_progress_is_told_after_two_seconds(tmp_path: Pa
         (CONTENT[:4096], KeyboardInterrupt(), KeyboardInterrupt),
     ],
 )
-def test_what_does_not_arrive_whole_leaves_nothing_and_an_old_file_as_it_was(
+def test_an_incomplete_snapshot_leaves_no_file_and_keeps_an_old_one(
     tmp_path: Path, content: bytes, error: BaseException | None, kind: type[BaseException]
 ) -> None:
     with pytest.raises(kind):
@@ -81,7 +81,7 @@ def test_what_does_not_arrive_whole_leaves_nothing_and_an_old_file_as_it_was(
     assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("etcd.db", b"old")]
 
 
-def test_without_a_leader_the_member_has_to_be_asked_for() -> None:
+def test_without_a_leader_the_local_flag_is_required() -> None:
     etcd = FakeEtcd(THREE, [status(1, problem="refused"), status(2, problem="refused"), status(3, leader_id=0)])
     with pytest.raises(NoQuorum, match="etcd has no leader"):
         saving.choose(etcd)
@@ -103,12 +103,12 @@ WHOLE = Snapshot(size=len(CONTENT), sha256="ab")
         (b"\xff", ["FILE.json is not a description of a snapshot"], None),
     ],
 )
-def test_a_description_that_does_not_fit_is_a_warning(content: bytes | None, warnings: list[str], revision: int | None) -> None:
+def test_a_mismatched_description_is_a_warning(content: bytes | None, warnings: list[str], revision: int | None) -> None:
     found = verifying.compare(WHOLE, content, name="FILE.json", contents=None)
     assert (list(found.warnings), found.as_map()["revision"]) == (warnings, revision)
 
 
-def test_what_etcdutl_reads_is_shown_beside_the_description() -> None:
+def test_output_of_etcdutl_is_shown_with_the_description() -> None:
     contents = Contents(revision=3, keys=1, hash="a", storage_version="3.6.0")
     found = verifying.compare(WHOLE, b'{"sha256": "ab", "revision": 4}', name="FILE.json", contents=contents).as_map()
     assert (found["revision"], found["keys"], found["hash"]) == (4, 1, "a")
@@ -133,7 +133,7 @@ class _Commands:
         return self.ended
 
 
-def test_etcdutl_is_asked_for_the_keys() -> None:
+def test_etcdutl_counts_the_keys() -> None:
     commands = _Commands(Ended(code=0, out='{"hash":3276836191,"revision":4,"totalKey":3,"totalSize":32768,"version":"3.6.0"}\n'))
     found = verifying.read_with("/bin/etcdutl", PurePosixPath("/etcd.db"), commands=commands)
     assert commands.argv == ["/bin/etcdutl", "snapshot", "status", "/etcd.db", "--write-out=json"]

@@ -1,4 +1,4 @@
-"""The cluster that a plan asks: where it comes from, and what happens when it cannot be asked."""
+"""The cluster that a plan reads: where its address comes from, and what happens if it cannot be read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def closed_port():
     return port  # noqa: RET504 - closed by now
 
 
-def test_a_cluster_that_is_down_is_a_warning_and_counts_as_empty(box, closed_port):
+def test_a_stopped_cluster_gives_a_warning_and_counts_as_empty(box, closed_port):
     box.act(asked(only=("certs/ca",)))
     box.act(asked(only=("kubeconfig/admin",)))
     path = Path(box.layout.kubeconfig("admin"))
@@ -75,7 +75,7 @@ CONFIG = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 
 @pytest.fixture
 def late(box):
-    """A server that answers from the fourth second on, with a cluster that was made with another configuration."""
+    """A server that answers from the fourth second on, with a cluster that has another configuration."""
     stored = {"ClusterConfiguration": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nclusterName: other\n"}
     found = {
         "/api/v1/namespaces/kube-system": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}},
@@ -101,7 +101,7 @@ def late(box):
 
 
 def kubeconfig(box, server):
-    """Write a kubeconfig of nobody for a server without TLS."""
+    """Write an anonymous kubeconfig for a server without TLS."""
     path = Path(box.layout.kubernetes) / "elsewhere.conf"
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {
@@ -127,7 +127,7 @@ def test_a_server_that_answers_after_seconds_is_waited_for(box, late):
     assert 2 <= len(told) <= 4
 
 
-def test_a_server_that_answers_is_asked_without_waiting(box, late):
+def test_an_answering_server_is_used_without_waiting(box, late):
     box.clock.advance(4)
     assert box.really(asked(kubeconfig=kubeconfig(box, late.url))).plan
     assert box.clock.monotonic() == 4
@@ -152,7 +152,7 @@ def kept(box):
     return {name: one for name, one in box.snapshot().items() if not name.startswith("run")}
 
 
-def test_a_machine_is_not_taken_over_while_its_cluster_does_not_answer(box, closed_port):
+def test_a_machine_is_not_adopted_while_its_cluster_does_not_answer(box, closed_port):
     made_by_another(box)
     server = f"http://127.0.0.1:{closed_port}"
     request = asked(adopt=True, kubeconfig=kubeconfig(box, server))
@@ -164,7 +164,7 @@ def test_a_machine_is_not_taken_over_while_its_cluster_does_not_answer(box, clos
     assert [event for event in box.reporter.events if isinstance(event, Waiting)]
 
 
-def test_a_cluster_that_answers_late_is_compared_before_its_machine_is_taken_over(box, late):
+def test_a_late_cluster_is_compared_before_its_machine_is_adopted(box, late):
     made_by_another(box)
     request = asked(adopt=True, kubeconfig=kubeconfig(box, late.url))
     before = kept(box)
@@ -177,7 +177,7 @@ ADMIN, SUPER = ("certs/ca", "kubeconfig/admin"), ("kubeconfig/super-admin",)
 
 
 def of_another_cluster(box):
-    """Put the kubeconfig of another CA, and of the same address, in its place."""
+    """Replace it by the kubeconfig of another CA with the same address."""
     other = Box(box.root.parent / "other")
     for phase in ADMIN:
         other.act(asked(only=(phase,)))
@@ -207,8 +207,8 @@ DOING = [functools.partial(Box.really, mode=mode) for mode in (Mode.PLAN, Mode.A
 
 @pytest.mark.parametrize("doing", DOING, ids=["plan", "act"])
 @pytest.mark.parametrize("wrong", WRONG)
-def test_a_machine_whose_cluster_cannot_be_asked_is_neither_planned_nor_taken_over(box, wrong, doing):
-    """It would be taken for empty: every object would be made anew over what is there."""
+def test_a_machine_with_an_unreadable_cluster_is_neither_planned_nor_adopted(box, wrong, doing):
+    """It would be treated as empty: every object would be created again over the existing ones."""
     content, what, remedy = WRONG[wrong]
     for phase in ADMIN:
         box.act(asked(only=(phase,)))
@@ -223,7 +223,7 @@ def test_a_machine_whose_cluster_cannot_be_asked_is_neither_planned_nor_taken_ov
 
 
 @pytest.mark.parametrize("doing", DOING, ids=["plan", "act"])
-def test_an_administrator_whose_certificate_has_expired_is_told_to_renew_it(box, doing):
+def test_an_expired_administrator_certificate_gives_a_hint_to_renew_it(box, doing):
     for phase in (*ADMIN, *SUPER):
         box.act(asked(only=(phase,)))
     made_by_another(box)
@@ -232,7 +232,7 @@ def test_an_administrator_whose_certificate_has_expired_is_told_to_renew_it(box,
     assert "certs renew" in refused.value.remedy
 
 
-def test_a_super_admin_of_another_cluster_is_not_written_with(box):
+def test_a_super_admin_of_another_cluster_is_not_used(box):
     for phase in ADMIN:
         box.act(asked(only=(phase,)))
     Path(box.layout.kubeconfig("super-admin")).write_text(of_another_cluster(box))
@@ -240,7 +240,7 @@ def test_a_super_admin_of_another_cluster_is_not_written_with(box):
     assert "super-admin.conf is of another cluster" in str(refusal(box, DOING[1]))
 
 
-def test_a_machine_of_ours_without_its_administrator_is_planned_with_a_warning(box):
+def test_our_own_machine_without_admin_conf_is_planned_with_a_warning(box):
     call = box.call(asked())
     machine_record.save(call.host, replace(machine_record.of_init(call.configuration), finished=True))
     made_by_another(box)

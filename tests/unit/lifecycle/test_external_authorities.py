@@ -1,4 +1,4 @@
-"""An authority whose key is kept elsewhere: what has to be there before the first phase, and what is not done."""
+"""A CA whose key is kept elsewhere: what must exist before the first phase, and what is not done."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MISSING = ["apiserver.crt", "apiserver.key", "apiserver-kubelet-client.crt", "ap
 
 @pytest.mark.parametrize("name", MISSING)
 @pytest.mark.parametrize("only", [FILES, ("kubelet-start",), ("certs/etcd-ca",)])
-def test_a_certificate_that_cannot_be_made_is_missed_before_anything_is_done(box, name, only):
+def test_a_certificate_that_cannot_be_created_is_reported_before_anything_is_done(box, name, only):
     lose(box, "ca.key", name)
     before = box.snapshot()
     with pytest.raises(CertificateError, match=name.rpartition(".")[0]):
@@ -48,14 +48,14 @@ def test_a_certificate_that_cannot_be_made_is_missed_before_anything_is_done(box
 
 
 @pytest.mark.parametrize("row", table.KUBECONFIGS, ids=lambda row: row.name)
-def test_every_kubeconfig_is_missed(box, row):
+def test_every_missing_kubeconfig_is_reported(box, row):
     lose(box, "ca.key")
     Path(box.layout.kubeconfig(row.name)).unlink()
     with pytest.raises(CertificateError, match=row.file):
         box.run(asked(only=("kubelet-start",)))
 
 
-def test_a_kubeconfig_of_another_authority_is_refused(box, tmp_path):
+def test_a_kubeconfig_of_another_ca_is_refused(box, tmp_path):
     other = Box(tmp_path / "other")
     other.run(asked(only=("certs", "kubeconfig")))
     lose(box, "ca.key")
@@ -64,7 +64,7 @@ def test_a_kubeconfig_of_another_authority_is_refused(box, tmp_path):
         box.run(asked(only=("kubelet-start",)))
 
 
-def test_the_front_proxys_authority_needs_only_its_own_certificate(box):
+def test_an_external_front_proxy_ca_requires_only_its_own_certificate(box):
     lose(box, "front-proxy-ca.key")
     Path(box.layout.kubeconfig("admin")).unlink()
     box.run(asked(only=FILES))
@@ -82,7 +82,7 @@ def test_nothing_is_uploaded_without_the_keys(box, name):
     assert box.snapshot() == before
 
 
-def test_a_dry_run_copies_the_kubeconfigs_that_nobody_here_can_make(box, tmp_path):
+def test_a_dry_run_copies_kubeconfigs_that_cannot_be_created(box, tmp_path):
     lose(box, "ca.key")
     box.dry_run(asked(), tmp_path / "dry")
     for row in table.KUBECONFIGS:
@@ -90,7 +90,7 @@ def test_a_dry_run_copies_the_kubeconfigs_that_nobody_here_can_make(box, tmp_pat
     assert not (tmp_path / "dry" / "ca.key").exists()
 
 
-def test_service_account_keys_have_to_be_given_as_well(box):
+def test_service_account_keys_must_be_provided_too(box):
     lose(box, "ca.key", "sa.key", "sa.pub")
     with pytest.raises(CertificateError, match=r"sa\.key and sa\.pub are missing"):
         box.run(asked(only=("certs",)))

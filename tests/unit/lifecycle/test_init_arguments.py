@@ -1,4 +1,4 @@
-"""Arguments for components are questioned by the phases that hand them on, and by no others."""
+"""Arguments of components are checked by the phases that use them, and by no others."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ NODE = "nodeRegistration:\n  kubeletExtraArgs: [{name: nonsense, value: '1'}]\n"
 
 
 def unknown(box, *only: str, skip: str = ""):
-    """The components of which a run of some phases says that they have no such flag."""
+    """The components about which a run of some phases says that they have no such flag."""
     init = NODE + (f"skipPhases: [{skip}]\n" if skip else "")
     box.call(asked(cluster=CLUSTER, init=init, only=only))
     return [text.partition(": ")[2].partition(" ")[0] for text in box.warnings() if "has no flag --nonsense" in text]
 
 
-def test_a_run_of_everything_questions_everything(box):
+def test_a_full_run_checks_all_arguments(box):
     assert unknown(box) == ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd", "kubelet"]
 
 
@@ -45,20 +45,20 @@ def test_a_run_of_everything_questions_everything(box):
         ("kubelet-start", ["kubelet"]),
     ],
 )
-def test_a_phase_questions_what_it_hands_on(box, phase, components):
+def test_a_phase_checks_the_arguments_that_it_uses(box, phase, components):
     assert unknown(box, phase) == components
 
 
-def test_phases_that_are_left_out_question_nothing(box):
+def test_skipped_phases_check_no_arguments(box):
     assert unknown(box, skip="control-plane, etcd") == ["kubelet"]
 
 
-def test_every_phase_of_the_table_is_there():
+def test_every_phase_of_the_table_exists():
     every = {node.name for node in INIT.select(only=(), skip=())}
     assert set(request._PHASES.values()) <= every
 
 
-def test_a_file_that_cannot_be_looked_at_counts_as_there(box, monkeypatch):
+def test_a_file_that_cannot_be_checked_counts_as_existing(box, monkeypatch):
     cluster = (
         f"certificatesDir: {box.layout.pki}\napiServer:\n  extraArgs: [{{name: audit-policy-file, value: {box.layout.pki}/audit.yaml}}]\n"
     )

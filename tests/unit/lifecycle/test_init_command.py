@@ -48,7 +48,7 @@ def this_machine(monkeypatch, box, tmp_path):
     monkeypatch.setattr("sys.argv", ["kubewright"])
 
 
-def test_a_plan_is_printed_on_stdout_and_nothing_else_is(config, capsys):
+def test_only_the_plan_is_printed_on_stdout(config, capsys):
     assert main(["init", "--plan", "--config", str(config)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("create certificate ca (made, expires in ")
@@ -72,7 +72,7 @@ def test_a_plan_as_json_is_a_list(config, capsys):
 
 
 @pytest.mark.parametrize(("form", "printed"), [("text", ""), ("json", "[]\n")])
-def test_an_unchanged_machine_has_nothing_to_print(form, printed, config, capsys, monkeypatch, box):
+def test_the_plan_of_an_unchanged_machine_is_empty(form, printed, config, capsys, monkeypatch, box):
     monkeypatch.setattr(cli_machine, "host", box.machine)
     argv = ["init", "phase", "certs", "all", "--config", str(config)]
     assert main(argv) == 0
@@ -93,7 +93,7 @@ def test_a_dry_run_leaves_nothing_behind(config, capsys, tmp_path):
     assert err == ""
 
 
-def test_dry_run_may_stand_in_the_file(config, capsys):
+def test_dry_run_can_be_set_in_the_file(config, capsys):
     config.write_text(config.read_text() + "dryRun: true\n")
     assert main(["init", "--config", str(config)]) == 0
     out = capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_a_named_directory_stays(config, capsys, tmp_path, monkeypatch):
     assert "removed" not in out
 
 
-def test_skipped_and_left_out_phases_are_told(config, capsys):
+def test_skipped_phases_are_reported(config, capsys):
     config.write_text(config.read_text().replace(FAST, FAST + "etcd: {external: {endpoints: ['http://192.0.2.1:2379']}}\n"))
     assert main(["init", "--dry-run", "--config", str(config), "--skip-phases", "addon"]) == 0
     out = capsys.readouterr().out
@@ -122,7 +122,7 @@ def test_skipped_and_left_out_phases_are_told(config, capsys):
     assert "[addon] Skipping coredns: named by --skip-phases\n" in out
 
 
-def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
+def test_file_phases_report_what_they_do(config, capsys, monkeypatch, box):
     monkeypatch.setattr(cli_machine, "host", box.machine)
     assert main(["init", "phase", "certs", "ca", "--config", str(config)]) == 0
     assert capsys.readouterr().out == '[certs] Generated "ca" certificate and key\n'
@@ -140,7 +140,7 @@ def test_file_phases_tell_what_they_do(config, capsys, monkeypatch, box):
         ("front-proxy-ca", ["front-proxy-ca.key"], 'Using existing "front-proxy-ca" certificate'),
     ],
 )
-def test_a_certificate_phase_says_which_of_the_files_it_made(leaf, lost, said, config, capsys, monkeypatch, box):
+def test_a_certificate_phase_reports_which_files_it_created(leaf, lost, said, config, capsys, monkeypatch, box):
     monkeypatch.setattr(cli_machine, "host", box.machine)
     assert main(["init", "phase", "certs", "all", "--config", str(config)]) == 0
     capsys.readouterr()
@@ -150,7 +150,7 @@ def test_a_certificate_phase_says_which_of_the_files_it_made(leaf, lost, said, c
     assert capsys.readouterr().out == f"[certs] {said}\n"
 
 
-def test_certificates_may_go_where_an_ordinary_user_may_write(tmp_path, capsys, monkeypatch, box):
+def test_certificates_can_be_written_by_ordinary_users(tmp_path, capsys, monkeypatch, box):
     monkeypatch.setattr(cli_machine, "host", box.machine)
     argv = ["init", "phase", "certs", "sa", "--cert-dir", str(tmp_path / "pki"), "--kubernetes-version=v1.36.2"]
     assert main(argv) == 0
@@ -165,7 +165,7 @@ def test_certificates_may_go_where_an_ordinary_user_may_write(tmp_path, capsys, 
         ("kube-proxy", ["ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet"]),
     ],
 )
-def test_add_ons_are_printed_in_kubeadms_order(add_on, kinds, config, capsys):
+def test_add_ons_are_printed_in_the_order_of_kubeadm(add_on, kinds, config, capsys):
     assert main(["init", "phase", "addon", add_on, "--print-manifest", "--config", str(config)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("---\n")
@@ -187,7 +187,7 @@ def test_add_ons_are_printed_in_kubeadms_order(add_on, kinds, config, capsys):
         (["--dry-run"], "--plan and --dry-run exclude each other"),
     ],
 )
-def test_what_is_wrong_is_told_with_exit_code_1(argv, message, config, capsys):
+def test_errors_are_reported_with_exit_code_1(argv, message, config, capsys):
     assert main(["init", "--plan", "--config", str(config), *argv]) == 1
     out, err = capsys.readouterr()
     assert out == ""

@@ -1,4 +1,4 @@
-"""Dry runs: their directory, what is copied into it, what is told."""
+"""Dry runs: their directory, the files that are copied into it, and the output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def contents(directory):
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
-def test_everything_lies_flat_in_the_directory_and_nothing_on_the_machine(box, tmp_path):
+def test_all_files_are_flat_in_the_directory_and_none_on_the_machine(box, tmp_path):
     plan, written = dry_run(box, asked(), tmp_path / "dry")
     found = contents(tmp_path / "dry")
     assert len(found) == len(written) == 34
@@ -48,7 +48,7 @@ def test_paths_in_the_files_are_those_of_the_machine(box, tmp_path):
     assert str(tmp_path / "dry") not in manifest
 
 
-def test_the_authorities_of_the_machine_are_reused_and_copied(box, tmp_path):
+def test_cas_of_the_machine_are_reused_and_copied(box, tmp_path):
     box.run(asked(only=("certs/ca", "certs/etcd-ca")))
     before = box.snapshot()
     dry_run(box, asked(), tmp_path / "dry")
@@ -61,7 +61,7 @@ def test_the_authorities_of_the_machine_are_reused_and_copied(box, tmp_path):
     assert 'Using existing "ca" certificate and key' in box.lines("certs")
 
 
-def test_files_are_told_with_their_content_and_secrets_are_not(box, tmp_path):
+def test_files_are_shown_with_their_content_except_for_secrets(box, tmp_path):
     dry_run(box, asked(upload_certs=True), tmp_path / "dry")
     told = box.lines("dryrun")
     files = [re.fullmatch(r'Would write file "(.*)" with content:\n.*', text, re.DOTALL) for text in told]
@@ -80,7 +80,7 @@ def test_files_are_told_with_their_content_and_secrets_are_not(box, tmp_path):
     assert "MDEyMzQ1Njc4OWFiY2RlZg==" not in text  # the token's secret in base64
 
 
-def test_a_password_in_a_manifest_is_written_and_not_told(box, tmp_path):
+def test_a_password_in_a_manifest_is_written_and_not_shown(box, tmp_path):
     cluster = "apiServer: {extraEnvs: [{name: A_PASSWORD, value: horse}, {name: HTTPS_PROXY, value: 'http://me:stable@proxy'}]}\n"
     dry_run(box, asked(cluster=cluster), tmp_path / "dry")
     manifest = contents(tmp_path / "dry")["kube-apiserver.yaml"].decode()
@@ -89,7 +89,7 @@ def test_a_password_in_a_manifest_is_written_and_not_told(box, tmp_path):
     assert ("A_PASSWORD" in text, "horse" in text, "stable" in text) == (True, False, False)
 
 
-def test_waits_and_services_are_told_and_not_done(box, tmp_path):
+def test_waits_and_services_are_reported_and_not_done(box, tmp_path):
     dry_run(box, asked(), tmp_path / "dry")
     told = box.lines("dryrun")
     assert "Would restart the service kubelet" in told
@@ -102,13 +102,13 @@ def test_waits_and_services_are_told_and_not_done(box, tmp_path):
     ]
 
 
-def test_the_last_lines_say_where_everything_is(box, tmp_path):
+def test_the_last_lines_name_the_directory(box, tmp_path):
     dry_run(box, asked(), tmp_path / "dry")
     assert str(tmp_path / "dry") in box.lines("dryrun")[-2]
     assert "private keys" in box.lines("dryrun")[-1]
 
 
-def test_a_cluster_that_is_there_is_asked_and_not_written_to(box, tmp_path):
+def test_an_existing_cluster_is_read_and_not_written_to(box, tmp_path):
     box.run(asked())
     before = len(box.kube.writes)
     box.kube.delete(named("ServiceAccount"), "coredns", "kube-system")
@@ -128,7 +128,7 @@ def binding(subject):
     }
 
 
-def test_requests_are_told_in_kubeadms_words(box):
+def test_requests_are_reported_in_the_words_of_kubeadm(box):
     kube = DryRunKube(reporter=box.reporter)
     kube.create(binding("x"))
     kube.update(binding("y"))
@@ -165,18 +165,18 @@ class TestDirectory:
         whole = machine.Machine(at=lambda _: writer, clock=FakeClock(), random=SeededRandom(), environment=environment)
         return dry_runs.directory(writer, whole, variable=VARIABLE, prefix=PREFIX)
 
-    def test_a_named_one_stays(self, tmp_path):
+    def test_a_named_directory_of_a_dry_run_stays(self, tmp_path):
         with self.given(tmp_path, environment={VARIABLE: str(tmp_path / "mine")}) as found:
             Path(found).mkdir()
         assert found == PurePosixPath(tmp_path / "mine")
         assert Path(found).exists()
 
-    def test_a_relative_name_is_refused(self, tmp_path):
+    def test_a_relative_directory_is_refused(self, tmp_path):
         with pytest.raises(UsageError, match="not an absolute path"), self.given(tmp_path, environment={VARIABLE: "here"}):
             pytest.fail("not reached")
 
     @pytest.mark.parametrize("root", [True, False])
-    def test_a_new_one_is_removed_whatever_happens(self, tmp_path, root):
+    def test_a_temporary_directory_is_removed_whatever_happens(self, tmp_path, root):
         environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
         with pytest.raises(ZeroDivisionError), self.given(tmp_path, environment=environment, root=root) as found:
             (Path(found) / "etcd").mkdir()
@@ -188,7 +188,7 @@ class TestDirectory:
         assert re.fullmatch(rf"{PREFIX}\d+", found.name)
         assert list(above.iterdir()) == []
 
-    def test_a_name_that_is_taken_is_not_used(self, tmp_path):
+    def test_an_existing_directory_is_not_used(self, tmp_path):
         environment = {"XDG_STATE_HOME": str(tmp_path)}
         with self.given(tmp_path, environment=environment) as first, self.given(tmp_path, environment=environment) as second:
             assert first != second
@@ -201,10 +201,10 @@ class TestDirectory:
             ({"HOME": "/h"}, "/h/.local/state/kubewright"),
         ],
     )
-    def test_the_state_of_a_user_lies_where_the_specification_says(self, environment, wanted):
+    def test_the_state_of_a_user_is_where_the_specification_says(self, environment, wanted):
         assert str(machine.state_home(environment)) == wanted
 
-    def test_without_a_home_directory_people_are_told_what_to_set(self):
+    def test_a_missing_home_directory_gives_a_hint(self):
         with pytest.raises(UsageError, match="home directory") as caught:
             machine.state_home({})
         assert "XDG_STATE_HOME" in caught.value.remedy

@@ -1,4 +1,4 @@
-"""Where the health of the components is asked, and over how many connections."""
+"""Where the health of the components is requested, and over how many connections."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kubewright.lifecycle.steps import health
         ("{name: bind-address, value: ''}", "https://127.0.0.1:10257"),
     ],
 )
-def test_components_are_asked_where_they_serve(tmp_path, arguments, server):
+def test_components_are_checked_where_they_serve(tmp_path, arguments, server):
     call = Box(tmp_path).call(asked(cluster=f"controllerManager: {{extraArgs: [{arguments}]}}\n"))
     found = health.checks(
         call.configuration, layout=call.host.layout, addresses=Addresses.of_machine("10.98.0.11"), detected=call.host.facts.detected
@@ -34,7 +34,7 @@ def test_components_are_asked_where_they_serve(tmp_path, arguments, server):
     assert asked_for == {"kube-controller-manager": (server, "/healthz"), "kube-scheduler": ("https://127.0.0.1:10259", "/livez")}
 
 
-def test_a_component_that_is_starting_is_asked_over_one_connection(make_server):
+def test_a_starting_component_is_checked_over_one_connection(make_server):
     answers = [answer(500, b"not yet"), answer(500, b"not yet"), answer(500, b"not yet"), answer(200, b"ok")]
     server = make_server(lambda _: answers.pop(0))
     look = health.HealthEndpoint(server.url, "/healthz")
@@ -42,7 +42,7 @@ def test_a_component_that_is_starting_is_asked_over_one_connection(make_server):
     assert (len(server.seen), server.connections) == (4, 1)
 
 
-def test_a_component_that_is_started_again_is_asked_over_a_new_connection(make_server):
+def test_a_restarted_component_is_checked_over_a_new_connection(make_server):
     answers = [answer(500, b"not yet", close=True), answer(200, b"ok")]
     server = make_server(lambda _: answers.pop(0))
     look = health.HealthEndpoint(server.url, "/healthz")

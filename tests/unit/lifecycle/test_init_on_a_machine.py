@@ -1,4 +1,4 @@
-"""The phases that write files for real: refusals, modes, re-runs, and runs that were killed."""
+"""The phases that write real files: refusals, modes, repeated runs, and killed runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def everything(box):
     return [change for phase in FILE_PHASES for change in box.act(asked(only=(phase,)))]
 
 
-def test_the_join_command_alone_lacks_what_it_shows(box):
+def test_show_join_command_alone_fails(box):
     with pytest.raises(UsageError, match="unresolved dependencies"):
         box.act(asked(only=("show-join-command",)))
 
@@ -41,14 +41,14 @@ def test_the_join_command_alone_lacks_what_it_shows(box):
 KUBELET_FILES = ["config.yaml", "instance-config.yaml", "kubeadm-flags.env"]
 
 
-def test_without_a_service_manager_the_kubelets_files_are_written_and_its_start_is_left_to_people(box):
+def test_without_a_service_manager_the_files_of_the_kubelet_are_written_and_it_is_not_started(box):
     box.services.known = False
     box.act(asked(only=("kubelet-start",)))
     assert sorted(path.name for path in Path(box.layout.kubelet).iterdir()) == KUBELET_FILES
     assert box.lines("kubelet-start")[-1] == "No service manager that knows the kubelet was found: start it by hand"
 
 
-def test_a_kubelet_that_cannot_be_restarted_is_told(box):
+def test_a_kubelet_that_cannot_be_restarted_is_reported(box):
     def fail(name):
         raise HostError(f"systemd cannot restart the service {name}", detail="it is masked")
 
@@ -63,14 +63,14 @@ SKIPPED = "skipPhases: [preflight, wait-control-plane, upload-config, mark-contr
 WITHOUT_API = SKIPPED.replace("addon,", "addon, control-plane-check,")
 
 
-def test_a_whole_run_keeps_what_the_machine_was_made_of(box):
+def test_a_whole_run_stores_the_configuration_of_the_machine(box):
     assert box.act(asked(init=WITHOUT_API))
     found = machine_record.load(box.call(asked()).host)
     assert (found.workflow, found.finished) == ("init", True)
     assert box.act(asked(init=WITHOUT_API)) == ()
 
 
-def test_a_whole_run_leaves_the_directory_of_the_kubeconfigs_open_as_kubeadm_does(box):
+def test_a_whole_run_leaves_the_directory_of_kubeconfigs_readable_as_kubeadm_does(box):
     box.act(asked(init=WITHOUT_API))
     modes = {name: mode & 0o7777 for name, (mode, _) in box.snapshot().items()}
     assert (modes["kubernetes"], modes["kubernetes/manifests"]) == (0o755, 0o700)
@@ -87,7 +87,7 @@ def test_another_configuration_is_refused_before_anything_is_written(box):
 CRIO, CONTAINERD = "unix:///var/run/crio/crio.sock", "unix:///var/run/containerd/containerd.sock"
 
 
-def test_a_container_runtime_that_does_not_listen_yet_makes_no_other_machine(box):
+def test_a_container_runtime_that_does_not_listen_yet_is_no_other_configuration(box):
     """After a reboot, before systemd has started it: /run is empty."""
     box.detected = replace(box.detected, cri_sockets=(CRIO,))
     box.act(asked(init=WITHOUT_API))
@@ -96,7 +96,7 @@ def test_a_container_runtime_that_does_not_listen_yet_makes_no_other_machine(box
     assert box.act(asked(init=WITHOUT_API)) == ()
 
 
-def test_another_container_runtime_makes_another_machine(box):
+def test_another_container_runtime_is_another_configuration(box):
     box.detected = replace(box.detected, cri_sockets=(CRIO,))
     box.act(asked(init=WITHOUT_API))
     box.detected = replace(box.detected, cri_sockets=(CONTAINERD,))
@@ -104,7 +104,7 @@ def test_another_container_runtime_makes_another_machine(box):
         box.act(asked(init=WITHOUT_API))
 
 
-def test_without_a_record_that_can_be_read_a_runtime_that_is_not_there_is_containerd(box):
+def test_a_missing_runtime_without_a_record_is_containerd(box):
     box.detected = replace(box.detected, cri_sockets=())
     assert box.call(asked()).configuration.init.node_registration.cri_socket == CONTAINERD
     Path(box.layout.machine_record).parent.mkdir(parents=True)
@@ -112,7 +112,7 @@ def test_without_a_record_that_can_be_read_a_runtime_that_is_not_there_is_contai
     assert box.call(asked()).configuration.init.node_registration.cri_socket == CONTAINERD
 
 
-def test_a_single_phase_leaves_the_record_alone(box):
+def test_a_single_phase_does_not_change_the_record(box):
     box.act(asked(only=("certs/ca",)))
     assert machine_record.load(box.call(asked()).host) is None
 
@@ -126,7 +126,7 @@ def test_an_unsuitable_machine_is_not_changed(box, monkeypatch):
     assert machine_record.load(box.call(asked()).host) is None
 
 
-def test_checks_are_told_and_images_pulled_before_anything_is_made(box, monkeypatch):
+def test_checks_and_pulls_come_before_any_change(box, monkeypatch):
     pulled = []
 
     class Runtime:
@@ -174,30 +174,30 @@ def test_the_file_phases_write_what_kubeadm_writes_with_its_modes(box):
     assert len([name for name in modes if name.startswith("kubernetes/pki") and Path(box.root, name).is_file()]) == 22
 
 
-def test_a_second_time_nothing_is_written(box):
+def test_a_second_run_writes_nothing(box):
     everything(box)
     before = box.snapshot()
     assert everything(box) == []
     assert box.snapshot() == before
 
 
-def test_one_leaf_of_a_group_is_one_file(box):
+def test_one_phase_of_a_group_writes_one_file(box):
     box.act(asked(only=("certs/ca",)))
     assert names(box.act(asked(only=("certs/apiserver",)))) == ["certificate apiserver"]
     assert sorted(path.name for path in Path(box.layout.pki).iterdir()) == ["apiserver.crt", "apiserver.key", "ca.crt", "ca.key"]
 
 
-def test_all_of_a_group_is_the_group(box):
+def test_the_phase_all_equals_its_group(box):
     assert len(box.act(asked(only=("certs/all",)))) == 11
 
 
-def test_kubeconfigs_may_go_elsewhere(box, tmp_path):
+def test_kubeconfigs_can_be_written_elsewhere(box, tmp_path):
     box.act(asked(only=("certs/ca",)))
     box.act(asked(only=("kubeconfig/admin",), kubeconfig_directory=str(tmp_path / "other")))
     assert [path.name for path in (tmp_path / "other").iterdir()] == ["admin.conf"]
 
 
-def test_a_certificate_that_does_not_fit_is_named_and_kept(box):
+def test_a_mismatched_certificate_is_reported_and_kept(box):
     box.act(asked(only=("certs",)))
     crt = Path(box.layout.certificate("apiserver"))
     crt.write_bytes(Path(box.layout.certificate("front-proxy-client")).read_bytes())
@@ -215,11 +215,11 @@ def test_one_kubewright_at_a_time(box):
 
 
 class Killed(BaseException):
-    """What kill -9 is to a test."""
+    """Simulates kill -9."""
 
 
 class DyingFiles(Files):
-    """Files that die before one of their writes."""
+    """Files that fail before one of their writes."""
 
     def __init__(self, writes: int) -> None:
         super().__init__(durable=False)
@@ -237,7 +237,7 @@ def dying(box, writes):
 
 
 @pytest.mark.parametrize("writes", [0, 1, 3, 10, 22, 26, 30])
-def test_a_run_that_was_killed_between_two_writes_is_finished_by_the_next(tmp_path, writes):
+def test_a_run_killed_between_two_writes_is_completed_by_the_next(tmp_path, writes):
     box, undisturbed = Box(tmp_path / "machine"), Box(tmp_path / "other")
     healthy, box.machine = box.machine, dying(box, writes)
     with pytest.raises(Killed):
@@ -258,7 +258,7 @@ def run_certs(directory, config):
 
 
 @pytest.mark.parametrize("seen", ["ca.key", "etcd/server.key"])
-def test_a_command_that_was_killed_is_finished_by_the_same_command(tmp_path, seen):
+def test_a_killed_command_is_completed_by_the_same_command(tmp_path, seen):
     config, pki = tmp_path / "kubeadm.yaml", tmp_path / "pki"
     config.write_text(
         f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.36.2\n{FAST}certificatesDir: {pki}\n"
@@ -275,7 +275,7 @@ def test_a_command_that_was_killed_is_finished_by_the_same_command(tmp_path, see
     assert len([path for path in pki.rglob("*") if path.is_file()]) == 22
 
 
-def test_an_ordinary_user_is_told_why_a_directory_cannot_be_written(box, monkeypatch):
+def test_an_ordinary_user_gets_the_reason_for_an_unwritable_directory(box, monkeypatch):
     if os.geteuid() == 0:
         pytest.skip("root may write anywhere")
     Path(box.root).mkdir(mode=0o500)
@@ -283,7 +283,7 @@ def test_an_ordinary_user_is_told_why_a_directory_cannot_be_written(box, monkeyp
         box.act(asked(only=("certs/ca",)))
 
 
-def test_paths_with_blanks_are_fine(tmp_path):
+def test_paths_with_blanks_work(tmp_path):
     box = Box(tmp_path / "a machine")
     box.act(asked(only=("certs/ca",)))
     assert PurePosixPath(box.layout.certificate("ca")).is_absolute()

@@ -1,4 +1,4 @@
-"""What the phases of init do to a machine and to a cluster that remembers."""
+"""What the phases of init do to a machine and to a cluster in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVERYTHING = 58
 """16 certificates, keys and kubeconfigs; 3 directories, 8 files, the kubelet; the Node and 29 objects."""
 
 
-def test_a_full_run_makes_everything_once(box):
+def test_a_full_run_creates_everything_once(box):
     done = names(box.run(asked()))
     assert len(done) == len(set(done)) == EVERYTHING
     assert done[0] == "certificate ca"
@@ -102,7 +102,7 @@ def told(box, **more: object):
     return {topic: box.lines(topic) for topic in FIRST}
 
 
-def test_what_is_done_is_told_and_what_is_there_is_used(box):
+def test_changes_are_reported_and_existing_files_used(box):
     first, again = (
         {
             topic: [line.format(manifests=box.layout.manifests, kubelet=box.layout.kubelet) for line in lines]
@@ -115,7 +115,7 @@ def test_what_is_done_is_told_and_what_is_there_is_used(box):
     assert told(box, overlay=True) == again
 
 
-def test_what_differs_is_told_alone(box):
+def test_only_differences_are_reported(box):
     box.run(asked())
     Path(box.layout.manifest("kube-scheduler")).write_text("other")
     Path(box.layout.kubelet_config).write_text("other")
@@ -132,7 +132,7 @@ def test_what_differs_is_told_alone(box):
     ]
 
 
-def test_the_kubelet_is_restarted_only_where_its_files_change(box):
+def test_the_kubelet_is_restarted_only_if_its_files_change(box):
     box.run(asked())
     box.services.done = []
     changes = box.run(asked(init="nodeRegistration: {kubeletExtraArgs: [{name: v, value: '4'}]}\n"))
@@ -140,7 +140,7 @@ def test_the_kubelet_is_restarted_only_where_its_files_change(box):
     assert box.services.done == [("restart", "kubelet")]
 
 
-def test_a_kubelet_that_began_before_its_files_were_written_is_restarted(box):
+def test_a_kubelet_started_before_its_files_were_written_is_restarted(box):
     box.run(asked())
     box.services.done, written = [], Path(box.layout.kubelet_config).stat().st_mtime
     box.services.since = written + 0.5
@@ -151,7 +151,7 @@ def test_a_kubelet_that_began_before_its_files_were_written_is_restarted(box):
     assert box.services.done == [("restart", "kubelet")]
 
 
-def test_without_a_service_manager_starting_the_kubelet_is_left_to_people(box):
+def test_without_a_service_manager_the_kubelet_is_not_started(box):
     box.services.known = False
     assert "service kubelet" not in names(box.run(asked(only=("kubelet-start",))))
     assert "by hand" in box.lines("kubelet-start")[-1]
@@ -169,21 +169,21 @@ def test_a_kubelet_that_rotates_its_certificate_is_pointed_to_it(box):
     assert names(box.run(asked(only=("kubelet-finalize",)))) == []
 
 
-def test_a_plan_counts_on_what_the_kubelet_will_make(box):
+def test_a_plan_assumes_the_certificate_that_the_kubelet_will_create(box):
     files = stand_ins.kubelet_files(box.layout)
     changes = box.run(asked(), overlay=True, kubelet_makes=files)
     assert names(changes).count(f"file {box.layout.kubeconfig('kubelet')}") == 1
     assert box.snapshot() == {}
 
 
-def test_external_etcd_leaves_out_what_is_only_for_a_local_one(box):
+def test_external_etcd_leaves_out_files_of_a_local_one(box):
     cluster = "etcd: {external: {endpoints: ['http://192.0.2.1:2379']}}\n"
     done = [target.replace(str(box.root), "") for target in names(box.run(asked(cluster=cluster)))]
     assert [target for target in done if "etcd" in target] == []
     assert len([target for target in done if target.startswith("certificate")]) == 5
 
 
-def test_an_authority_kept_elsewhere_signs_nothing(box):
+def test_an_external_ca_signs_nothing(box):
     box.run(asked(only=("certs", "kubeconfig")))
     Path(box.layout.key("ca")).unlink()
     box.run(asked(only=("control-plane",)))
@@ -192,7 +192,7 @@ def test_an_authority_kept_elsewhere_signs_nothing(box):
     assert "--cluster-signing-key-file=" in command
 
 
-def test_certificates_of_an_authority_kept_elsewhere_are_not_uploaded(box):
+def test_certificates_of_an_external_ca_are_not_uploaded(box):
     box.run(asked(only=("certs",)))
     Path(box.layout.key("ca")).unlink()
     before = box.snapshot()
@@ -201,7 +201,7 @@ def test_certificates_of_an_authority_kept_elsewhere_are_not_uploaded(box):
     assert box.snapshot() == before
 
 
-def test_a_feature_gate_chooses_the_algorithm_and_leaves_the_stored_one(box):
+def test_a_feature_gate_sets_the_algorithm_without_changing_the_stored_one(box):
     cluster = "featureGates: {PublicKeysECDSA: true}\n"
     request = asked(cluster=cluster, only=("certs/ca", "upload-config/kubeadm"))
     request.documents[0].value["encryptionAlgorithm"] = "RSA-4096"
@@ -211,7 +211,7 @@ def test_a_feature_gate_chooses_the_algorithm_and_leaves_the_stored_one(box):
     assert yaml.load(stored)["encryptionAlgorithm"] == "RSA-4096"
 
 
-def test_keys_of_certificates_and_kubeconfigs_are_made_ahead(box, monkeypatch):
+def test_keys_of_certificates_and_kubeconfigs_are_generated_ahead(box, monkeypatch):
     reserved = []
     monkeypatch.setattr(KeyPool, "reserve", lambda self, algorithm, count=1: reserved.extend([algorithm] * count))
     box.run(asked(), overlay=True)
@@ -227,18 +227,18 @@ def test_keys_of_certificates_and_kubeconfigs_are_made_ahead(box, monkeypatch):
     assert reserved == []
 
 
-def test_all_certificates_of_a_run_count_from_one_moment(box):
+def test_all_certificates_of_a_run_have_the_same_start(box):
     from kubewright.pki import certificates
 
     begun = box.clock.now
-    box.clock.now = lambda: (box.clock.advance(7), begun())[1]  # time passes at every look
+    box.clock.now = lambda: (box.clock.advance(7), begun())[1]  # time passes at every check
     box.run(asked(only=("certs",)))
     found = [certificates.parse(path.read_bytes())[0] for path in Path(box.layout.pki).rglob("*.crt")]
     assert len(found) == 10
     assert len({one.not_before for one in found}) == 1
 
 
-def test_uploaded_certificates_open_with_the_key_that_is_told(box):
+def test_uploaded_certificates_are_decrypted_with_the_printed_key(box):
     box.run(asked(upload_certs=True))
     told = next(line for line in box.lines("upload-certs") if line.startswith("Using certificate key:"))
     key = sealing.parse_key(told.split("\n")[1])
@@ -249,7 +249,7 @@ def test_uploaded_certificates_open_with_the_key_that_is_told(box):
         assert sealing.unseal(base64.b64decode(value), key, name=name) == content
 
 
-def test_nothing_is_uploaded_unless_asked(box):
+def test_nothing_is_uploaded_unless_requested(box):
     assert [target for target in names(box.run(asked())) if "kubeadm-certs" in target] == []
     assert "--upload-certs" in box.lines("upload-certs")[0]
 
@@ -265,7 +265,7 @@ def test_a_certificate_key_and_tokens_can_be_withheld(box):
     assert said.count("<value withheld>") == 5
 
 
-def test_the_join_commands_have_the_shape_that_scripts_cut_out(box):
+def test_the_join_commands_have_the_format_that_scripts_parse(box):
     box.run(asked(cluster="controlPlaneEndpoint: lb.example:6443\n", init="certificateKey: " + "ab" * 32 + "\n", upload_certs=True))
     text = box.lines("")[0]
     before, control_plane, worker = text.split("kubewright join ")
@@ -277,7 +277,7 @@ def test_the_join_commands_have_the_shape_that_scripts_cut_out(box):
     assert control_plane.split("\n")[1].endswith(" \\")
 
 
-def test_without_uploaded_certificates_people_are_told_to_copy_them(box):
+def test_without_uploaded_certificates_a_message_says_to_copy_them(box):
     box.run(asked(cluster="controlPlaneEndpoint: lb.example:6443\n"))
     text = box.lines("")[0]
     assert "after copying the CAs" in text
@@ -301,13 +301,13 @@ def test_cluster_info_is_signed_at_once_and_signatures_are_short_lived(box):
     }
 
 
-def test_a_token_for_ever_is_durable(box):
+def test_a_token_without_expiry_is_durable(box):
     changes = box.run(asked(init=f"bootstrapTokens: [{{token: {TOKEN}, ttl: 0s}}]\n"))
     (token,) = [change for change in changes if change.target == "secret kube-system/bootstrap-token-abcdef"]
     assert token.lifetime is Lifetime.DURABLE
 
 
-def test_cluster_info_needs_the_authority(box):
+def test_cluster_info_requires_the_ca(box):
     with pytest.raises(CertificateError, match=r"ca\.crt is missing"):
         box.run(asked(only=("bootstrap-token",)))
 
@@ -344,7 +344,7 @@ def test_several_dns_deployments_are_an_error(box):
 
 
 @pytest.mark.parametrize(("found", "stays"), [("mine", True), ("", False), (None, False)])
-def test_a_corefile_that_somebody_wrote_stays(box, found, stays):
+def test_a_customised_corefile_stays(box, found, stays):
     data = {} if found is None else {"data": {"Corefile": found}}
     box.kube.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": "kube-system"}, **data})
     box.run(asked())
@@ -358,7 +358,7 @@ def test_the_node_is_marked_with_the_configured_taints(box):
     assert "[a=b:NoExecute]" in box.lines("mark-control-plane")[1]
 
 
-def test_where_nothing_is_really_done_the_machine_is_not_checked(box):
+def test_plans_and_dry_runs_do_not_check_the_machine(box):
     box.run(asked(only=("preflight",)))
     said = "\n".join(box.lines("preflight"))
     assert "checked when init really runs" in said
@@ -371,7 +371,7 @@ def test_skipped_phases_leave_no_trace(box):
     assert [change.target for change in changes if "coredns" in change.target or "kubeadm-config" in change.target] == []
 
 
-def test_the_join_command_needs_what_it_shows():
+def test_the_join_command_requires_the_values_that_it_shows():
     with pytest.raises(UsageError, match="unresolved dependencies"):
         Box(Path("/nonexistent")).run(asked(only=("show-join-command",)))
 
@@ -382,12 +382,12 @@ def test_the_node_of_a_plan_is_a_stand_in_and_not_a_change(box):
     assert kube.writes == []
 
 
-def test_every_change_says_what_it_is_about(box):
+def test_every_change_names_its_object(box):
     changes = box.run(asked(), overlay=True)
     assert [change for change in changes if change.action is Action.CREATE and not (change.diff or change.reason)] == []
 
 
-def test_the_node_gets_the_marks_of_a_control_plane_and_nothing_else(box):
+def test_the_node_gets_only_the_marks_of_a_control_plane(box):
     box.run(asked(only=("mark-control-plane",)))
     [patched] = [write.call.body for write in box.kube.writes]
     labels = ("node-role.kubernetes.io/control-plane", "node.kubernetes.io/exclude-from-external-load-balancers")
@@ -395,7 +395,7 @@ def test_the_node_gets_the_marks_of_a_control_plane_and_nothing_else(box):
     assert patched == {"metadata": {"labels": dict.fromkeys(labels, "")}, "spec": {"taints": [taint]}}
 
 
-def test_an_etcd_that_differs_in_what_only_its_first_start_needs_is_not_restarted(tmp_path):
+def test_an_etcd_that_differs_only_in_flags_for_its_first_start_is_not_restarted(tmp_path):
     box = Box(tmp_path)
     box.run(asked())
     path = Path(box.layout.manifest("etcd"))

@@ -1,4 +1,4 @@
-"""Plans: what they list, that they write nothing, and that a machine as it should be has an empty one."""
+"""Plans: what they list, that they write nothing, and that a correct machine has an empty one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kubewright.lifecycle.init.phases import PHASES as INIT
 from kubewright.workflow.runner import Plan
 
 
-def test_a_plan_lists_what_a_run_makes(box):
+def test_a_plan_lists_what_a_run_creates(box):
     plan = box.plan(asked())
     assert box.snapshot() == {}
     assert names(plan.changes) == names(box.run(asked()))
@@ -37,20 +37,20 @@ def test_a_plan_writes_nothing_and_starts_nothing(box, tmp_path, monkeypatch):
     assert list(home.iterdir()) == []
 
 
-def test_a_machine_as_it_should_be_has_an_empty_plan(box):
+def test_a_correct_machine_has_an_empty_plan(box):
     box.run(asked())
     plan = box.plan(asked(), observe=lambda _: box.kube)
     assert (bool(plan), plan.text(), plan.as_list()) == (False, "", [])
 
 
 def test_a_token_of_another_run_is_no_difference(box):
-    """Without a configured token every run makes a new one, which is short-lived."""
+    """Without a configured token every run creates a new one, which is short-lived."""
     box.run(asked(init="bootstrapTokens: []\n", upload_certs=True))
     assert not box.plan(asked(init="bootstrapTokens: []\n"), observe=lambda _: box.kube)
     assert not box.plan(asked(upload_certs=True), observe=lambda _: box.kube)
 
 
-def test_what_was_edited_is_told_as_a_diff_and_nothing_else(box):
+def test_only_edited_files_are_shown_as_diffs(box):
     box.run(asked())
     manifest = Path(box.layout.manifest("kube-scheduler"))
     manifest.write_text(manifest.read_text().replace("--leader-elect=true", "--leader-elect=false"))
@@ -61,7 +61,7 @@ def test_what_was_edited_is_told_as_a_diff_and_nothing_else(box):
     assert plan.changes[0].action is Action.UPDATE
 
 
-def test_what_is_gone_is_planned_and_what_depends_on_it_too(box):
+def test_missing_files_and_their_dependents_are_planned(box):
     box.run(asked())
     Path(box.layout.certificate("apiserver")).unlink()
     box.kube.delete(named("DaemonSet"), "kube-proxy", "kube-system")
@@ -69,7 +69,7 @@ def test_what_is_gone_is_planned_and_what_depends_on_it_too(box):
     assert names(plan.changes) == ["certificate apiserver", "daemonset kube-system/kube-proxy"]
 
 
-def test_a_changed_configuration_is_told(box):
+def test_a_changed_configuration_is_shown(box):
     box.run(asked())
     plan = box.plan(asked(cluster="networking: {podSubnet: 10.244.0.0/16}\n"), observe=lambda _: box.kube)
     assert names(plan.changes) == [
@@ -110,7 +110,7 @@ def test_a_plan_as_data_has_one_entry_for_each_change(box):
 
 
 @pytest.mark.parametrize(("durable", "kept"), [(0, 0), (1, 3)])
-def test_short_lived_changes_count_only_beside_durable_ones(durable, kept):
+def test_short_lived_changes_count_only_together_with_durable_ones(durable, kept):
     short = [Change(target=f"secret {n}", action=Action.CREATE, lifetime=Lifetime.EPHEMERAL) for n in range(2)]
     lasting = [Change(target="role", action=Action.CREATE)] * durable
     assert len(Plan.of([*short, *lasting]).settled().changes) == kept
@@ -123,7 +123,7 @@ AUTHORITIES = {"certs", "certs/ca", "certs/front-proxy-ca", "certs/etcd-ca"}
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.sampled_from([name for name in SKIPPABLE if name not in AUTHORITIES]), max_size=6))
-def test_any_phases_may_be_left_out_and_leave_nothing(tmp_path, skipped):
+def test_any_phases_can_be_skipped_and_leave_nothing(tmp_path, skipped):
     box = Box(tmp_path / "machine")
     request = asked(overrides=InitOverrides(skip_phases=sorted(skipped)))
     if skipped & NEEDED and "show-join-command" not in skipped:
@@ -138,7 +138,7 @@ def test_any_phases_may_be_left_out_and_leave_nothing(tmp_path, skipped):
     assert box.snapshot() == {}
 
 
-def test_a_phase_that_does_not_exist_is_refused_before_anything_runs(box):
+def test_an_unknown_phase_is_refused_before_anything_runs(box):
     with pytest.raises(UsageError, match="invalid phase name: Addon/CoreDNS"):
         box.plan(asked(overrides=InitOverrides(skip_phases=("Addon/CoreDNS",))))
     assert box.lines() == []

@@ -1,4 +1,4 @@
-"""Tokens that nobody chose: runs that are repeated heap up none."""
+"""Generated tokens: repeated runs do not accumulate them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def tokens(box: Box) -> list[str]:
 
 
 def joins_with(box: Box) -> str:
-    """The token of the join command that was printed last."""
+    """The token of the last printed join command."""
     told = next(line for line in reversed([text for text in box.lines() if "--token" in text]))
     return told.split("kubewright join ")[1].split("--token ")[1].split()[0]
 
 
-def test_a_second_run_keeps_the_token_that_the_first_one_made_up(box):
+def test_a_second_run_keeps_the_generated_token(box):
     box.run(asked())
     [token] = tokens(box)
     assert names(box.run(asked())) == []
@@ -44,7 +44,7 @@ def test_a_second_run_keeps_the_token_that_the_first_one_made_up(box):
     assert joins_with(box) == token
 
 
-def test_a_token_that_is_more_than_half_gone_gets_a_successor(box):
+def test_a_token_past_half_of_its_lifetime_gets_a_successor(box):
     box.run(asked())
     [token] = tokens(box)
     box.clock.advance(11 * HOUR)
@@ -66,7 +66,7 @@ def test_a_token_that_is_more_than_half_gone_gets_a_successor(box):
         "bootstrapTokens: [{description: mine}]\n",
     ],
 )
-def test_a_token_that_was_asked_for_is_made_beside_others(box, init):
+def test_a_requested_token_is_created_in_addition(box, init):
     box.run(asked())
     [token] = tokens(box)
     box.run(asked(init))
@@ -74,7 +74,7 @@ def test_a_token_that_was_asked_for_is_made_beside_others(box, init):
     assert joins_with(box) != token
 
 
-def test_two_made_up_tokens_stay_two(box):
+def test_two_generated_tokens_stay_two(box):
     twice = "bootstrapTokens: [{}, {}]\n"
     box.run(asked(twice))
     first = tokens(box)

@@ -1,4 +1,4 @@
-"""The tree of phases and the rows of the command table, beside kubeadm's commands (commands.json of v1.36.2)."""
+"""The tree of phases and the rows of the command table, compared with kubeadm's commands (commands.json of v1.36.2)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PHASES = {path: row for path, row in KUBEADM.items() if path.startswith("init ph
 OURS = {"plan", "output"}
 
 
-def test_the_tree_is_kubeadms_in_names_and_order():
+def test_the_tree_has_the_names_and_order_of_kubeadm():
     printed = KUBEADM["init"]["phase_tree_printed"]
     assert len(printed) == 39
     assert ["  /" * bool(node.above) + node.phase.word for node in INIT.nodes if not node.phase.hidden] == printed
@@ -28,7 +28,7 @@ def test_only_our_own_check_is_hidden():
     assert [node.name for node in INIT.nodes if node.phase.hidden] == ["control-plane-check"]
 
 
-def test_every_phase_of_kubeadm_has_a_command_and_a_place_in_the_tree():
+def test_every_phase_of_kubeadm_has_a_command_and_is_in_the_tree():
     assert len(PHASES) == 45
     for path in PHASES:
         command, node = commands.TABLE.command(*path.split()), INIT.named(path.split()[2:])
@@ -36,7 +36,7 @@ def test_every_phase_of_kubeadm_has_a_command_and_a_place_in_the_tree():
         assert bool(command.handler) == (not node.phase.children), path
 
 
-def test_every_phase_command_is_one_of_kubeadms():
+def test_every_phase_command_exists_in_kubeadm():
     rows = [row.path for row in commands.TABLE.every() if row.words[:2] == ("init", "phase") and len(row.words) > 2]
     assert sorted(rows) == sorted(PHASES)
 
@@ -50,7 +50,7 @@ def test_aliases_mean_the_same_phase(alias, name):
 
 
 @pytest.mark.parametrize("path", ["init", *PHASES])
-def test_the_flags_are_kubeadms(path):
+def test_the_flags_equal_those_of_kubeadm(path):
     theirs = {flag["name"]: flag for flag in KUBEADM[path]["flags"] + KUBEADM[path].get("hidden_deprecated_flags", [])}
     ours = {flag.name: flag for flag in commands.TABLE.command(*path.split()).flags}
     assert set(ours) - OURS - ({"adopt"} if path == "init" else set()) == set(theirs)

@@ -1,4 +1,4 @@
-"""A further control plane that has an admin.conf already: it counts only for the cluster that is meant."""
+"""A further control plane that already has an admin.conf, which is used only if it belongs to the right cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def box(tmp_path):
 
 
 def make_admin(box):
-    """Leave the admin.conf of a cluster of its own, and that cluster's CA."""
+    """Write the admin.conf of another cluster, and that cluster's CA."""
     plain = Box(box.root)
     for phase in ("certs/ca", "kubeconfig/admin"):
         plain.act(asked(only=(phase,)))
@@ -31,7 +31,7 @@ def made_by_another(box):
         Path(place).write_text("")
 
 
-def test_an_admin_conf_of_a_cluster_that_is_not_pinned_is_not_believed(box):
+def test_an_admin_conf_of_an_unpinned_cluster_is_not_trusted(box):
     make_admin(box)
     before = box.snapshot()
     with pytest.raises(TrustError, match=r"admin\.conf belongs to another cluster") as refused:
@@ -41,7 +41,7 @@ def test_an_admin_conf_of_a_cluster_that_is_not_pinned_is_not_believed(box):
     assert box.snapshot() == before
 
 
-def test_an_admin_conf_of_another_cluster_than_the_machines_is_not_believed(box):
+def test_an_admin_conf_of_another_cluster_is_not_trusted(box):
     make_admin(box)
     Path(box.layout.certificate("ca")).write_bytes(box.cluster.ca)
     with pytest.raises(CertificateError, match="is of another cluster than this machine") as refused:
@@ -50,7 +50,7 @@ def test_an_admin_conf_of_another_cluster_than_the_machines_is_not_believed(box)
     assert box.cluster.asked == []
 
 
-def test_an_admin_conf_that_has_expired_is_told_with_how_to_renew_it(box):
+def test_an_expired_admin_conf_gives_a_hint_to_renew_it(box):
     make_admin(box)
     box.clock = FakeClock(box.clock.now().replace(year=box.clock.now().year + 2))
     with pytest.raises(CertificateError, match=r"cannot be used: expired 36[56] d ago") as refused:

@@ -1,4 +1,4 @@
-"""Joining as a control plane: the shared files that are downloaded, the kubelet's server, the pod in which etcd learns, marks and turns."""
+"""Joining as a control plane: the downloaded shared files, the kubelet's server, the pod in which etcd learns, marks and order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEY = "ab" * 32
 
 @pytest.fixture(scope="module")
 def files():
-    """What control planes share, by its names in the Secret."""
+    """The files that control planes share, by their names in the Secret."""
     store, cluster = MemoryStore(), ClusterConfiguration(encryption_algorithm="ECDSA-P256")
     sources = ensure.IssuingSources(FakeClock(), SeededRandom(1))
     for row in table.CERTIFICATES:
@@ -93,7 +93,7 @@ def downloaded(box):
     return {name.removeprefix("kubernetes/pki/"): mode for name, (mode, content) in box.snapshot().items() if content and "pki" in name}
 
 
-def test_what_is_shared_is_downloaded_with_kubeadms_modes(box, files):
+def test_shared_files_are_downloaded_with_the_modes_of_kubeadm(box, files):
     changes = list(control_plane.download_certs(context(box, sealed(files))))
     assert len(changes) == 8
     assert {name: mode & 0o777 for name, mode in downloaded(box).items()} == {
@@ -103,7 +103,7 @@ def test_what_is_shared_is_downloaded_with_kubeadms_modes(box, files):
     assert all(b"PRIVATE" not in change.diff.encode() for change in changes)
 
 
-def test_files_that_the_other_machine_had_not_are_passed_over(box, files):
+def test_files_that_the_other_machine_lacked_are_skipped(box, files):
     list(control_plane.download_certs(context(box, sealed({**files, "ca.key": b"", "front-proxy-ca.key": b""}))))
     assert "ca.key" not in downloaded(box)
     assert "ca.crt" in downloaded(box)
@@ -121,7 +121,7 @@ def test_nothing_is_downloaded_without_a_key(box):
         (lambda data: {**data, "sa.key": data["ca.key"][:-8] + "AAAAAAA="}, "sa.key of the Secret kubeadm-certs cannot be decrypted"),
     ],
 )
-def test_all_or_nothing(box, files, change, said):
+def test_shared_files_are_written_all_or_none(box, files, change, said):
     with pytest.raises(CertificateError) as caught:
         list(control_plane.download_certs(context(box, change(sealed(files)))))
     assert said in caught.value.what
@@ -129,14 +129,14 @@ def test_all_or_nothing(box, files, change, said):
     assert downloaded(box) == {}
 
 
-def test_content_that_does_not_fit_is_refused(box, files):
+def test_mismatched_shared_files_are_refused(box, files):
     for wrong in ({"ca.crt": b"no PEM"}, {"ca.key": files["etcd-ca.key"]}, {"sa.pub": b"x"}):
         with pytest.raises(CertificateError):
             list(control_plane.download_certs(context(box, sealed({**files, **wrong}))))
     assert downloaded(box) == {}
 
 
-def test_a_wrong_key_is_told_without_naming_it(box, files):
+def test_a_wrong_key_is_reported_without_showing_it(box, files):
     wrong = "cd" * 32
     with pytest.raises(CertificateError) as caught:
         list(control_plane.download_certs(context(box, sealed(files), key=wrong)))
@@ -144,7 +144,7 @@ def test_a_wrong_key_is_told_without_naming_it(box, files):
     assert wrong not in str(caught.value) + caught.value.remedy
 
 
-def test_a_secret_that_is_gone_explains_its_two_hours(box):
+def test_a_missing_secret_is_reported_with_its_lifetime_of_two_hours(box):
     with pytest.raises(CertificateError) as caught:
         list(control_plane.download_certs(context(box, error=NotFound("none", code=404))))
     assert "two hours" in caught.value.detail
@@ -154,14 +154,14 @@ def test_a_secret_that_is_gone_explains_its_two_hours(box):
     assert "may not be read" in caught.value.what
 
 
-def test_a_join_that_goes_on_needs_no_secret(box, files):
+def test_a_continued_join_needs_no_secret(box, files):
     list(control_plane.download_certs(context(box, sealed(files))))
     again = context(box, error=NotFound("none", code=404), resumed=True)
     assert list(control_plane.download_certs(again)) == []
     assert again.said == ["The certificates are here already"]
 
 
-def test_files_of_an_external_etcd_have_their_configured_places():
+def test_files_of_an_external_etcd_have_their_configured_paths():
     external = Etcd(external=ExternalEtcd(endpoints=("https://e:2379",), ca_file="/e/ca", cert_file="/e/crt", key_file=""))
     places = shared_files(ClusterConfiguration(etcd=external), Layout())
     assert {name: str(path) for name, path in places.items() if "etcd" in name} == {
@@ -194,7 +194,7 @@ users:
 """
 
 
-def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
+def test_the_kubelet_is_pointed_to_its_own_api_server_and_nothing_else_changes():
     server = "https://10.0.0.2:6443"
     moved = kubelet_steps.with_server(KUBELET_CONF.encode(), server)
     assert moved == KUBELET_CONF.replace("https://cluster.test:6443", server).encode()
@@ -210,7 +210,7 @@ def test_the_kubelet_is_pointed_to_its_own_machine_and_nothing_else_changes():
         (True, {"kubelet-start"}, "https://10.0.0.2:6443"),
     ],
 )
-def test_a_kubelet_that_nobody_points_to_its_own_machine_later_begins_there(control_plane, phases, asked):
+def test_a_kubelet_without_a_later_switch_starts_with_its_own_api_server(control_plane, phases, asked):
     ctx = SimpleNamespace(
         control_plane=control_plane,
         bound=SimpleNamespace(phases=phases),
@@ -235,7 +235,7 @@ spec:
 """
 
 
-def test_the_pod_in_which_etcd_learns_is_not_taken_for_the_members_own():
+def test_the_learning_pod_is_not_mistaken_for_the_permanent_one():
     pod = etcd_learner._apart(yaml.load(POD, source="pod"))
     assert pod["metadata"] == {"name": "etcd-learner", "namespace": "kube-system"}
     assert pod["spec"]["containers"] == [{"name": "etcd-learner", "command": ["etcd"]}]
@@ -295,7 +295,7 @@ def unreachable(*, agreed):
     raise Unreachable("nobody answers")
 
 
-def test_no_pod_learns_where_the_kubelet_would_not_end_it(box):
+def test_no_learning_pod_is_used_if_the_kubelet_would_not_end_it(box):
     ctx = learning_context(box, waiter=InstantWaiter(), clock=FakeClock())
     files = {}
     ctx.host = SimpleNamespace(read=files.get)
@@ -306,14 +306,14 @@ def test_no_pod_learns_where_the_kubelet_would_not_end_it(box):
     assert etcd_learner.possible(ctx)
 
 
-def test_nothing_is_waited_for_where_no_pod_learns(box):
+def test_nothing_is_waited_for_without_a_learning_pod(box):
     ctx = learning_context(box, waiter=InstantWaiter(), clock=FakeClock())
     assert list(etcd_learner.end(ctx)) == []
 
 
 @pytest.mark.parametrize("resumed", [True, False])
-def test_an_etcd_that_still_learns_is_not_taken_for_the_one_that_stays(box, resumed):
-    """After a power cut the kubelet may start the pod whose manifest has just gone: what votes must not end a moment later."""
+def test_a_learning_etcd_is_not_mistaken_for_the_permanent_one(box, resumed):
+    """After a power failure the kubelet may start the pod whose manifest has just been removed: what votes must not end a moment later."""
     clock = FakeClock()
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
     ctx.resumed = resumed
@@ -331,7 +331,7 @@ def test_an_etcd_that_still_learns_is_not_taken_for_the_one_that_stays(box, resu
     assert (clock.monotonic() >= ends) is resumed
 
 
-def test_an_etcd_that_the_kubelet_does_not_end_is_ended_with_a_new_kubelet(box):
+def test_an_etcd_that_the_kubelet_does_not_stop_is_stopped_by_restarting_it(box):
     clock, done = FakeClock(), []
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
     ctx.node_name = "two"
@@ -350,7 +350,7 @@ def test_an_etcd_that_the_kubelet_does_not_end_is_ended_with_a_new_kubelet(box):
     assert len(done) == 2
 
 
-def test_components_of_a_further_control_plane_come_in_turn(box):
+def test_components_of_a_further_control_plane_start_in_order(box):
     there = set()
     asked = []
     order = operation.start_conditions(

@@ -1,4 +1,4 @@
-"""The machine's member of etcd: what is kept, cleared, made anew and taken back. Etcd is in memory, pods are only noted."""
+"""The machine's member of etcd: what is kept, cleared, created again and removed. etcd is in memory, pods are only recorded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OLD = b"spec: {containers: [{command: [etcd, --initial-cluster=one=https://10.0.
 
 
 class Machine:
-    """Files by path, and what was done to them."""
+    """Files by path, and the operations on them."""
 
     def __init__(self, files) -> None:
         self.files = {PurePosixPath(path): content for path, content in files.items()}
@@ -127,7 +127,7 @@ def configured(etcd):
 
 @pytest.fixture
 def run(monkeypatch):
-    """Returns the context of a run of the phase, whose machine notes what is done to it."""
+    """Returns the context of a run of the phase, whose machine records the operations on it."""
 
     def join(*members: Member, files=(), resumed=False, external=False, fails=None, layout=LAYOUT):
         machine = Machine(dict(files))
@@ -202,22 +202,22 @@ def test_a_member_that_votes_keeps_its_manifest(run):
 
 
 @pytest.mark.parametrize("old", [b"", b"{}", b"spec: {containers: []}", b"\x00", b"spec: {containers: [{command: [etcd]}]}"])
-def test_a_manifest_that_says_nothing_of_others_is_written_with_those_that_are(run, old):
+def test_a_manifest_without_peers_is_rewritten_with_the_existing_members(run, old):
     mine = Member(id=2, name="two", peer_urls=(OURS,))
     ctx = run(ONE, mine, files={MANIFEST: old, DATA / "member" / "wal": b""})
     list(etcd_member.join(ctx))
     assert ctx.host.flag("initial-cluster") == f"one=https://10.0.0.1:2380,two={OURS}"
 
 
-def test_what_a_killed_run_left_goes_before_the_member_is_made_anew(run):
+def test_leftovers_of_a_killed_run_are_removed_before_the_member_is_added_again(run):
     learner = LAYOUT.manifest("etcd-learner")
     ctx = run(ONE, files={learner: b"{}", MANIFEST: OLD, DATA / "member" / "wal": b""}, resumed=True)
     list(etcd_member.join(ctx))
     assert ctx.host.done == ["removed etcd-learner.yaml", "removed etcd.yaml", f"emptied {DATA}/member", "learned", "wrote etcd"]
 
 
-def test_data_that_was_moved_elsewhere_goes_too_and_nothing_beside_it(run):
-    """`etcd.local.dataDir` may be any directory, with other things in it: only what etcd has made there is removed."""
+def test_data_in_a_moved_directory_is_removed_and_nothing_next_to_it(run):
+    """`etcd.local.dataDir` may be any directory, with other contents: only what etcd has created there is removed."""
     moved = LAYOUT.at(pki=str(LAYOUT.pki), etcd_data="/srv/disk")
     other = PurePosixPath("/srv/disk/lost+found/x")
     ctx = run(ONE, files={other: b"", moved.etcd_data / "member" / "wal": b""}, resumed=True, layout=moved)
@@ -229,7 +229,7 @@ def test_data_that_was_moved_elsewhere_goes_too_and_nothing_beside_it(run):
 THREE = Member(id=3, name="three", peer_urls=("https://10.0.0.3:2380",))
 
 
-def test_a_member_is_added_only_where_this_machine_reaches_the_others(run):
+def test_a_member_is_added_only_if_this_machine_reaches_the_others(run):
     ctx = run(ONE, THREE)
     ctx.etcd.barred = {"https://10.0.0.3:2380": "no answer in 2 s"}
     with pytest.raises(WaitTimeout) as caught:
@@ -247,7 +247,7 @@ CREDENTIALS = " ".join(f"--{name}=/etc/kubernetes/pki/etcd/{file}" for name, fil
 
 
 @pytest.mark.parametrize("phase", [etcd_member.check, etcd_member.join])
-def test_a_voting_member_that_is_dead_is_named_with_the_command_that_removes_it(run, phase):
+def test_a_dead_voting_member_is_reported_with_the_command_that_removes_it(run, phase):
     ctx = run(ONE, THREE, FOUR)
     ctx.etcd.barred = {"https://10.0.0.4:2380": "connection refused"}
     ctx.etcd._statuses[2] = Status(endpoint="https://10.0.0.4:2379", problem="connection refused")
@@ -269,7 +269,7 @@ def test_a_voting_member_that_is_dead_is_named_with_the_command_that_removes_it(
     ],
     ids=["a learner", "the member of this machine", "one whose clients' port is barred from here"],
 )
-def test_what_does_not_keep_etcd_from_taking_a_member_is_not_waited_for(run, changes):
+def test_members_that_do_not_block_etcd_are_not_waited_for(run, changes):
     ctx = run(ONE, THREE, replace(FOUR, **changes))
     ctx.etcd.barred = {"https://10.0.0.4:2380": "connection refused"}
     ctx.etcd._statuses[2] = Status(endpoint="https://10.0.0.4:2379", problem="connection refused")
@@ -277,7 +277,7 @@ def test_what_does_not_keep_etcd_from_taking_a_member_is_not_waited_for(run, cha
     assert ctx.clock.monotonic() == 0.0
 
 
-def test_a_member_that_never_started_is_dead_and_without_a_quorum_none_can_be_removed(run):
+def test_a_member_that_never_started_counts_as_dead_and_removal_needs_a_quorum(run):
     lost = Member(id=9, peer_urls=("https://10.0.0.9:2380",))
     ctx = run(ONE, lost)
     ctx.etcd._statuses.pop()
@@ -287,14 +287,14 @@ def test_a_member_that_never_started_is_dead_and_without_a_quorum_none_can_be_re
     assert caught.value.remedy.startswith("make sure that most of the other control planes run")
 
 
-def test_peers_are_looked_for_only_where_a_member_is_added(run):
+def test_peers_are_checked_only_if_a_member_is_added(run):
     mine = Member(id=2, name="two", peer_urls=(OURS,))
     ctx = run(ONE, mine, files={MANIFEST: OLD, DATA / "member" / "wal": b""}, resumed=True)
     list(etcd_member.join(ctx))
     assert ctx.etcd.probed == []
 
 
-def test_a_member_gets_its_vote_only_where_the_others_reach_this_machine(run):
+def test_a_member_is_promoted_only_if_the_others_reach_this_machine(run):
     ctx = run(ONE, THREE)
     ctx.host.connected = ["10.0.0.1", "10.0.0.2"]
     with pytest.raises(WaitTimeout) as caught:
@@ -307,21 +307,21 @@ def test_a_member_gets_its_vote_only_where_the_others_reach_this_machine(run):
 
 
 @pytest.mark.parametrize("connected", [["10.0.0.1", "192.0.2.7"], ["127.0.0.1"], ["fd00::1"]])
-def test_connections_from_addresses_of_nobody_are_of_members_behind_a_translation(run, connected):
+def test_connections_from_unknown_addresses_count_as_members_behind_nat(run, connected):
     ctx = run(ONE, THREE)
     ctx.host.connected = connected
     list(etcd_member.join(ctx))
     assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
 
 
-def test_members_that_have_names_for_peers_need_not_be_found(run):
+def test_members_with_peer_names_need_not_be_found(run):
     ctx = run(ONE, Member(id=3, name="three", peer_urls=("https://three.test:2380",)))
     ctx.host.connected = ["10.0.0.1"]
     list(etcd_member.join(ctx))
     assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
 
 
-def test_members_that_come_a_moment_later_are_waited_for(run):
+def test_late_members_are_waited_for(run):
     ctx = run(ONE)
     looks = iter([[], [], ["10.0.0.1"]])
     ctx.host.network.connected = lambda port: next(looks)
@@ -331,7 +331,7 @@ def test_members_that_come_a_moment_later_are_waited_for(run):
 
 
 def arrivals(run, *, listening: list[bool], connected: list[list[str]]):
-    """Look once a second for a minute. Returns the context and the error that ended it."""
+    """Check once a second for a minute. Returns the context and the error that ended it."""
     ctx = run(ONE, THREE)
     port = Listener(address="10.0.0.2", port=2380, user=0, inode=0)
     ctx.host.network.listeners = lambda: [port] if (listening.pop(0) if listening else True) else []
@@ -346,21 +346,21 @@ def arrivals(run, *, listening: list[bool], connected: list[list[str]]):
     return ctx, None
 
 
-def test_an_etcd_that_learns_in_vain_ends_soon_where_nobody_reaches_it(run):
+def test_an_unreachable_learner_fails_soon(run):
     ctx, error = arrivals(run, listening=[False, False, True, False], connected=[["10.0.0.3"]])
     assert "one at https://10.0.0.1:2380 has no connection" in error.detail
     assert "2380" in error.remedy
     assert ctx.clock.monotonic() == pytest.approx(6.0)
 
 
-def test_an_etcd_that_learns_slowly_is_left_to_it_where_everybody_reaches_it(run):
+def test_a_slow_reachable_learner_is_waited_for(run):
     ctx, error = arrivals(run, listening=[], connected=[])
     assert error is None
     assert ctx.etcd.probed == []
 
 
 @pytest.mark.parametrize("known", [(), (f"{DATA}/other",)], ids=["no run before", "it was there before an earlier run"])
-def test_data_of_somebody_else_is_left_alone(run, known):
+def test_data_of_another_etcd_is_not_touched(run, known):
     ctx = run(ONE, files={DATA / "member" / "wal": b""}, resumed=bool(known))
     if known:
         machine_record.save(ctx.host, MachineRecord(workflow="join", configuration="", free=dict.fromkeys(known)))
@@ -372,7 +372,7 @@ def test_data_of_somebody_else_is_left_alone(run, known):
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-def test_a_learner_that_never_serves_is_taken_back(run, resumed):
+def test_a_learner_that_never_serves_is_removed(run, resumed):
     before = [Member(id=2, peer_urls=(OURS,), learner=True)] if resumed else []
     ctx = run(ONE, *before, fails=WaitTimeout("gave up waiting"), resumed=resumed, files={MANIFEST: OLD} if resumed else {})
     with pytest.raises(WaitTimeout):
@@ -384,7 +384,7 @@ def test_a_learner_that_never_serves_is_taken_back(run, resumed):
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), Stopped(15), BrokenPipeError()])
-def test_a_learner_is_taken_back_whatever_ends_the_join(run, stop):
+def test_a_learner_is_removed_whatever_ends_the_join(run, stop):
     ctx = run(ONE, fails=stop)
     with pytest.raises(type(stop)):
         list(etcd_member.join(ctx))
@@ -392,7 +392,7 @@ def test_a_learner_is_taken_back_whatever_ends_the_join(run, stop):
     assert ctx.etcd.actions[-1][0] == "remove"
 
 
-def test_a_join_that_is_stopped_right_after_its_member_was_added_takes_it_back(run):
+def test_a_join_interrupted_after_adding_its_member_removes_it(run):
     ctx = run(ONE)
     steps = etcd_member.join(ctx)
     assert next(step for step in steps if isinstance(step, Change)).target == f"member two at {OURS}"
@@ -400,7 +400,7 @@ def test_a_join_that_is_stopped_right_after_its_member_was_added_takes_it_back(r
     assert ctx.etcd.members() == [ONE]
 
 
-def test_a_join_that_is_stopped_while_etcd_adds_its_member_takes_it_back(run):
+def test_a_join_interrupted_while_adding_its_member_removes_it(run):
     ctx = run(ONE)
     add = ctx.etcd.add_learner
 
@@ -414,7 +414,7 @@ def test_a_join_that_is_stopped_while_etcd_adds_its_member_takes_it_back(run):
     assert ctx.etcd.members() == [ONE]
 
 
-def test_a_member_that_votes_is_never_taken_back(run):
+def test_a_voting_member_is_never_removed_by_join(run):
     mine = Member(id=2, name="two", peer_urls=(OURS,))
     ctx = run(ONE, mine, fails=NotFound("gone", code=404), files={MANIFEST: OLD, DATA / "member" / "wal": b""})
     with pytest.raises(NotFound):
@@ -422,7 +422,7 @@ def test_a_member_that_votes_is_never_taken_back(run):
     assert (ctx.etcd.members(), ctx.lasts) == ([ONE, mine], [True])
 
 
-def test_nothing_lasts_of_a_member_that_could_not_be_added(run):
+def test_a_member_that_could_not_be_added_leaves_nothing(run):
     ctx = run(ONE)
 
     def refuse(peer_url, /):
@@ -434,7 +434,7 @@ def test_nothing_lasts_of_a_member_that_could_not_be_added(run):
     assert (ctx.etcd.members(), ctx.lasts) == ([ONE], [True, False])
 
 
-def test_a_member_that_cannot_be_taken_back_is_told(run):
+def test_a_member_that_cannot_be_removed_is_reported(run):
     ctx = run(ONE, fails=WaitTimeout("gave up waiting"))
     ctx.etcd.down = True
     with pytest.raises(WaitTimeout):
@@ -445,13 +445,13 @@ def test_a_member_that_cannot_be_taken_back_is_told(run):
     assert ctx.lasts == [True]
 
 
-def test_an_external_etcd_is_left_alone(run):
+def test_an_external_etcd_is_not_touched(run):
     ctx = run(external=True)
     assert [*etcd_member.check(ctx), *etcd_member.join(ctx)] == []
     assert ctx.said == ["[check-etcd] Skipping etcd check in external mode"]
 
 
-def test_health_is_waited_for_and_those_that_lack_it_are_named(run):
+def test_health_is_waited_for_and_unhealthy_members_are_reported(run):
     ctx = run(ONE)
     well, dead = Status(endpoint="https://a", leader_id=1), Status(endpoint="https://b", problem="connection refused")
     ctx.etcd = Members(ONE, statuses=[well, well, dead])

@@ -1,4 +1,4 @@
-"""Joining as a worker: what is asked, written, waited for and removed, on a machine in a directory and a cluster in memory."""
+"""Joining as a worker: what is read, written, waited for and removed, on a machine in a directory and a cluster in memory."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CA = "pki/ca.crt"
 
 
 class Healthy:
-    """A kubelet that says that it is well."""
+    """A kubelet that reports that it is healthy."""
 
     def __init__(self, server: str, *, context: object) -> None:
         self.server = server
@@ -95,7 +95,7 @@ def test_a_worker_gets_what_its_kubelet_needs_and_nothing_else(box):
     assert TOKEN[7:] not in found.configuration
 
 
-def test_the_cluster_is_asked_for_what_is_needed_and_no_more(box):
+def test_only_necessary_objects_are_read(box):
     box.act()
     assert box.cluster.read == [
         *("configmaps/cluster-info", "configmaps/cluster-info"),
@@ -109,7 +109,7 @@ def test_the_cluster_is_asked_for_what_is_needed_and_no_more(box):
     ]
 
 
-def test_beside_the_checks_the_configuration_is_read_and_not_a_second_time(box, monkeypatch):
+def test_the_configuration_is_read_once_during_the_checks(box, monkeypatch):
     monkeypatch.setattr(lists, "join", lambda *_, **__: ())
     box.act(box.request(skip=()))
     assert box.cluster.read == [
@@ -119,7 +119,7 @@ def test_beside_the_checks_the_configuration_is_read_and_not_a_second_time(box, 
     ]
 
 
-def test_what_could_not_be_read_beside_the_checks_is_read_again(box, monkeypatch):
+def test_objects_that_could_not_be_read_during_the_checks_are_read_again(box, monkeypatch):
     monkeypatch.setattr(lists, "join", lambda *_, **__: ())
     get, refused = Kube.get, []
 
@@ -142,7 +142,7 @@ def request(box, *, age, status=None):
     return {"metadata": {"name": "csr-1", "creationTimestamp": made.strftime("%Y-%m-%dT%H:%M:%SZ")}, "status": status or {}}
 
 
-def test_the_kubelet_is_started_when_the_requests_of_others_are_answered(box):
+def test_the_kubelet_is_started_when_requests_of_others_are_answered(box):
     box.cluster.requests = [[request(box, age=3)], [request(box, age=3)], [request(box, age=3, status={"certificate": "PEM"})]]
     box.act()
     assert box.cluster.read.count("certificatesigningrequests") == 3
@@ -151,13 +151,13 @@ def test_the_kubelet_is_started_when_the_requests_of_others_are_answered(box):
 
 
 @pytest.mark.parametrize("age", [-3600, 0, 60, 3600])
-def test_nobody_waits_for_requests_that_are_new_or_that_nobody_will_answer_soon(box, age):
+def test_new_and_hopeless_requests_are_not_waited_for(box, age):
     box.cluster.requests = [[request(box, age=age)], [request(box, age=3)]]
     box.act()
     assert box.cluster.read.count("certificatesigningrequests") == 1
 
 
-def test_a_request_that_is_never_answered_holds_the_kubelet_up_for_seconds_only(box):
+def test_an_unanswered_request_delays_the_kubelet_only_for_seconds(box):
     box.cluster.requests = [[request(box, age=3)] for _ in range(5000)]
     before = box.clock.monotonic()
     box.act()
@@ -166,15 +166,15 @@ def test_a_request_that_is_never_answered_holds_the_kubelet_up_for_seconds_only(
 
 
 class Slow(list):
-    """Answers that take their time: meanwhile the machine is looked at."""
+    """Answers that take time, during which the machine is checked."""
 
     def pop(self, index):
         time.sleep(0.005)
         return super().pop(index)
 
 
-def test_a_kubelet_that_starts_in_vain_before_it_has_its_configuration_ends_no_wait(box, monkeypatch):
-    """As one that a package has installed: systemd starts it every ten seconds."""
+def test_failed_starts_before_the_kubelet_has_its_configuration_do_not_count(box, monkeypatch):
+    """Like one that a package has installed: systemd starts it every ten seconds."""
     looks = []
 
     def state(name, /):
@@ -191,19 +191,19 @@ def test_a_kubelet_that_starts_in_vain_before_it_has_its_configuration_ends_no_w
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b"{}", b'{"items": [1]}', b'{"items": [{"metadata": {"creationTimestamp": "x"}}]}'])
-def test_an_answer_that_is_no_list_of_requests_holds_nobody_up(box, monkeypatch, body):
+def test_an_invalid_list_of_requests_delays_nothing(box, monkeypatch, body):
     monkeypatch.setattr(Kube, "raw", lambda *_, **__: Response(status=200, body=body))
     box.act()
     assert box.services.done == ["restart"]
 
 
-def test_where_requests_may_not_be_seen_nobody_waits(box):
+def test_unreadable_requests_are_not_waited_for(box):
     box.cluster.requests = None
     box.act()
     assert box.services.done == ["restart"]
 
 
-def test_the_kubelet_is_given_the_token_for_as_long_as_it_needs_it(box, monkeypatch):
+def test_the_kubelet_has_the_token_only_while_it_needs_it(box, monkeypatch):
     seen = {}
     start = box.services.start
 
@@ -221,7 +221,7 @@ def test_the_kubelet_is_given_the_token_for_as_long_as_it_needs_it(box, monkeypa
     assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
 
 
-def test_the_same_again_changes_nothing_also_when_the_token_is_gone(box):
+def test_the_same_command_changes_nothing_even_without_a_valid_token(box):
     box.act()
     before = box.snapshot()
     box.cluster.token = "nobody"
@@ -245,7 +245,7 @@ def test_a_plan_on_a_fresh_machine_shows_everything_and_writes_nothing(box):
 
 
 @pytest.mark.parametrize("name", ["kubelet/config.yaml", "kubelet/kubeadm-flags.env"])
-def test_what_differs_is_shown_and_mended(box, name):
+def test_differences_are_shown_and_repaired(box, name):
     box.act()
     path = Path(box.root) / name
     right = path.read_bytes()
@@ -256,7 +256,7 @@ def test_what_differs_is_shown_and_mended(box, name):
     assert box.services.done == ["restart", "restart"]
 
 
-def test_another_configuration_is_refused_before_the_cluster_is_asked(box):
+def test_another_configuration_is_refused_before_the_cluster_is_contacted(box):
     box.act()
     box.cluster.read.clear()
     with pytest.raises(ConfigurationChanged, match="name: other"):
@@ -264,19 +264,19 @@ def test_another_configuration_is_refused_before_the_cluster_is_asked(box):
     assert box.cluster.read == []
 
 
-def test_a_container_runtime_that_does_not_listen_yet_makes_no_other_machine(box):
+def test_a_container_runtime_that_does_not_listen_yet_is_no_other_configuration(box):
     box.detected = replace(box.detected, cri_sockets=("unix:///var/run/crio/crio.sock",))
     box.act()
     box.detected = replace(box.detected, cri_sockets=())
     assert box.act() == ()
 
 
-def test_other_names_of_checks_and_another_token_are_no_other_configuration(box):
+def test_ignored_checks_and_tokens_are_no_other_configuration(box):
     box.act()
     assert box.act(box.request(token="zzzzzz.0123456789abcdef", ignore_preflight_errors=("Swap",))) == ()
 
 
-def test_a_node_of_this_name_that_is_ready_is_not_taken_over(box):
+def test_a_ready_node_of_the_same_name_is_not_replaced(box):
     node = {
         "apiVersion": "v1",
         "kind": "Node",
@@ -292,7 +292,7 @@ def test_a_node_of_this_name_that_is_ready_is_not_taken_over(box):
 
 @pytest.fixture
 def fit(monkeypatch):
-    """Every machine is fit."""
+    """Every machine passes the checks."""
     monkeypatch.setattr(lists, "join", lambda *_, **__: [])
 
 
@@ -300,7 +300,7 @@ def ready_node(name):
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 
 
-def test_a_name_that_is_taken_is_told_before_anything_is_kept_so_that_another_one_may_follow(box, fit):
+def test_a_name_in_use_is_reported_before_anything_is_stored(box, fit):
     box.cluster.objects.append(ready_node("node1"))
     with pytest.raises(APIError, match="a Node with the name node1 exists"):
         box.act(box.request(skip=()))
@@ -309,7 +309,7 @@ def test_a_name_that_is_taken_is_told_before_anything_is_kept_so_that_another_on
     assert box.cluster.read.count("nodes/other") == 1
 
 
-def test_whole_joins_report_the_phases_of_workers_and_why_others_are_left_out(box, fit):
+def test_whole_joins_report_phases_and_why_others_are_skipped(box, fit):
     box.act(box.request(skip=()))
     assert [name for name in box.phases() if name[0] == "+"] == ["+preflight", "+kubelet-start", "+kubelet-wait-bootstrap"]
     reasons = {event.phase: event.reason for event in box.reporter.events if isinstance(event, PhaseSkipped)}
@@ -317,7 +317,7 @@ def test_whole_joins_report_the_phases_of_workers_and_why_others_are_left_out(bo
     assert {"control-plane-prepare", "check-etcd", "etcd-join", "control-plane-join", "wait-control-plane"} <= set(reasons)
 
 
-def test_a_failed_check_is_told_without_waiting_for_the_cluster(box, monkeypatch):
+def test_a_failed_check_is_reported_without_waiting_for_the_cluster(box, monkeypatch):
     monkeypatch.setattr(lists, "join", lambda *_, **__: [Check(name="Wrong", find=lambda _: [Finding(text="no", remedy="mend it")])])
     box.cluster.down = True
     with pytest.raises(CheckFailed, match=r"\[ERROR Wrong\]"):
@@ -325,12 +325,12 @@ def test_a_failed_check_is_told_without_waiting_for_the_cluster(box, monkeypatch
     assert machine_record.load(box.call(box.request()).host) is None
 
 
-def test_a_node_of_this_name_that_is_not_ready_is(box):
+def test_an_unready_node_of_the_same_name_is_replaced(box):
     box.cluster.objects.append({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1"}})
     assert "Node node1" not in names(box.act())
 
 
-def test_the_name_that_counts_is_the_kubelets_argument(box):
+def test_the_name_is_that_of_the_kubelet_argument(box):
     documents = yaml.load_all(
         "apiVersion: kubeadm.k8s.io/v1beta4\nkind: JoinConfiguration\nskipPhases: [preflight]\n"
         f"discovery: {{bootstrapToken: {{apiServerEndpoint: 'cluster.test:6443', token: {TOKEN}, unsafeSkipCAVerification: true}}}}\n"
@@ -344,14 +344,14 @@ def test_the_name_that_counts_is_the_kubelets_argument(box):
     assert flags == 'KUBELET_KUBEADM_ARGS="--register-with-taints=a:NoSchedule,b=c:NoExecute --hostname-override=other"\n'
 
 
-def test_a_kubelet_that_gets_no_certificate_is_told_with_its_last_words(box):
+def test_a_kubelet_without_certificate_is_reported_with_its_last_output(box):
     box.services.broken = True
     with pytest.raises(WaitTimeout, match="something is wrong") as caught:
         box.act()
     assert "journalctl -xeu kubelet" in caught.value.remedy
     assert box.clock.monotonic() >= 300
     assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
-    # and the next run goes on from there
+    # and the next run continues from there
     box.services.broken = False
     box.services.done.clear()
     box.act()
@@ -375,7 +375,7 @@ def certificate_request(box, *conditions: str):
         (("Denied",), KubewrightError, "certificate request csr-1 was denied: who are you?"),
     ],
 )
-def test_a_kubelet_without_a_certificate_is_told_what_became_of_its_request(box, conditions, error, said):
+def test_the_state_of_the_request_is_reported_for_a_kubelet_without_certificate(box, conditions, error, said):
     box.services.broken = True
     asked = certificate_request(box, *conditions)
     box.cluster.answers["certificatesigningrequests"] = lambda call: {"metadata": {}, "items": [asked]} if call.verb == "list" else asked
@@ -387,7 +387,7 @@ def test_a_kubelet_without_a_certificate_is_told_what_became_of_its_request(box,
     assert len(used) >= 2, "it asks with what the kubelet asks with"
 
 
-def test_a_kubelet_that_began_with_another_token_is_restarted(box):
+def test_a_kubelet_started_with_another_token_is_restarted(box):
     box.services.broken = True
     with pytest.raises(WaitTimeout):
         box.act()
@@ -399,13 +399,13 @@ def test_a_kubelet_that_began_with_another_token_is_restarted(box):
     assert box.services.done == [*before, "restart"]
 
 
-def test_a_workers_kubelet_finds_its_directory_of_static_pods(box):
+def test_the_kubelet_of_a_worker_finds_its_directory_of_static_pods(box):
     box.act()
     found = Path(box.layout.manifests)
     assert (found.is_dir(), found.stat().st_mode & 0o777) == (True, 0o700)
 
 
-def test_a_port_of_zero_means_that_nobody_answers_for_the_kubelets_health(box, monkeypatch):
+def test_a_health_port_of_zero_is_not_waited_for(box, monkeypatch):
     monkeypatch.setattr(sync, "Transport", None)
     patches = Path(box.root) / "patches"
     patches.mkdir(parents=True)
@@ -414,7 +414,7 @@ def test_a_port_of_zero_means_that_nobody_answers_for_the_kubelets_health(box, m
     assert written(box, "kubelet/config.yaml")["healthzPort"] == 0
 
 
-def test_a_token_that_is_refused_is_told_soon(box):
+def test_a_refused_token_is_reported_soon(box):
     box.cluster.token = "nobody"
     with pytest.raises(Unauthorized):
         box.act()
@@ -423,8 +423,8 @@ def test_a_token_that_is_refused_is_told_soon(box):
 
 
 @pytest.mark.parametrize("answers", [[403, 403, 403], [500, 403], [503]])
-def test_a_server_that_knows_no_rights_yet_is_waited_for(box, answers):
-    """It has just been started again: until it has read who may do what, it refuses everybody everything, `/readyz` too."""
+def test_a_server_that_has_not_loaded_permissions_is_waited_for(box, answers):
+    """It has just been restarted: until it has read the permissions, it refuses everything, `/readyz` too."""
     box.cluster.ready = list(answers)
     box.act()
     assert box.cluster.read.count("readyz") == len(answers)
@@ -436,7 +436,7 @@ def test_a_server_that_knows_no_rights_yet_is_waited_for(box, answers):
 
 
 @pytest.mark.parametrize("answer", [200, 401, 404])
-def test_a_refusal_of_a_server_that_is_ready_counts(box, answer):
+def test_a_refusal_of_a_ready_server_is_final(box, answer):
     box.cluster.ready = [answer, 403]
     with pytest.raises(Forbidden):
         box.act()
@@ -445,19 +445,19 @@ def test_a_refusal_of_a_server_that_is_ready_counts(box, answer):
 
 
 @pytest.mark.parametrize("answers", [[500, 500, 500], [403, None, 503]])
-def test_a_server_that_knows_no_tokens_yet_is_waited_for(box, answers):
+def test_a_server_that_has_not_loaded_tokens_is_waited_for(box, answers):
     """It has just been started, and serves before it has read the Secrets: with a token even `/readyz` is refused."""
     box.cluster.unread = list(answers)
     box.act()
     assert box.cluster.read.count("readyz") == len(answers)
     assert 2 * len(answers) < box.clock.monotonic() < 10
-    assert box.cluster.asked.count(Access(server=SERVER, ca_pem=box.cluster.ca)) == 2  # with the second look of discovery
+    assert box.cluster.asked.count(Access(server=SERVER, ca_pem=box.cluster.ca)) == 2  # with the second read of discovery
     assert box.services.done == ["restart"]
 
 
 @pytest.mark.parametrize("answer", [200, 401, 404])
-def test_a_token_that_a_ready_server_refuses_counts(box, answer):
-    """401 also for who has no token: anonymous requests are switched off."""
+def test_a_token_refused_by_a_ready_server_is_final(box, answer):
+    """401 even without a token: anonymous requests are disabled."""
     box.cluster.unread = [answer, 500]
     with pytest.raises(Unauthorized):
         box.act()
@@ -466,8 +466,8 @@ def test_a_token_that_a_ready_server_refuses_counts(box, answer):
 
 
 @pytest.mark.parametrize(("refused", "error"), [("unread", Unauthorized), ("ready", Forbidden)])
-def test_a_refusal_counts_soon_where_nobody_may_ask_whether_the_server_is_ready(box, refused, error):
-    """`/readyz` is then always forbidden; that cluster-info is answered tells that rights are known."""
+def test_a_refusal_is_soon_final_if_readiness_is_forbidden(box, refused, error):
+    """`/readyz` is then always forbidden; an answer for cluster-info shows that permissions are known."""
     box.cluster.knows_rights = True
     setattr(box.cluster, refused, [403] * 99)
     with pytest.raises(error):
@@ -476,32 +476,32 @@ def test_a_refusal_counts_soon_where_nobody_may_ask_whether_the_server_is_ready(
     assert 4 <= box.clock.monotonic() < 6
 
 
-def test_tokens_may_be_read_a_moment_after_rights(box):
+def test_tokens_may_be_loaded_after_permissions(box):
     box.cluster.knows_rights, box.cluster.unread = True, [403]
     box.act()
     assert box.cluster.read.count("readyz") == 1
     assert box.services.done == ["restart"]
 
 
-def test_a_wrong_pin_ends_it(box):
+def test_a_wrong_pin_ends_the_join(box):
     with pytest.raises(PinMismatch):
         box.act(box.request(ca_cert_hashes=(f"sha256:{'0' * 64}",)))
 
 
-def test_a_cluster_without_kube_proxy_is_fine(box):
+def test_a_cluster_without_kube_proxy_is_accepted(box):
     box.cluster.objects = [body for body in box.cluster.objects if body["metadata"]["name"] != "kube-proxy"]
     box.act()
     assert any("kube-proxy" in text for text in box.warnings())
 
 
-def test_what_the_cluster_has_chosen_is_not_told_to_everybody_who_joins(box):
+def test_warnings_about_the_cluster_configuration_are_not_repeated_by_joins(box):
     proxy = next(body for body in box.cluster.objects if body["metadata"]["name"] == "kube-proxy")
     proxy["data"]["config.conf"] = proxy["data"]["config.conf"].replace("0.0.0.0", "'::'")
     box.act()
     assert box.warnings() == []
 
 
-def test_a_cluster_without_its_configuration_is_told_how_that_comes_back(box):
+def test_a_missing_cluster_configuration_gives_a_hint(box):
     box.cluster.objects = [body for body in box.cluster.objects if body["metadata"]["name"] != "kubeadm-config"]
     with pytest.raises(APIError) as caught:
         box.act()
@@ -529,17 +529,17 @@ def test_a_machine_joins_by_file(box):
     assert Path(box.layout.kubeconfig("kubelet")).exists()
 
 
-def test_a_file_without_credentials_needs_a_token(box):
+def test_a_discovery_file_without_credentials_requires_a_token(box):
     with pytest.raises(KubewrightError, match=r"tlsBootstrapToken|credentials"):
         box.act(box.request(file=discovery_file(box), token=""))
 
 
-def test_a_file_that_is_gone_is_named(box):
+def test_a_vanished_discovery_file_is_reported(box):
     with pytest.raises(ValidationError, match=r"this file does not exist"):
         box.act(box.request(file=f"{box.root}/nowhere.conf"))
 
 
-def test_phases_one_by_one_are_gone_on_with_by_the_whole_command(box):
+def test_single_phases_are_continued_by_the_whole_command(box):
     host = box.call(box.request()).host
     for phase in ("preflight", "kubelet-start", "kubelet-wait-bootstrap"):
         box.act(box.request(only=(phase,), skip=(), ignore_preflight_errors=("all",)))
@@ -551,7 +551,7 @@ def test_phases_one_by_one_are_gone_on_with_by_the_whole_command(box):
         box.act(box.request(node_name="other"))
 
 
-def test_after_a_kubelet_that_a_phase_started_in_vain_another_configuration_is_taken(box):
+def test_another_configuration_is_accepted_after_a_failed_kubelet_phase(box):
     mine = box.layout.kubernetes / "pki/mine.crt"
     box.services.broken = True
     box.act(box.request(only=("kubelet-start",), skip=()))
@@ -565,7 +565,7 @@ def test_after_a_kubelet_that_a_phase_started_in_vain_another_configuration_is_t
     assert "Removing what an earlier attempt with another configuration left" in "\n".join(box.lines())
 
 
-def test_a_phase_alone_leaves_the_record_and_the_machine_of_others_as_they_are(box):
+def test_a_single_phase_does_not_change_record_or_other_machines(box):
     box.act()
     host, record = box.call(box.request()).host, Path(box.layout.machine_record)
     before = record.read_bytes()
@@ -576,7 +576,7 @@ def test_a_phase_alone_leaves_the_record_and_the_machine_of_others_as_they_are(b
     assert machine_record.load(host) is None
 
 
-def test_a_kubelet_is_waited_for_by_a_phase_alone(box):
+def test_a_single_phase_waits_for_the_kubelet(box):
     box.act(box.request(only=("kubelet-start",), skip=()))
     assert Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
     box.cluster.read.clear()
@@ -587,8 +587,8 @@ def test_a_kubelet_is_waited_for_by_a_phase_alone(box):
 
 @pytest.mark.parametrize("only", [(), ("kubelet-start",)])
 @pytest.mark.parametrize("ends", [KeyboardInterrupt(), Stopped(15), WaitTimeout("it does not start")])
-def test_what_the_kubelet_asks_with_goes_however_join_ends(box, ends, only):
-    """A token in a file outlives nobody who asked for it; the same command brings it again."""
+def test_bootstrap_credentials_are_removed_however_join_ends(box, ends, only):
+    """A token in a file is removed with the request; the same command writes it again."""
 
     def start(name, /, *, verb="start"):
         assert Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
@@ -603,21 +603,21 @@ def test_what_the_kubelet_asks_with_goes_however_join_ends(box, ends, only):
     assert not Path(box.layout.kubeconfig("bootstrap-kubelet")).exists()
 
 
-def test_a_machine_that_is_refused_keeps_nothing(box, monkeypatch):
+def test_a_refused_machine_keeps_nothing(box, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(CheckFailed):
         box.act(box.request(skip=()))
     assert [name for name in box.snapshot() if not name.startswith("run")] == []
 
 
-def test_a_kubelet_conf_that_is_not_this_joins_is_not_used_to_find_the_cluster(box):
+def test_a_foreign_kubelet_conf_is_not_used_for_discovery(box):
     Path(box.layout.kubernetes).mkdir(parents=True)
     Path(box.layout.kubeconfig("kubelet")).write_text("left over")
     box.act(box.request(only=("kubelet-start",), skip=()))
     assert box.cluster.asked[0] == Access(server=SERVER, verify=False)
 
 
-def test_a_dry_run_without_a_cluster_takes_kubeadms_stand_ins(box, tmp_path):
+def test_a_dry_run_without_a_cluster_uses_placeholder_data(box, tmp_path):
     box.cluster.down = True
     directory = tmp_path / "dry"
     box.dry_run(box.layout.state.parent.parent / "dry")
@@ -631,7 +631,7 @@ def test_a_dry_run_without_a_cluster_takes_kubeadms_stand_ins(box, tmp_path):
     assert files(box) == []
 
 
-def test_a_dry_run_reads_a_cluster_that_answers(box, tmp_path):
+def test_a_dry_run_reads_an_answering_cluster(box, tmp_path):
     box.dry_run(box.layout.state.parent.parent / "dry")
     document = yaml.load((tmp_path / "dry" / "bootstrap-kubelet.conf").read_bytes(), source="")
     assert document["clusters"][0]["cluster"]["server"] == SERVER
@@ -639,14 +639,14 @@ def test_a_dry_run_reads_a_cluster_that_answers(box, tmp_path):
     assert box.warnings() == []
 
 
-def test_errors_of_the_kubelets_files_are_told(box):
+def test_errors_in_files_of_the_kubelet_are_reported(box):
     Path(box.root).mkdir(parents=True)
     Path(box.layout.kubelet).write_text("a file where a directory should be")
     with pytest.raises(HostError):
         box.act()
 
 
-def test_what_cannot_prove_who_it_is_is_refused(box):
+def test_a_cluster_that_cannot_prove_its_identity_is_refused(box):
     from kubewright.kube.credentials import Anonymous
     from kubewright.lifecycle.join import kubelet
 

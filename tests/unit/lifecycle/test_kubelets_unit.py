@@ -1,4 +1,4 @@
-"""The kubelet's unit where no package has brought one."""
+"""The kubelet's unit if no package has installed one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def units(tmp_path, *, known=False, systemd=True, programs=("kubelet",), there=N
     return kubelet.missing_units(host, Layout(), host.service(kubelet.SERVICE))
 
 
-def test_the_unit_starts_the_kubelet_that_is_installed_with_the_files_that_init_writes():
+def test_the_unit_starts_the_installed_kubelet_with_the_files_of_init():
     unit, drop_in = (_parsed(FILES[path]) for path in UNIT_FILES)
     assert unit["Service"]["ExecStart"] == ["/usr/bin/kubelet"]
     assert unit["Service"]["Restart"] == ["always"]
@@ -67,13 +67,13 @@ def test_the_unit_starts_the_kubelet_that_is_installed_with_the_files_that_init_
     ]
 
 
-def test_both_files_say_that_they_are_ours():
+def test_both_files_say_that_kubewright_wrote_them():
     assert [is_ours(text.encode()) for text in FILES.values()] == [True, True]
     assert not is_ours(b"[Unit]\n" + FILES[UNIT].encode())
     assert not is_ours(None)
 
 
-def test_it_is_wanted_only_where_systemd_runs_a_kubelet_is_installed_and_nobody_else_has_brought_a_unit(tmp_path):
+def test_a_unit_is_needed_only_with_systemd_a_kubelet_and_no_other_unit(tmp_path):
     wanted = [str(path) for path in UNIT_FILES]
     assert [str(unit.path) for unit in units(tmp_path)] == wanted
     assert units(tmp_path, systemd=False) == ()
@@ -82,7 +82,7 @@ def test_it_is_wanted_only_where_systemd_runs_a_kubelet_is_installed_and_nobody_
     assert [str(unit.path) for unit in units(tmp_path, known=True, there=FILES[UNIT].encode())] == wanted
 
 
-def test_it_is_installed_enabled_and_started_once(tmp_path, monkeypatch):
+def test_the_unit_is_installed_enabled_and_started_once(tmp_path, monkeypatch):
     box = Box(tmp_path)
     box.services.known = False
     monkeypatch.setattr(box, "machine", _machine(box.machine))
@@ -98,7 +98,7 @@ def _machine(machine):
 
 
 @pytest.mark.parametrize("program", ["/usr/local/bin/kubelet", "/opt/bin/kubelet"])
-def test_a_kubelet_elsewhere_is_started_there(program):
+def test_a_kubelet_in_another_directory_is_started_there(program):
     found = unit_files(PurePosixPath(program), Layout())
     assert all(f"ExecStart={program}" in text for text in found.values())
 
@@ -115,7 +115,7 @@ NAMES = st.text(
 @example(name='say "hi"')
 @example(name="it's *")
 @example(name="back\\slash")
-def test_any_program_and_any_place_of_its_files_are_named_as_systemd_reads_them_or_refused(name):
+def test_any_paths_are_quoted_for_systemd_or_refused(name):
     layout = Layout(kubernetes=PurePosixPath("/etc", name), kubelet=PurePosixPath("/var", name))
     drop_in = unit_files(PROGRAM, layout)[DROP_IN]
     values = dict(map(systemd_kit.assignment, systemd_kit.values(drop_in, "Environment")))
@@ -133,7 +133,7 @@ def test_any_program_and_any_place_of_its_files_are_named_as_systemd_reads_them_
 
 
 def _parsed(text):
-    """Read a unit; names may stand there several times."""
+    """Read a unit; names may occur several times."""
     sections: dict[str, dict[str, list[str]]] = {}
     for line in text.split("\n"):
         if line.startswith("["):

@@ -1,4 +1,4 @@
-"""What is kept of a machine between runs."""
+"""What is stored about a machine between runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def record(box, **more: object):
     return machine_record.of_init(box.call(asked(**more)).configuration)
 
 
-def test_a_record_is_read_back_as_it_was_kept(box):
+def test_a_record_is_read_back_unchanged(box):
     host = box.call(asked()).host
     assert machine_record.load(host) is None
     machine_record.save(host, record(box))
@@ -34,13 +34,13 @@ def test_a_record_is_read_back_as_it_was_kept(box):
     assert (oct(path.stat().st_mode & 0o777), oct(path.parent.stat().st_mode & 0o777)) == ("0o600", "0o700")
 
 
-def test_no_token_and_no_key_is_kept(box):
+def test_tokens_and_keys_are_not_stored(box):
     kept = record(box, init=f"certificateKey: {'ab' * 32}\n").configuration
     assert TOKEN.partition(".")[2] not in kept
     assert "abab" not in kept
 
 
-def test_how_one_run_goes_makes_no_other_machine(box):
+def test_options_of_a_single_run_are_no_other_configuration(box):
     machine_record.require_same(record(box), record(box, init="skipPhases: [preflight]\ntimeouts: {discovery: 1m0s}\n"))
 
 
@@ -72,7 +72,7 @@ WHOLE = '{"format": 1, "workflow": "init", "configuration": "", "finished": fals
         ),
     ],
 )
-def test_what_is_no_record_is_told(box, text):
+def test_an_invalid_record_is_refused(box, text):
     host = box.call(asked()).host
     path = Path(machine_record.path(host))
     path.parent.mkdir(parents=True)
@@ -81,7 +81,7 @@ def test_what_is_no_record_is_told(box, text):
         machine_record.load(host)
 
 
-def test_a_record_of_another_format_is_told(box):
+def test_a_record_of_another_format_is_reported(box):
     host = box.call(asked()).host
     machine_record.save(host, record(box))
     path = Path(machine_record.path(host))
@@ -90,7 +90,7 @@ def test_a_record_of_another_format_is_told(box):
         machine_record.load(host)
 
 
-def test_a_secret_that_differs_is_told_without_its_value(box):
+def test_a_different_secret_is_reported_without_its_value(box):
     one, other = (
         record(box, cluster=f"apiServer: {{extraEnvs: [{{name: A_PASSWORD, value: {value}}}]}}\n") for value in ("horse", "stable")
     )
@@ -100,10 +100,10 @@ def test_a_secret_that_differs_is_told_without_its_value(box):
     assert "horse" not in refused.value.detail
 
 
-def test_a_record_that_another_tool_s_reset_left_does_not_count(box):
+def test_a_record_left_by_the_reset_of_another_tool_does_not_count(box):
     host = box.call(asked()).host
     machine_record.save(host, record(box))
-    assert machine_record.current(host) == record(box)  # a run that was killed at its beginning
+    assert machine_record.current(host) == record(box)  # a run that was killed at its start
     machine_record.save(host, replace(record(box), finished=True))
     assert machine_record.current(host) is None
     host.ensure(File(path=host.layout.certificate("ca"), content=b"", mode=0o644, directory_mode=0o755))

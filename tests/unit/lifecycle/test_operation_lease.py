@@ -18,7 +18,7 @@ START = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
 class Cluster(RecordingKube):
-    """A cluster that may refuse to let anybody write leases."""
+    """A cluster that may refuse writing leases."""
 
     refuses = False
 
@@ -44,7 +44,7 @@ def hold(kube, clock, node, reporter=None):
 
 
 def left_by(kube, node):
-    """Let a machine have the lease that no longer renews it."""
+    """Let a machine have the lease without renewing it."""
     metadata = {"name": "kubewright-operation", "namespace": "kube-system"}
     spec = {"holderIdentity": node, "leaseDurationSeconds": 30, "leaseTransitions": 0, "renewTime": "2026-11-24T11:00:00.000000Z"}
     kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
@@ -55,7 +55,7 @@ def holder(kube):
     return spec["holderIdentity"], spec["leaseTransitions"]
 
 
-def test_it_is_held_for_a_block_and_given_back(kube, clock):
+def test_the_lease_is_held_for_a_block_and_released(kube, clock):
     with hold(kube, clock, "one") as lease:
         assert holder(kube) == ("one", 0)
         lease.require()
@@ -64,14 +64,14 @@ def test_it_is_held_for_a_block_and_given_back(kube, clock):
         assert holder(kube) == ("two", 1)
 
 
-def test_a_machine_that_was_killed_goes_on_with_its_own(kube, clock):
+def test_a_killed_machine_continues_with_its_own_lease(kube, clock):
     left_by(kube, "one")
     before = clock.monotonic()
     with hold(kube, clock, "one"):
         assert (holder(kube), clock.monotonic()) == (("one", 0), before)
 
 
-def test_the_lease_of_a_machine_that_died_is_taken_when_its_time_is_over(kube, clock):
+def test_the_lease_of_a_dead_machine_is_taken_after_its_duration(kube, clock):
     left_by(kube, "dead")
     before = clock.monotonic()
     with hold(kube, clock, "two"):
@@ -79,7 +79,7 @@ def test_the_lease_of_a_machine_that_died_is_taken_when_its_time_is_over(kube, c
         assert holder(kube) == ("two", 1)
 
 
-def test_a_machine_that_keeps_it_is_named(kube, clock):
+def test_the_holder_of_the_lease_is_reported(kube, clock):
     class Renewing(FakeClock):
         """Lets the other machine renew its lease while this one waits."""
 
@@ -94,7 +94,7 @@ def test_a_machine_that_keeps_it_is_named(kube, clock):
     assert holder(kube) == ("one", 0)
 
 
-def test_who_may_write_no_leases_goes_on_without_and_is_told(kube, clock):
+def test_missing_permission_for_leases_is_reported_and_the_operation_continues(kube, clock):
     kube.refuses = True
     reporter = RecordingReporter()
     with hold(kube, clock, "one", reporter) as lease:

@@ -1,4 +1,4 @@
-"""An operation that did not exist: what the engine gives to any row."""
+"""A new operation: what the engine gives to any row."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def found(greet):
     return path.read_text() if path.exists() else None, [action.verb for action in greet.cluster.writes]
 
 
-def test_it_is_done_once_and_kept(greet):
+def test_an_operation_is_done_once_and_recorded(greet):
     assert [target.rpartition("/")[2] for target in names(greet().changes)] == ["greeting", "greeting"]
     assert found(greet) == ("hello", ["create"])
     assert load(greet.box.machine(greet.box.layout)).finished
     assert greet().changes == ()
 
 
-def test_its_plan_writes_nothing(greet):
+def test_the_plan_of_an_operation_writes_nothing(greet):
     changes = greet(mode=Mode.PLAN).plan.as_list()
     assert [change["action"] for change in changes] == ["create", "create"]
     assert found(greet) == (None, [])
@@ -62,7 +62,7 @@ def test_its_plan_writes_nothing(greet):
     assert not greet(mode=Mode.PLAN).plan
 
 
-def test_its_dry_run_tells_and_writes_into_a_directory(greet, tmp_path):
+def test_the_dry_run_of_an_operation_writes_into_a_directory(greet, tmp_path):
     done = greet(mode=Mode.NARRATE, GREET_DRYRUN_DIR=str(tmp_path / "dry"))
     assert found(greet) == (None, [])
     assert (tmp_path / "dry" / "greeting").read_text() == "hello"
@@ -72,7 +72,7 @@ def test_its_dry_run_tells_and_writes_into_a_directory(greet, tmp_path):
     assert told[1] == 'Would perform action CREATE on resource "configmaps" in API group "core/v1"'
 
 
-def test_one_at_a_time_works_on_a_machine(greet):
+def test_only_one_operation_runs_on_a_machine(greet):
     directory = greet.box.whole().lock_directory(greet.box.machine(greet.box.layout))
     Path(directory).mkdir(parents=True, exist_ok=True)
     with Lock(PurePosixPath(directory / LOCK), doing="something else"), pytest.raises(Locked):
@@ -91,7 +91,7 @@ def test_another_configuration_is_refused(greet):
     assert found(greet) == ("hello", ["create"])
 
 
-def test_what_was_killed_goes_on(greet):
+def test_a_killed_operation_continues(greet):
     def dies(_):
         raise HostError("killed")
 
@@ -104,7 +104,7 @@ def test_what_was_killed_goes_on(greet):
     assert greet.cluster.get(CONFIG_MAP, "greeting", "default")["data"] == {"text": "hello"}
 
 
-def test_a_phase_alone_leaves_no_record(greet):
+def test_a_single_phase_leaves_no_record(greet):
     greet(only=("file",))
     assert found(greet) == ("hello", [])
     assert load(greet.box.machine(greet.box.layout)) is None
@@ -124,39 +124,39 @@ def command(greet, monkeypatch, capsys):
     return command
 
 
-def test_all_of_it_is_forty_lines():
+def test_an_operation_has_forty_lines():
     source = inspect.getsource(greeting_operation).partition("@dataclass")[2]
     assert len([line for line in source.splitlines() if line.strip()]) <= 40
 
 
-def test_its_row_makes_the_command_that_does_it(greet, command):
+def test_the_row_of_an_operation_defines_its_command(greet, command):
     code, out = command("--text", "good day", "-o", "json")
     assert (code, [change["action"] for change in json.loads(out)]) == (0, ["create", "create"])
     assert found(greet) == ("good day", ["create"])
     assert command("--text", "good day") == (0, "")
 
 
-def test_its_command_shows_a_plan_as_text_and_as_json(greet, command):
+def test_the_command_shows_a_plan_as_text_and_as_json(greet, command):
     code, out = command("--plan", "-o", "json")
     assert (code, [change["action"] for change in json.loads(out)]) == (0, ["create", "create"])
     assert command("--plan")[1].endswith("plan: 2 to create\n")
     assert found(greet) == (None, [])
 
 
-def test_its_command_has_kubeadms_dry_run(greet, command):
+def test_the_command_has_the_dry_run_of_kubeadm(greet, command):
     code, out = command("--dry-run")
     assert code == 0
     assert out.startswith("[dryrun] Would write file")
     assert found(greet) == (None, [])
 
 
-def test_each_of_its_phases_is_a_command(greet, command):
+def test_each_phase_of_an_operation_is_a_command(greet, command):
     assert command("phase", "file", "--text", "hi") == (0, "")
     assert found(greet) == ("hi", [])
     assert command("phase", "nonsense")[0] == 2
 
 
-def test_its_help_shows_phases_and_flags(command, capsys):
+def test_the_help_of_an_operation_shows_phases_and_flags(command, capsys):
     out = command("--help")[1]
     assert "Phases, in the order in which greet runs them:\n  file    Write the greeting\n  object  Publish the greeting\n" in out
     assert re.search(r"--text string +what to say \(default hello\)\n", out)
@@ -166,7 +166,7 @@ def test_its_help_shows_phases_and_flags(command, capsys):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_its_words_and_flags_are_completed(shell, capsys, monkeypatch):
+def test_the_command_of_an_operation_is_completed(shell, capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["kubewright"])
     assert main(["completion", shell], table=TABLE) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if "greet" in line]

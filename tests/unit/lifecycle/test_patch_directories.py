@@ -1,4 +1,4 @@
-"""The directory of patches: what is read, what is said, and whose files are refused."""
+"""The directory of patches: what is read, what is reported, and whose files are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def manifest(box, name):
     return yaml.load(Path(box.layout.manifest(name)).read_bytes())
 
 
-def test_patches_reach_manifests_and_every_application_is_told(box, place):
+def test_patches_change_manifests_and_are_reported(box, place):
     put(place, "kube-scheduler1.yaml", "metadata: {labels: {a: second}}\n")
     put(place, "kube-scheduler0+json.yaml", "[{op: add, path: /metadata/labels/a, value: first}]\n")
     put(place, "README", "what is this\n")
@@ -60,14 +60,14 @@ def test_patches_reach_manifests_and_every_application_is_told(box, place):
     ]
 
 
-def test_the_flag_is_as_good_as_the_file(box, place, monkeypatch):
+def test_the_flag_has_the_effect_of_the_file(box, place, monkeypatch):
     put(place, "etcd.yaml", "metadata: {labels: {a: b}}\n")
     monkeypatch.chdir(place.parent)
     box.run(asked(overrides=InitOverrides(patches="patches"), only=("etcd",)))
     assert manifest(box, "etcd")["metadata"]["labels"]["a"] == "b"
 
 
-def test_patches_reach_the_kubelet_and_the_add_ons(box, place):
+def test_patches_change_the_kubelet_configuration_and_add_ons(box, place):
     put(place, "kubeletconfiguration.yaml", "maxPods: 7\ncontainerRuntimeEndpoint: unix:///other\n")
     put(place, "corednsdeployment.yaml", "spec: {replicas: 5}\n")
     box.run(wanted(place))
@@ -76,7 +76,7 @@ def test_patches_reach_the_kubelet_and_the_add_ons(box, place):
     assert box.kube.get(named("Deployment"), "coredns", "kube-system")["spec"]["replicas"] == 5
 
 
-def test_kube_proxy_is_patched_where_its_version_is_1_37(box, place):
+def test_kube_proxy_is_patched_if_its_version_is_1_37(box, place):
     put(place, "kubeproxydaemonset.yaml", "spec: {template: {spec: {hostNetwork: false}}}\n")
     found = {}
     for version in ("v1.36.3", "v1.37.0"):
@@ -99,7 +99,7 @@ def test_no_patch_is_read_by_a_phase_that_needs_none(box, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["nothing", "file", "link"])
-def test_what_is_no_directory_is_refused(box, place, tmp_path, kind):
+def test_something_other_than_a_patch_directory_is_refused(box, place, tmp_path, kind):
     other = tmp_path / "other"
     if kind == "file":
         other.write_text("")
@@ -140,7 +140,7 @@ class _Foreign:
 
 @pytest.mark.parametrize("how", ["plain", "link"])
 def test_patches_below_a_directory_that_others_may_write_are_refused(box, tmp_path, how):
-    """Whoever can write there can put another directory in the place of this one."""
+    """Anyone with write access there can replace this directory by another one."""
     loose = tmp_path / "loose"
     (loose / "patches").mkdir(parents=True, mode=0o755)
     put(loose / "patches", "etcd.yaml", "metadata: {labels: {a: b}}\n")
@@ -150,7 +150,7 @@ def test_patches_below_a_directory_that_others_may_write_are_refused(box, tmp_pa
         box.run(wanted((loose if how == "plain" else tmp_path / "link") / "patches", "etcd"))
     assert refused.value.what.endswith(f"/patches are not used: others may write to {loose} (mode 0777)")
     assert not Path(box.layout.manifest("etcd")).exists()
-    loose.chmod(0o1777)  # as /tmp is: nobody can take the place of what is ours
+    loose.chmod(0o1777)  # like /tmp: nobody can replace our directory
     box.run(wanted(loose / "patches", "etcd"))
     assert manifest(box, "etcd")["metadata"]["labels"]["a"] == "b"
 
@@ -161,7 +161,7 @@ def test_patches_of_somebody_else_are_refused(box, place, user):
         patch_directory.read(_Foreign(), box.call(wanted(place)).configuration, say=lambda _: None, user=user)
 
 
-def test_a_patch_that_does_not_fit_leaves_no_manifest(box, place):
+def test_an_inapplicable_patch_leaves_no_manifest(box, place):
     put(place, "etcd+json.yaml", "[{op: remove, path: /nothing}]\n")
     with pytest.raises(DocumentError, match=r"etcd\+json\.yaml:1"):
         box.run(wanted(place, "etcd"))

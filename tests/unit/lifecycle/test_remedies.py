@@ -1,4 +1,4 @@
-"""Each row of the tables of remedies fits what a real program wrote, and no row before it does."""
+"""Each row of the tables of hints matches the output of a real program, and no row before it does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS = [(table, text) for table, (rows, _, _) in TABLES.items() for text, _ in 
 
 
 @pytest.mark.parametrize(("table", "text"), CELLS, ids=[" ".join(cell) for cell in CELLS])
-def test_a_row_fits_the_log_that_it_was_made_for_and_no_row_hides_it(table, text):
+def test_a_row_matches_its_log_and_is_not_hidden_by_another(table, text):
     rows, logs, selected = TABLES[table]
     assert remedies.match(rows, selected(logs[text])) == dict(rows)[text]
 
@@ -60,10 +60,10 @@ TEXTS = {
     ("component", "invalid value"): f"extraArgs has a value that it does not accept{ANEW}",
     ("component", "permission denied"): f"correct the owner or the mode of the file that it names{AGAIN}",
 }
-"""What a person reads, by table and row."""
+"""The hint for the user, by table and row."""
 
 
-def test_each_remedy_is_the_text_that_people_are_to_read():
+def test_each_hint_is_the_expected_text():
     assert {(table, text): remedy for table, (rows, _, _) in TABLES.items() for text, remedy in rows} == TEXTS
     assert [remedies.of_kubelet([]), remedies.of_component([])] == [
         f"fix what the kubelet reports (`journalctl -u kubelet` has all of it){AGAIN}",
@@ -71,13 +71,13 @@ def test_each_remedy_is_the_text_that_people_are_to_read():
     ]
 
 
-def test_the_latest_line_counts():
+def test_the_latest_line_decides():
     lines = [*examples.KUBELET["running with swap on"], *examples.KUBELET["not run on a host using cgroup v1"]]
     assert remedies.of_kubelet(lines) == dict(remedies.KUBELET)["not run on a host using cgroup v1"]
 
 
 @given(st.lists(st.text()))
-def test_any_log_has_a_remedy(lines):
+def test_any_log_has_a_hint(lines):
     assert remedies.of_kubelet(lines) in {*dict(remedies.KUBELET).values(), remedies.KUBELET_OTHERWISE}
     assert remedies.of_component(lines) in {*dict(remedies.COMPONENT).values(), remedies.COMPONENT_OTHERWISE}
 
@@ -88,7 +88,7 @@ REJECTED = (
 )
 
 
-def test_an_event_that_tells_of_cgroup_v1_is_no_refusal_of_it():
-    """A kubelet on a host with cgroup v1 sends such an event; where etcd does not answer, it logs that event as an error."""
+def test_an_event_about_cgroup_v1_is_no_refusal():
+    """A kubelet on a host with cgroup v1 sends such an event; if etcd does not answer, it logs that event as an error."""
     assert observation.reasons([REJECTED]) == []
     assert remedies.match(remedies.KUBELET, [REJECTED]) == ""

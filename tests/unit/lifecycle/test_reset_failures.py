@@ -1,4 +1,4 @@
-"""Steps of reset that fail in ways that nobody expected: all others are done, and the failure is told at the end."""
+"""Steps of reset that fail in unexpected ways: all others run, and the failure is reported at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def box(tmp_path, monkeypatch):
 
 
 def raising(error, *, of=None, real=None):
-    """Return a function that raises, where `of` is given for paths of that name only."""
+    """Return a function that raises, only for paths of the name `of` if it is given."""
 
     def verb(self, *words: object, **more: object):
         if of is None or Path(str(words[0])).name == of:
@@ -50,7 +50,7 @@ SURPRISES = {
 
 @pytest.mark.parametrize("error", [RecursionError("too deep"), ValueError("odd")], ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("name", SURPRISES)
-def test_no_step_ends_another_whatever_it_raises(box, monkeypatch, name, error):
+def test_no_failing_step_prevents_another(box, monkeypatch, name, error):
     owner, verb, of, left = SURPRISES[name]
     box.write("etc/cni/net.d/a.conf")
     if name == "the kubelet":
@@ -70,7 +70,7 @@ def test_no_step_ends_another_whatever_it_raises(box, monkeypatch, name, error):
     assert isinstance(failed.value.__cause__, ExceptionGroup)
 
 
-def test_keys_and_kubeconfigs_go_before_the_kubelets_directory_is_touched(box, monkeypatch):
+def test_keys_and_kubeconfigs_are_removed_before_the_directory_of_the_kubelet(box, monkeypatch):
     real = ResetHost.unmount
     box.mounts.append(box.layout.kubelet / "pods/a")
     monkeypatch.setattr(ResetHost, "unmount", raising(KeyboardInterrupt()))
@@ -97,7 +97,7 @@ class Gone:
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(32, "Broken pipe"), OSError(28, "No space left on device"), ValueError("closed file")])
-def test_a_reader_that_has_gone_ends_nothing(box, error):
+def test_a_closed_output_ends_nothing(box, error):
     box.reporter = Gone(error)
     box.reset(text="force: true\n").require_complete()
     assert box.left() == EMPTY
@@ -105,7 +105,7 @@ def test_a_reader_that_has_gone_ends_nothing(box, error):
 
 
 @pytest.mark.parametrize("error", [HostError("it cannot be looked at"), RecursionError("too deep")])
-def test_what_the_list_cannot_tell_is_said_and_ends_nothing(box, monkeypatch, error):
+def test_errors_while_listing_are_reported_and_end_nothing(box, monkeypatch, error):
     monkeypatch.setattr(ResetHost, "entries", raising(error))
     monkeypatch.setattr(ResetHost, "service", raising(error))
     outcome = box.reset(text="force: true\n")
@@ -121,7 +121,7 @@ def test_what_the_list_cannot_tell_is_said_and_ends_nothing(box, monkeypatch, er
 
 
 @pytest.mark.parametrize("peer", ["https://[fd00::1:2380", "https://[]:2380", "//[", "https://host:port", "\udce9", "=" * 50])
-def test_a_manifest_with_a_peer_that_is_no_url_ends_nothing(box, peer):
+def test_a_manifest_with_an_invalid_peer_url_ends_nothing(box, peer):
     box.write(
         "kubernetes/manifests/etcd.yaml",
         etcd_manifest(box.layout.etcd_data, cluster=f"b={peer.encode('ascii', 'replace').decode()},a={OWN}"),
@@ -130,7 +130,7 @@ def test_a_manifest_with_a_peer_that_is_no_url_ends_nothing(box, peer):
     assert box.left() == EMPTY
 
 
-def test_a_sync_that_fails_leaves_none_of_the_others_out(tmp_path, monkeypatch):
+def test_a_failing_sync_does_not_skip_the_others(tmp_path, monkeypatch):
     files = Files(batch=True)
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()

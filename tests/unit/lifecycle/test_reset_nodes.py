@@ -1,4 +1,4 @@
-"""`reset --delete-node`: the Node goes while there are credentials to delete it with."""
+"""`reset --delete-node`: the Node is deleted while there are credentials for that."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def actions(box):
     return [(action.verb, action.call.name) for action in box.kube.actions if action.verb != "get"]
 
 
-def test_the_node_is_deleted_by_the_name_that_the_kubelets_certificate_bears(box):
+def test_the_node_is_deleted_by_the_name_in_the_certificate_of_the_kubelet(box):
     outcome = box.reset(delete_node=True)
     outcome.require_complete()
     assert actions(box) == [("delete", "node1")]
@@ -42,7 +42,7 @@ def test_without_the_option_the_node_stays(box):
     assert "`reset --delete-node`" in box.lines("")[0]
 
 
-def test_a_node_that_is_gone_is_fine(box):
+def test_a_missing_node_is_accepted(box):
     box.kube = RecordingKube()
     outcome = box.reset(delete_node=True)
     outcome.require_complete()
@@ -56,7 +56,7 @@ def test_a_plan_deletes_nothing(box):
 
 
 @pytest.mark.parametrize("error", [Forbidden("nodes is forbidden", code=403), Unreachable("nobody answers")])
-def test_a_node_that_cannot_be_deleted_is_told_and_the_machine_is_reset(box, monkeypatch, error):
+def test_a_node_that_cannot_be_deleted_is_reported_and_the_machine_is_reset(box, monkeypatch, error):
     def refuse(*_: object, **__: object):
         raise error
 
@@ -70,7 +70,7 @@ def test_a_node_that_cannot_be_deleted_is_told_and_the_machine_is_reset(box, mon
     again.require_complete()
 
 
-def test_a_kubelet_conf_that_names_nobody_is_told(box):
+def test_a_kubelet_conf_without_a_name_is_reported(box):
     box.write("kubernetes/kubelet.conf", "{}")
     (error,) = box.reset(delete_node=True).failures
     assert error.what == "the name of this machine's Node is not known"

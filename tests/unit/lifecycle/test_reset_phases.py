@@ -19,7 +19,7 @@ from kubewright.lifecycle.machine_record import MachineRecord
 from kubewright.lifecycle.steps import checkpoint
 
 EMPTY = ["cni", "cni/f", "kubelet", "kubernetes", "kubernetes/manifests", "kubernetes/pki"]
-"""What a worker is left with: kubeadm's directories, and what nobody asked to remove."""
+"""What is left on a worker: kubeadm's directories, and what was not requested to be removed."""
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_worker_is_reset(box):
     assert f'"{box.layout.etcd_data}" is left as it is: nothing on this machine says that its etcd is of this cluster' in box.lines()
 
 
-def test_the_member_leaves_and_its_data_goes(box):
+def test_the_member_leaves_and_its_data_is_removed(box):
     box.make_control_plane()
     outcome = box.reset(only=("remove-etcd-member",))
     assert box.etcd.actions == [("remove", f"node1 at {OWN}")]
@@ -52,7 +52,7 @@ def test_the_member_leaves_and_its_data_goes(box):
     assert list(Path(box.layout.etcd_data).iterdir()) == []
 
 
-def test_a_control_plane_is_reset_and_a_second_time_there_is_nothing(box):
+def test_a_control_plane_is_reset_and_a_second_reset_has_nothing_to_do(box):
     box.make_control_plane().reset().require_complete()
     assert box.left() == sorted([*EMPTY, "etcd"])
     assert len(box.asked) == 1
@@ -63,15 +63,15 @@ def test_a_control_plane_is_reset_and_a_second_time_there_is_nothing(box):
     assert again.lines() == ["There is nothing of a cluster on this machine"]
 
 
-def test_a_user_who_may_not_reset_is_told_nothing_else(box, monkeypatch):
+def test_an_unprivileged_user_gets_only_that_error(box, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(CheckFailed, match="cannot be reset by this user"):
         box.make_worker().run(Mode.APPLY)
     assert (box.lines(), box.lines("preflight"), box.asked) == ([], ["Running pre-flight checks"], [])
 
 
-def test_the_steps_are_told_as_kubeadm_tells_them(box):
-    """kubeadm's lines, with what is there: it names files that are not there as well."""
+def test_the_steps_are_reported_as_by_kubeadm(box):
+    """kubeadm's lines, with existing files only: it also names files that do not exist."""
     layout = box.layout
     box.make_control_plane().mounts.append(layout.kubelet / "pods/a")
     box.reset()
@@ -115,7 +115,7 @@ def test_the_list_comes_before_the_question(box):
     ("answer", "goes_on"),
     [("y", True), ("Y\n", True), ("yes\n", True), ("YES", True), (" y\n", False), ("", False), ("yep\n", False), ("n\n", False)],
 )
-def test_only_a_yes_goes_on(box, answer, goes_on):
+def test_only_a_yes_continues(box, answer, goes_on):
     box.make_worker().answer = answer
     if goes_on:
         box.reset()
@@ -131,8 +131,8 @@ def test_force_does_not_ask(box):
     assert not box.services.running
 
 
-def test_what_a_hub_keeps_beside_what_is_kept_of_the_machine_stays(box):
-    """A hub has its state, and the key that opens it, in a directory below the same one by default."""
+def test_files_of_a_hub_stay(box):
+    """By default a hub has its state, and the key for it, in a directory below the same one."""
     host = box.make_worker().machine(box.layout)
     machine_record.save(host, MachineRecord(workflow="join", configuration="kind: JoinConfiguration\n"))
     for name in ("node-join.key", "node-tunnel.key", "node-tunnel-next.key", "checkpoints/1/old/0", "hub/state.db", "hub/state.key"):
@@ -158,7 +158,7 @@ def test_only_force_resets_a_machine_on_which_an_upgrade_was_interrupted(box):
     assert ((box.root / "state").exists(), unit.exists(), box.services.disabled) == (False, False, ["kubewright-recover"])
 
 
-def test_another_kubewright_excludes_reset(box):
+def test_another_running_kubewright_excludes_reset(box):
     box.make_worker()
     (box.root / "run").mkdir()
     with Lock(box.layout.run / LOCK, doing="init"), pytest.raises(Locked):
@@ -176,7 +176,7 @@ def test_an_external_etcd_keeps_its_data(box):
     assert box.etcd_asked == []
 
 
-def test_an_etcd_of_this_machine_that_kubeadm_did_not_make_keeps_its_data(box):
+def test_an_etcd_of_this_machine_outside_of_the_cluster_keeps_its_data(box):
     box.make_control_plane()
     (box.root / "kubernetes/manifests/etcd.yaml").unlink()
     (box.root / "kubernetes/pki/etcd/server.crt").unlink()
@@ -184,7 +184,7 @@ def test_an_etcd_of_this_machine_that_kubeadm_did_not_make_keeps_its_data(box):
     assert (box.root / "etcd/member/wal/0.wal").exists()
 
 
-def test_a_data_directory_is_where_the_manifest_says(box):
+def test_the_data_directory_comes_from_the_manifest(box):
     box.make_control_plane().write("data/member/db")
     box.write("kubernetes/manifests/etcd.yaml", etcd_manifest(box.root / "data"))
     box.reset().require_complete()
@@ -192,15 +192,15 @@ def test_a_data_directory_is_where_the_manifest_says(box):
     assert (box.root / "etcd/member/wal/0.wal").exists()
 
 
-def test_a_manifest_that_nobody_can_read_leaves_the_data_alone(box):
+def test_an_unreadable_manifest_keeps_the_data(box):
     box.make_control_plane().write("kubernetes/manifests/etcd.yaml", "{")
     box.reset()
     assert (box.root / "etcd/member/wal/0.wal").exists()
     assert any("etcd.yaml" in text for text in box.warnings())
 
 
-def test_a_learner_without_a_manifest_is_known_by_the_record_and_leaves(box):
-    """A join that ended between the new member and its manifest: the Node is not there, nor is a pod of etcd on this machine."""
+def test_a_learner_without_a_manifest_is_found_in_the_record_and_leaves(box):
+    """A join that ended between adding the member and writing its manifest: there is no Node and no pod of etcd on this machine."""
     box.make_control_plane()
     for name in ("etcd", "kube-apiserver"):
         (box.root / f"kubernetes/manifests/{name}.yaml").unlink()
@@ -212,8 +212,8 @@ def test_a_learner_without_a_manifest_is_known_by_the_record_and_leaves(box):
     assert not (box.root / "state").exists()
 
 
-def test_a_member_that_learns_leaves_as_one_that_votes(box):
-    """A join has a static pod of its own for that, until etcd's is there."""
+def test_a_learner_leaves_like_a_voting_member(box):
+    """A join has a separate static pod for that, until etcd's exists."""
     box.make_control_plane().write("kubernetes/manifests/etcd-learner.yaml", etcd_manifest(box.layout.etcd_data))
     (box.root / "kubernetes/manifests/etcd.yaml").unlink()
     box.reset().require_complete()
@@ -221,7 +221,7 @@ def test_a_member_that_learns_leaves_as_one_that_votes(box):
     assert box.left() == sorted([*EMPTY, "etcd"])
 
 
-def test_without_a_manifest_the_api_server_tells_where_the_member_was(box):
+def test_without_a_manifest_the_member_is_found_through_the_api_server(box):
     box.make_control_plane()
     (box.root / "kubernetes/manifests/etcd.yaml").unlink()
     box.reset().require_complete()
@@ -229,14 +229,14 @@ def test_without_a_manifest_the_api_server_tells_where_the_member_was(box):
     assert list(Path(box.layout.etcd_data).iterdir()) == []
 
 
-def test_the_only_member_stays_and_its_data_goes(box):
+def test_the_only_member_stays_and_its_data_is_removed(box):
     box.make_control_plane().etcd._members = box.etcd._members[:1]
     box.reset().require_complete()
     assert box.etcd.actions == []
     assert list(Path(box.layout.etcd_data).iterdir()) == []
 
 
-def test_what_etcd_writes_before_its_end_goes_too(box, monkeypatch):
+def test_files_that_etcd_writes_at_its_end_are_removed_too(box, monkeypatch):
     box.make_control_plane()
     remove = box.runtime.remove_sandbox
 
@@ -257,7 +257,7 @@ def test_an_etcd_that_does_not_answer_is_a_warning(box):
     assert box.left() == sorted([*EMPTY, "etcd"])
 
 
-def test_mounts_go_in_reverse_order_and_all_are_tried(box):
+def test_all_mounts_are_tried_in_reverse_order(box):
     kubelet = box.make_worker().layout.kubelet
     box.mounts += [kubelet / "a", kubelet / "a/b", kubelet / "c"]
     box.busy.add(kubelet / "a/b")
@@ -271,7 +271,7 @@ def test_mounts_go_in_reverse_order_and_all_are_tried(box):
     assert box.left() == EMPTY
 
 
-def test_every_step_is_tried_and_what_failed_is_told(box):
+def test_every_step_is_tried_and_failures_are_reported(box):
     box.make_control_plane()
     box.runtime.stays.add("coredns-a")
     box.busy.add(busy := box.layout.kubelet / "a")
@@ -283,7 +283,7 @@ def test_every_step_is_tried_and_what_failed_is_told(box):
     assert box.left() == sorted([*EMPTY, "etcd"])
 
 
-def test_what_is_kept_of_the_machine_stays_after_a_failure(box):
+def test_the_record_of_the_machine_stays_after_a_failure(box):
     box.make_worker()
     machine_record.save(box.machine(box.layout), MachineRecord(workflow="join", configuration="kind: JoinConfiguration\n"))
     box.busy.add(busy := box.layout.kubelet / "a")
@@ -295,14 +295,14 @@ def test_what_is_kept_of_the_machine_stays_after_a_failure(box):
     assert box.left() == EMPTY
 
 
-def test_a_kubelet_that_does_not_stop_is_told_and_pods_are_tried(box):
+def test_a_kubelet_that_does_not_stop_is_reported_and_pods_are_tried(box):
     box.make_worker().services.refuses = "systemd cannot stop it"
     box.runtime.pods.clear()
     assert [error.what for error in box.reset().failures] == ["systemd cannot stop it"]
     assert box.left() == EMPTY
 
 
-def test_a_runtime_that_is_down_is_a_warning(box):
+def test_a_stopped_runtime_is_a_warning(box):
     box.make_worker().runtime.fails = RuntimeUnavailable("no container runtime answers")
     box.reset().require_complete()
     assert box.warnings() == ["pods cannot be removed: no container runtime answers"]
@@ -310,7 +310,7 @@ def test_a_runtime_that_is_down_is_a_warning(box):
 
 
 @pytest.mark.parametrize("failing", [1, 2, 5])
-def test_pods_of_a_runtime_that_is_slow_are_removed(box, failing):
+def test_pods_of_a_slow_runtime_are_removed(box, failing):
     box.make_worker().runtime.fails = RuntimeSilent("no answer within 2 s")
     box.runtime.failing = failing
     box.reset().require_complete()
@@ -319,14 +319,14 @@ def test_pods_of_a_runtime_that_is_slow_are_removed(box, failing):
     assert "\tpods: all that the container runtime has, which does not answer yet" in box.lines()[0].splitlines()
 
 
-def test_pods_of_a_runtime_that_comes_back_while_the_kubelet_stops_are_removed(box):
+def test_pods_of_a_runtime_that_recovers_meanwhile_are_removed(box):
     box.make_worker().runtime.fails = RuntimeUnavailable("nobody listens")
     box.runtime.failing = 1
     box.reset().require_complete()
     assert box.runtime.pods == []
 
 
-def test_a_runtime_that_never_answers_is_a_failure_and_what_is_kept_of_the_machine_stays(box):
+def test_a_runtime_that_never_answers_is_a_failure_and_the_record_stays(box):
     box.make_worker().runtime.fails = RuntimeSilent("the runtime cannot list its pods", remedy="restart it")
     machine_record.save(box.machine(box.layout), MachineRecord(workflow="join", configuration="kind: JoinConfiguration\n"))
     outcome = box.reset()
@@ -337,14 +337,14 @@ def test_a_runtime_that_never_answers_is_a_failure_and_what_is_kept_of_the_machi
     assert (box.root / "state/machine.json").exists()
 
 
-def test_a_runtime_that_goes_away_with_its_pods_known_is_a_failure(box, monkeypatch):
+def test_a_runtime_that_disappears_with_known_pods_is_a_failure(box, monkeypatch):
     box.make_worker()
     gone = RuntimeUnavailable("nobody listens")
     monkeypatch.setattr(box.services, "stop", lambda _: setattr(box.runtime, "fails", gone))
     assert [error.what for error in box.reset().failures] == ["nobody listens"]
 
 
-def test_a_run_that_ended_anywhere_is_finished_by_the_next(tmp_path, monkeypatch):
+def test_a_run_interrupted_anywhere_is_completed_by_the_next(tmp_path, monkeypatch):
     """Every step is left out in turn, with all that follow it."""
     from kubewright.lifecycle.steps import cleanup
 
@@ -364,7 +364,7 @@ def test_a_run_that_ended_anywhere_is_finished_by_the_next(tmp_path, monkeypatch
         assert box.etcd.actions == [("remove", f"node1 at {OWN}")]
 
 
-def test_options_remove_what_the_list_names_and_nothing_else(box):
+def test_options_remove_only_what_the_list_names(box):
     box.make_worker()
     for name in ("10-a.conflist", "b.conf", "c.json", "calico.kubeconfig", "README", "d.conf.bak"):
         box.write(f"etc/cni/net.d/{name}")
@@ -386,7 +386,7 @@ def test_without_options_cni_and_packet_filter_stay(box):
     assert len(box.packets.rules) == 1
 
 
-def test_a_tool_of_the_packet_filter_that_fails_is_told(box, monkeypatch):
+def test_a_failing_packet_filter_tool_is_reported(box, monkeypatch):
     def fails():
         raise HostError("`nft list tables` failed")
 
@@ -395,7 +395,7 @@ def test_a_tool_of_the_packet_filter_that_fails_is_told(box, monkeypatch):
     assert box.left() == EMPTY
 
 
-def test_temporary_files_go_if_that_is_wanted(box):
+def test_temporary_files_are_removed_on_request(box):
     box.make_worker().write("kubernetes/tmp/a")
     box.reset()
     assert (box.root / "kubernetes/tmp/a").exists()
@@ -404,14 +404,14 @@ def test_temporary_files_go_if_that_is_wanted(box):
     assert list((box.root / "kubernetes/tmp").iterdir()) == []
 
 
-def test_a_certificate_directory_that_was_named_is_emptied_whole(box):
+def test_a_named_certificate_directory_is_emptied_completely(box):
     box.make_worker().write("mine/other.pem")
     box.reset(text=f"certificatesDir: {box.root}/mine\n")
     assert list((box.root / "mine").iterdir()) == []
     assert (box.root / "kubernetes/pki/ca.crt").exists()
 
 
-def test_of_a_certificate_directory_that_was_found_only_the_clusters_files_go(box):
+def test_only_files_of_the_cluster_are_removed_from_a_detected_certificate_directory(box):
     box.make_control_plane()
     for name in ("ca.crt", "ca.key", "etcd/server.crt", "sa.pub", "other.pem"):
         box.write(f"ssl/{name}")
@@ -422,7 +422,7 @@ def test_of_a_certificate_directory_that_was_found_only_the_clusters_files_go(bo
     assert list((box.root / "kubernetes/pki").iterdir()) == []
 
 
-def test_users_of_a_rootless_control_plane_go(box):
+def test_users_of_a_rootless_control_plane_are_removed(box):
     box.make_control_plane()
     box.write("kubernetes/manifests/kube-apiserver.yaml", pod("kube-apiserver", [], securityContext={"runAsUser": 100}))
     box.write("etc/passwd", "root:x:0:0::/root:/bin/sh\nkubeadm-kas:x:100:100:::/bin/false\n")
@@ -433,7 +433,7 @@ def test_users_of_a_rootless_control_plane_go(box):
     assert [change.reason for change in outcome.changes if change.target.startswith("users")] == ["user kubeadm-kas, group kubeadm-kas"]
 
 
-def test_phases_that_are_skipped_leave_their_things(box):
+def test_skipped_phases_remove_nothing(box):
     box.make_control_plane().reset(text="skipPhases: [remove-etcd-member]\n")
     assert (box.root / "etcd/member/wal/0.wal").exists()
     assert box.etcd_asked == []
@@ -457,7 +457,7 @@ def test_a_plan_tells_what_a_run_does_and_does_nothing(box):
     assert plan.changes == box.reset(cleanup_cni=True, cleanup_packet_filter=True).changes
 
 
-def test_a_dry_run_says_what_kubeadms_says(box):
+def test_a_dry_run_prints_what_kubeadm_prints(box):
     before = box.make_control_plane().left()
     outcome = box.dry_run()
     layout = box.layout
@@ -481,7 +481,7 @@ def test_a_dry_run_says_what_kubeadms_says(box):
     assert json.dumps([change.as_map() for change in outcome.changes])
 
 
-def test_peers_are_asked_where_this_machines_member_cannot_answer(box):
+def test_peers_are_used_if_the_member_of_this_machine_does_not_answer(box):
     box.make_control_plane().write(
         "kubernetes/manifests/etcd.yaml", etcd_manifest(box.layout.etcd_data, cluster=f"b={OTHER},c=https://[fd00::3]:2380,a={OWN}")
     )

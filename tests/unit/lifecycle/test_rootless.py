@@ -1,4 +1,4 @@
-"""The feature gate RootlessControlPlane: users, owners of files, manifests, and what dry runs and plans tell of it."""
+"""The feature gate RootlessControlPlane: users, owners of files, manifests, and the output of dry runs and plans."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_plan_shows_users_owners_and_manifests(box):
 
 
 @needs_root
-def test_the_users_own_what_they_read(box):
+def test_users_own_the_files_that_they_read(box):
     box.run(asked(cluster=GATE, only=FILES))
     assert securities(box, lambda path: Path(path).read_bytes()) == WANTED
     pki, conf = Path(box.layout.pki), box.layout.kubeconfig
@@ -84,7 +84,7 @@ def test_the_users_own_what_they_read(box):
 
 
 @needs_root
-def test_only_what_this_machine_has_changes_hands(box):
+def test_only_existing_files_change_owners(box):
     external = "etcd: {external: {endpoints: ['http://192.0.2.1:2379']}}\n"
     box.run(asked(cluster=external, only=("certs", "kubeconfig")))
     (Path(box.layout.pki) / "ca.key").unlink()
@@ -93,13 +93,13 @@ def test_only_what_this_machine_has_changes_hands(box):
     assert len(owned) == 5 + 2 + 1
 
 
-def test_without_its_files_a_component_cannot_be_handed_over(box):
+def test_a_component_without_its_files_cannot_change_owners(box):
     with pytest.raises(HostError, match=r"(sa\.pub|scheduler\.conf) is not there"):
         box.run(asked(cluster=GATE, only=("control-plane",)))
     assert not Path(box.layout.manifest("kube-apiserver")).exists()
 
 
-def test_a_dry_run_tells_what_kubeadm_tells(box, tmp_path):
+def test_a_rootless_dry_run_prints_what_kubeadm_prints(box, tmp_path):
     box.dry_run(asked(cluster=GATE, overrides=InitOverrides(dry_run=True), only=FILES), box.layout.run / "dry")
     told = box.lines("dryrun")
     users = "kubeadm-etcd kubeadm-kas kubeadm-kcm kubeadm-ks kubeadm-sa-key-readers"

@@ -29,7 +29,7 @@ class Runtime:
 
 
 class Box:
-    """A machine with the manifest of a scheduler, which is as old as the test says: a container that was made at 100.0 is younger."""
+    """A machine with the manifest of a scheduler, which is as old as the test says: a container created at 100.0 is younger."""
 
     def __init__(self, root: Path) -> None:
         layout = Layout(kubernetes=PurePosixPath(root))
@@ -61,7 +61,7 @@ def box(tmp_path):
     return Box(tmp_path)
 
 
-def test_a_container_that_is_older_than_the_manifest_does_not_count(box):
+def test_a_container_older_than_the_manifest_does_not_count(box):
     box.life(-5.0, uid="old")
     box.life(3.0, name="kube-apiserver")
     assert box.proof().fault("1.36.4") == "the kubelet has not started it from the manifest yet"
@@ -71,7 +71,7 @@ def test_a_container_that_is_older_than_the_manifest_does_not_count(box):
     assert box.proof().fault("1.36.4") is None
 
 
-def test_after_the_way_back_the_pod_that_there_was_before_counts_as_well(box):
+def test_after_a_rollback_the_earlier_pod_counts_too(box):
     box.life(-5.0, uid="old")
     proof = box.proof()
     proof.note()
@@ -81,7 +81,7 @@ def test_after_the_way_back_the_pod_that_there_was_before_counts_as_well(box):
     assert proof.fault("1.36.4", back=True) is not None
 
 
-def test_the_component_says_itself_how_it_is_and_which_version_it_has(box):
+def test_the_component_reports_its_own_health_and_version(box):
     box.life(1.0)
     box.healthy = "not yet: etcd"
     assert box.proof().fault("1.36.4") == "not yet: etcd"
@@ -94,13 +94,13 @@ def test_the_component_says_itself_how_it_is_and_which_version_it_has(box):
     assert box.proof().fault("1.36.4") == "nobody answers"
 
 
-def test_one_that_has_just_started_has_not_stayed_up(box):
+def test_a_component_that_has_just_started_has_not_stayed_up(box):
     box.life(15.0)
     assert box.proof(now=20.0).fault("1.36.4", steady=running.STEADY) == "it has been running for 5 s"
     assert box.proof(now=25.0).fault("1.36.4", steady=running.STEADY) is None
 
 
-def test_a_runtime_that_does_not_answer_is_a_reason_and_no_error(box):
+def test_an_unanswering_runtime_is_a_reason_and_no_error(box):
     box.runtime.fails = RuntimeUnavailable("containerd is down")
     proof = box.proof()
     proof.note()
@@ -118,18 +118,18 @@ def test_a_runtime_that_does_not_answer_is_a_reason_and_no_error(box):
         (None, ""),
     ],
 )
-def test_the_version_is_that_of_the_images_tag(image, version):
+def test_the_version_comes_from_the_image_tag(image, version):
     assert running.version_of({"spec": {"containers": [{"image": image}]}}) == version
     assert running.version_of({"spec": {"containers": []}}) == running.version_of({}) == ""
 
 
-def test_metrics_tell_the_version_that_was_built():
+def test_metrics_contain_the_built_version():
     text = '# TYPE kubernetes_build_info gauge\nkubernetes_build_info{build_date="x",git_version="v1.36.4",go_version="go1"} 1\n'
     assert running.build_version(f"other 1\n{text}") == "v1.36.4"
     assert running.build_version("other 1\n") == ""
 
 
-def test_older_is_told_by_the_three_numbers():
+def test_versions_are_compared_by_three_numbers():
     assert running.is_older("3.6.8-0", "3.6.10-0")
     assert not running.is_older("3.6.10-0", "3.6.8-0")
     assert not running.is_older("mine", "3.6.8-0")

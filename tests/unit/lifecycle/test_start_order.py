@@ -1,4 +1,4 @@
-"""Manifests that wait for their turn, and what is made before kube-controller-manager starts."""
+"""Manifests that wait for their turn, and what is created before kube-controller-manager starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLUSTER = replace(ClusterConfiguration(), kubernetes_version=KUBERNETES)
 
 
 class Disk:
-    """Files, and what lies there from the beginning."""
+    """Files, and their initial contents."""
 
     def __init__(self, *there: str, full: bool = False) -> None:
         self.there = set(there)
@@ -88,7 +88,7 @@ def test_a_manifest_waits_for_its_turn() -> None:
     assert disk.written == ["a"]
 
 
-def test_what_is_there_already_or_has_no_turn_is_written_at_once() -> None:
+def test_existing_manifests_and_those_without_order_are_written_at_once() -> None:
     with arranged(host(Disk("/manifests/a.yaml")), {"a": lambda: False}) as turns:
         assert not turns.take("a", manifest("a"))
         assert not turns.take("b", manifest("b"))
@@ -97,7 +97,7 @@ def test_what_is_there_already_or_has_no_turn_is_written_at_once() -> None:
         assert turns.finish() == []
 
 
-def test_at_the_end_nobody_waits_any_longer() -> None:
+def test_waiting_ends_with_the_run() -> None:
     disk = Disk()
     with arranged(host(disk), dict.fromkeys("ab", lambda: False)) as turns:
         assert turns.take("a", manifest("a"))
@@ -106,14 +106,14 @@ def test_at_the_end_nobody_waits_any_longer() -> None:
     assert sorted(disk.written) == ["a", "b"]
 
 
-def test_a_run_that_is_broken_off_writes_nothing_more() -> None:
+def test_an_interrupted_run_writes_nothing_more() -> None:
     disk = Disk()
     with arranged(host(disk), {"a": lambda: False}) as turns:
         turns.take("a", manifest("a"))
     assert disk.written == []
 
 
-def test_an_error_of_asking_means_not_yet_and_an_error_of_writing_is_raised_where_somebody_looks() -> None:
+def test_errors_of_checks_mean_not_yet_and_errors_of_writes_are_raised() -> None:
     def refused() -> bool:
         raise Unreachable("not there", remedy="")
 
@@ -137,7 +137,7 @@ def test_an_error_of_asking_means_not_yet_and_an_error_of_writing_is_raised_wher
 
 
 class SlowDisk(Disk):
-    """Writes only once somebody has seen it begin, and lets it end."""
+    """Writes only once its start was observed, and ends when told."""
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)
@@ -150,7 +150,7 @@ class SlowDisk(Disk):
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_at_the_end_a_write_that_is_under_way_is_waited_for_and_told(full: bool) -> None:
+def test_a_write_in_progress_at_the_end_is_completed_and_reported(full: bool) -> None:
     changes, errors = list[Change](), list[DiskFull]()
 
     def finish() -> None:
@@ -171,7 +171,7 @@ def test_at_the_end_a_write_that_is_under_way_is_waited_for_and_told(full: bool)
     assert (len(changes), len(errors)) == ((0, 1) if full else (1, 0))
 
 
-def test_turns_are_looked_at_in_their_order_not_in_that_of_the_phases() -> None:
+def test_turns_are_checked_in_their_own_order() -> None:
     asked: list[str] = []
 
     def turn(name: str) -> bool:
@@ -189,7 +189,7 @@ def test_turns_are_looked_at_in_their_order_not_in_that_of_the_phases() -> None:
 
 
 class API:
-    """An API server that takes nothing before it is ready, and has the ClusterRole only later."""
+    """An API server that accepts nothing before it is ready, and has the ClusterRole only later."""
 
     def __init__(self, *there: str) -> None:
         self.ready = self.rights = False
@@ -214,7 +214,7 @@ RIGHTS = 12
 """Roles and bindings of kube-controller-manager and kube-scheduler."""
 
 
-def test_the_api_server_starts_when_etcd_does() -> None:
+def test_the_api_server_starts_with_etcd() -> None:
     disk = Disk()
     turns = startup.start_conditions(CLUSTER, host(disk), connect=lambda: cast("KubeAPI", API()))
     assert turns.keys() == {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
@@ -227,7 +227,7 @@ def test_the_api_server_starts_when_etcd_does() -> None:
     assert turns["kube-apiserver"]()
 
 
-def test_the_components_start_when_what_they_need_is_made() -> None:
+def test_components_start_when_their_requirements_exist() -> None:
     api = API("default/default", "/system:kube-scheduler")
     turns = startup.start_conditions(CLUSTER, host(Disk()), connect=lambda: cast("KubeAPI", api))
     assert list(turns) == ["kube-apiserver", "kube-scheduler", "kube-controller-manager"]
@@ -244,7 +244,7 @@ def test_the_components_start_when_what_they_need_is_made() -> None:
     assert len(names) == len(set(names))
 
 
-def test_where_its_rights_may_be_others_the_api_server_makes_them() -> None:
+def test_the_api_server_creates_permissions_that_may_differ() -> None:
     api, cluster = API("default/default"), replace(CLUSTER, kubernetes_version="v1.36.2")
     turns = startup.start_conditions(cluster, host(Disk()), connect=lambda: cast("KubeAPI", api))
     api.ready = True
@@ -259,14 +259,14 @@ def test_where_its_rights_may_be_others_the_api_server_makes_them() -> None:
 
 
 @pytest.mark.parametrize("flag", ["authorization-mode", "authorization-config", "emulated-version", "feature-gates", "runtime-config"])
-def test_no_role_is_made_where_flags_decide(flag: str) -> None:
+def test_no_role_is_created_if_flags_decide(flag: str) -> None:
     changed = replace(CLUSTER, api_server=replace(CLUSTER.api_server, extra_args=(Arg(name=flag, value="x"),)))
     assert startup.component_rights(changed) == []
     assert startup.component_rights(replace(CLUSTER, kubernetes_version="v1.36.4")) == []
     assert len(startup.component_rights(CLUSTER)) == RIGHTS
 
 
-def test_startup_objects_are_what_the_controller_manager_makes() -> None:
+def test_startup_objects_equal_those_of_the_controller_manager() -> None:
     made = startup.controller_objects(CLUSTER, authority=b"CA")
     accounts = [one for one in made if one["kind"] == "ServiceAccount"]
     assert len(accounts) == len({(one["metadata"]["namespace"], one["metadata"]["name"]) for one in accounts}) == 41
@@ -277,7 +277,7 @@ def test_startup_objects_are_what_the_controller_manager_makes() -> None:
 
 
 @pytest.mark.parametrize("flag", ["controllers", "feature-gates", "root-ca-file", "use-service-account-credentials"])
-def test_where_it_would_make_others_nothing_is_made(flag: str) -> None:
+def test_nothing_is_created_if_the_controller_manager_would_differ(flag: str) -> None:
     changed = replace(CLUSTER, controller_manager=replace(ControlPlaneComponent(), extra_args=(Arg(name=flag, value="x"),)))
     assert startup.controller_objects(changed, authority=b"CA") == []
     assert startup.controller_objects(replace(CLUSTER, kubernetes_version="v1.35.4"), authority=b"CA") == []
@@ -289,7 +289,7 @@ def test_with_an_external_etcd_the_api_server_does_not_wait() -> None:
     assert "kube-apiserver" not in turns
 
 
-def test_phases_that_run_ahead_exist_and_have_what_they_need() -> None:
+def test_phases_that_run_ahead_exist_with_their_requirements() -> None:
     names = [node.name for node in INIT.nodes]
     assert set(operation.START_ORDER) <= set(names)
     assert len(set(operation.START_ORDER)) == len(operation.START_ORDER)
