@@ -1,7 +1,8 @@
-"""For all tests, as soon as this is collected: no event loop that nobody closes.
+"""Leave no event loop open in any test, as soon as this is collected.
 
-The looptime plugin asks the policy for the current loop around synchronous tests too, and Python 3.11 makes one when none was ever set;
-its ResourceWarning then fails whatever test is running. Having set None once, the policy says that there is none.
+The looptime plugin requests the current loop around synchronous tests too, and Python 3.11 creates one if none was
+ever set; its ResourceWarning then fails whatever test is running. After None has been set once, the policy creates no
+loop.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Tiny static pods and a supervisor over temporary directories, for the supervisor's tests."""
+"""Tiny static pods and a supervisor on temporary directories, for the supervisor's tests."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Machine:
         return Supervisor(self.root / "manifests", self.run, self.logs, PROGRAMS, **given)
 
     def write(self, manifest: Mapping[str, Any] | str, name: str | None = None) -> Path:
-        """Put a manifest into the directory as everybody should: under another name first."""
+        """Write a manifest to the directory atomically: under another name first."""
         text = manifest if isinstance(manifest, str) else json.dumps(manifest)
         path = self.root / "manifests" / f"{name or manifest['metadata']['name']}.yaml"  # type: ignore[index]
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +108,7 @@ async def until(
 
 
 async def ready(supervisor: Supervisor, *pods: str, within: float = HANGS) -> None:
-    """Wait until pods are ready, etcd if none is named."""
+    """Wait until pods are ready, by default etcd."""
     async with asyncio.timeout(within):
         async for states in supervisor.changes():
             found = [[state.ready for state in states if state.pod == pod] for pod in pods or ("etcd",)]
@@ -124,7 +124,7 @@ def is_ready(state: ComponentState) -> bool:
 async def eventually(condition: Callable[[], object], *, within: float = HANGS) -> None:
     """Wait for something outside the supervisor."""
     async with asyncio.timeout(within):
-        while not condition():  # it is outside: nothing tells us
+        while not condition():  # it is outside: nothing notifies us
             await asyncio.sleep(0.01)
 
 
@@ -147,12 +147,12 @@ def of_session(session: int) -> list[int]:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """Return the environment that a process was started with."""
+    """Return the environment with which a process was started."""
     content = Path(f"/proc/{pid}/environ").read_bytes().decode()
     return dict(part.split("=", 1) for part in content.split("\0") if "=" in part)
 
 
 def descriptors() -> int:
-    """Return how many files this process has open, without those of objects that nobody has any more."""
+    """Return how many files this process has open, without those of unreachable objects."""
     gc.collect()
     return len(list(Path("/proc/self/fd").iterdir()))

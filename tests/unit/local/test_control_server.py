@@ -1,4 +1,4 @@
-"""The daemon's control socket: what was begun is carried through, also when whoever asked for it goes away."""
+"""The daemon's control socket: operations are completed even if the client that requested them disconnects."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11", ports
 SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST, SECOND))
 GUARD = 120.0
-"""Seconds after which a test hangs."""
+"""Seconds after which a test counts as hanging."""
 
 
 class SlowMachines(MachineSupervisors):
-    """MachineSupervisors whose processes end when they are let go."""
+    """MachineSupervisors whose processes end when they are allowed to."""
 
     def __init__(self, paths: ClusterPaths) -> None:
         super().__init__(paths, CLUSTER, DaemonSettings())
@@ -56,7 +56,7 @@ class SlowMachines(MachineSupervisors):
 
 
 class Served:
-    """A cluster's server, and those who call it."""
+    """A cluster's server and its clients."""
 
     def __init__(self, paths: ClusterPaths) -> None:
         self.paths = paths
@@ -65,14 +65,14 @@ class Served:
         self.server = ControlServer(paths, CLUSTER, self.machines, stopping=self.stopping, clock=SystemClock())
 
     async def ask(self, target: str, body: object) -> asyncio.StreamWriter:
-        """Send a request and do not wait for its answer."""
+        """Send a request without waiting for its answer."""
         _, writer = await asyncio.open_unix_connection(self.paths.socket)
         content = json.dumps(body).encode()
         writer.write(f"POST {target} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content)
         return writer
 
     async def go(self, caller: asyncio.StreamWriter) -> None:
-        """Let a caller go away; returns when the server has seen it, because it answers somebody who came later."""
+        """Disconnect a client; returns when the server has noticed, because it answers a later client."""
         caller.close()
         await caller.wait_closed()
         assert await asyncio.to_thread(ControlClient(self.paths).answers)
@@ -114,7 +114,7 @@ async def first_of(*events: asyncio.Event) -> None:
         task.cancel()
 
 
-def test_a_cluster_ends_though_whoever_asked_for_it_has_gone(where: ClusterPaths) -> None:
+def test_a_cluster_is_stopped_even_if_the_client_disconnects(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         caller = await served.ask("/stop", {})
         await first_of(served.stopping, served.machines.ending)
@@ -125,7 +125,7 @@ def test_a_cluster_ends_though_whoever_asked_for_it_has_gone(where: ClusterPaths
     run(where, body)
 
 
-def test_whoever_asks_for_the_end_is_answered_when_all_has_ended(where: ClusterPaths) -> None:
+def test_the_client_gets_an_answer_when_everything_has_stopped(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         asking = asyncio.create_task(asyncio.to_thread(ControlClient(where).stop))
         await first_of(served.stopping, served.machines.ending)
@@ -140,7 +140,7 @@ def test_whoever_asks_for_the_end_is_answered_when_all_has_ended(where: ClusterP
     run(where, body)
 
 
-def test_the_end_of_a_machine_is_carried_through_though_whoever_asked_for_it_has_gone(where: ClusterPaths) -> None:
+def test_a_machine_is_stopped_even_if_the_client_disconnects(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         caller = await served.ask("/end", {"machines": [SECOND.name]})
         await served.machines.ending.wait()
@@ -152,7 +152,7 @@ def test_the_end_of_a_machine_is_carried_through_though_whoever_asked_for_it_has
     run(where, body)
 
 
-def test_a_machine_that_is_to_begin_again_waits_for_its_end(where: ClusterPaths) -> None:
+def test_a_machine_is_started_again_only_after_it_has_stopped(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         ends = await served.ask("/end", {"machines": [SECOND.name]})
         await served.machines.ending.wait()
@@ -169,7 +169,7 @@ def test_a_machine_that_is_to_begin_again_waits_for_its_end(where: ClusterPaths)
     run(where, body)
 
 
-def test_the_end_of_the_daemon_waits_for_what_was_begun_before(where: ClusterPaths) -> None:
+def test_the_daemon_stops_after_earlier_operations(where: ClusterPaths) -> None:
     async def body(served: Served) -> None:
         caller = await served.ask("/end", {"machines": [SECOND.name]})
         await served.machines.ending.wait()

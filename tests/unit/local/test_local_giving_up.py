@@ -1,4 +1,4 @@
-"""How soon `up` tells of a component that cannot run, by a virtual clock. That real components are told of so: tests/controlplane."""
+"""How soon `up` reports a component that cannot run, with a virtual clock. tests/controlplane does the same with real components."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from kubewright.local.supervisor import termination
 
 MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 LOOKS = 1.0
-"""Seconds between two looks: half a second, and the longest pause of whoever waits."""
+"""Seconds between two checks: half a second, and the longest pause of any wait."""
 
 
 @dataclass
 class Dying:
-    """What the daemon says of a component that ends whenever it has run for so many seconds, or whose manifest is refused."""
+    """The daemon's report of a component that exits after this many seconds each time, or whose manifest is refused."""
 
     clock: FakeClock
     runs: float
@@ -50,7 +50,7 @@ class Dying:
         require_alive(cast("UpRun", SimpleNamespace(daemon=daemon, cluster=cluster)), cast("ControlClient", self))
 
     def wait(self) -> None:
-        """Wait for what never comes, as `up` waits for a component."""
+        """Wait for something that never happens, as `up` waits for a component."""
         patient = PollingWaiter(clock=self.clock, reporter=SilentReporter())
         waiter = WatchfulWaiter(patient, look=self.look, monotonic=self.clock.monotonic)
         waiter.until(lambda: "it does not serve", within=UpOptions().within, saying="etcd")
@@ -61,7 +61,7 @@ def fails(_: Call) -> None:
 
 
 @pytest.mark.parametrize("runs", [0.0, 0.3, 2.0])
-def test_whoever_waits_for_a_component_hears_of_its_second_death_in_a_second(runs: float) -> None:
+def test_a_second_exit_is_reported_within_a_second_while_waiting_for_a_component(runs: float) -> None:
     dying = Dying(FakeClock(), runs)
     with pytest.raises(ComponentFailed, match="etcd does not stay up"):
         dying.wait()
@@ -69,7 +69,7 @@ def test_whoever_waits_for_a_component_hears_of_its_second_death_in_a_second(run
 
 
 @pytest.mark.parametrize("runs", [0.0, 0.3, 2.0])
-def test_whoever_asks_an_api_server_hears_of_a_second_death_in_a_second(runs: float) -> None:
+def test_a_second_exit_is_reported_within_a_second_while_calling_the_api_server(runs: float) -> None:
     dying = Dying(FakeClock(), runs)
     server = cast("KubeAPI", SimpleNamespace(send=fails))
     api = RetryingKube(server, clock=dying.clock, within=UpOptions().within, look=dying.look)
@@ -78,7 +78,7 @@ def test_whoever_asks_an_api_server_hears_of_a_second_death_in_a_second(runs: fl
     assert dying.second_death <= dying.clock.monotonic() <= dying.second_death + LOOKS
 
 
-def test_a_manifest_that_is_refused_is_told_of_at_the_first_look() -> None:
+def test_a_refused_manifest_is_reported_at_the_first_check() -> None:
     dying = Dying(FakeClock(), 60.0, refused=True)
     with pytest.raises(ComponentFailed, match="etcd does not stay up"):
         dying.wait()

@@ -1,4 +1,4 @@
-"""Joins of further control planes: what they are told, what they see of the run, and what they refuse."""
+"""Joins of further control planes: their configuration, what they see of the run, and what they refuse."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_further_control_plane_joins_with_its_own_name_address_and_port(where:
     assert join.ca_cert_path == str(where.machine(SECOND.name) / "kubernetes" / "pki" / "ca.crt")
 
 
-def test_one_that_has_joined_needs_no_invitation(where: ClusterPaths) -> None:
+def test_a_joined_control_plane_needs_no_token(where: ClusterPaths) -> None:
     host = machine_host(where, SECOND.name, programs={}, daemon=Daemon(where), further=True)
     join = join_configuration(SECOND, host, _loaded(where, FIRST), None)
     assert (join.discovery.bootstrap_token, join.discovery.tls_bootstrap_token) == (None, "")
@@ -91,7 +91,7 @@ def test_one_that_has_joined_needs_no_invitation(where: ClusterPaths) -> None:
     assert join.control_plane.certificate_key == ""
 
 
-def test_the_configuration_of_the_cluster_gets_the_places_of_the_machine(where: ClusterPaths) -> None:
+def test_the_configuration_of_the_cluster_gets_the_paths_of_the_machine(where: ClusterPaths) -> None:
     stored, mine = _loaded(where, FIRST), _loaded(where, SECOND)
     found = adapted(replace(stored, cluster=replace(stored.cluster, cluster_name="renamed")), mine=mine)
     assert found.cluster.cluster_name == "renamed"
@@ -129,7 +129,7 @@ def _joining(tmp_path: Path, etcd: RecordingEtcd, *, joined_before: bool, has_da
     ("joined_before", "has_data", "known", "refused"),
     [(True, True, False, True), (True, True, True, False), (True, False, False, False), (False, True, False, False)],
 )
-def test_data_of_a_member_that_etcd_has_forgotten_is_not_thrown_away(
+def test_data_of_a_member_unknown_to_etcd_is_not_deleted(
     tmp_path: Path, joined_before: bool, has_data: bool, known: bool, refused: bool
 ) -> None:
     etcd = RecordingEtcd()
@@ -144,7 +144,7 @@ def test_data_of_a_member_that_etcd_has_forgotten_is_not_thrown_away(
     assert str(tmp_path / "data" / "member") in caught.value.remedy
 
 
-def test_a_clock_that_ends_lets_nobody_sleep_on() -> None:
+def test_a_stopped_clock_ends_every_sleep() -> None:
     inner, cancelled = FakeClock(), threading.Event()
     clock = CancellableClock(inner, cancelled)
     clock.sleep(2.0)
@@ -155,7 +155,7 @@ def test_a_clock_that_ends_lets_nobody_sleep_on() -> None:
     assert inner.monotonic() == 2.0
 
 
-def test_a_join_ends_with_the_time_of_the_run_that_it_is_part_of(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_join_ends_at_the_timeout_of_its_run(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait, "LOOK_AT_LEAST", 0.1)
     clock, reporter = SystemClock(), SilentReporter()
     run = UpRun(
@@ -184,7 +184,7 @@ def test_a_join_ends_with_the_time_of_the_run_that_it_is_part_of(where: ClusterP
     assert clock.monotonic() - run.start < LONG
 
 
-def test_events_say_which_machine_they_are_about_and_changes_are_told_once() -> None:
+def test_events_name_their_machine_and_changes_are_reported_once() -> None:
     told = RecordingReporter()
     reporter = NamedReporter("two", told)
     for event in (
@@ -205,7 +205,7 @@ def test_events_say_which_machine_they_are_about_and_changes_are_told_once() -> 
     ]
 
 
-def test_a_machine_that_leaves_takes_its_own_pods_along_and_no_others_of_their_names() -> None:
+def test_a_leaving_machine_deletes_only_its_own_pods() -> None:
     class Replaced(RecordingKube):
         """Another pod has the name of the first one by the time it is deleted."""
 

@@ -1,4 +1,4 @@
-"""`local use` and the user's kubeconfig: which file, its lock, its mode, what is refused, and what `down` leaves of it."""
+"""`local use` and the user's kubeconfig: which file, its lock, its mode, refusals, and what `down` leaves of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ x-theirs: 12:30
 
 
 def cluster(root: Path, name: str = "one", number: str = "1") -> ClusterPaths:
-    """Make what `up` leaves behind, as far as `use` looks at it."""
+    """Create what `up` leaves, as far as `use` reads it."""
     made = ClusterPaths(root / name)
     made.root.mkdir(mode=0o700, parents=True)
     machine = LocalMachineRecord(name=f"{name}-control-plane", address="127.0.0.11")
@@ -73,7 +73,7 @@ def current(path: Path) -> str:
     return parse(yaml.load_one(path.read_bytes())).current_context
 
 
-def test_a_cluster_becomes_the_current_context_and_goes_with_it(one: ClusterPaths, config: Path) -> None:
+def test_a_cluster_becomes_the_current_context_and_is_removed_with_it(one: ClusterPaths, config: Path) -> None:
     config.chmod(0o644)
     used = kubeconfig.use(one, config)
     assert (used.context, used.change.action) == ("kubewright-one", Action.UPDATE)
@@ -92,20 +92,20 @@ def test_a_cluster_becomes_the_current_context_and_goes_with_it(one: ClusterPath
     assert [entry.name for entry in config.parent.iterdir()] == ["config"]
 
 
-def test_a_kubeconfig_that_is_not_there_is_made_for_its_user_alone(one: ClusterPaths, tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_created_with_private_mode(one: ClusterPaths, tmp_path: Path) -> None:
     path = tmp_path / "new" / "dir" / "config"
     assert kubeconfig.use(one, path).change.action is Action.CREATE
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_down_that_keeps_data_keeps_the_context_and_takes_it_out_later(one: ClusterPaths, config: Path) -> None:
+def test_down_with_kept_data_keeps_the_context_until_the_cluster_is_removed(one: ClusterPaths, config: Path) -> None:
     kubeconfig.use(one, config)
     assert down(one, keep_data=True).kubeconfigs == ()
     assert current(config) == "kubewright-one"
     assert down(one).kubeconfigs == (config,)
 
 
-def test_every_file_that_names_the_cluster_is_cleared(one: ClusterPaths, config: Path, tmp_path: Path) -> None:
+def test_the_context_is_removed_from_every_file(one: ClusterPaths, config: Path, tmp_path: Path) -> None:
     other, gone = tmp_path / "other", tmp_path / "gone"
     for path in (config, other, gone):
         kubeconfig.use(one, path)
@@ -121,7 +121,7 @@ def test_every_file_that_names_the_cluster_is_cleared(one: ClusterPaths, config:
         *(("state/one/admin.conf", "home/.kube/config"), ("state/one/admin.conf:b", "b")),  # as `local env` sets it
     ],
 )
-def test_the_file_is_the_one_that_kubectl_would_change(tmp_path: Path, named: str, found: str) -> None:
+def test_the_file_that_kubectl_would_change_is_used(tmp_path: Path, named: str, found: str) -> None:
     (tmp_path / "a").touch()
     clusters = tmp_path / "state"
     paths = ":".join(str(tmp_path / part) if part else "" for part in named.split(":")) if named else ""
@@ -129,7 +129,7 @@ def test_the_file_is_the_one_that_kubectl_would_change(tmp_path: Path, named: st
     assert kubeconfig.target({"KUBECONFIG": paths}, clusters=clusters, given=str(tmp_path / "x")) == tmp_path / "x"
 
 
-def test_without_any_place_for_a_kubeconfig_the_remedy_is_told(tmp_path: Path) -> None:
+def test_without_a_path_for_a_kubeconfig_there_is_a_hint(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         kubeconfig.target({}, clusters=tmp_path)
     assert "--kubeconfig" in caught.value.remedy
@@ -152,7 +152,7 @@ def test_the_kubeconfig_of_a_cluster_is_not_changed(one: ClusterPaths) -> None:
     assert admin.read_bytes() == before
 
 
-def test_entries_of_the_name_that_somebody_else_made_are_not_replaced(one: ClusterPaths, config: Path) -> None:
+def test_foreign_entries_of_the_name_are_not_replaced(one: ClusterPaths, config: Path) -> None:
     text = THEIRS.replace("name: me,", "name: kubewright-one,")
     config.write_text(text)
     with pytest.raises(UsageError, match="did not make"):
@@ -160,9 +160,7 @@ def test_entries_of_the_name_that_somebody_else_made_are_not_replaced(one: Clust
     assert config.read_text() == text
 
 
-def test_a_cluster_of_the_same_name_elsewhere_keeps_its_context_as_long_as_it_lives(
-    one: ClusterPaths, config: Path, tmp_path: Path
-) -> None:
+def test_a_running_cluster_of_the_same_name_elsewhere_keeps_its_context(one: ClusterPaths, config: Path, tmp_path: Path) -> None:
     other = cluster(tmp_path / "elsewhere", number="2")
     kubeconfig.use(other, config)
     with pytest.raises(UsageError, match=str(other.root)):
@@ -173,7 +171,7 @@ def test_a_cluster_of_the_same_name_elsewhere_keeps_its_context_as_long_as_it_li
     assert current(config) == "kubewright-one"
 
 
-def test_a_later_cluster_of_the_same_directory_takes_the_place_of_the_earlier(one: ClusterPaths, config: Path) -> None:
+def test_a_later_cluster_of_the_same_directory_replaces_the_context(one: ClusterPaths, config: Path) -> None:
     kubeconfig.use(one, config)
     kept = config.read_bytes()
     down(one)
@@ -184,7 +182,7 @@ def test_a_later_cluster_of_the_same_directory_takes_the_place_of_the_earlier(on
 
 
 @pytest.mark.parametrize("text", ["{", "a: 1\n---\nb: 1\n", "clusters: 7\n", "kind: Pod\n", "a: 1\na: 2\n"])
-def test_what_is_no_kubeconfig_is_left_alone(one: ClusterPaths, config: Path, text: str) -> None:
+def test_an_invalid_kubeconfig_is_not_changed(one: ClusterPaths, config: Path, text: str) -> None:
     config.write_text(text)
     with pytest.raises((DocumentError, ValidationError)):
         kubeconfig.use(one, config)
@@ -192,7 +190,7 @@ def test_what_is_no_kubeconfig_is_left_alone(one: ClusterPaths, config: Path, te
     assert not one.contexts.exists()
 
 
-def test_down_goes_on_where_a_kubeconfig_cannot_be_changed_and_says_so(one: ClusterPaths, config: Path) -> None:
+def test_down_continues_and_warns_if_a_kubeconfig_cannot_be_changed(one: ClusterPaths, config: Path) -> None:
     kubeconfig.use(one, config)
     config.write_text("{")
     said = RecordingReporter()
@@ -213,7 +211,7 @@ def test_a_cluster_that_was_never_up_has_no_context(one: ClusterPaths, config: P
     assert not (one.root.parent / "two").exists()
 
 
-def test_a_cluster_that_is_worked_on_is_left_alone(one: ClusterPaths, config: Path) -> None:
+def test_a_cluster_in_use_by_another_command_is_not_touched(one: ClusterPaths, config: Path) -> None:
     with Lock(PurePosixPath(one.lock), doing="up"), pytest.raises(Locked):
         kubeconfig.use(one, config)
     assert config.read_text() == THEIRS
@@ -221,7 +219,7 @@ def test_a_cluster_that_is_worked_on_is_left_alone(one: ClusterPaths, config: Pa
 
 @pytest.fixture
 def kubectls_lock(config: Path) -> Iterator[Path]:
-    """The lock file as client-go makes it: os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0)."""
+    """Create the lock file as client-go does: os.OpenFile(name, os.O_CREATE|os.O_EXCL, 0)."""
     path = Path(f"{config}.lock")
     os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0))
     yield path
@@ -250,7 +248,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_the_lock_that_a_killed_kubewright_left_holds_nobody_up(one: ClusterPaths, config: Path) -> None:
+def test_a_stale_lock_of_a_killed_kubewright_blocks_nothing(one: ClusterPaths, config: Path) -> None:
     left = Path(f"{config}.lock")
     subprocess.run([sys.executable, "-c", KILLED, str(left)], check=False)
     assert left.stat().st_mode & 0o777 == 0o600

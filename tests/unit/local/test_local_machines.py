@@ -55,7 +55,7 @@ def test_every_machine_of_the_record_is_supervised(where: ClusterPaths) -> None:
     assert Path(where.layout(FIRST.name).manifests).is_dir()
 
 
-def test_a_machine_that_came_later_is_found_in_the_record(where: ClusterPaths) -> None:
+def test_a_machine_added_later_is_found_in_the_record(where: ClusterPaths) -> None:
     async def body(machines: MachineSupervisors) -> None:
         with pytest.raises(HostError, match="no machine 'one-control-plane-2'"):
             await machines.begin(SECOND.name)
@@ -69,7 +69,7 @@ def test_a_machine_that_came_later_is_found_in_the_record(where: ClusterPaths) -
     run(where, body)
 
 
-def test_a_machine_that_took_the_name_of_one_that_has_gone_is_another(where: ClusterPaths) -> None:
+def test_a_machine_with_a_reused_name_is_another_machine(where: ClusterPaths) -> None:
     async def body(machines: MachineSupervisors) -> None:
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
         await machines.begin(SECOND.name)
@@ -82,7 +82,7 @@ def test_a_machine_that_took_the_name_of_one_that_has_gone_is_another(where: Clu
     run(where, body)
 
 
-def test_a_machine_whose_start_failed_is_started_when_it_is_asked_for_again(where: ClusterPaths) -> None:
+def test_a_machine_whose_start_failed_is_started_on_the_next_request(where: ClusterPaths) -> None:
     async def body(machines: MachineSupervisors) -> None:
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
         in_the_way = where.machine(SECOND.name)
@@ -98,7 +98,7 @@ def test_a_machine_whose_start_failed_is_started_when_it_is_asked_for_again(wher
     assert Path(where.layout(SECOND.name).manifests).is_dir()
 
 
-def test_a_machine_whose_end_was_interrupted_is_supervised_anew(where: ClusterPaths) -> None:
+def test_a_machine_whose_stop_was_interrupted_is_supervised_again(where: ClusterPaths) -> None:
     async def body(machines: MachineSupervisors) -> None:
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
         await machines.begin(SECOND.name)

@@ -1,4 +1,4 @@
-"""The small parts of `up` and `down`: preflight, claims, choosing a place, the launch file, the machine's seams, clearing."""
+"""The small parts of `up` and `down`: preflight, claims, choosing addresses, the launch file, the machine's seams, clearing."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ StandIn = Callable[[ClusterPaths], Identity]
 
 @pytest.fixture
 def stand_in() -> Iterator[StandIn]:
-    """Make a process that carries a cluster's mark and is written down as its daemon."""
+    """Create a process with a cluster's mark that is recorded as its daemon."""
     started: list[subprocess.Popen[bytes]] = []
 
     def make(paths: ClusterPaths) -> Identity:
         process = subprocess.Popen(["sleep", "60"], env={**os.environ, **daemon_process.mark_of(paths).variables})
         started.append(process)
-        while not Path(f"/proc/{process.pid}/environ").read_bytes():  # the kernel sets it up a moment after the program is another one
+        while not Path(f"/proc/{process.pid}/environ").read_bytes():  # the kernel updates it a moment after exec
             os.sched_yield()
         found = Identity.of(process.pid)
         assert found is not None
@@ -83,7 +83,7 @@ def stand_in() -> Iterator[StandIn]:
 
 @dataclass()
 class FakeNetwork:
-    """A network where some ports are held."""
+    """A network in which some ports are in use."""
 
     held: dict[int, PortOwner] = field(default_factory=dict)
 
@@ -115,7 +115,7 @@ class FakeNetwork:
 
 @dataclass()
 class Dying(FakeNetwork):
-    """A network where a process without a name holds a port until it is gone."""
+    """A network in which a process without a name uses a port until it ends."""
 
     clock: FakeClock = field(default_factory=FakeClock)
     until: float = 0.0
@@ -139,18 +139,18 @@ def subject(where: ClusterPaths, **parts: object) -> preflight.Subject:
 # -- preflight
 
 
-def test_a_port_that_a_dying_process_still_holds_is_waited_for(where: ClusterPaths) -> None:
+def test_a_port_of_a_dying_process_is_waited_for(where: ClusterPaths) -> None:
     clock = FakeClock()
     dying = Dying(clock=clock, until=clock.monotonic() + 0.25)
     preflight.run(subject(where, network=dying), clock=clock)
     assert 0.25 <= clock.monotonic() < 0.45
 
 
-def test_a_machine_that_has_everything_passes(where: ClusterPaths) -> None:
+def test_a_complete_machine_passes(where: ClusterPaths) -> None:
     preflight.run(subject(where), clock=FakeClock())
 
 
-def test_every_failure_is_told_at_once(where: ClusterPaths) -> None:
+def test_every_failure_is_reported_at_once(where: ClusterPaths) -> None:
     held = {6443: PortOwner(user=0, pid=7, program="haproxy"), 10250: PortOwner(user=1000)}
     programs = {**PROGRAMS, "etcd": Path("/nonexistent/etcd")}
     del programs["kube-scheduler"]
@@ -165,12 +165,12 @@ def test_every_failure_is_told_at_once(where: ClusterPaths) -> None:
     assert "'one'" in caught.value.what
 
 
-def test_the_ports_of_a_cluster_that_runs_are_its_own(where: ClusterPaths) -> None:
+def test_ports_of_a_running_cluster_are_its_own(where: ClusterPaths) -> None:
     held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
     preflight.run(subject(where, network=FakeNetwork(held), running=True), clock=FakeClock())
 
 
-def test_the_ports_of_a_machine_that_is_new_are_looked_at_while_the_others_run(where: ClusterPaths) -> None:
+def test_ports_of_a_new_machine_are_checked_while_the_others_run(where: ClusterPaths) -> None:
     held = dict.fromkeys(MACHINE.ports.values(), PortOwner(user=0, pid=7, program="etcd"))
     new = LocalMachineRecord(name="one-control-plane-2", address=MACHINE.address)
     cluster = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE, new))
@@ -193,7 +193,7 @@ def test_more_nodes_than_open_files_are_refused(where: ClusterPaths, monkeypatch
 
 
 @pytest.mark.parametrize(("mode", "fits"), [(0o700, True), (0o500, True), (0o710, False), (0o701, False), (0o777, False)])
-def test_a_state_directory_is_for_its_user_alone(tmp_path: Path, mode: int, fits: bool) -> None:
+def test_a_state_directory_is_private(tmp_path: Path, mode: int, fits: bool) -> None:
     tmp_path.chmod(mode)
     if fits:
         preflight.require_private(tmp_path)
@@ -203,7 +203,7 @@ def test_a_state_directory_is_for_its_user_alone(tmp_path: Path, mode: int, fits
     assert f"chmod 0700 {tmp_path}" in caught.value.remedy
 
 
-# -- claims and places
+# -- claims and addresses
 
 
 def test_an_address_is_claimed_by_one_process_at_a_time() -> None:
@@ -227,7 +227,7 @@ def _chosen(where: ClusterPaths, claims: AddressClaims) -> LocalMachineRecord:
     return allocation.new_machine(where, "one-control-plane", claims=claims)
 
 
-def test_a_machine_takes_the_first_address_that_is_free(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_gets_the_first_free_address(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch, ("127.0.0.11", 6443), ("127.0.0.12", 10257), ("127.0.0.13", 80))
     with AddressClaims() as claims:
         machine = _chosen(where, claims)
@@ -236,7 +236,7 @@ def test_a_machine_takes_the_first_address_that_is_free(where: ClusterPaths, mon
     assert machine.address == "127.0.0.13"
 
 
-def test_every_control_plane_has_an_address_of_its_own(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_control_plane_has_its_own_address(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch, ("127.0.0.12", 6443))
     with AddressClaims() as claims:
         found = allocation.resized(where, ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), control_planes=4, claims=claims)
@@ -248,9 +248,7 @@ def test_every_control_plane_has_an_address_of_its_own(where: ClusterPaths, monk
         assert allocation.resized(where, found, control_planes=4, claims=claims) == found
 
 
-def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(
-    where: ClusterPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_addresses_of_stopped_clusters_and_claims_of_others_are_not_used(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     _listening(monkeypatch)
     (where.root.parent / "two").mkdir()
     record.save(
@@ -264,8 +262,8 @@ def test_addresses_of_clusters_that_rest_and_claims_of_others_are_left_to_them(
         assert _chosen(where, claims).address not in {"127.0.0.11", "127.0.0.12"}
 
 
-def test_an_address_where_somebody_listens_once_it_is_claimed_is_left_to_them(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between our look and our claim, another start went from its claim to its listeners."""
+def test_an_address_with_a_listener_after_the_claim_is_not_used(where: ClusterPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between our check and our claim, another start went from its claim to its listeners."""
     begun = [Listener(address="127.0.0.11", port=6443, user=0, inode=1)]
     looks = iter([[], begun, begun, begun])
     monkeypatch.setattr(RealNetwork, "listeners", lambda _: next(looks))
@@ -284,7 +282,7 @@ def test_ports_that_are_taken_at_every_address_are_avoided(where: ClusterPaths, 
     assert len(set(machine.ports.values())) == len(machine.ports) == 8
 
 
-def test_a_wish_that_fails_before_anything_starts_leaves_nothing(tmp_path: Path) -> None:
+def test_a_request_that_fails_before_anything_starts_leaves_nothing(tmp_path: Path) -> None:
     where = ClusterPaths(tmp_path / "one")
     nothing = BinarySources(cache=tmp_path / "cache", allow_download=False, allow_build=False)
     with pytest.raises(BinariesError):
@@ -322,7 +320,7 @@ def test_a_file_for_an_existing_cluster_is_checked_before_it_is_compared(
 # -- launching
 
 
-def test_what_the_daemon_is_told_is_read_again(where: ClusterPaths) -> None:
+def test_settings_of_the_daemon_are_read_back(where: ClusterPaths) -> None:
     told = DaemonSettings(programs={"etcd": "/bin/etcd"}, owner="1:2:3")
     daemon_process.write_settings(told, where)
     assert daemon_process.read_settings(where) == told
@@ -331,7 +329,7 @@ def test_what_the_daemon_is_told_is_read_again(where: ClusterPaths) -> None:
         daemon_process.read_settings(where)
 
 
-def test_a_daemon_is_known_by_more_than_its_number(where: ClusterPaths, stand_in: StandIn) -> None:
+def test_a_daemon_is_identified_by_more_than_its_pid(where: ClusterPaths, stand_in: StandIn) -> None:
     assert daemon_process.identity(where) is None
     mine = stand_in(where)
     assert daemon_process.identity(where) == mine
@@ -340,7 +338,7 @@ def test_a_daemon_is_known_by_more_than_its_number(where: ClusterPaths, stand_in
         assert daemon_process.identity(where) is None
 
 
-def test_the_daemon_that_a_copy_of_a_state_directory_names_is_another_clusters(where: ClusterPaths, stand_in: StandIn) -> None:
+def test_a_copied_state_directory_does_not_own_the_daemon(where: ClusterPaths, stand_in: StandIn) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     daemon = stand_in(where)
     copy = ClusterPaths(where.root.parent / "copy")
@@ -360,7 +358,7 @@ def test_processes_of_another_cluster_at_the_same_path_are_not_its_own(where: Cl
     assert (daemon_process.identity(where), daemon_process.marked_processes(where)) == ((daemon, [daemon]) if lost else (None, []))
 
 
-def test_the_last_lines_of_a_log_are_few_and_never_an_error(tmp_path: Path) -> None:
+def test_reading_the_last_lines_of_a_log_never_fails(tmp_path: Path) -> None:
     path = tmp_path / "log"
     assert daemon_process.last_lines(path) == []
     path.write_bytes(b"\xff\n" * 5 + b"x" * 100_000 + b"\nlast\n")
@@ -393,7 +391,7 @@ def test_a_process_whose_start_was_interrupted_may_be_forgotten_too() -> None:
 # -- the machine
 
 
-def test_a_machine_knows_the_kubelet_only(where: ClusterPaths) -> None:
+def test_a_local_machine_has_no_service_but_the_kubelet(where: ClusterPaths) -> None:
     host = machine_host(where, MACHINE.name, programs={}, daemon=Daemon(where))
     services = host._services  # the seam below `ensure`
     assert services.state("containerd") is None
@@ -421,7 +419,7 @@ def test_a_machine_knows_the_kubelet_only(where: ClusterPaths) -> None:
         ("registry.k8s.io/coredns/coredns:v1.14.2", False),
     ],
 )
-def test_an_image_is_there_when_its_program_is(where: ClusterPaths, image: str, there: bool) -> None:
+def test_an_image_exists_if_its_program_does(where: ClusterPaths, image: str, there: bool) -> None:
     runtime = machine_host(where, MACHINE.name, programs=PROGRAMS, daemon=Daemon(where)).runtime
     assert runtime.has_image(image) is there
     if not there:
@@ -429,7 +427,7 @@ def test_an_image_is_there_when_its_program_is(where: ClusterPaths, image: str, 
             runtime.pull(image)
 
 
-def test_a_dead_daemon_is_told_with_its_last_words(where: ClusterPaths) -> None:
+def test_a_dead_daemon_is_reported_with_its_last_output(where: ClusterPaths) -> None:
     where.daemon_log.write_text("error: no luck today\n")
     with pytest.raises(ComponentFailed) as caught:
         Daemon(where).require_alive()
@@ -437,7 +435,7 @@ def test_a_dead_daemon_is_told_with_its_last_words(where: ClusterPaths) -> None:
 
 
 class Busy(ControlClient):
-    """A daemon that does not hear the first requests to retry. One component crashes until it hears one, and again when told so."""
+    """A daemon that ignores the first requests to retry. One component crashes until a request is heard, and again when told so."""
 
     def __init__(self, paths: ClusterPaths, *, deaf: int) -> None:
         super().__init__(paths)
@@ -457,7 +455,7 @@ class Busy(ControlClient):
 
 
 @pytest.mark.parametrize("deaf", [0, 1, 3])
-def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: ClusterPaths, stand_in: StandIn, deaf: int) -> None:
+def test_a_component_counts_as_failed_only_after_a_retry(where: ClusterPaths, stand_in: StandIn, deaf: int) -> None:
     stand_in(where)
     control = Busy(where, deaf=deaf)
     daemon = Daemon(where, control=control)
@@ -471,7 +469,7 @@ def test_a_component_is_judged_once_the_daemon_was_told_to_try_it_again(where: C
         require_alive(run, control)
 
 
-def test_a_daemon_that_refuses_to_retry_is_not_asked_again(where: ClusterPaths) -> None:
+def test_a_daemon_that_refuses_a_retry_is_not_asked_again(where: ClusterPaths) -> None:
     class Old(Busy):
         def retry(self) -> Reply:
             self.retries += 1
@@ -493,7 +491,7 @@ def test_a_daemon_that_refuses_to_retry_is_not_asked_again(where: ClusterPaths) 
         ("unknown flag: --x", "extraArgs"),
     ],
 )
-def test_the_remedy_follows_from_the_last_words(words: str, remedy: str) -> None:
+def test_the_hint_follows_from_the_last_output(words: str, remedy: str) -> None:
     component = {"machine": "one", "name": "etcd", "state": "CrashLoop", "reason": "exit code 1", "lastWords": [words]}
     with pytest.raises(ComponentFailed, match="etcd does not stay up") as caught:
         require_components({"components": [component]})
@@ -504,7 +502,7 @@ def test_the_remedy_follows_from_the_last_words(words: str, remedy: str) -> None
         require_components({"components": [{**component, "state": "Waiting", "refused": True}]})
 
 
-# -- clearing, and what is told of what is left
+# -- clearing, and reports of leftovers
 
 
 def _tree(root: Path) -> set[str]:
@@ -520,7 +518,7 @@ def _fill(where: ClusterPaths) -> None:
         (where.root / name).write_text("")
 
 
-def test_clearing_removes_all_but_what_is_kept(where: ClusterPaths) -> None:
+def test_clearing_removes_everything_except_kept_data(where: ClusterPaths) -> None:
     _fill(where)
     down.clear(where, keep_data=True)
     machine = "machines/one-control-plane"
@@ -530,7 +528,7 @@ def test_clearing_removes_all_but_what_is_kept(where: ClusterPaths) -> None:
     down.clear(where, keep_data=False)
 
 
-def test_of_several_control_planes_what_makes_them_find_each_other_is_kept(where: ClusterPaths) -> None:
+def test_data_by_which_several_control_planes_find_each_other_is_kept(where: ClusterPaths) -> None:
     _fill(where)
     further = where.machine("one-control-plane-2")
     for name in ("etcd/member/db", "kubernetes/manifests/etcd.yaml", "kubernetes/manifests/kube-scheduler.yaml", "kubernetes/kubelet.conf"):
@@ -548,14 +546,14 @@ def test_clearing_follows_no_link(where: ClusterPaths, tmp_path: Path) -> None:
     assert (tmp_path / "precious").exists()
 
 
-def test_a_tree_that_is_deeper_than_python_recurses_is_cleared(where: ClusterPaths) -> None:
+def test_a_tree_deeper_than_the_recursion_limit_is_cleared(where: ClusterPaths) -> None:
     for depth in range(1, sys.getrecursionlimit() + 50):
         (where.root / ("d/" * depth)).mkdir()
     down.clear(where, keep_data=False)
     assert list(where.root.iterdir()) == []
 
 
-def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: ClusterPaths) -> None:
+def test_the_end_of_an_owner_waits_for_running_commands(where: ClusterPaths) -> None:
     _fill(where)
     from pathlib import PurePosixPath
 
@@ -568,7 +566,7 @@ def test_the_end_of_an_owner_waits_for_whoever_is_at_work(where: ClusterPaths) -
     assert not where.root.exists()
 
 
-def test_a_cluster_that_is_not_there_is_told_with_those_that_are(where: ClusterPaths) -> None:
+def test_a_missing_cluster_is_reported_with_the_existing_ones(where: ClusterPaths) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     with pytest.raises(UsageError) as caught:
         status.status(ClusterPaths(where.root.parent / "two"))
@@ -576,7 +574,7 @@ def test_a_cluster_that_is_not_there_is_told_with_those_that_are(where: ClusterP
     assert "there are: one" in caught.value.remedy
 
 
-def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_answer(where: ClusterPaths, stand_in: StandIn) -> None:
+def test_stopped_clusters_and_hanging_daemons_have_their_own_states(where: ClusterPaths, stand_in: StandIn) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2), where.record)
     found = status.status(where)
     assert (found["state"], found["problem"], found["nodes"]) == ("Stopped", "", {"ready": 0, "total": 3})
@@ -586,7 +584,7 @@ def test_a_cluster_that_rests_is_stopped_and_one_whose_daemon_hangs_does_not_ans
     assert f"kill -9 {daemon.pid}" in found["problem"]
 
 
-def test_a_socket_where_the_control_socket_was_is_no_daemon(where: ClusterPaths) -> None:
+def test_a_foreign_socket_at_the_path_is_no_daemon(where: ClusterPaths) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(where.socket))

@@ -1,4 +1,4 @@
-"""What a local cluster is: its record, its places, its name."""
+"""The record of a local cluster, its directories, and its name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,), nodes=2, kubernetes_version="v1.36.3", config="a: 1\n", made=True)
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_record_is_read_as_written(tmp_path: Path) -> None:
     path = tmp_path / "cluster.json"
     assert record.load(path) is None
     record.save(CLUSTER, path)
@@ -32,7 +32,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "7", "[]", "null", "{}", '{"machines": 7}', '{"machines": [{}]}', '{"machines": [], "colour": 1}', "\x00"]
 )
-def test_a_record_that_is_none_is_named_with_the_way_out(tmp_path: Path, text: str) -> None:
+def test_an_invalid_record_is_reported_with_a_hint(tmp_path: Path, text: str) -> None:
     path = tmp_path / "one" / "cluster.json"
     path.parent.mkdir()
     path.write_text(text)
@@ -91,7 +91,7 @@ def test_another_version_is_refused_by_name() -> None:
         record.require_same(CLUSTER, kubernetes_version="v1.35.4", config=None)
 
 
-def test_a_token_in_a_configuration_does_not_show_in_the_difference() -> None:
+def test_a_token_in_a_configuration_is_not_shown_in_the_difference() -> None:
     secret = replace(CLUSTER, config="bootstrapTokens:\n- token: abcdef.0123456789abcdef\n")
     with pytest.raises(ConfigurationChanged) as caught:
         record.require_same(secret, kubernetes_version=None, config="bootstrapTokens:\n- token: abcdef.fedcba9876543210\n")
@@ -132,7 +132,7 @@ def test_the_last_control_planes_leave_first(wanted: int, leaving: list[str]) ->
     assert settled.leaving == ()
 
 
-def test_a_machine_that_leaves_keeps_its_name_until_it_is_gone(tmp_path: Path) -> None:
+def test_a_leaving_machine_keeps_its_name_until_it_is_removed(tmp_path: Path) -> None:
     found = THREE.shrunk(2)
     assert found.free_name() == "one-control-plane-4"
     assert found.shrunk(3) == found, "it is not called back"
@@ -146,7 +146,7 @@ def test_members_of_etcd_are_known_by_their_addresses() -> None:
     assert THREE.machines[1].etcd_peer_url == "https://127.0.0.12:2380"
 
 
-def test_a_record_of_an_earlier_format_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_record_of_an_earlier_format_is_refused_with_a_hint(tmp_path: Path) -> None:
     path = tmp_path / "one" / "cluster.json"
     path.parent.mkdir()
     old = asdict(CLUSTER) | {"format": 1}
@@ -168,7 +168,7 @@ def test_a_record_of_an_earlier_format_is_refused_with_the_way_out(tmp_path: Pat
         [asdict(MACHINE), {**asdict(MACHINE), "name": "x", "role": "worker"}],
     ],
 )
-def test_machines_that_cannot_be_a_cluster_are_refused(tmp_path: Path, machines: list[object]) -> None:
+def test_impossible_sets_of_machines_are_refused(tmp_path: Path, machines: list[object]) -> None:
     path = tmp_path / "cluster.json"
     path.write_text(json.dumps(asdict(CLUSTER) | {"machines": machines}))
     with pytest.raises(HostError, match="does not describe"):
@@ -190,7 +190,7 @@ def test_flags_that_need_a_single_control_plane_are_left_out_where_there_are_sev
     assert len(several) == len(flags.rows(alone=False)) == len(flags.CHANGED_FLAGS) - 5
 
 
-def test_kube_controller_manager_leaves_to_our_controllers_what_is_theirs() -> None:
+def test_kube_controller_manager_does_not_run_controllers_that_we_run() -> None:
     ours = flags.overrides("kube-controller-manager", MACHINE.addresses, alone=True, own_controllers=True)
     stock = flags.overrides("kube-controller-manager", MACHINE.addresses, alone=True)
     assert ours.items() - stock.items() == {("controllers", "*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner")}
@@ -198,7 +198,7 @@ def test_kube_controller_manager_leaves_to_our_controllers_what_is_theirs() -> N
     assert flags.START_AFTER[NAME] == ("kube-apiserver",)
 
 
-def test_other_controllers_than_the_clusters_are_refused() -> None:
+def test_controllers_cannot_be_changed_later() -> None:
     assert not CLUSTER.own_controllers
     record.require_same(CLUSTER, kubernetes_version=None, config=None, controllers="kube-controller-manager")
     with pytest.raises(ConfigurationChanged, match="has the controllers of kube-controller-manager, not kubewright"):
@@ -213,12 +213,12 @@ def test_workers_are_named_after_their_cluster() -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "a", "0", "a-b-9", "x" * 40])
-def test_names_that_hosts_may_have_are_taken(name: str, tmp_path: Path) -> None:
+def test_valid_host_names_are_accepted(name: str, tmp_path: Path) -> None:
     assert cluster_paths(name, state_dir=str(tmp_path)) == ClusterPaths(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["", "A", "-a", "a-", "a.b", "a/b", "..", "a b", "a\n", "ä", "x" * 41])
-def test_names_that_they_may_not_have_are_refused(name: str) -> None:
+def test_invalid_host_names_are_refused(name: str) -> None:
     with pytest.raises(UsageError) as caught:
         cluster_paths(name)
     assert "up to 40 lower-case letters" in caught.value.remedy
@@ -233,7 +233,7 @@ def test_names_that_they_may_not_have_are_refused(name: str) -> None:
         ({"HOME": "/home/me", "XDG_STATE_HOME": ""}, "/home/me/.local/state/kubewright/clusters"),
     ],
 )
-def test_clusters_lie_below_the_state_home(environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_are_stored_below_the_state_home(environment: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

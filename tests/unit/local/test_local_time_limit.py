@@ -1,4 +1,4 @@
-"""The limit of `up`: one for all of its waits, which says at its end how long they took together."""
+"""The limit of `up`: one for all of its waits, and its error says how long they took together."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.local.cluster.up import _in_time
 
 
-def test_all_waits_together_have_the_time_that_was_given():
+def test_all_waits_together_share_the_timeout():
     clock = FakeClock()
     waiter = PollingWaiter(clock=clock, reporter=SilentReporter())
     with pytest.raises(WaitTimeout) as caught, _in_time(5, clock):
@@ -32,7 +32,7 @@ def test_all_waits_together_have_the_time_that_was_given():
         (6, ComponentFailed("etcd does not stay up"), ComponentFailed),
     ],
 )
-def test_only_what_time_may_mend_is_blamed_on_the_time(took: float, error: KubewrightError, kind: type[KubewrightError]):
+def test_only_temporary_errors_are_reported_as_timeouts(took: float, error: KubewrightError, kind: type[KubewrightError]):
     clock = FakeClock()
     with pytest.raises(kind) as caught, _in_time(5, clock):
         clock.advance(took)

@@ -1,4 +1,4 @@
-"""The guide of faults names at least one test in each row; each of them exists."""
+"""Each row of the guide to troubleshooting names at least one test, and each of these exists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "guide" / "troubleshooting.md"
 
 
-def test_each_row_of_the_guide_is_tried_by_a_test() -> None:
+def test_each_row_of_the_guide_has_a_test() -> None:
     rows = [
         line for line in GUIDE.read_text().splitlines() if line.startswith("| ") and line.count("|") >= 5 and not line.startswith("| fault")
     ]

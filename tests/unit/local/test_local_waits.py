@@ -1,4 +1,4 @@
-"""The waits of `up` that go through failures which pass: one look that fails is no reason to stop a cluster that is about to be ready."""
+"""The waits of `up` tolerate temporary failures: one failed check does not stop a cluster that is about to be ready."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def context(*, nodes: Any, status: Any = None, account: Any = None) -> Any:
 
 
 @pytest.mark.parametrize("failure", [SLOW, BROKEN])
-def test_a_look_that_fails_once_does_not_end_the_wait_for_nodes(failure: Exception) -> None:
+def test_one_failed_check_does_not_end_the_wait_for_nodes(failure: Exception) -> None:
     ready = {"ready": 1, "total": 1}
     ctx = context(nodes=answering(SLOW, ready), account=answering(failure, NotFound("not yet", code=404), {}))
     waits = [step.what for step in up_phases.nodes_ready(ctx)]
     assert waits == ["all nodes to be ready", "the default service account"]
 
 
-def test_a_daemon_that_is_slow_once_is_asked_again_for_its_nodes() -> None:
+def test_a_slow_daemon_is_asked_again_for_its_nodes() -> None:
     ctx = context(nodes=answering(SLOW, {"begun": True}), status=answering(SLOW, {"nodes": {"list": [], "outside": []}}))
     assert [step.what for step in up_phases.join_nodes(ctx)] == ["the daemon to know its nodes"]

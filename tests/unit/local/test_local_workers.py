@@ -1,4 +1,4 @@
-"""The workers of `up`: who is invited with a token, and who is left alone."""
+"""The workers of `up`: which get a token, and which are not touched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONFIG = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nencryp
 
 
 class ADaemon:
-    """The control socket of a daemon with workers in these phases; it notes whom it is to let in."""
+    """The control socket of a daemon with workers in these phases; it records which it is to admit."""
 
     def __init__(self, phases: dict[str, str], *, outside: Sequence[str]) -> None:
         self._nodes = {"list": [{"name": name, "phase": phase} for name, phase in phases.items()], "outside": list(outside)}
@@ -69,7 +69,7 @@ def run(tmp_path: Path, daemon: ADaemon, *, there: Sequence[str], workers: int) 
 
 
 @pytest.mark.parametrize("phase", ["New", "Joining", "Stopped"])
-def test_workers_that_an_interrupted_run_invited_are_invited_again(tmp_path: Path, phase: str) -> None:
+def test_workers_of_an_interrupted_run_get_a_token_again(tmp_path: Path, phase: str) -> None:
     daemon = ADaemon({"one-worker-1": "Ready", "one-worker-2": phase}, outside=["one-worker-2"])
     changes = run(tmp_path, daemon, there=["one-worker-1"], workers=3)
     assert daemon.joining == ["one-worker-2", "one-worker-3"]
@@ -77,7 +77,7 @@ def test_workers_that_an_interrupted_run_invited_are_invited_again(tmp_path: Pat
     assert [change.target for change in changes if change.target.startswith("node ")] == ["node one-worker-2", "node one-worker-3"]
 
 
-def test_workers_that_start_again_with_their_certificates_need_no_token(tmp_path: Path) -> None:
+def test_restarted_workers_with_certificates_need_no_token(tmp_path: Path) -> None:
     daemon = ADaemon({"one-worker-1": "New", "one-worker-2": "Registering", "one-worker-3": "Ready"}, outside=[])
     assert run(tmp_path, daemon, there=["one-worker-3"], workers=3) == []
     assert daemon.joining == []

@@ -1,4 +1,4 @@
-"""A supervisor that dies leaves its processes running; the next one takes them over, or ends them, and loses none."""
+"""A supervisor that dies leaves its processes running; the next one adopts or ends them, and loses none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def machine(tmp_path: Path) -> AsyncIterator[Machine]:
 
 @contextlib.contextmanager
 def killed_supervisor(machine: Machine):
-    """Run a supervisor in a process of its own for as long as the block lasts, then kill it with -9."""
+    """Run a supervisor in a separate process while the block runs, then kill it with -9."""
     path = os.pathsep.join(part for part in (str(Path(__file__).parent), *sys.path) if part)
     child = subprocess.Popen(
         [sys.executable, "-c", SUPERVISE, str(machine.root)], stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
@@ -87,7 +87,7 @@ async def test_a_process_is_adopted_and_not_restarted(machine: Machine) -> None:
     assert not alive(state.pid)
 
 
-async def test_an_adopted_process_is_stopped_with_its_supervisor(machine: Machine) -> None:
+async def test_an_adopted_process_stops_with_its_supervisor(machine: Machine) -> None:
     machine.write(pod())
     with killed_supervisor(machine):
         pid = await running(machine)
@@ -119,7 +119,7 @@ async def test_a_process_of_another_manifest_is_replaced(machine: Machine) -> No
         assert not alive(pid)
 
 
-async def test_a_process_without_a_manifest_is_ended(machine: Machine) -> None:
+async def test_a_process_without_a_manifest_is_stopped(machine: Machine) -> None:
     path = machine.write(pod())
     with killed_supervisor(machine):
         pid = await running(machine)
@@ -129,7 +129,7 @@ async def test_a_process_without_a_manifest_is_ended(machine: Machine) -> None:
         await eventually(lambda: supervisor.snapshot() == [])
 
 
-async def test_a_process_whose_manifest_is_broken_now_is_left_alone(machine: Machine) -> None:
+async def test_a_process_whose_manifest_is_now_broken_keeps_running(machine: Machine) -> None:
     machine.write(pod())
     with killed_supervisor(machine):
         pid = await running(machine)
@@ -143,7 +143,7 @@ async def test_a_process_whose_manifest_is_broken_now_is_left_alone(machine: Mac
         assert (state.pid, state.reason) == (pid, "")
 
 
-async def test_a_process_that_died_meanwhile_counts_as_a_restart(machine: Machine) -> None:
+async def test_a_process_that_died_in_the_meantime_counts_as_a_restart(machine: Machine) -> None:
     machine.write(pod())
     with killed_supervisor(machine):
         pid = await running(machine)
@@ -154,7 +154,7 @@ async def test_a_process_that_died_meanwhile_counts_as_a_restart(machine: Machin
         assert state_of(supervisor).restarts == 1
 
 
-async def test_a_released_process_is_taken_over_in_the_same_daemon(machine: Machine) -> None:
+async def test_a_released_process_is_adopted_in_the_same_daemon(machine: Machine) -> None:
     machine.write(pod())
     first = machine.supervisor()
     await first.start()
@@ -181,7 +181,7 @@ async def test_another_machine_of_the_cluster_keeps_its_processes(machine: Machi
         assert alive(pid)
 
 
-async def test_a_sweep_ends_what_a_dead_daemon_left_and_nothing_else(machine: Machine) -> None:
+async def test_a_sweep_stops_only_processes_of_a_dead_daemon(machine: Machine) -> None:
     machine.write(pod("etcd"))
     machine.write(script("trap '' TERM; while :; do sleep 0.05; done", "kube-apiserver"))
     with killed_supervisor(machine):

@@ -1,4 +1,4 @@
-"""Manifests as values: what is read, and what a process cannot do and is refused by its field path."""
+"""Manifests as values: what is read, and what is refused by its field path because a process cannot do it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ FULL = pod(
 )
 
 
-def test_everything_that_concerns_a_process_is_read() -> None:
+def test_all_fields_that_concern_a_process_are_read() -> None:
     found = read(FULL)
     assert (found.name, found.namespace, found.grace, found.source) == ("etcd", "kube-system", 1.0, "etcd.yaml")
     assert len(found.containers) == 1
@@ -124,14 +124,14 @@ def test_everything_that_concerns_a_process_is_read() -> None:
         ("spec.containers.0.livenessProbe.periodSeconds", "10", "spec.containers[0].livenessProbe.periodSeconds: Wrong type"),
     ],
 )
-def test_what_cannot_be_is_refused_by_its_path(path: str, value: object, error: str) -> None:
+def test_impossible_values_are_refused_with_their_path(path: str, value: object, error: str) -> None:
     with pytest.raises(ValidationError) as caught:
         read(changed(path, value))
     assert len(caught.value.errors) >= 1
     assert any(str(one).startswith(f"etcd.yaml: {error}") for one in caught.value.errors), [str(one) for one in caught.value.errors]
 
 
-def test_every_error_is_told_at_once() -> None:
+def test_every_error_is_reported_at_once() -> None:
     document = changed("kind", "Job")
     document["spec"]["hostNetwork"] = False
     document["spec"]["containers"][0]["command"] = []
@@ -148,7 +148,7 @@ def test_two_containers_of_one_name_are_refused() -> None:
     assert [str(one.path) for one in caught.value.errors] == ["spec.containers[1].name"]
 
 
-def test_the_hash_is_of_the_meaning_and_of_the_node() -> None:
+def test_the_hash_covers_the_meaning_and_the_node() -> None:
     reordered = dict(reversed(FULL.items()))
     assert digest(FULL, node="node1") == digest(reordered, node="node1") == read(FULL).hash
     assert len({digest(FULL, node="node1"), digest(FULL, node="node2"), digest({}, node="node1")}) == 3

@@ -1,4 +1,4 @@
-"""The manifest directory, the watch on it, the state files, the host's side of mounts, the order of stopping."""
+"""The manifest directory, the watch on it, the state files, host paths of mounts, the order of stopping."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from kubewright.local.supervisor.state import ComponentRecord, RecordStore, slug
         ("README", False),
     ],
 )
-def test_which_files_are_manifests(name: str, counts: bool) -> None:
+def test_manifest_files_are_recognised(name: str, counts: bool) -> None:
     assert is_manifest(name) is counts
 
 
@@ -46,16 +46,16 @@ def files(machine: Machine) -> ManifestDirectory:
     return ManifestDirectory(machine.root / "manifests", "node1")
 
 
-def test_a_directory_that_is_not_there_has_no_manifests(tmp_path: Path) -> None:
+def test_a_missing_directory_has_no_manifests(tmp_path: Path) -> None:
     assert files(Machine(tmp_path)).scan() == []
 
 
-def test_a_directory_that_cannot_be_read_means_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_directory_changes_nothing(tmp_path: Path) -> None:
     (tmp_path / "manifests").write_text("a file")
     assert files(Machine(tmp_path)).scan() is None
 
 
-def test_yaml_json_and_what_is_neither(tmp_path: Path) -> None:
+def test_yaml_and_json_are_read_and_others_refused(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.write(pod("a"), "a")
     machine.write(
@@ -95,7 +95,7 @@ def test_a_file_is_decoded_only_when_it_changed(tmp_path: Path) -> None:
     assert (broken[0].pod_name, broken[0].pod) == ("b", None)
 
 
-def test_of_two_files_with_one_pod_the_second_is_a_problem(tmp_path: Path) -> None:
+def test_the_second_of_two_files_with_one_pod_is_a_problem(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.write(pod("etcd"), "a")
     machine.write(pod("etcd"), "z")
@@ -108,7 +108,7 @@ def test_of_two_files_with_one_pod_the_second_is_a_problem(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("inotify", [True, False])
-async def test_changes_of_a_directory_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inotify: bool) -> None:
+async def test_changes_of_a_directory_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inotify: bool) -> None:
     monkeypatch.setattr(manifests, "POLL_EVERY", 0.01)
     looks = 0
 
@@ -157,7 +157,7 @@ def record(**parts: object) -> ComponentRecord:
     return ComponentRecord(name="web/side", argv0="/bin/sh", started_at="2026-01-02T03:04:05.000006Z", **given)  # type: ignore[arg-type]
 
 
-def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_state_file_is_read_back_unchanged(tmp_path: Path) -> None:
     records = RecordStore(tmp_path)
     assert records.read("web/side") is None
     records.write(record())
@@ -170,7 +170,7 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", json.dumps({"name": "web/side"}), "\x00"])
-def test_a_torn_record_is_none(tmp_path: Path, content: str) -> None:
+def test_a_truncated_record_is_ignored(tmp_path: Path, content: str) -> None:
     (tmp_path / "web_side.json").write_text(content)
     assert RecordStore(tmp_path).read("web/side") is None
 
@@ -183,7 +183,7 @@ def test_no_content_of_a_record_is_an_error(tmp_path_factory: pytest.TempPathFac
     assert RecordStore(place).read("x") is None
 
 
-def test_a_component_has_a_file_name_of_its_own() -> None:
+def test_each_component_has_its_own_file_name() -> None:
     assert len({slug("a/b"), slug("a.b"), slug("a-b"), slug("b/a")}) == 4
 
 
@@ -191,7 +191,7 @@ def mount(path: Path, kind: str) -> Mount:
     return Mount(mount_path=str(path), host_path=str(path), type=kind, path=FieldPath("spec.containers[0].volumeMounts[0]"))
 
 
-def test_host_paths_are_made_where_their_type_says_so(tmp_path: Path) -> None:
+def test_host_paths_are_created_if_their_type_says_so(tmp_path: Path) -> None:
     for _ in range(2):
         ensure_host_path(mount(tmp_path / "a" / "b", "DirectoryOrCreate"))
         ensure_host_path(mount(tmp_path / "a" / "file", "FileOrCreate"))
@@ -204,7 +204,7 @@ def test_host_paths_are_made_where_their_type_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "kind"), [("absent", "Directory"), ("absent", "File"), ("d", "File"), ("f", "Directory"), ("f", "Socket"), ("f", "DirectoryOrCreate"), ("x/y", "FileOrCreate")])  # fmt: skip
-def test_host_paths_that_cannot_be_had_are_named(tmp_path: Path, name: str, kind: str) -> None:
+def test_impossible_host_paths_are_reported(tmp_path: Path, name: str, kind: str) -> None:
     (tmp_path / "d").mkdir()
     (tmp_path / "f").write_text("")
     with pytest.raises(HostError) as caught:
@@ -212,7 +212,7 @@ def test_host_paths_that_cannot_be_had_are_named(tmp_path: Path, name: str, kind
     assert str(tmp_path / name) in caught.value.what
 
 
-def test_what_the_kernel_says_about_us() -> None:
+def test_process_facts_are_read_from_the_kernel() -> None:
     found = stat_of(os.getpid())
     assert found is not None
     assert (found.group, found.session) == (os.getpgid(0), os.getsid(0))
@@ -239,5 +239,5 @@ def test_every_pod_is_in_one_stage(stages: tuple[StopStage, ...], expected: list
     assert [pods for _, pods in stages_of(PODS, stages)] == expected
 
 
-def test_down_is_short() -> None:
+def test_down_has_a_short_timeout() -> None:
     assert sum(stage.grace or 0 for stage in DOWN if "etcd" not in stage.pods) <= 1

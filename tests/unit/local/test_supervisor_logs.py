@@ -1,4 +1,4 @@
-"""Logs: rotation under a writer, the last words, reading the tail, from a time on, and on over rotations."""
+"""Logs: rotation while a process writes, the last lines, reading the tail, from a time on, and across rotations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def numbered(*numbers: int) -> list[bytes]:
     return [f"line {number}\n".encode() for number in numbers]
 
 
-def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
+def test_a_small_log_is_not_rotated(tmp_path: Path) -> None:
     log = tmp_path / "etcd.log"
     assert not rotate(log)
     log.write_bytes(b"x" * 99)
@@ -37,7 +37,7 @@ def test_a_small_log_is_left_alone(tmp_path: Path) -> None:
     assert parts(log) == [log]
 
 
-def test_rotation_keeps_two_parts_and_the_writer_goes_on(tmp_path: Path) -> None:
+def test_rotation_keeps_two_parts_and_the_writer_continues(tmp_path: Path) -> None:
     log = tmp_path / "etcd.log"
     with log.open("ab", buffering=0) as writer:
         for number in range(4):
@@ -61,13 +61,13 @@ def test_rotation_keeps_two_parts_and_the_writer_goes_on(tmp_path: Path) -> None
         (b"y" * 3000 + b"\n", 1, 0, ["y" * 2000 + "…"]),
     ],
 )
-def test_the_last_words(tmp_path: Path, content: bytes, lines: int, start: int, found: list[str]) -> None:
+def test_the_last_lines_of_a_log_are_read(tmp_path: Path, content: bytes, lines: int, start: int, found: list[str]) -> None:
     log = tmp_path / "etcd.log"
     log.write_bytes(content)
     assert tail(log, lines=lines, start=start) == found
 
 
-def test_the_last_words_of_a_huge_log_do_not_begin_in_the_middle_of_a_line(tmp_path: Path) -> None:
+def test_the_last_lines_of_a_huge_log_begin_with_a_whole_line(tmp_path: Path) -> None:
     log = tmp_path / "etcd.log"
     log.write_bytes(b"".join(numbered(*range(100_000))))
     found = tail(log, lines=100_000)

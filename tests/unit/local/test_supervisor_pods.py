@@ -76,12 +76,12 @@ def test_the_status_of_a_container_that_is_not_ready(state: ComponentState | Non
         (replace(EXIT, code=None, signal=None), 137, "Error"),
     ],
 )
-def test_how_the_process_before_ended(last: LastExit, code: int, reason: str) -> None:
+def test_the_end_of_the_previous_process_is_in_the_status(last: LastExit, code: int, reason: str) -> None:
     found = static_pods.container_statuses(ETCD, [replace(READY, restarts=2, last_exit=last)])[0]
     assert found["restartCount"] == 2
     ended = found["lastState"]["terminated"]
     assert (ended["exitCode"], ended["reason"], ended["message"]) == (code, reason, "exit code 1\nbye")
 
 
-def test_memory_is_no_part_of_a_status() -> None:
+def test_memory_is_not_part_of_a_status() -> None:
     assert static_pods.container_statuses(ETCD, [READY]) == static_pods.container_statuses(ETCD, [replace(READY, rss_bytes=5)])

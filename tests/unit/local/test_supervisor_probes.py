@@ -79,7 +79,7 @@ async def attempt(port: int, prober: NetworkProber | None = None, *, timeout: fl
         (b"", False, "the answer is not HTTP"),
     ],
 )  # fmt: skip
-async def test_an_answer_counts_by_its_status(answer: bytes, ok: bool, reason: str) -> None:
+async def test_a_probe_succeeds_by_status_code(answer: bytes, ok: bool, reason: str) -> None:
     async with answering(answer) as (port, asked):
         outcome = await attempt(port, path="/livez?x=1", headers=(("X-A", "b"), ("host", "else.where")))
         assert (outcome.ok, outcome.refused) == (ok, False)
@@ -91,7 +91,7 @@ async def test_an_answer_counts_by_its_status(answer: bytes, ok: bool, reason: s
 
 
 @given(st.binary(max_size=200))
-def test_no_answer_breaks_a_probe(answer: bytes) -> None:
+def test_no_response_breaks_a_probe(answer: bytes) -> None:
     async def once() -> ProbeResult:
         async with answering(answer) as (port, _):
             return await attempt(port)
@@ -100,7 +100,7 @@ def test_no_answer_breaks_a_probe(answer: bytes) -> None:
     asyncio.set_event_loop(None)
 
 
-async def test_nothing_there_is_told_apart_from_no_answer() -> None:
+async def test_closed_ports_and_missing_answers_are_distinguished() -> None:
     outcome = await attempt(1)
     assert outcome == ProbeResult(ok=False, reason="nothing listens on 127.0.0.1:1", refused=True)
 
@@ -132,7 +132,7 @@ async def test_https_is_not_verified(authority: trustme.CA) -> None:
         assert not (await attempt(port, secure=True, timeout=0.1)).ok
 
 
-async def test_a_client_certificate_is_shown_once_it_is_there(authority: trustme.CA, tmp_path: Path) -> None:
+async def test_a_client_certificate_is_used_once_it_exists(authority: trustme.CA, tmp_path: Path) -> None:
     async with answering(OK, context_of(authority, ask=True)) as (port, _), answering(OK, context_of(authority, ask=True)) as (other, _):
         identity = ProbeIdentity(certificate=tmp_path / "client.crt", key=tmp_path / "client.key", ports=frozenset({port}))
         prober = NetworkProber(default_host="127.0.0.1", identity=identity)
@@ -194,7 +194,7 @@ async def test_without_probes_a_process_is_ready_at_once() -> None:
 
 
 @pytest.mark.looptime
-async def test_the_way_up_is_watched_closely_and_the_rest_by_its_period() -> None:
+async def test_startup_is_probed_closely_and_then_by_period() -> None:
     script = Script(lambda now, port: REFUSED if now < 1 else BAD if now < 2 or (port == READINESS and now < 3) else GOOD)
     found = container(
         startup=probe(STARTUP, initial_delay=10), readiness=probe(READINESS, period=5), liveness=probe(LIVENESS, initial_delay=10)
@@ -216,7 +216,7 @@ async def test_the_way_up_is_watched_closely_and_the_rest_by_its_period() -> Non
 
 
 @pytest.mark.looptime
-async def test_a_startup_gets_the_same_time_as_under_a_kubelet() -> None:
+async def test_a_startup_has_the_same_time_as_with_a_kubelet() -> None:
     script = Script(lambda now, port: BAD)
     found = container(startup=probe(STARTUP, initial_delay=10, period=10, failure_threshold=24, grace=3))
     verdict, _ = await watched(script, found, within=1000)
@@ -225,7 +225,7 @@ async def test_a_startup_gets_the_same_time_as_under_a_kubelet() -> None:
 
 
 @pytest.mark.looptime
-async def test_liveness_ends_a_process_after_its_failures_in_a_row() -> None:
+async def test_consecutive_liveness_failures_end_a_process() -> None:
     script = Script(lambda now, port: GOOD if now < 30 or 40 <= now < 50 else BAD)
     verdict, _ = await watched(script, container(liveness=probe(LIVENESS, failure_threshold=3)), within=1000)
     assert verdict == ProbeFailure(reason="liveness probe failed: bad", grace=None)
@@ -233,7 +233,7 @@ async def test_liveness_ends_a_process_after_its_failures_in_a_row() -> None:
 
 
 @pytest.mark.looptime
-async def test_readiness_comes_and_goes_by_its_thresholds() -> None:
+async def test_readiness_changes_by_its_thresholds() -> None:
     script = Script(lambda now, port: BAD if 10 <= now < 11 or 20 <= now < 25 else GOOD)
     found = container(readiness=probe(READINESS, period=1, success_threshold=2))
     _, told = await watched(script, found, within=60)
@@ -243,13 +243,13 @@ async def test_readiness_comes_and_goes_by_its_thresholds() -> None:
 
 
 @pytest.mark.looptime
-async def test_an_adopted_process_has_its_initial_delay_behind_it() -> None:
+async def test_an_adopted_process_has_no_initial_delay() -> None:
     script = Script(lambda now, port: GOOD)
     await watched(script, container(liveness=probe(LIVENESS, initial_delay=10)), within=5, running_for=100)
     assert script.asked[0] == (0, LIVENESS)
 
 
-def test_failures_on_the_way_up_count_once_a_period() -> None:
+def test_startup_failures_count_once_per_period() -> None:
     tally = ProbeCounter(probe(STARTUP, initial_delay=10, period=10, failure_threshold=2))
     for elapsed in range(20):
         tally.count_at(elapsed, ok=False)
@@ -260,7 +260,7 @@ def test_failures_on_the_way_up_count_once_a_period() -> None:
     assert (tally.failures, tally.passed) == (0, True)
 
 
-async def test_a_component_that_stops_answering_is_killed_and_started_again(tmp_path: Path) -> None:
+async def test_a_component_that_stops_answering_is_restarted(tmp_path: Path) -> None:
     flag = tmp_path / "sick"
     code = (
         "import http.server, os, sys\n"
@@ -294,7 +294,7 @@ async def free_port() -> int:
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 0.1), (1, 0.1), (2, 1), (3, 2), (4, 4), (7, 32), (8, 60), (9, 60), (10_000, 60)])
-def test_the_wait_before_a_restart(failures: int, seconds: float) -> None:
+def test_the_back_off_before_a_restart_grows(failures: int, seconds: float) -> None:
     assert termination.restart_delay(failures) == seconds
 
 
@@ -302,5 +302,5 @@ def test_the_wait_before_a_restart(failures: int, seconds: float) -> None:
     ("failures", "ran", "ready", "expected"),
     [(0, 0.1, 0, 1), (1, 0.1, 0, 2), (5, 9, 9, 6), (5, 15, 10, 1), (5, 599, 0, 6), (5, 600, 0, 1)],
 )
-def test_a_run_that_was_well_wipes_the_slate(failures: int, ran: float, ready: float, expected: int) -> None:
+def test_a_healthy_run_resets_the_back_off(failures: int, ran: float, ready: float, expected: int) -> None:
     assert termination.failures_after(failures, ran=ran, ready=ready) == expected

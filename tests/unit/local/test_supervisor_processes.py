@@ -42,7 +42,7 @@ async def test_a_manifest_becomes_a_process_and_its_removal_ends_it(machine: Mac
         await ready(supervisor)
         state = state_of(supervisor)
         assert (state.restarts, state.pod, state.container, state.adopted) == (0, "etcd", "etcd", False)
-        await eventually(lambda: state_of(supervisor).rss_bytes > 0)  # none in the instant of exec
+        await eventually(lambda: state_of(supervisor).rss_bytes > 0)  # none at the instant of exec
         assert os.getsid(state.pid) == os.getpgid(state.pid) == state.pid
         path.unlink()
         await eventually(lambda: not alive(state.pid))
@@ -50,7 +50,7 @@ async def test_a_manifest_becomes_a_process_and_its_removal_ends_it(machine: Mac
         assert list(machine.run.iterdir()) == []
 
 
-async def test_phases_are_told_in_order(machine: Machine) -> None:
+async def test_phases_are_reported_in_order(machine: Machine) -> None:
     async with machine.supervised(pod()) as supervisor:
         await ready(supervisor)
     told = [event for event in machine.reporter.events if isinstance(event, State)]
@@ -58,7 +58,7 @@ async def test_phases_are_told_in_order(machine: Machine) -> None:
     assert {event.subject for event in told} == {"node1/etcd"}
 
 
-async def test_a_process_sees_nothing_of_ours_but_what_its_manifest_says(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_gets_only_what_its_manifest_says(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_THE_DAEMON", "canary")
     manifest = script("env; umask; pwd; ls -l /proc/$$$$/fd; exec sleep 1000", container={"env": [{"name": "WANTED", "value": "yes"}]})
     inherited, other = os.pipe()
@@ -91,7 +91,7 @@ async def test_a_process_sees_nothing_of_ours_but_what_its_manifest_says(machine
     assert not any("canary" in line or "pipe:" in line for line in said)
 
 
-async def test_a_killed_process_is_started_again_at_once(machine: Machine) -> None:
+async def test_a_killed_process_is_restarted_at_once(machine: Machine) -> None:
     async with machine.supervised(pod()) as supervisor:
         await ready(supervisor)
         first = state_of(supervisor).pid
@@ -116,7 +116,7 @@ async def test_a_changed_manifest_restarts_and_a_comment_does_not(machine: Machi
         assert state_of(supervisor).pid == changed.pid
 
 
-async def test_the_last_of_many_changes_is_what_runs(machine: Machine) -> None:
+async def test_the_last_of_many_changes_is_running(machine: Machine) -> None:
     async with machine.supervised(script("exec sleep 1000")) as supervisor:
         await ready(supervisor)
         for number in range(10):
@@ -137,7 +137,7 @@ async def test_the_last_of_many_changes_is_what_runs(machine: Machine) -> None:
         (pod("etcd", "unknown"), 'spec.containers[0].command[0]: Unsupported value: "unknown": programs of this machine'),
     ],
 )
-async def test_a_broken_manifest_changes_nothing_but_the_reason(machine: Machine, broken, said: str) -> None:
+async def test_a_broken_manifest_changes_only_the_reason(machine: Machine, broken, said: str) -> None:
     async with machine.supervised(pod()) as supervisor:
         await ready(supervisor)
         before = state_of(supervisor)
@@ -159,7 +159,7 @@ async def test_a_manifest_that_never_worked_is_shown_by_its_file(machine: Machin
         assert "odd.yaml" in supervisor.refused()["odd"]
 
 
-async def test_a_component_that_dies_of_a_busy_port_says_so_in_its_own_words(machine: Machine) -> None:
+async def test_a_component_that_fails_because_of_a_busy_port_is_reported_in_its_own_words(machine: Machine) -> None:
     words = "bind: address already in use"
     never = {"readinessProbe": {"tcpSocket": {"port": 1}}}
     async with machine.supervised(script(f"echo starting; echo {words} >&2; exit 7", container=never)) as supervisor:
@@ -185,13 +185,13 @@ async def test_a_retry_does_not_wait_for_the_end_of_the_back_off(machine: Machin
         await until(supervisor, lambda state: state.phase is ComponentPhase.RUNNING)
 
 
-async def test_a_program_that_cannot_be_executed_is_named(machine: Machine) -> None:
+async def test_a_program_that_cannot_be_executed_is_reported(machine: Machine) -> None:
     async with machine.supervised(pod("etcd", "missing")) as supervisor:
         state = await until(supervisor, lambda state: state.phase is ComponentPhase.CRASH_LOOP)
     assert "/nonexistent/program cannot be started: No such file or directory" in state.reason
 
 
-async def test_nothing_of_a_stopped_component_is_left_even_if_it_ignores_us(machine: Machine) -> None:
+async def test_nothing_of_a_stopped_component_is_left_even_if_it_ignores_signals(machine: Machine) -> None:
     stubborn = script("trap '' TERM; sleep 1000 & sleep 1000 & echo up; while :; do sleep 0.05; done")
     async with machine.supervised(stubborn) as supervisor:
         await eventually(lambda: "up" in supervisor.last_lines("etcd"))
@@ -212,7 +212,7 @@ async def test_children_of_a_component_that_died_are_killed(machine: Machine) ->
         await eventually(lambda: of_session(session) == [])
 
 
-async def test_a_stop_takes_the_stages_one_after_the_other(machine: Machine) -> None:
+async def test_stopping_proceeds_stage_by_stage(machine: Machine) -> None:
     note = machine.root / "order"
 
     def ending(name: str) -> dict:
@@ -229,7 +229,7 @@ async def test_a_stop_takes_the_stages_one_after_the_other(machine: Machine) -> 
     assert written[2:] == ["kube-apiserver", "etcd"]
 
 
-async def test_a_pod_waits_for_those_it_comes_after(machine: Machine) -> None:
+async def test_a_pod_waits_for_the_pods_before_it(machine: Machine) -> None:
     gate = machine.root / "gate"
     first = script(f"while [ ! -e {gate} ]; do sleep 0.01; done; echo open; exec python3 -m http.server", "etcd")
     probe = {"readinessProbe": {"tcpSocket": {"port": 1}}}

@@ -1,4 +1,4 @@
-"""From a container to a process: programs, arguments, environment, and paths where there are no mounts."""
+"""From a container to a process: programs, arguments, environment, and paths without mounts."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def refusals(*command: str, **parts: object) -> list[str]:
     return [str(error) for error in caught.value.errors]
 
 
-def test_the_program_is_resolved_and_the_words_follow() -> None:
+def test_the_program_is_resolved_and_arguments_follow() -> None:
     found = launch("kube-apiserver", "--a=1", args=["--b=2"])
     assert found.argv == ("/cache/v1.36.3/kube-apiserver", "--a=1", "--b=2")
     assert found.env == {}
 
 
 @pytest.mark.parametrize("name", ["etcd", "/usr/bin/kube-apiserver", "../kube-apiserver"])
-def test_a_program_that_is_not_ours_is_refused(name: str) -> None:
+def test_an_unknown_program_is_refused(name: str) -> None:
     assert refusals(name) == [
         f'kube-apiserver.yaml: spec.containers[0].command[0]: Unsupported value: "{name}": programs of this machine: kube-apiserver'
     ]
@@ -92,7 +92,7 @@ def test_every_field_that_is_read_has_a_value() -> None:
         ("", ""),
     ],
 )
-def test_references_are_expanded_as_the_api_says(text: str, expanded: str) -> None:
+def test_references_are_expanded_as_the_api_specifies(text: str, expanded: str) -> None:
     assert expand(text, {"A": "1", "B": "2"}) == expanded
 
 
@@ -101,7 +101,7 @@ def test_expansion_never_fails(text: str) -> None:
     assert isinstance(expand(text, {"A": "1"}), str)
 
 
-def test_a_variable_sees_those_before_it() -> None:
+def test_a_variable_can_use_earlier_ones() -> None:
     env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)$(C)"}, {"name": "C", "value": "3"}]
     assert launch("kube-apiserver", env=env).env == {"A": "1", "B": "1$(C)", "C": "3"}
 
@@ -145,7 +145,7 @@ def test_equal_paths_need_nothing() -> None:
 
 
 @given(st.text(alphabet="/abx=:,", max_size=30))
-def test_rewriting_changes_each_place_once(text: str) -> None:
+def test_rewriting_changes_each_path_once(text: str) -> None:
     found = rewriter([mount("/a", "/b"), mount("/b", "/a")])(text)
     assert rewriter([mount("/a", "/b"), mount("/b", "/a")])(found) == text
 
@@ -164,7 +164,7 @@ def test_arguments_variables_and_working_directory_are_rewritten() -> None:
 
 
 @pytest.mark.parametrize("place", SEARCHED)
-def test_a_mount_over_a_searched_place_is_refused(place: str) -> None:
+def test_a_mount_over_a_searched_path_is_refused(place: str) -> None:
     assert refusal_of(mount(place, "/elsewhere"), [place]) is not None
     assert refusal_of(mount(f"{place}/below", "/elsewhere"), [f"{place}/below"]) is not None
     assert refusal_of(mount(place, place), [place]) is None
@@ -183,7 +183,7 @@ def test_refusals_name_the_field() -> None:
     assert "no argument or variable names it, so the process would not find /there" in found[1]
 
 
-def test_the_digest_tells_programs_arguments_and_variables_apart() -> None:
+def test_the_digest_distinguishes_programs_arguments_and_variables() -> None:
     base = launch("kube-apiserver", "--a", env=[{"name": "A", "value": "1"}])
     others = [
         launch("kube-apiserver", "--b", env=[{"name": "A", "value": "1"}]),
@@ -198,7 +198,7 @@ MANIFESTS = sorted(CASES.glob("*/manifests/*.yaml"))
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: f"{path.parts[-3]}-{path.stem}")
-def test_what_kubeadm_writes_runs_as_it_is(path: Path) -> None:
+def test_manifests_of_kubeadm_run_unchanged(path: Path) -> None:
     document: Any = yaml.load(path.read_bytes(), source=path.name)
     found = read_pod(document, source=path.name, node="node1")
     (container,) = found.containers
@@ -214,6 +214,6 @@ def test_what_kubeadm_writes_runs_as_it_is(path: Path) -> None:
         assert list(launched.argv[1:]) == document["spec"]["containers"][0]["command"][1:]
 
 
-def test_all_reference_manifests_are_there() -> None:
+def test_all_reference_manifests_exist() -> None:
     assert len(MANIFESTS) >= 27
     assert {path.stem for path in MANIFESTS} == set(COMPONENTS)

@@ -1,4 +1,4 @@
-"""The line that says why a component died."""
+"""The line of output that says why a component died."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USAGE = ["Usage:", "", *(f"  etcd {number}" for number in range(18)), ""]
         (["x" * 400], "x" * 300 + "…"),
     ],
 )  # fmt: skip
-def test_the_telling_line(lines: list[str], expected: str) -> None:
+def test_the_line_with_the_reason_is_found(lines: list[str], expected: str) -> None:
     assert failure_summary(lines) == expected
 
 
@@ -49,11 +49,11 @@ def test_the_telling_line(lines: list[str], expected: str) -> None:
         ("  plain ", "plain"),
     ],
 )
-def test_lines_for_people(line: str, expected: str) -> None:
+def test_lines_are_formatted_for_users(line: str, expected: str) -> None:
     assert readable(line) == expected
 
 
-def test_the_telling_line_is_kept_however_long_the_usage() -> None:
+def test_the_line_with_the_reason_is_kept_however_long_the_usage() -> None:
     words = termination_message(["flag provided but not defined: -nope", *USAGE])
     assert len(words) == 20
     assert words[0] == "flag provided but not defined: -nope"
@@ -61,6 +61,6 @@ def test_the_telling_line_is_kept_however_long_the_usage() -> None:
 
 
 @given(st.lists(st.text(max_size=30) | st.sampled_from([BUSY, FATAL, '{"level":"fatal"}', '{"level":[]']), max_size=30))
-def test_nothing_that_is_printed_breaks_it(lines: list[str]) -> None:
+def test_no_output_breaks_the_search_for_the_reason(lines: list[str]) -> None:
     assert len(failure_summary(lines)) <= 301
     assert len(termination_message(lines)) == min(20, len(lines))

@@ -1,4 +1,4 @@
-"""Helpers: the reference cases of kubeadm v1.36.2, loaded by our own loader with the facts of the host that they come from."""
+"""The reference cases of kubeadm v1.36.2, loaded by our own loader with the facts of their host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kubewright.base.yaml import load_all
 REFERENCE = Path(__file__).parents[2] / "data" / "reference"
 CASES = ("ipv4-minimal", "extra-everything", "external-etcd", "dual-stack", "ipv6-only", "ecdsa-p256", "custom-paths-sans")
 MORE_CASES = ("structured-authz", "proxy-env", "external-ca")
-"""Cases whose manifests come out as well, though nothing asks for the rest of them yet."""
+"""Cases whose manifests are compared as well, although nothing needs the rest of them yet."""
 
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
 HOST = Detected(
@@ -45,14 +45,14 @@ def configuration_of(case: str) -> Configuration:
 
 
 def detected_for(case: str) -> Detected:
-    """The host of a case; one was made with proxy variables and on a host of another name."""
+    """The host of a case; one was recorded with proxy variables and on a host of another name."""
     if case != "proxy-env":
         return HOST
     return Detected(host_name="elsewhere", ca_directories=HOST.ca_directories, proxy_environment=PROXIES)
 
 
 def places(configuration: Configuration) -> tuple[Layout, Addresses]:
-    """kubeadm's places for a configuration."""
+    """kubeadm's paths for a configuration."""
     local = configuration.cluster.etcd.local
     layout = Layout().at(pki=configuration.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
     endpoint = configuration.init.local_api_endpoint

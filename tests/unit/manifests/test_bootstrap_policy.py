@@ -1,4 +1,4 @@
-"""The table of the rights of kube-controller-manager and kube-scheduler."""
+"""The table of the permissions of kube-controller-manager and kube-scheduler."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kubewright.base.level import KUBERNETES
 from kubewright.manifests.rbac import BOOTSTRAP_VERSION, bootstrap_policy
 
 
-def test_every_object_is_whole_and_of_this_release() -> None:
+def test_every_object_is_complete_and_of_this_release() -> None:
     every = bootstrap_policy()
     assert BOOTSTRAP_VERSION == KUBERNETES
     assert Counter(one["kind"] for one in every) == {"ClusterRole": 3, "ClusterRoleBinding": 3, "Role": 3, "RoleBinding": 3}
@@ -19,7 +19,7 @@ def test_every_object_is_whole_and_of_this_release() -> None:
         assert ("namespace" in one["metadata"]) == (one["kind"] in {"Role", "RoleBinding"})
 
 
-def test_every_role_is_bound_to_the_components_and_nobody_from_outside() -> None:
+def test_every_role_is_bound_only_to_components() -> None:
     every = bootstrap_policy()
     bindings = [one for one in every if one["kind"].endswith("Binding")]
     roles = {(one["kind"], one["metadata"]["name"]) for one in every} - {(one["kind"], one["metadata"]["name"]) for one in bindings}

@@ -14,14 +14,14 @@ from kubewright.manifests.rbac import GRANTS, Purpose
 TAINT = {"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"}
 
 
-def test_every_grant_is_either_a_role_of_its_own_or_binds_one():
+def test_every_grant_is_a_role_or_binds_one():
     assert len(GRANTS) == 20
     assert len({(grant.name, grant.namespace) for grant in GRANTS}) == 20
     assert all(bool(grant.rules) != bool(grant.role) for grant in GRANTS)
     assert sum(len(rbac.grants(purpose)) for purpose in Purpose) == 20 + sum(bool(grant.rules) for grant in GRANTS)
 
 
-def test_who_has_a_join_token_may_ask_and_read_the_join_key_and_nothing_else():
+def test_a_join_token_permits_requests_and_reading_the_join_key_only():
     found = {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")): one for one in rbac.grants(Purpose.ENROLLMENT)}
     requester, proxier, namespace = "oneinfra:node:join-requester", "oneinfra:kubelet-proxier", "oneinfra-system"
     asking = {"apiGroups": ["node.oneinfra.ereslibre.es"], "resources": ["nodejoinrequests"], "verbs": ["get", "create"]}
@@ -36,7 +36,7 @@ def test_who_has_a_join_token_may_ask_and_read_the_join_key_and_nothing_else():
     assert (binding["roleRef"]["name"], binding["subjects"]) == ("system:kubelet-api-admin", [{"kind": "Group", "name": proxier}])
 
 
-def test_the_administrators_binding_is_a_cluster_admins():
+def test_the_binding_of_administrators_is_to_cluster_admin():
     (binding,) = objects.cluster_admins()
     assert binding == {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -58,7 +58,7 @@ def test_binary_values_count_after_the_others():
     assert configmaps.content_hash({"b": "1", "a": "2"}, {"c": b"3"}) == configmaps.content_hash({"x": "213"})
 
 
-def test_a_users_component_configuration_carries_no_hash():
+def test_a_component_configuration_of_a_user_has_no_hash():
     configuration = configuration_of("extra-everything")
     _, addresses = places(configuration)
     found = [configmaps.kubelet_config(configuration), kube_proxy.settings(configuration, addresses.api_server)]
@@ -90,7 +90,7 @@ def test_kube_proxy_gets_our_proxy_variables():
     ]
 
 
-def test_certificates_are_owned_by_the_token_that_dies_with_them():
+def test_uploaded_certificates_are_owned_by_their_token():
     secret, role, binding = objects.kubeadm_certs({"ca.key": b"\x00", "ca.crt": b""}, owner="bootstrap-token-abcdef", owner_uid="u")
     assert secret["data"] == {"ca.crt": "", "ca.key": "AA=="}
     assert secret["metadata"]["ownerReferences"][0]["name"] == "bootstrap-token-abcdef"

@@ -1,4 +1,4 @@
-"""Our controllers beside kube-controller-manager: which rights their user has, and what their static pod runs."""
+"""Our controllers as a replacement for those of kube-controller-manager: the permissions of their user, and the command of their pods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubewright.manifests.pods import Inputs
 SIGNERS = ["kube-apiserver-client", "kube-apiserver-client-kubelet", "kubelet-serving", "legacy-unknown"]
 
 
-def test_the_rights_are_exactly_these():
+def test_permissions_are_exactly_these():
     found = [
         (role["metadata"].get("namespace", ""), rule["apiGroups"][0], rule["resources"], rule.get("resourceNames", []), rule["verbs"])
         for role in controllers.rights()
@@ -44,13 +44,13 @@ def test_the_rights_are_exactly_these():
     ]
 
 
-def test_every_role_is_bound_to_the_controllers_user_and_to_nobody_else():
+def test_every_role_is_bound_only_to_the_user_of_the_controllers():
     bindings = [body for body in controllers.rights() if body["kind"].endswith("Binding")]
     assert len(bindings) == 4
     assert [[(one["kind"], one["name"]) for one in body["subjects"]] for body in bindings] == [[("User", controllers.NAME)]] * 4
 
 
-def test_what_kube_controller_manager_is_told_about_signing_holds_for_ours_in_its_place():
+def test_signing_settings_of_kube_controller_manager_apply_to_ours():
     configuration = configuration_of("ipv4-minimal")
     told = (
         Arg(name="cluster-signing-duration", value="4m"),
@@ -79,14 +79,14 @@ def pod_of(kind: str) -> dict:
     return controllers.machine_static_pod(Layout(), image="registry.example/kubewright:1")["spec"]
 
 
-def test_the_deployment_comes_with_all_that_it_needs_in_the_order_of_creation():
+def test_the_deployment_includes_all_its_objects_in_creation_order():
     found = [body["kind"] for body in controllers.deployment(image="x")]
     assert found[:1] == ["ServiceAccount"]
     assert found[-3:] == ["Deployment", "PodDisruptionBudget", "NetworkPolicy"]
     assert sorted(found[1:-3]) == sorted(body["kind"] for body in controllers.rights())
 
 
-def test_the_deployments_account_has_the_rights_of_the_user():
+def test_the_account_of_the_deployment_has_the_permissions_of_the_user():
     mine = [body for body in controllers.deployment(image="x") if "rules" in body]
     assert mine == [body for body in controllers.rights() if "rules" in body]
     subjects = [body["subjects"] for body in controllers.deployment(image="x") if "subjects" in body]
@@ -106,7 +106,7 @@ def test_two_replicas_of_which_one_stays():
         assert selector == labels
 
 
-def test_the_network_policy_lets_out_to_api_servers_only():
+def test_the_network_policy_allows_only_api_servers():
     spec = deployed()["NetworkPolicy"]["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == [443, 6443]
@@ -127,7 +127,7 @@ def test_a_container_can_change_nothing(kind):
     assert [mount["readOnly"] for mount in container["volumeMounts"]] == [True] * len(pod["volumes"])
 
 
-def test_the_deployment_is_not_root_and_can_read_its_authority():
+def test_the_deployment_is_not_root_and_can_read_its_ca():
     pod = pod_of("Deployment")
     assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["fsGroup"]) == (True, pod["securityContext"]["runAsUser"])
     assert pod["volumes"] == [{"name": "authority", "secret": {"secretName": "kubewright-controllers-ca", "defaultMode": 0o440}}]
@@ -135,7 +135,7 @@ def test_the_deployment_is_not_root_and_can_read_its_authority():
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Pod"])
-def test_what_is_run_is_a_command_of_ours(kind, monkeypatch):
+def test_the_pod_runs_a_valid_command(kind, monkeypatch):
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     [container] = pod_of(kind)["containers"]
@@ -147,7 +147,7 @@ def test_what_is_run_is_a_command_of_ours(kind, monkeypatch):
     assert ports.get(port, port) == found.number("secure-port")
 
 
-def test_a_static_pod_stands_beside_kube_controller_manager():
+def test_a_static_pod_runs_next_to_kube_controller_manager():
     pod = pod_of("Pod")
     [container] = pod["containers"]
     assert container["livenessProbe"]["httpGet"]["port"] not in {10257, 10259, 10250, 10256}
@@ -179,6 +179,6 @@ def test_the_command_prints_what_is_rendered(capsys):
         (["deployment", "--image=x", "--controllers=nodeipam"], "no controller"),
     ],
 )
-def test_what_the_command_refuses(capsys, argv, what):
+def test_the_command_refuses_invalid_settings(capsys, argv, what):
     assert main(["controllers", "manifest", *argv]) == 2
     assert what in capsys.readouterr().err

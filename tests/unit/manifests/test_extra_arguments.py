@@ -1,4 +1,4 @@
-"""What is said about arguments that a user gives to components."""
+"""Warnings about arguments that a user gives to components."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 
 
 def said(fields, *, version="v1.36.3", there=()):
-    """Return the warnings for a ClusterConfiguration (and an InitConfiguration behind `---`); `there` are the files of the host."""
+    """Return the warnings for a ClusterConfiguration (and an InitConfiguration after `---`); `there` are the files of the host."""
     text = CLUSTER + (f"kubernetesVersion: {version}\n" if "kubernetesVersion" not in fields else "") + fields
     configuration = load_init(yaml.load_all(text), detected=HOST).configuration
     around = Surroundings(configuration=configuration, layout=places(configuration)[0], look=lambda: HOST, exists=set(there).__contains__)
@@ -42,24 +42,24 @@ def volume(host, path, *, read_only="true", kind="''"):
     return f"  extraVolumes: [{{name: audit, hostPath: {host}, mountPath: {path}, readOnly: {read_only}, pathType: {kind}}}]\n"
 
 
-def test_a_default_configuration_has_nothing_to_be_said_about():
+def test_a_default_configuration_gives_no_warnings():
     assert said("") == []
 
 
-def test_an_unknown_flag_is_told_with_the_one_that_was_perhaps_meant():
+def test_an_unknown_flag_gives_a_warning_with_a_suggestion():
     assert said(api_server("audit-log-pth", "-")) == [
         "apiServer.extraArgs: kube-apiserver 1.36 has no flag --audit-log-pth and does not start with it; did you mean --audit-log-path?"
     ]
 
 
-def test_a_flag_written_with_its_hyphens_is_told():
+def test_a_flag_with_leading_hyphens_gives_a_warning():
     found = said("scheduler:\n  extraArgs: [{name: --leader-elect, value: 'true'}]\n")
     assert found == [
         "scheduler.extraArgs: kube-scheduler 1.36 has no flag ----leader-elect and does not start with it; did you mean --leader-elect?"
     ]
 
 
-def test_nothing_is_proposed_where_nothing_is_near():
+def test_nothing_is_suggested_if_nothing_is_similar():
     assert said(api_server("zzzz", "1")) == ["apiServer.extraArgs: kube-apiserver 1.36 has no flag --zzzz and does not start with it"]
 
 
@@ -71,7 +71,7 @@ def test_kubernetes_components_take_underscores_and_etcd_does_not():
     ]
 
 
-def test_a_deprecated_flag_is_told_in_the_words_of_the_component():
+def test_a_deprecated_flag_gives_a_warning_in_the_words_of_the_component():
     assert said(api_server("default-watch-cache-size", "10")) == [
         (
             "apiServer.extraArgs: --default-watch-cache-size of kube-apiserver 1.36 is deprecated: "
@@ -97,7 +97,7 @@ def test_a_deprecated_flag_is_told_in_the_words_of_the_component():
         ("bind-address", ("0.0.0.0", "::"), "localhost"),
     ],
 )
-def test_a_value_of_the_wrong_type_is_told(name, right, wrong):
+def test_a_value_of_the_wrong_type_gives_a_warning(name, right, wrong):
     assert [said(api_server(name, value)) for value in right] == [[]] * len(right)
     (found,) = said(api_server(name, wrong))
     assert re.fullmatch(rf"apiServer.extraArgs: kube-apiserver wants .+ for --{name}, not '{wrong}', and does not start with it", found)
@@ -199,12 +199,12 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_value_that_the_component_refuses_or_kubeadm_warns_of_is_told(name):
+def test_values_that_components_refuse_give_a_warning(name):
     section, arguments, expected = VALUES[name]
     assert said(component(section, arguments)) == [f"{section}.extraArgs: {text}" for text in expected]
 
 
-def test_a_file_that_is_not_in_the_static_pod_is_told():
+def test_an_unmounted_file_gives_a_warning():
     assert said(api_server("audit-policy-file", "/srv/audit.yaml"), there=["/srv/audit.yaml"]) == [
         (
             "apiServer.extraArgs: --audit-policy-file: /srv/audit.yaml is not in kube-apiserver's static pod, which mounts no directory above it; "
@@ -213,7 +213,7 @@ def test_a_file_that_is_not_in_the_static_pod_is_told():
     ]
 
 
-def test_patches_may_mount_what_is_not_there():
+def test_patches_may_mount_unmounted_files():
     init = "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\npatches: {directory: /srv/patches}\n"
     assert said(api_server("audit-policy-file", "/srv/audit.yaml") + init) == []
     assert len(said(api_server("audit-policy-file", "/etc/kubernetes/pki/none.yaml") + init)) == 1
@@ -227,7 +227,7 @@ def test_etcd_cannot_be_given_volumes():
     assert said("etcd:\n  local:\n    extraArgs: [{name: wal-dir, value: /var/lib/etcd/wal}]\n") == []
 
 
-def test_a_file_that_is_not_there_is_told_by_its_path_on_the_host():
+def test_a_missing_file_gives_a_warning_with_its_host_path():
     fields = api_server("audit-policy-file", "/etc/audit/policy.yaml", volume("/srv/audit", "/etc/audit/"))
     assert said(fields, there=["/srv/audit/policy.yaml"]) == []
     assert said(fields, there=["/etc/audit/policy.yaml"]) == [
@@ -238,19 +238,19 @@ def test_a_file_that_is_not_there_is_told_by_its_path_on_the_host():
     ]
 
 
-def test_a_mounted_file_that_the_kubelet_makes_need_not_be_there():
+def test_a_mounted_file_created_by_the_kubelet_need_not_exist():
     fields = api_server("audit-policy-file", "/a/p.yaml", volume("/a/p.yaml", "/a/p.yaml", kind="FileOrCreate"))
     assert said(fields) == []
     assert len(said(fields.replace("FileOrCreate", "File"))) == 1
 
 
-def test_files_that_init_makes_need_not_be_there():
+def test_files_created_by_init_need_not_exist():
     assert said(api_server("tls-cert-file", "/etc/kubernetes/pki/apiserver.crt")) == []
     assert said(f"certificatesDir: /srv/pki\n{api_server('client-ca-file', '/srv/pki/front-proxy-ca.crt')}") == []
     assert len(said(api_server("tls-cert-file", "/etc/kubernetes/pki/mine.crt"))) == 1
 
 
-def test_something_written_to_a_read_only_mount_is_told():
+def test_writing_to_a_read_only_mount_gives_a_warning():
     fields = api_server("audit-log-path", "/var/log/k/audit.log", volume("/var/log/k", "/var/log/k"))
     assert said(fields) == [
         (
@@ -261,17 +261,17 @@ def test_something_written_to_a_read_only_mount_is_told():
     assert said(fields.replace("readOnly: true", "readOnly: false")) == []
 
 
-def test_the_innermost_mount_counts():
+def test_the_innermost_mount_decides():
     fields = api_server("audit-policy-file", "/etc/kubernetes/pki/audit/p", volume("/srv", "/etc/kubernetes/pki/audit"))
     assert said(fields, there=["/srv/p"]) == []
 
 
-def test_values_that_are_no_absolute_paths_are_left_alone():
+def test_values_that_are_no_absolute_paths_are_not_checked():
     for name, value in (("audit-log-path", "-"), ("etcd-prefix", "/registry"), ("api-audiences", "/x"), ("token-auth-file", "tokens.csv")):
         assert said(api_server(name, value)) == []
 
 
-def test_every_file_of_a_pair_for_a_server_name_is_looked_for():
+def test_every_file_of_a_pair_for_a_server_name_is_checked():
     found = said(api_server("tls-sni-cert-key", "/etc/kubernetes/pki/a.crt,/etc/kubernetes/pki/a.key:a.example.com"))
     assert [text.removesuffix(" does not exist on this machine").rpartition(" ")[2] for text in found] == [
         "/etc/kubernetes/pki/a.crt",
@@ -279,7 +279,7 @@ def test_every_file_of_a_pair_for_a_server_name_is_looked_for():
     ]
 
 
-def test_the_kubelets_files_are_looked_for_where_it_says():
+def test_files_of_the_kubelet_are_checked_at_their_paths():
     init = "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration:\n  kubeletExtraArgs: "
     args = "[{name: image-credential-provider-config, value: /srv/credentials.yaml}, {name: node-ip, value: 10.98.0.11}]"
     assert said(init + args, there=["/srv/credentials.yaml"]) == []
@@ -288,14 +288,14 @@ def test_the_kubelets_files_are_looked_for_where_it_says():
     ]
 
 
-def test_a_machine_that_joins_is_judged_by_our_own_version():
+def test_a_joining_machine_is_checked_with_our_own_version():
     around = Surroundings(configuration=None, layout=Layout(), look=lambda: HOST, exists=lambda _: True)
     args = [Arg(name="node-labels", value="a=b"), Arg(name="nod-labels", value="a=b")]
     (found,) = extra_arguments.warnings([Given(component="kubelet", path="p", arguments=args)], around)
     assert found == "p: kubelet 1.36 has no flag --nod-labels and does not start with it; did you mean --node-labels?"
 
 
-def test_releases_and_images_that_the_table_does_not_have_are_judged_by_their_files_only():
+def test_unknown_releases_and_images_are_checked_for_files_only():
     args = "    extraArgs: [{name: nonsense, value: x}, {name: wal-dir, value: /srv}]\n"
     found = said(f"etcd:\n  local:\n    imageTag: mine\n{args}")
     assert found == [
@@ -310,8 +310,8 @@ NAMES = st.sampled_from(("audit-policy-file", "audit-log-path", "tls-sni-cert-ke
 
 
 @given(name=NAMES, value=PATHS, host=PATHS, mount=PATHS)
-def test_no_argument_is_too_odd(name, value, host, mount):
-    """Whatever was accepted as a configuration is questioned without an error, on the real machine too."""
+def test_no_argument_raises_an_error(name, value, host, mount):
+    """Arguments of any accepted configuration are checked without an error, on the real machine too."""
     mine = HostPathMount(name="mine", host_path=host, mount_path=mount)
     base = load_init(yaml.load_all(f"{CLUSTER}kubernetesVersion: v1.36.3\n"), detected=HOST).configuration
     cluster = with_attribute(base.cluster, "api_server.extra_args", (Arg(name=name, value=value),))
@@ -346,7 +346,7 @@ def test_each_component_has_a_table_for_each_release():
     assert extra_arguments.flags_of("kube-proxy", "1.36") is None
 
 
-def test_a_flag_that_is_gone_is_told_with_what_took_its_place():
+def test_a_removed_flag_gives_a_warning_with_its_replacement():
     assert said(api_server("insecure-port", "0")) == [
         (
             "apiServer.extraArgs: kube-apiserver 1.36 has no flag --insecure-port and does not start with it;"
@@ -356,12 +356,12 @@ def test_a_flag_that_is_gone_is_told_with_what_took_its_place():
 
 
 @pytest.mark.parametrize(("component", "name"), removed.ARGUMENTS)
-def test_no_release_that_is_supported_has_a_flag_that_counts_as_gone(component, name):
+def test_no_supported_release_has_a_flag_that_counts_as_removed(component, name):
     known = [extra_arguments.flags_of(component, line) for line in ("1.35", "1.36", "1.37")]
     assert [flags.line for flags in known if flags and name in flags.flags] == []
 
 
-def test_a_flag_that_other_releases_have_is_told_as_such():
+def test_a_flag_of_other_releases_gives_a_specific_warning():
     init = "---\napiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration:\n  kubeletExtraArgs: "
     (found,) = said(f"{init}[{{name: storage-driver-db, value: cadvisor}}]", version="v1.37.1")
     assert found.endswith("kubelet 1.37 has no flag --storage-driver-db and does not start with it; there is one in 1.35 and 1.36 only")
@@ -369,7 +369,7 @@ def test_a_flag_that_other_releases_have_is_told_as_such():
     assert "--storage-driver-db of kubelet 1.35 is deprecated: " in older
 
 
-def test_etcd_is_judged_by_the_release_of_its_image():
+def test_etcd_is_checked_with_the_release_of_its_image():
     args = "    extraArgs: [{name: discovery-proxy, value: x}, {name: experimental-corrupt-check-time, value: 1m}]\n"
     assert [text.partition(" is deprecated")[0] for text in said(f"etcd:\n  local:\n{args}")] == [
         "etcd.local.extraArgs: --experimental-corrupt-check-time of etcd 3.6"
@@ -380,13 +380,13 @@ def test_etcd_is_judged_by_the_release_of_its_image():
     ]
 
 
-def test_words_about_a_flag_are_those_of_the_release():
+def test_deprecation_messages_are_those_of_the_release():
     assert len(said(api_server("enable-logs-handler", "false"), version="v1.36.0")) == 1
     assert said(api_server("enable-logs-handler", "false"), version="v1.37.0") == []
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_every_flag_that_we_write_is_one_of_the_component(line):
+def test_every_flag_that_we_write_exists_in_the_component(line):
     for row in COMPONENTS.values():
         known = extra_arguments.flags_of(row.name, "3.6" if row.name == "etcd" else line)
         assert known is not None

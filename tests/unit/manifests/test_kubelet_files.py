@@ -25,13 +25,13 @@ def with_node(*, gates=None, **settings: object):
     return replace(configuration, init=replace(configuration.init, node_registration=node), cluster=cluster)
 
 
-def test_the_host_name_is_overridden_only_where_the_node_has_another():
+def test_the_host_name_is_overridden_only_if_the_node_has_another():
     assert kubelet.arguments(with_node(), NODE1) == []
     assert kubelet.arguments(with_node(), Detected(host_name=" NODE1 ")) == []
     assert kubelet.arguments(with_node(), Detected(host_name="other")) == ["--hostname-override=node1"]
 
 
-def test_the_users_flags_stand_last_and_replace_ours():
+def test_flags_of_the_user_come_last_and_replace_ours():
     extra = (Arg(name="v", value="4"), Arg(name="hostname-override", value="x"), Arg(name="v", value="5"))
     found = kubelet.arguments(with_node(kubelet_extra_args=extra), Detected(host_name="other"))
     assert found == ["--v=4", "--hostname-override=x", "--v=5"]
@@ -66,12 +66,12 @@ def test_the_resolver_of_systemd_is_written_for_this_machine_only():
         ("\U0001f600\U000e0001", '"\U0001f600\\U000e0001"'),
     ],
 )
-def test_texts_are_quoted_as_go_does(text, quoted):
+def test_texts_are_quoted_as_by_go(text, quoted):
     assert kubelet.go_quoted(text) == quoted
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_quoted_text_stays_on_one_line_and_is_no_longer_open(text):
+def test_a_quoted_text_is_one_line_and_terminated(text):
     quoted = kubelet.go_quoted(text)
     assert len(quoted.splitlines()) == 1
     assert yaml.load(quoted) == text

@@ -1,4 +1,4 @@
-"""Patch files: what their names mean, and what is said of one that does not fit."""
+"""Patch files: the meaning of their names, and errors about patches that do not apply."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KNOWN = patches.targets("v1.36.3")
         ("corednsdeployment.yaml", "corednsdeployment", "strategic"),
     ],
 )
-def test_names_are_read_as_kubeadm_does(name, target, type):
+def test_names_are_read_as_by_kubeadm(name, target, type):
     assert patches.parse_name(name, known=KNOWN) == patches.Name(target, type)
 
 
@@ -53,7 +53,7 @@ def test_kube_proxy_can_be_patched_from_1_37_on(version, count):
 
 
 @given(st.text(max_size=30))
-def test_any_name_is_a_patch_or_none_or_an_error_of_ours(name):
+def test_any_name_is_a_patch_or_ignored_or_a_proper_error(name):
     try:
         found = patches.parse_name(name, known=KNOWN)
     except DocumentError:
@@ -85,20 +85,20 @@ def test_every_document_of_a_file_is_a_patch():
         ("kube-scheduler+json.yaml", "[{op: replace, path: '', value: [1]}]", "is not an object"),
     ],
 )
-def test_a_patch_that_does_not_fit_is_named_with_its_line(name, text, detail):
+def test_an_inapplicable_patch_is_reported_with_its_line(name, text, detail):
     with pytest.raises(DocumentError, match=re.escape(f"/p/{name}:1")) as caught:
         of(text, name=name).apply("kube-scheduler", POD)
     assert detail in caught.value.detail
 
 
-def test_an_add_on_that_no_server_would_take_is_refused():
+def test_an_add_on_that_no_server_would_accept_is_refused():
     deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "coredns"}, "spec": {"replicas": 2}}
     with pytest.raises(DocumentError, match=r"/p/corednsdeployment\.yaml:1") as caught:
         of("spec: {replicas: many}", name="corednsdeployment.yaml").apply("corednsdeployment", deployment)
     assert "spec.replicas" in caught.value.detail
 
 
-def test_a_file_that_is_no_yaml_is_named():
+def test_a_file_with_invalid_yaml_is_reported():
     with pytest.raises(DocumentError, match=r"/p/etcd\.yaml"):
         of("a: [", name="etcd.yaml")
 
@@ -120,7 +120,7 @@ FULL = {
 
 
 @given(BODIES, st.sampled_from(sorted(patches.TYPES)), st.sampled_from(sorted(patches.TARGETS)))
-def test_whatever_a_patch_holds_it_is_applied_or_refused(body, type, target):
+def test_any_patch_is_applied_or_refused(body, type, target):
     before = copy.deepcopy((FULL, body))
     patch = patches.Patch(target=target, type=type, body=body, where="x.yaml:1")
     try:
@@ -138,7 +138,7 @@ def test_whatever_a_patch_holds_it_is_applied_or_refused(body, type, target):
         st.fixed_dictionaries({"op": st.sampled_from(WORDS), "path": st.sampled_from(WORDS)}, optional={"value": BODIES, "from": BODIES})
     )
 )
-def test_whatever_a_json_patch_asks_for_it_is_done_or_refused(operations):
+def test_any_json_patch_is_applied_or_refused(operations):
     patch = patches.Patch(target="etcd", type="json", body=operations, where="x.yaml:1")
     try:
         patches.Patches((patch,)).apply("etcd", FULL)

@@ -1,4 +1,4 @@
-"""Objects of the reference cases: what `init --dry-run` of kubeadm v1.36.2 sends, object for object and in order; what a cluster holds after."""
+"""Objects of the reference cases: what `init --dry-run` of kubeadm v1.36.2 sends, in order; and what a cluster contains afterwards."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NAMES = ("ca.crt", "ca.key", "etcd-ca.crt", "etcd-ca.key", "front-proxy-ca.crt",
 
 
 def sent(case: str) -> list[dict]:
-    """The objects that kubeadm creates, without the Secrets of tokens: those are `tokens`' business."""
+    """The objects that kubeadm creates, without the Secrets of tokens, which tests of `tokens` compare."""
     requests = reference_json(f"cases/{case}/init-dry-run-objects.json")
     created = [request["object"] for request in requests if request["verb"] == "CREATE"]
     return [body for body in created if body.get("type") != "bootstrap.kubernetes.io/token"]
 
 
 def published(configuration, addresses) -> list[dict]:
-    """cluster-info, and the right of everybody to read it."""
+    """cluster-info, and the permission for everybody to read it."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
     return [cluster_info.config_map(server=server, ca_pem=CA), *rbac.grants(rbac.Purpose.CLUSTER_INFO)]
 
@@ -37,7 +37,7 @@ def ours(case: str) -> list[dict]:
     return [
         *objects.kubeadm_config(configuration),
         *objects.kubelet_config(configuration),
-        *(certificates if case != "external-etcd" else ()),  # that case was run without --upload-certs
+        *(certificates if case != "external-etcd" else ()),  # that case was recorded without --upload-certs
         *objects.joining(),
         *published(configuration, addresses),
         *objects.dns(configuration),
@@ -46,7 +46,7 @@ def ours(case: str) -> list[dict]:
 
 
 def comparable(body: dict) -> dict:
-    """Bring ours into the form of the reference: decoded Secrets, a placeholder for the CA."""
+    """Convert ours to the form of the reference: decoded Secrets, a placeholder for the CA."""
     if body["kind"] == "Secret":
         data = {key: base64.b64decode(value).decode() for key, value in body["data"].items()}
         return {**{key: value for key, value in body.items() if key != "data"}, "data_decoded": data}
@@ -64,7 +64,7 @@ def test_init_sends_the_objects_of_kubeadm_in_its_order(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_printed_add_ons_hold_the_same_objects(case):
+def test_printed_add_ons_contain_the_same_objects(case):
     configuration = configuration_of(case)
     _, addresses = places(configuration)
     found = {"coredns": coredns.objects(configuration.cluster), "kube-proxy": kube_proxy.objects(configuration, addresses, HOST)}
@@ -80,7 +80,7 @@ STORED = sorted(
 )
 
 
-def test_a_full_init_makes_every_object_of_the_cluster():
+def test_a_full_init_creates_every_object_of_the_cluster():
     made = full_init()
     assert len(STORED) == 30
     assert sorted(made) == STORED
@@ -108,7 +108,7 @@ def file_name(body: dict) -> str:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_what_the_cluster_holds_is_what_we_send_and_the_api_servers_defaults(name):
+def test_stored_objects_are_what_we_send_plus_defaults_of_the_api_server(name):
     stored = reference_json(f"cluster-objects/{name}")
     body = full_init()[name]
     body["metadata"].pop("resourceVersion", None)
@@ -119,7 +119,7 @@ def test_what_the_cluster_holds_is_what_we_send_and_the_api_servers_defaults(nam
 
 
 def contained(part: object, whole: object, path: str = "") -> list[str]:
-    """Return the paths at which something of a part is missing in, or differs from, the whole."""
+    """Return the paths at which a part is missing in the whole, or differs from it."""
     if isinstance(part, dict) and isinstance(whole, dict):
         return [problem for key, value in part.items() for problem in contained(value, whole.get(key), f"{path}.{key}")]
     if isinstance(part, list) and isinstance(whole, list) and len(part) == len(whole):
@@ -129,7 +129,7 @@ def contained(part: object, whole: object, path: str = "") -> list[str]:
     return [] if part == whole or empty else [f"{path}: {part!r} is not {whole!r}"]
 
 
-def test_the_token_of_a_file_is_written_as_kubeadm_does():
+def test_the_token_of_a_file_is_written_as_by_kubeadm():
     (token,) = configuration_of("custom-paths-sans").init.bootstrap_tokens
     expected = next(
         request["object"]

@@ -11,7 +11,7 @@ from kubewright.manifests import kubelet, static_pods
 ROWS = [(case, component) for case in (*CASES, *MORE_CASES) for component in COMPONENTS if (case, component) != ("external-etcd", "etcd")]
 
 REPAIRED = {("extra-everything", "kube-controller-manager"): ("containerPort: 10257\n", "containerPort: 10357\n")}
-"""What kubeadm v1.36 writes, and what we write: its probes miss the secure-port that this case gives."""
+"""What kubeadm v1.36 writes, and what we write: its probes lack the secure-port that this case sets."""
 
 
 def test_every_manifest_of_the_reference_has_a_row():

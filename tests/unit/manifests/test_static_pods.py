@@ -64,7 +64,7 @@ def local_text(component: str) -> str:
 
 
 @pytest.mark.parametrize("component", COMPONENTS)
-def test_a_local_machine_has_no_default_place_address_or_port(component):
+def test_a_local_machine_has_no_default_path_address_or_port(component):
     text = local_text(component)
     kubeadms = Layout()
     for place in (kubeadms.kubernetes, kubeadms.etcd_data, kubeadms.kubelet, kubeadms.run):
@@ -78,7 +78,7 @@ def ports_of(ports: Ports) -> list[int]:
     return [getattr(ports, one.name) for one in fields(ports)]
 
 
-def test_on_a_local_machine_each_component_listens_and_is_asked_at_its_own_port():
+def test_each_component_of_a_local_machine_is_probed_at_its_own_port():
     pods = {name: static_pods.render(name, minimal(), LOCAL_LAYOUT, LOCAL, NO_FACTS) for name in COMPONENTS}
     found = {name: (pod["spec"]["containers"][0]["ports"][0]["containerPort"], probe_of(pod)["host"]) for name, pod in pods.items()}
     assert found == {
@@ -112,7 +112,7 @@ def test_overrides_replace_and_add_defaults_in_the_order_of_names():
     ]
 
 
-def test_the_users_arguments_win_over_overrides_and_stand_last_in_their_order():
+def test_arguments_of_the_user_override_and_come_last_in_their_order():
     configuration = with_settings(
         "kube-scheduler", extra_args=(Arg(name="v", value="2"), Arg(name="leader-elect", value=""), Arg(name="leader-elect", value="maybe"))
     )
@@ -141,7 +141,7 @@ def test_the_metrics_address_of_etcd_decides_about_its_probes_override_or_argume
         ("", "127.0.0.1", 2381, "HTTP"),
     ],
 )
-def test_what_a_metrics_url_leaves_open_is_kubeadms(value, host, port, scheme):
+def test_unset_parts_of_a_metrics_url_are_those_of_kubeadm(value, host, port, scheme):
     found = container("etcd", with_settings("etcd", extra_args=(Arg(name="listen-metrics-urls", value=value),)))
     probe = found["readinessProbe"]["httpGet"]
     assert (probe["host"], found["ports"][0]["containerPort"], probe["scheme"]) == (host, port, scheme)
@@ -151,7 +151,7 @@ def test_what_a_metrics_url_leaves_open_is_kubeadms(value, host, port, scheme):
     ("address", "host"), [("0.0.0.0", None), ("::", None), ("", None), ("10.0.0.1", "10.0.0.1"), ("127.0.0.1", "127.0.0.1")]
 )
 @pytest.mark.parametrize("component", ["kube-controller-manager", "kube-scheduler"])
-def test_the_last_bind_address_decides_whom_probes_ask(component, address, host):
+def test_the_last_bind_address_decides_the_address_of_probes(component, address, host):
     arguments = (Arg(name="bind-address", value="192.0.2.1"), Arg(name="bind-address", value=address))
     probe = container(component, with_settings(component, extra_args=arguments))["startupProbe"]["httpGet"]
     assert probe.get("host") == host
@@ -169,7 +169,7 @@ def test_probes_follow_the_port_that_a_user_gives(component, otherwise, port, mo
 @pytest.mark.parametrize(
     ("patience", "tries"), [(4 * MINUTE, 24), (5 * MINUTE + 5 * SECOND, 31), (1, 1), (10 * SECOND, 1), (0, None), (-5 * SECOND, None)]
 )
-def test_start_up_probes_have_as_many_tries_as_the_time_out_needs(patience, tries):
+def test_startup_probes_have_as_many_tries_as_the_timeout_needs(patience, tries):
     configuration = minimal()
     timeouts = replace(configuration.init.timeouts, control_plane_component_health_check=Duration(patience))
     configuration = replace(configuration, init=replace(configuration.init, timeouts=timeouts))
@@ -177,7 +177,7 @@ def test_start_up_probes_have_as_many_tries_as_the_time_out_needs(patience, trie
     assert probe.get("failureThreshold") == tries
 
 
-def test_an_authorization_config_takes_the_place_of_the_mode():
+def test_an_authorization_config_replaces_the_mode():
     configuration = with_settings("kube-apiserver", extra_args=(Arg(name="authorization-config", value="/a.yaml"),))
     command = container("kube-apiserver", configuration)["command"]
     assert not [argument for argument in command if argument.startswith("--authorization-mode")]
@@ -211,7 +211,7 @@ def test_files_of_an_external_etcd_that_are_not_given_are_no_flags():
         rendered("etcd", configuration)
 
 
-def test_of_two_volumes_with_one_name_the_last_counts_also_against_defaults():
+def test_the_last_volume_of_a_name_is_used_even_against_defaults():
     first = HostPathMount(name="k8s-certs", host_path="/a", mount_path="/a")
     second = HostPathMount(name="k8s-certs", host_path="/b", mount_path="/c", path_type="Directory")
     pod = rendered("kube-apiserver", with_settings("kube-apiserver", extra_volumes=(first, second)), detected=NO_FACTS)
@@ -220,7 +220,7 @@ def test_of_two_volumes_with_one_name_the_last_counts_also_against_defaults():
     assert len(pod["spec"]["volumes"]) == 2
 
 
-def test_proxy_variables_reach_all_but_etcd_and_the_users_win():
+def test_proxy_variables_reach_all_but_etcd_and_those_of_the_user_override_them():
     detected = Detected(host_name="node1", proxy_environment={"no_proxy": "a", "HTTP_PROXY": "b"})
     extra = (EnvVar(name="no_proxy", value="mine"), EnvVar(name="EMPTY"))
     found = {name: container(name, with_settings(name, extra_envs=extra), detected=detected).get("env") for name in COMPONENTS}
@@ -241,7 +241,7 @@ def test_an_unknown_component_is_refused():
 
 
 NEVER_READ = "\x7f\ufffe\uffff" + "".join(map(chr, {*range(0x80, 0xA0)} - {0x85}))
-"""Characters that no YAML parser of Kubernetes takes, and that are refused when they are written."""
+"""Characters that no YAML parser of Kubernetes accepts, and that are refused when they are written."""
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters=NEVER_READ), max_size=30)
 arguments = st.builds(Arg, name=texts, value=texts)
 mounts = st.builds(HostPathMount, name=texts, host_path=texts, mount_path=texts, read_only=st.booleans(), path_type=texts)
@@ -255,7 +255,7 @@ variables = st.builds(EnvVar, name=texts, value=texts)
     st.lists(variables, max_size=3),
     st.dictionaries(texts, texts, max_size=3),
 )
-def test_any_manifest_reads_back_equal(component, args, extra, env, overrides):
+def test_any_manifest_is_read_back_equal(component, args, extra, env, overrides):
     configuration = with_settings(component, extra_args=tuple(args), extra_volumes=tuple(extra), extra_envs=tuple(env))
     pod = rendered(component, configuration, overrides=overrides)
     assert yaml.load(yaml.dump(pod)) == pod

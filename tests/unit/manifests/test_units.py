@@ -1,4 +1,7 @@
-"""What is written for systemd, kubeconfigs, the kubelet and shells: every value stays what it is, or is refused. No input makes a line or a word more."""
+"""What is written for systemd, kubeconfigs, the kubelet and shells: every value stays unchanged or is refused.
+
+No input adds a line or a word.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from kubewright.manifests.tunnels import NodeTunnel
 CA = trustme.CA().cert_pem.bytes()
 UNSAFE = "\0\n\r\x0b\x1b\x7f\x85\u2028\u2029"
 SPEAKING = st.text(st.sampled_from("ab;#%$\"'\\=[]{}*? \t\u00a0é" + UNSAFE) | st.characters(), max_size=12)
-"""Texts that mean something to systemd, and others."""
+"""Texts that have a meaning for systemd, and others."""
 PROGRAMS = TunnelPrograms(ip=PurePosixPath("/sbin/ip"), wg=PurePosixPath("/bin/wg"))
 KEY = "A" * 43 + "="
 
@@ -41,7 +44,7 @@ def is_safe(text: str) -> bool:
 @example(words=["a", ";", "/bin/sh"])
 @example(words=["", "\\", '"', "%h", "$HOME", "${PATH}", "'"])
 @example(words=["fd00::5%x\0StandardInput=data\0"])
-def test_arguments_are_the_words_that_the_program_gets(words):
+def test_arguments_reach_the_program_unchanged(words):
     if not all(map(is_safe, words)):
         with pytest.raises(UnsafeText):
             units.arguments(*words)
@@ -52,7 +55,7 @@ def test_arguments_are_the_words_that_the_program_gets(words):
 
 
 @given(st.lists(SPEAKING.filter(bool), max_size=3))
-def test_a_variable_holds_its_words(words):
+def test_a_variable_keeps_its_words(words):
     if not all(map(is_safe, words)):
         with pytest.raises(UnsafeText):
             units.variable("ARGS", *words)
@@ -65,7 +68,7 @@ def test_a_variable_holds_its_words(words):
 @given(SPEAKING)
 @example(text="back\\")
 @example(text="*[a]?")
-def test_a_file_of_variables_is_found_by_its_name_and_no_other(text):
+def test_only_the_named_file_of_variables_is_read(text):
     path = f"/etc/{text}"
     if not is_safe(text):
         with pytest.raises(UnsafeText):
@@ -73,7 +76,7 @@ def test_a_file_of_variables_is_found_by_its_name_and_no_other(text):
         return
     path = str(PurePosixPath(path))
     pattern = units.pattern(PurePosixPath(path)).replace("%%", "%")
-    match = ctypes.CDLL(None).fnmatch  # what glob(3) compares with, which systemd calls
+    match = ctypes.CDLL(None).fnmatch  # what glob(3), which systemd calls, compares with
     assert match(pattern.encode(), path.encode(), 0) == 0
     assert match(pattern.encode(), f"{path}x".encode(), 0) != 0
 
@@ -106,7 +109,7 @@ UNITS = {
     "flag of the agent": lambda text: install.unit(["/bin/kubewright", "agent", "run", f"--node-labels={text}"]),
     "program of the agent": lambda text: install.unit([f"/{text}", "agent"]),
 }
-"""How a text gets into each unit and drop-in that is written."""
+"""How a text gets into each written unit and drop-in."""
 
 
 @pytest.mark.parametrize("write", UNITS.values(), ids=UNITS.keys())
@@ -115,7 +118,7 @@ UNITS = {
 @example(text="x\rExecStartPre=/bin/sh")
 @example(text="back\\")
 @example(text="%h%%")
-def test_no_text_makes_a_line_or_a_command_more_in_a_unit(write, text):
+def test_no_text_adds_a_line_or_a_command_to_a_unit(write, text):
     try:
         found = write(text)
     except (UnsafeText, HostError):
@@ -129,7 +132,7 @@ def test_no_text_makes_a_line_or_a_command_more_in_a_unit(write, text):
 
 
 def _commands(value: str) -> list[list[str]]:
-    plain = value.replace(" $KUBELET_", " KUBELET_").replace("/bin/kill -HUP $MAINPID", "")  # variables that are meant
+    plain = value.replace(" $KUBELET_", " KUBELET_").replace("/bin/kill -HUP $MAINPID", "")  # intended variables
     return systemd_kit.commands(plain)
 
 
@@ -155,7 +158,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("write", OTHERS.values(), ids=OTHERS.keys())
 @pytest.mark.parametrize("char", UNSAFE)
-def test_control_characters_are_refused_wherever_something_is_written_that_others_read(write, char):
+def test_control_characters_are_refused_in_all_written_formats(write, char):
     with pytest.raises(UnsafeText, match="holds a control character") as refused:
         write(f"before{char}after")
     assert refused.value.detail == f"U+{ord(char):04X} after {refused.value.detail.split()[2]} characters"
@@ -178,7 +181,7 @@ def test_the_server_of_a_kubeconfig_is_one_word_of_the_join_command():
     assert shlex.split(made)[:5] == ["kubewright", "join", "a:1; reboot", "--token", "t"]
 
 
-def test_where_a_control_character_is_in_a_document_is_told():
+def test_the_position_of_a_control_character_is_reported():
     with pytest.raises(UnsafeText) as refused:
         plain_text.require_one_line_each({"a": [{"b": "x"}, {"b": "\0"}]}, what="it")
     assert refused.value.what == "it.a[1].b holds a control character"

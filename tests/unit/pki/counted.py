@@ -1,4 +1,4 @@
-"""Bytes that count what is done with them, so that tests can tell linear work from quadratic without a clock."""
+"""Bytes that count the operations on them, so that tests can distinguish linear work from quadratic without a clock."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Final
 _CUTS: Final = ("removesuffix", "removeprefix", "rstrip", "lstrip", "strip", "translate", "replace")
 _SEARCHES: Final = ("find", "rfind", "count")
 _FREE: Final = ("decode", "endswith", "startswith")
-"""Their work is that of a label or an end."""
+"""Their cost is that of a label or an end."""
 
 
 class Counted(bytes):
-    """What is copied from it and passed over in it is added to `work[0]`; whatever is cut from it goes on counting."""
+    """What is copied from it and skipped in it is added to `work[0]`; slices of it continue to count."""
 
     work: list[int]
 

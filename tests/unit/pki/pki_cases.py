@@ -1,4 +1,4 @@
-"""The configurations of the reference cases, where their data lies, and a short way to make others."""
+"""The configurations of the reference cases, the paths of their data, and a short way to create others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short ways to make keys, authorities and stores in tests. Keys are ECDSA unless a test is about RSA: RSA ones take long."""
+"""Short ways to create keys, CAs and stores in tests. Keys are ECDSA unless a test is about RSA, because RSA keys take long."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ SPECS = specs_of()
 
 
 def full_store(config=CONFIG):
-    """Return a store with everything that `init` makes, and no record of writing it."""
+    """Return a store with everything that `init` creates, and without a record of writing it."""
     store = MemoryStore()
     ensure_all(store, specs_of(config).values(), sources())
     return MemoryStore({name: store[name] for name in store})
 
 
 def authority(name="ca", seed=0, **changes: object):
-    """Make an authority, with its key, outside of any store."""
+    """Create a CA, with its key, outside of any store."""
     spec = replace(SPECS[name], **changes)
     key = keys.generate(spec.algorithm)
     text = issuing.self_signed(spec, key, started=START, random=SeededRandom(seed))

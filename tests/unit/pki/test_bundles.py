@@ -1,4 +1,4 @@
-"""Reading certificates: bundles, chains, expiry, and what a certificate says about itself."""
+"""Reading certificates: bundles, chains, expiry, and the contents of a certificate."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_a_text_without_certificates_is_an_error(text):
         (ONE.pem.replace(b"\n-----END", b"=\n-----END"), "not base64"),
     ],
 )
-def test_what_readers_disagree_about_is_refused(text, reason):
-    """Go's readers pass over the first and the third, OpenSSL takes half of the second."""
+def test_texts_that_decoders_read_differently_are_refused(text, reason):
+    """Go's readers skip the first and the third, OpenSSL accepts half of the second."""
     for reader in (certificates.parse, lambda text: certificates.first(text, source="x"), pins.of_bundle):
         with pytest.raises(CertificateError, match=reason):
             reader(text + OTHER.pem)
 
 
-def test_names_are_as_go_reads_them():
+def test_names_are_read_as_by_go():
     """Found by comparing with Go's decoder (tests/compat/test_decoders.py)."""
     key = keys.generate("ECDSA-P256")
     given = [
@@ -67,12 +67,12 @@ def test_names_are_as_go_reads_them():
     assert found.public_key == key.public_der()
 
 
-def test_one_bad_certificate_spoils_the_bundle():
+def test_one_bad_certificate_invalidates_the_bundle():
     with pytest.raises(CertificateError, match=r"the certificate in ca\.crt cannot be read"):
         certificates.parse(ONE.pem + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", source="ca.crt")
 
 
-def test_a_certificate_tells_its_names():
+def test_names_of_a_certificate_are_read():
     names = Names(dns=("a.example.com", "*.b.example.com"), ips=("192.0.2.1", "fd00::1"))
 
     found = certificates.first(leaf(ONE, names=names, organizations=("o",))[0], source="client")
@@ -84,7 +84,7 @@ def test_a_certificate_tells_its_names():
     assert "commonName=somebody" in found.describe()
 
 
-def test_a_chain_needs_the_signers_key_not_only_its_name():
+def test_a_chain_requires_the_key_of_the_signer_and_not_only_its_name():
     impostor = authority(seed=5)
     found = certificates.first(leaf(ONE)[0], source="client")
 
@@ -113,7 +113,7 @@ def test_a_leaf_is_no_intermediate():
         (-DAY, "not valid for another 23 h"),
     ],
 )
-def test_expiry_is_told_in_its_largest_unit(offset, text):
+def test_expiry_is_shown_in_its_largest_unit(offset, text):
     found = certificates.first(leaf(ONE)[0], source="client")
 
     assert certificates.expiry(found, START + offset) == text

@@ -15,7 +15,7 @@ from kubewright.pki.names import Names
 LOCAL = Addresses(advertise="127.0.0.11", loopback="127.0.0.11", etcd_loopback="127.0.0.11")
 
 
-def test_the_api_servers_addresses_come_in_kubeadms_order():
+def test_addresses_of_the_api_server_are_in_the_order_of_kubeadm():
     config = CASES["custom-paths-sans"]
 
     found = names.api_server(config, addresses_of(config))
@@ -41,7 +41,7 @@ def test_a_local_machine_has_its_own_loopback_once_and_keeps_localhost():
     assert found == Names(dns=("localhost", "node1"), ips=("127.0.0.11",))
 
 
-def test_the_same_address_twice_is_there_once():
+def test_duplicate_addresses_are_written_once():
     config = configuration(api_server=APIServer(cert_sans=("10.98.0.11", "10.96.0.1", "node1", "NODE1", "::ffff:10.98.0.11")))
 
     found = names.api_server(config, addresses_of(config))
@@ -59,7 +59,7 @@ def test_the_same_address_twice_is_there_once():
         ("[fd00::1]:6443", (), ("fd00::1",)),
     ],
 )
-def test_the_endpoint_counts_as_name_or_address(endpoint, dns, ips):
+def test_the_endpoint_is_added_as_name_or_address(endpoint, dns, ips):
     config = configuration(control_plane_endpoint=endpoint)
     plain = names.api_server(configuration(), addresses_of(config))
 
@@ -79,7 +79,7 @@ def test_the_endpoint_counts_as_name_or_address(endpoint, dns, ips):
         ("FD00::0A", "fd00::a"),
     ],
 )
-def test_leading_zeros_do_not_make_a_name_of_an_address(text, address):
+def test_an_address_with_leading_zeros_is_an_address(text, address):
     etcd = Etcd(local=LocalEtcd(server_cert_sans=(text,), peer_cert_sans=(text,)))
     config = configuration(api_server=APIServer(cert_sans=(text,)), control_plane_endpoint=text, etcd=etcd)
     plain = names.api_server(configuration(), addresses_of(config))
@@ -110,7 +110,7 @@ def test_the_service_address_is_the_first_of_the_first_subnet(subnets, first):
 @pytest.mark.parametrize(
     ("endpoint", "host"), [("a:1", "a"), ("a", "a"), ("[::1]:6", "::1"), ("[::1]", "::1"), ("::1", "::1"), ("1.2.3.4:5", "1.2.3.4")]
 )
-def test_hosts_are_cut_from_endpoints(endpoint, host):
+def test_hosts_are_parsed_from_endpoints(endpoint, host):
     assert names.endpoint_host(endpoint) == host
 
 
@@ -126,7 +126,7 @@ def test_hosts_are_cut_from_endpoints(endpoint, host):
         ("*.a.example.com", "*.example.com", False),
     ],
 )
-def test_a_wildcard_stands_for_one_label(pattern, name, covered):
+def test_a_wildcard_matches_one_label(pattern, name, covered):
     assert names.covers(pattern, name) is covered
 
 

@@ -1,4 +1,4 @@
-"""Renewing: a new key and a new life; everything else is the old certificate's."""
+"""Renewing: a new key and a new lifetime; everything else is copied from the old certificate."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(store, name):
 
 
 @pytest.mark.parametrize("base", NAMES)
-def test_a_renewed_pair_has_a_new_key_and_life_and_the_old_identity(base):
+def test_a_renewed_pair_has_a_new_key_and_lifetime_and_the_old_identity(base):
     store = full_store()
     before, old_key = read(store, f"{base}.crt"), store.read(f"{base}.key")
     signer = signer_of(store, base)
@@ -74,14 +74,14 @@ def test_the_algorithm_is_the_configured_one():
 @pytest.mark.parametrize(
     ("gates", "algorithm"), [({}, "ECDSA-P384"), ({"PublicKeysECDSA": True}, "ECDSA-P256"), ({"PublicKeysECDSA": False}, "RSA-2048")]
 )
-def test_terms_come_from_the_cluster_and_its_feature_gates(gates, algorithm):
+def test_period_and_algorithm_come_from_the_cluster_and_its_feature_gates(gates, algorithm):
     cluster = replace(
         CONFIG.cluster, encryption_algorithm="ECDSA-P384", feature_gates=gates, certificate_validity_period=Duration(48 * HOUR)
     )
     assert Terms.of(cluster) == Terms(algorithm=Algorithm(algorithm), lifetime=timedelta(hours=48))
 
 
-def test_usages_that_kubernetes_does_not_know_are_copied():
+def test_usages_unknown_to_kubernetes_are_copied():
     ca = authority()
     usages = ("clientAuth", "emailProtection", "1.3.6.1.4.1.311.20.2.2")
     spec = replace(SPECS["apiserver-kubelet-client"], usages=usages)
@@ -95,7 +95,7 @@ def test_usages_that_kubernetes_does_not_know_are_copied():
     assert after.usages == before.usages
 
 
-def test_a_missing_certificate_is_told_and_nothing_is_written():
+def test_a_missing_certificate_is_reported_and_nothing_is_written():
     store = full_store()
     store.remove("apiserver.crt")
     with pytest.raises(CertificateError, match=r"apiserver\.crt is missing"):
@@ -103,7 +103,7 @@ def test_a_missing_certificate_is_told_and_nothing_is_written():
     assert store.written == []
 
 
-def test_nothing_is_written_where_the_authority_has_no_key():
+def test_nothing_is_written_if_the_ca_has_no_key():
     store = full_store()
     store.remove("ca.key")
     with pytest.raises(CertificateError, match=r"ca\.key is not here"):
@@ -123,7 +123,7 @@ def renew_admin(files, store):
     return yaml.load(files.read("admin.conf"))
 
 
-def test_a_renewed_kubeconfig_has_another_certificate_and_is_otherwise_the_same():
+def test_a_renewed_kubeconfig_changes_only_its_certificate():
     store = full_store()
     files = kubeconfig_store(store)
     before = yaml.load(files.read("admin.conf"))
@@ -141,7 +141,7 @@ def test_a_renewed_kubeconfig_has_another_certificate_and_is_otherwise_the_same(
     assert after == before
 
 
-def test_the_whole_bundle_goes_into_a_renewed_kubeconfig():
+def test_a_renewed_kubeconfig_contains_the_whole_bundle():
     """kubeadm v1.36 embeds the first certificate only."""
     store = full_store()
     files = kubeconfig_store(store)
@@ -213,7 +213,7 @@ def test_a_kubeconfig_of_any_shape_is_renewed_or_refused(path, value, inner):
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_kubeconfig_is_refused(text):
+def test_an_invalid_kubeconfig_is_refused(text):
     files = MemoryStore({"admin.conf": text})
     with pytest.raises(CertificateError):
         renew_admin(files, MemoryStore(dict(STORE)))

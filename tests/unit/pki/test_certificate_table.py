@@ -45,7 +45,7 @@ ROWS = [
 ]
 
 
-def test_every_row_of_certificates_is_kubeadms():
+def test_every_row_of_certificates_equals_that_of_kubeadm():
     found = [
         (row.name, row.files, getattr(row, "signer", ""), row.common_name.format(node="node1"), getattr(row, "usages", ()))
         for row in CERTIFICATES
@@ -56,7 +56,7 @@ def test_every_row_of_certificates_is_kubeadms():
     assert [row.files for row in CERTIFICATES if not isinstance(row, (Authority, Leaf))] == [("sa.key", "sa.pub")]
 
 
-def test_every_row_of_kubeconfigs_is_kubeadms():
+def test_every_row_of_kubeconfigs_equals_that_of_kubeadm():
     found = [(row.file, row.common_name, row.organizations, row.server, row.on_join, bool(row.long_name)) for row in KUBECONFIGS]
 
     assert found == [
@@ -68,7 +68,7 @@ def test_every_row_of_kubeconfigs_is_kubeadms():
     ]
 
 
-def test_every_row_has_a_summary_of_its_own_and_kubeadms_long_name():
+def test_every_row_has_its_own_summary_and_the_long_name_of_kubeadm():
     assert len({row.summary for row in (*CERTIFICATES, *KUBECONFIGS)}) == 16
     names = {row.name: row.long_name for row in CERTIFICATES if isinstance(row, Leaf)}
     assert len(names) == 7
@@ -76,7 +76,7 @@ def test_every_row_has_a_summary_of_its_own_and_kubeadms_long_name():
     assert names["apiserver-etcd-client"] == "certificate the apiserver uses to access etcd"
 
 
-def test_authorities_come_before_what_they_sign():
+def test_cas_come_before_the_certificates_that_they_sign():
     names = [row.name for row in CERTIFICATES]
 
     signed = [(names.index(row.signer), names.index(row.name)) for row in CERTIFICATES if isinstance(row, Leaf)]

@@ -28,14 +28,14 @@ def scalar(value):
         (1, "node-2", "node-csr-qAMB08rpHRhDXh0zEta0b_bm3xYmyn5IWIP7ivFOhYA"),
     ],
 )
-def test_digest_names_are_the_kubelets(value, node, name):
+def test_digest_names_equal_those_of_the_kubelet(value, node, name):
     """Names that the kubelet v1.36 gives to requests with these keys and subjects."""
     public = scalar(value).public_der()
 
     assert csr.digest_name(public, common_name=csr.node_user(node), organizations=["system:nodes"], usages=USAGES) == name
 
 
-def test_a_nodes_client_request_has_its_name_and_nothing_else():
+def test_a_client_request_of_a_node_has_only_its_name():
     found = summaries.of_request(csr.node_client_request("node-1", KEY))
 
     assert found.subject == (("organizationName", "system:nodes"), ("commonName", "system:node:node-1"))
@@ -82,12 +82,12 @@ def test_signature_and_usages_follow_the_key(algorithm, digest, usages):
     assert summaries.of_request(text).signature_valid
 
 
-def test_a_name_that_cannot_be_in_a_request_is_refused():
+def test_an_unencodable_name_is_refused():
     with pytest.raises(CertificateError, match="cannot create a certificate request"):
         csr.request(KEY, common_name="x", names=Names(dns=("bücher",)))
 
 
-def test_a_long_node_name_fits():
+def test_a_long_node_name_is_accepted():
     name = ".".join(["a" * 60] * 4)
 
     assert request_details.read(csr.node_client_request(name, KEY)).common_name == f"system:node:{name}"

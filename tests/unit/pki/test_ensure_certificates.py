@@ -1,4 +1,4 @@
-"""Keeping and making certificates: what is reused, what is repaired, what is refused, and that nothing existing is ever replaced."""
+"""Keeping and creating certificates: what is reused, repaired and refused, and that nothing existing is ever replaced."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ensure_one(store, name, **changes: object):
     return ensure.ensure(store, replace(SPECS[name], **changes), sources(5))
 
 
-def test_everything_is_made_with_kubeadms_modes():
+def test_everything_is_created_with_the_modes_of_kubeadm():
     store = MemoryStore()
 
     changes = ensure_all(store, SPECS.values(), sources())
@@ -51,7 +51,7 @@ def test_a_key_is_written_before_its_certificate():
 
 
 @pytest.mark.parametrize("written", range(22))
-def test_a_run_that_was_killed_after_any_file_is_finished_by_the_next(written):
+def test_a_run_killed_after_any_file_is_completed_by_the_next(written):
     whole = MemoryStore()
     ensure_all(whole, SPECS.values(), sources())
     store = MemoryStore({name: whole[name] for name in whole.written[:written]})
@@ -66,7 +66,7 @@ def test_a_run_that_was_killed_after_any_file_is_finished_by_the_next(written):
 
 
 @pytest.mark.parametrize("name", [*LEAVES, *AUTHORITIES])
-def test_what_fits_is_kept_and_its_expiry_told(name):
+def test_matching_certificates_are_kept_and_their_expiry_reported(name):
     store = full_store()
     before = {file: store[file] for file in store}
 
@@ -89,7 +89,7 @@ def test_a_leaf_without_its_key_is_refused(name):
 
 
 @pytest.mark.parametrize("name", LEAVES)
-def test_a_leaf_of_another_authority_is_refused(name):
+def test_a_leaf_of_another_ca_is_refused(name):
     store = full_store()
     text, key = leaf(authority(seed=9), common_name=SPECS[name].common_name)
     store = MemoryStore({**{file: store[file] for file in store}, SPECS[name].certificate_file: text, SPECS[name].key_file: key.pem()})
@@ -109,13 +109,13 @@ def test_the_key_of_another_certificate_is_refused(name):
 
 
 @pytest.mark.parametrize("name", [name for name in LEAVES if name != "apiserver"])
-def test_another_user_is_refused_where_the_certificate_says_who_somebody_is(name):
+def test_another_user_in_a_client_certificate_is_refused(name):
     with pytest.raises(CertificateMismatch, match="common name"):
         ensure_one(full_store(), name, common_name="somebody-else")
 
 
 def test_another_common_name_of_the_api_server_is_kept():
-    """Its clients look at the alternative names only."""
+    """Its clients check only the alternative names."""
     assert not ensure_one(full_store(), "apiserver", common_name="somebody-else")
 
 
@@ -137,7 +137,7 @@ def test_a_missing_usage_is_refused():
         ensure_one(full_store(), "apiserver-etcd-client", usages=SERVER)
 
 
-def test_missing_names_are_all_told():
+def test_all_missing_names_are_reported():
     config = configuration(
         encryption_algorithm="ECDSA-P256",
         api_server=APIServer(cert_sans=("new.example.com", "192.0.2.7")),
@@ -167,7 +167,7 @@ def test_a_certificate_for_a_wildcard_is_kept():
     assert not ensure_one(store, "apiserver")
 
 
-def test_only_the_chain_counts_by_kubeadms_own_rules():
+def test_with_the_rules_of_kubeadm_only_the_chain_is_checked():
     store = full_store()
     store.remove("apiserver.key")
     spec = replace(SPECS["apiserver"], names=Names(dns=("new.example.com",)))
@@ -182,14 +182,14 @@ def test_every_check_has_a_row():
     assert [check.name for check in specs.CHECKS] == ["chain", "key there", "key fits", "subject", "usages", "names"]
 
 
-def test_an_expired_certificate_is_kept_and_told():
+def test_an_expired_certificate_is_kept_and_reported():
     change = ensure.ensure(full_store(), SPECS["apiserver"], sources(start=START + 368 * DAY))
 
     assert change.action is Action.NONE
     assert change.reason == "existing, expired 3 d ago"
 
 
-def test_a_certificate_from_the_future_is_kept_and_told():
+def test_a_certificate_from_the_future_is_kept_and_reported():
     change = ensure.ensure(full_store(), SPECS["ca"], sources(start=START - timedelta(hours=2)))
 
     assert change.reason == "existing, not valid for another 1 h"
@@ -207,7 +207,7 @@ def test_an_unreadable_file_is_an_error_that_names_it(file, content):
     assert len(store.written) == writes
 
 
-def test_a_leaf_in_place_of_an_authority_is_refused():
+def test_a_leaf_instead_of_a_ca_is_refused():
     store = full_store()
     store.write("ca.crt", store["apiserver.crt"], mode=0o644)
 
@@ -215,7 +215,7 @@ def test_a_leaf_in_place_of_an_authority_is_refused():
         ensure_one(store, "ca")
 
 
-def test_an_authority_with_another_key_is_refused():
+def test_a_ca_with_another_key_is_refused():
     store = full_store()
     store.write("ca.key", store["etcd/ca.key"], mode=0o600)
 
@@ -223,7 +223,7 @@ def test_an_authority_with_another_key_is_refused():
         ensure_one(store, "ca")
 
 
-def test_a_leaf_without_authority_says_what_to_make_first():
+def test_a_leaf_without_ca_gives_a_hint_what_to_create_first():
     with pytest.raises(CertificateError, match=r"ca\.crt is missing") as caught:
         ensure_one(MemoryStore(), "apiserver")
     assert "init phase certs" in caught.value.remedy
@@ -259,8 +259,8 @@ def _authority_signed_by(root, spec, key):
     return builder.sign(root.key.native, root.key.signature_hash()).public_bytes(Encoding.PEM)
 
 
-def test_a_bundle_in_the_authoritys_file_is_used_whole():
-    """During a change of CA: leaves of either stay, and the one with the key signs, wherever it stands."""
+def test_a_bundle_in_the_file_of_the_ca_is_used_completely():
+    """During a change of CA: leaves of either stay, and the one with the key signs, at any position."""
     store = full_store()
     new = authority(seed=4, common_name="kubernetes")
     store.write("ca.crt", store["ca.crt"] + new.pem, mode=0o644)
@@ -288,7 +288,7 @@ def test_a_lone_key_is_used():
 
 
 class TestExternalAuthority:
-    def test_its_leaves_are_kept_and_it_is_told(self):
+    def test_leaves_of_an_external_ca_are_kept_and_that_is_reported(self):
         store = full_store()
         store.remove("ca.key")
 
@@ -321,7 +321,7 @@ class TestExternalAuthority:
 
 
 class TestServiceAccountKeys:
-    def test_a_missing_public_half_is_made_again(self):
+    def test_a_missing_public_half_is_created_again(self):
         store = full_store()
         before = store["sa.pub"]
         store.remove("sa.pub")
@@ -339,24 +339,24 @@ class TestServiceAccountKeys:
         with pytest.raises(CertificateError, match=r"sa\.key is missing beside sa\.pub"):
             ensure_one(store, "sa")
 
-    def test_halves_that_do_not_fit_are_an_error(self):
+    def test_mismatched_halves_are_an_error(self):
         store = full_store()
         store.write("sa.pub", keys.generate("ECDSA-P256").public_pem(), mode=0o600)
 
         with pytest.raises(CertificateMismatch, match="do not match"):
             ensure_one(store, "sa")
 
-    def test_a_public_file_may_hold_older_keys_too(self):
+    def test_a_public_file_may_contain_older_keys_too(self):
         store = full_store()
         store.write("sa.pub", keys.generate("ECDSA-P256").public_pem() + store["sa.pub"], mode=0o600)
 
         assert not ensure_one(store, "sa")
 
-    def test_what_fits_is_kept(self):
+    def test_matching_service_account_keys_are_kept(self):
         assert ensure_one(full_store(), "sa").reason == "existing"
 
 
-def test_all_lives_of_one_run_end_in_the_same_second():
+def test_all_certificates_of_one_run_expire_in_the_same_second():
     class Slow:
         def __init__(self) -> None:
             self.clock = sources().clock
@@ -373,7 +373,7 @@ def test_all_lives_of_one_run_end_in_the_same_second():
     assert len(ends) == 1
 
 
-def test_configurations_differ_in_what_they_ask_for():
+def test_configurations_request_different_certificates():
     assert set(specs_of(CONFIG)) - set(specs_of(CASES["external-etcd"])) == {
         "etcd-ca",
         "etcd-server",

@@ -1,4 +1,4 @@
-"""Keeping and making kubeconfigs with client certificates."""
+"""Keeping and creating kubeconfigs with client certificates."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def edited(edit, name="admin"):
 
 
 @pytest.mark.parametrize("name", SPECS)
-def test_a_missing_file_is_made_and_a_second_run_keeps_it(name):
+def test_a_missing_file_is_created_and_a_second_run_keeps_it(name):
     files = MemoryStore()
 
     first, second = ensure_one(files, name), ensure_one(files, name)
@@ -47,7 +47,7 @@ def test_a_missing_file_is_made_and_a_second_run_keeps_it(name):
     assert files.modes[f"{name}.conf"] == 0o600
 
 
-def test_the_certificate_is_the_users_and_fits_its_key():
+def test_the_certificate_is_for_the_user_and_matches_its_key():
     resolved = kubeconfigs.load(made("kubelet")["kubelet.conf"], source="kubelet.conf").user
 
     pair = certificates.pair_of(resolved.client_certificate_data, resolved.client_key_data, source="kubelet.conf")
@@ -67,14 +67,14 @@ def test_a_whole_bundle_is_embedded():
     assert len(certificates.parse(store["ca.crt"])) == 2
 
 
-def test_another_server_is_kept_and_told():
+def test_another_server_is_kept_and_reported():
     change = ensure_one(made(), server="https://lb.example.com:6443")
 
     assert change.action is Action.NONE
     assert change.reason == "existing, its server is https://10.98.0.11:6443 and would be https://lb.example.com:6443, expires in 365 d"
 
 
-def test_an_expired_certificate_is_kept_and_told():
+def test_an_expired_certificate_is_kept_and_reported():
     assert ensure_one(made(), start=START + 400 * DAY).reason == "existing, expired 35 d ago"
 
 
@@ -106,7 +106,7 @@ def test_references_to_files_are_kept_as_they_are():
     assert ensure_one(edited(refer, "kubelet"), "kubelet").reason == "existing"
 
 
-def test_a_key_of_somebody_else_is_refused():
+def test_a_key_of_another_user_is_refused():
     def swap(document):
         document["users"][0]["user"]["client-key-data"] = base64.b64encode(keys.generate("ECDSA-P256").pem()).decode()
 
@@ -123,7 +123,7 @@ def test_a_key_of_somebody_else_is_refused():
         (lambda document: document["clusters"][0]["cluster"].pop("server"), "needs the URL"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused(edit, reason):
+def test_an_unusable_kubeconfig_is_refused(edit, reason):
     files = edited(edit)
 
     with pytest.raises(CertificateMismatch, match=reason):
@@ -132,12 +132,12 @@ def test_a_file_that_cannot_be_used_is_refused(edit, reason):
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe\x00", b"{", b"[]", b"kind: Pod\n", b"clusters: 7\n", b"users:\n- user: {token: [x]}\n"])
-def test_a_file_that_cannot_be_read_is_an_error_that_names_it(text):
+def test_an_unreadable_file_is_an_error_that_names_its_path(text):
     with pytest.raises(CertificateError, match=r"admin\.conf"):
         ensure_one(MemoryStore({"admin.conf": text}))
 
 
-def test_without_the_authoritys_key_a_missing_file_is_an_error():
+def test_without_the_key_of_the_ca_a_missing_file_is_an_error():
     store = full_store()
     store.remove("ca.key")
     files = MemoryStore()
@@ -147,7 +147,7 @@ def test_without_the_authoritys_key_a_missing_file_is_an_error():
     assert files.written == []
 
 
-def test_without_the_authoritys_key_an_existing_file_is_kept():
+def test_without_the_key_of_the_ca_an_existing_file_is_kept():
     store = full_store()
     files = made(store=store)
     store.remove("ca.key")

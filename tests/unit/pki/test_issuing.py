@@ -1,4 +1,4 @@
-"""What is in a certificate: serial, times, extensions, signature; and what cannot be put into one."""
+"""The contents of a certificate: serial number, times, extensions, signature; and what cannot be put into one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def issued(**changes: object):
     return certificates.first(leaf(CA, **changes)[0], source="client")
 
 
-def test_life_begins_five_minutes_early_and_ends_one_period_after_the_start():
+def test_certificates_start_five_minutes_early_and_expire_one_period_after_the_start():
     found = issued(lifetime=30 * DAY)
 
     assert found.not_before == START - timedelta(minutes=5)
@@ -32,14 +32,14 @@ def test_life_begins_five_minutes_early_and_ends_one_period_after_the_start():
     assert found.lifetime == timedelta(seconds=30 * 86400 + 300)
 
 
-def test_fractions_of_a_second_do_not_count():
+def test_fractions_of_a_second_are_dropped():
     key = keys.generate("ECDSA-P256")
     text = issuing.signed(client_spec(), key, CA, started=START + timedelta(microseconds=999_999), random=SeededRandom())
 
     assert certificates.first(text, source="client").not_after == START + 365 * DAY
 
 
-def test_a_certificate_may_begin_with_its_authority():
+def test_a_certificate_may_start_with_its_ca():
     key = keys.generate("ECDSA-P256")
     text = issuing.signed(client_spec(), key, CA, started=START + DAY, random=SeededRandom(), not_before=CA.certificate.not_before)
 
@@ -79,7 +79,7 @@ def test_serial_numbers_come_from_the_injected_randomness():
     ("algorithm", "digest"),
     [("ECDSA-P256", "ecdsa-with-SHA256"), ("ECDSA-P384", "ecdsa-with-SHA384"), ("RSA-2048", "sha256WithRSAEncryption")],
 )
-def test_the_signature_follows_the_authoritys_key(algorithm, digest):
+def test_the_signature_algorithm_follows_the_key_of_the_ca(algorithm, digest):
     signer = authority(algorithm=keys.Algorithm(algorithm))
 
     found = certificates.first(leaf(signer)[0], source="client").native.signature_algorithm_oid._name
@@ -94,7 +94,7 @@ def test_organisations_come_before_the_common_name():
     assert [name for name, _ in found.subject] == ["organizationName", "organizationName", "commonName"]
 
 
-def test_a_long_node_name_fits():
+def test_a_long_node_name_is_accepted():
     """Host names have up to 253 characters; RFC 5280 allows 64 in a common name, Go's X.509 any number."""
     name = "system:node:" + ".".join(["a" * 60] * 4)
 
@@ -103,7 +103,7 @@ def test_a_long_node_name_fits():
     assert found.common_name == name
 
 
-def test_an_authority_without_key_identifier_leaves_no_trace_in_its_leaves():
+def test_leaves_of_a_ca_without_key_identifier_have_none():
     key = keys.generate("ECDSA-P256")
     subject = issuing.subject_of("plain")
     builder = x509.CertificateBuilder(subject, subject, key.native.public_key(), 1, START, START + DAY)
@@ -117,7 +117,7 @@ def test_an_authority_without_key_identifier_leaves_no_trace_in_its_leaves():
     assert found.issued_by(signer.certificate)
 
 
-def test_an_authority_whose_key_is_elsewhere_signs_nothing():
+def test_a_ca_without_its_key_signs_nothing():
     store = MemoryStore({"ca.crt": CA.pem})
     keyless = load_authority(store, "ca")
 
@@ -127,7 +127,7 @@ def test_an_authority_whose_key_is_elsewhere_signs_nothing():
 
 
 @pytest.mark.parametrize("lifetime", [timedelta(0), -DAY])
-def test_a_period_of_nothing_is_refused(lifetime):
+def test_a_period_of_zero_is_refused(lifetime):
     with pytest.raises(CertificateError, match="would expire before it is valid"):
         issued(lifetime=lifetime)
 
@@ -143,7 +143,7 @@ def test_a_name_that_is_not_ascii_is_refused():
     assert "SANs" in caught.value.remedy
 
 
-def test_an_authority_is_signed_by_itself():
+def test_a_ca_is_self_signed():
     found = CA.certificate
 
     assert found.is_authority

@@ -1,4 +1,4 @@
-"""Private keys: kinds, PEM forms, reading what others wrote, making several at once."""
+"""Private keys: kinds, PEM forms, reading foreign keys, generating several at once."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def test_a_key_is_written_in_its_traditional_form_and_read_back(algorithm, label
     assert keys.load_public(key.public_pem(), source="key") == [key.public_der()]
 
 
-def test_the_list_of_algorithms_is_kubeadms():
+def test_the_list_of_algorithms_equals_that_of_kubeadm():
     assert [algorithm.value for algorithm in Algorithm] == ["RSA-2048", "RSA-3072", "RSA-4096", "ECDSA-P256", "ECDSA-P384"]
 
 
 @pytest.mark.parametrize(("algorithm", "digest"), [("RSA-2048", "sha256"), ("ECDSA-P256", "sha256"), ("ECDSA-P384", "sha384")])
-def test_the_digest_of_signatures_follows_the_key(algorithm, digest):
+def test_the_signature_digest_follows_the_key(algorithm, digest):
     assert keys.generate(algorithm).signature_hash().name == digest
 
 
-def test_an_algorithm_that_nobody_knows_is_refused():
+def test_an_unknown_algorithm_is_refused():
     with pytest.raises(CertificateError) as caught:
         keys.generate("ED25519")
     assert "ED25519" in caught.value.what
     assert "ECDSA-P384" in caught.value.remedy
 
 
-def test_many_keys_come_in_the_order_asked_for_and_none_twice():
+def test_many_keys_are_returned_in_the_requested_order_and_none_twice():
     wanted = ["RSA-2048", "ECDSA-P256", "RSA-2048", "ECDSA-P384", "ECDSA-P256"]
 
     with KeyPool() as pool:
@@ -58,7 +58,7 @@ def test_many_keys_come_in_the_order_asked_for_and_none_twice():
     assert len({key.public_der() for key in made}) == 5
 
 
-def test_a_pool_makes_keys_that_were_not_reserved_too():
+def test_a_pool_makes_unreserved_keys_too():
     with KeyPool(threads=1) as pool:
         pool.reserve("RSA-2048")
         found = [pool.take("RSA-2048"), pool.take("ECDSA-P256")]
@@ -90,7 +90,7 @@ def test_parameters_before_the_key_are_skipped():
     assert keys.load(text, source="key").public_der() == key.public_der()
 
 
-def test_a_password_is_refused_with_a_remedy():
+def test_an_encrypted_key_is_refused_with_a_hint():
     native = ec.generate_private_key(ec.SECP256R1())
     for form in (PrivateFormat.PKCS8, PrivateFormat.TraditionalOpenSSL):
         text = native.private_bytes(Encoding.PEM, form, BestAvailableEncryption(b"secret"))
@@ -100,7 +100,7 @@ def test_a_password_is_refused_with_a_remedy():
 
 
 @pytest.mark.parametrize("text", [b"", b"hello", pem.encode("CERTIFICATE", b"x"), pem.encode("PRIVATE KEY", b"x")])
-def test_what_is_no_key_is_refused_by_file_name(text):
+def test_an_invalid_key_is_refused_with_its_file_name(text):
     with pytest.raises(CertificateError, match=r"ca\.key"):
         keys.load(text, source="ca.key")
 
@@ -114,7 +114,7 @@ def test_a_key_of_another_family_is_refused():
 
 
 @pytest.mark.parametrize("number", ["p", "q", "d", "dmp1", "dmq1", "iqmp"])
-def test_an_rsa_key_whose_numbers_do_not_fit_is_refused(number):
+def test_an_inconsistent_rsa_key_is_refused(number):
     key = keys.generate("RSA-2048")
     value = getattr(key.native.private_numbers(), number)
     width = (value.bit_length() + 7) // 8
@@ -125,7 +125,7 @@ def test_an_rsa_key_whose_numbers_do_not_fit_is_refused(number):
         keys.load(text, source="ca.key")
 
 
-def test_a_key_never_shows_itself():
+def test_a_key_is_never_shown():
     key = keys.generate("ECDSA-P256")
 
     assert repr(key) == "PrivateKey(ECDSA-P256)"

@@ -17,7 +17,7 @@ LABELS = st.sampled_from(["CERTIFICATE", "RSA PRIVATE KEY", "PUBLIC KEY", "X509 
 
 
 @given(st.lists(st.tuples(LABELS, st.binary(max_size=200)), max_size=4))
-def test_what_is_written_is_read_back(content):
+def test_written_blocks_are_read_back(content):
     written = [Block(label, der) for label, der in content]
 
     assert pem.blocks(pem.join(written), source="file") == written
@@ -89,7 +89,7 @@ NOISE = [
 
 @pytest.mark.parametrize("piece", NOISE)
 @pytest.mark.parametrize("read", [lambda text: pem.blocks(text, source="file"), request_details.read], ids=["blocks", "request"])
-def test_the_work_grows_with_the_length_of_a_text_and_no_faster(read, piece):
+def test_parsing_takes_linear_time(read, piece):
     """Counted, not timed: every byte that is copied, or passed over by a search."""
     request = pem.encode(pem.REQUEST, b"0")
     small, large = (_work(read, piece * count + request + piece * count) for count in (100, 400))

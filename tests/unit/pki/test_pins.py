@@ -17,7 +17,7 @@ from kubewright.pki.pins import Pin, PinMismatch
 ONE, OTHER = authority(), authority(seed=2)
 
 
-def test_the_pin_of_the_reference_certificate():
+def test_the_pin_equals_that_of_the_reference():
     known = reference("vectors.json")["ca_pin"]
 
     assert pins.pin(known["certificate_pem"].encode()) == known["pin"]
@@ -43,7 +43,7 @@ def test_pins_are_read_in_any_case_and_written_in_one():
         ("sha256:" + "０" * 64, "not hexadecimal"),
     ],
 )
-def test_what_is_no_pin_is_refused(text, reason):
+def test_an_invalid_pin_is_refused(text, reason):
     with pytest.raises(UsageError, match=reason):
         Pin.parse(text)
 
@@ -55,7 +55,7 @@ def test_any_certificate_of_a_bundle_may_be_the_pinned_one():
     assert [str(pin) for pin in pins.of_bundle(bundle)] == [pins.pin(ONE.pem), pins.pin(OTHER.pem)]
 
 
-def test_another_key_is_refused_and_both_sides_are_told():
+def test_another_key_is_refused_and_both_pins_are_shown():
     with pytest.raises(PinMismatch, match="https://a:6443 is not the one you pinned") as caught:
         pins.require(ONE.pem, [Pin.parse(pins.pin(OTHER.pem))], server="https://a:6443", now=START)
 

@@ -44,7 +44,7 @@ def _survives(parse, text):
 @FUZZ
 @given(text=st.binary(max_size=300))
 @example(text=b"-----BEGIN CERTIFICATE-----")
-def test_arbitrary_bytes(name, text):
+def test_arbitrary_bytes_raise_only_errors_of_the_tree(name, text):
     _survives(PARSERS[name][0], text)
 
 
@@ -55,7 +55,7 @@ def changes(size):
 @pytest.mark.parametrize("name", PARSERS)
 @FUZZ
 @given(data=st.data())
-def test_changed_text(name, data):
+def test_changed_text_raises_only_errors_of_the_tree(name, data):
     parse, good = PARSERS[name]
     changed = bytearray(good)
     for position, value in data.draw(changes(len(good))):
@@ -71,8 +71,8 @@ def _der_of(text):
 @pytest.mark.parametrize("name", ["bundles", "keys", "rsa keys", "public keys", "requests", "pins", "pairs"])
 @FUZZ
 @given(data=st.data())
-def test_changed_content(name, data):
-    """The base64 stays right, what is inside does not."""
+def test_changed_content_raises_only_errors_of_the_tree(name, data):
+    """The base64 stays valid, the content does not."""
     parse, good = PARSERS[name]
     blocks = _der_of(good)
     chosen = data.draw(st.integers(0, len(blocks) - 1))
@@ -86,8 +86,8 @@ def test_changed_content(name, data):
 
 @FUZZ
 @given(data=st.data())
-def test_whatever_can_be_read_can_be_summarised_and_checked(data):
-    """Nothing is left to fail later: chains, expiry, names, the form for comparing."""
+def test_every_readable_certificate_can_be_summarised_and_checked(data):
+    """Nothing fails later: chains, expiry, names, the form for comparing."""
     der = bytearray(_der_of(LEAF)[0].der)
     for position, value in data.draw(changes(len(der))):
         der[position] = value

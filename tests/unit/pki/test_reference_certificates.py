@@ -19,7 +19,7 @@ from kubewright.pki.store import MemoryStore
 
 
 class _Keys:
-    """Makes few RSA keys and hands them out again and again: making one takes up to half a second, and these tests compare forms."""
+    """Makes few RSA keys and reuses them: making one takes up to half a second, and these tests compare formats."""
 
     def __init__(self) -> None:
         self._made = {}
@@ -82,7 +82,7 @@ def summary_of_file(name, store):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_certificates_are_kubeadms_field_for_field(case):
+def test_certificates_equal_those_of_kubeadm_field_by_field(case):
     store, _ = made(case)
 
     assert {name: summary_of_file(name, store) for name in store} == reference(f"cases/{case}/certificates.json")
@@ -106,10 +106,10 @@ def summary_of_kubeconfig(text, mode, store):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_kubeconfigs_are_kubeadms_field_for_field(case):
+def test_kubeconfigs_equal_those_of_kubeadm_field_by_field(case):
     store, files = made(case)
     wanted = reference(f"cases/{case}/kubeconfigs.json")
-    for content in wanted.values():  # how long the recording took between the two commands is no property of the files
+    for content in wanted.values():  # the time between the two recorded commands is no property of the files
         certificate = content["content"]["users"][0]["user"]["client-certificate-data"]
         certificate["validity_seconds"] -= certificate["not_after_minus_apiserver_crt_not_after_seconds"]
         certificate["not_after_minus_apiserver_crt_not_after_seconds"] = 0
@@ -118,7 +118,7 @@ def test_kubeconfigs_are_kubeadms_field_for_field(case):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_extensions_come_in_kubeadms_order(case):
+def test_extensions_are_in_the_order_of_kubeadm(case):
     store, _ = made(case)
     wanted = {name: entry for name, entry in reference(f"cases/{case}/certificates.json").items() if name.endswith(".crt")}
 

@@ -1,4 +1,4 @@
-"""Reading requests as leniently as Go's crypto/x509, and seeing everything in them."""
+"""Reading requests as leniently as Go's crypto/x509, with all their contents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CN, ORG = "2.5.4.3", "2.5.4.10"
 read = request_details.read
 
 
-def test_a_kubelets_request_is_read_whole():
+def test_a_request_of_a_kubelet_is_read_completely():
     text = csr.node_serving_request("a", PrivateKey(KEY), names=Names(dns=("a.example",), ips=("10.0.0.1", "fd00::1")))
     found = read(text)
     assert (found.common_name, found.organizations) == ("system:node:a", ("system:nodes",))
@@ -46,7 +46,7 @@ def test_a_kubelets_request_is_read_whole():
         (der.encode(der.INTEGER, b"\5"), None),
     ],
 )
-def test_every_kind_of_string_in_a_subject(value, text):
+def test_every_string_type_in_a_subject_is_read(value, text):
     found = read(request(sets=[rdn((ORG, value)), rdn((CN, "x"))]))
     assert found.organizations == (() if text is None else (text,))
     assert found.subject[0][0].text == text
@@ -61,17 +61,17 @@ def test_every_kind_of_string_in_a_subject(value, text):
         b"\x0c\x05a",
     ],
 )
-def test_a_string_that_breaks_its_kind_is_refused(value):
+def test_a_string_that_violates_its_type_is_refused(value):
     with pytest.raises(CertificateError):
         read(request(sets=[rdn((ORG, value))]))
 
 
-def test_several_attributes_in_one_set_and_the_last_common_name():
+def test_several_attributes_in_one_set_and_the_last_common_name_are_read():
     found = read(request(sets=[rdn((ORG, "a"), (CN, "first")), rdn((ORG, "b")), rdn((CN, "last"))]))
     assert (found.organizations, found.common_name) == (("a", "b"), "last")
 
 
-def test_every_kind_of_alternative_name_is_seen():
+def test_every_kind_of_alternative_name_is_read():
     names = [
         ("dns", "*.a"),
         ("dns", "*.a"),
@@ -91,17 +91,17 @@ def test_every_kind_of_alternative_name_is_seen():
 @pytest.mark.parametrize(
     "name", [("dns", b"\xc3\xa9"), ("email", b"\xff"), ("uri", "http://h:x/"), ("uri", "http://a..b/"), ("ip", b"123")]
 )
-def test_alternative_names_that_go_refuses(name):
+def test_alternative_names_that_go_refuses_are_refused(name):
     with pytest.raises(CertificateError):
         read(request(names=[name]))
 
 
-def test_an_explicit_default_and_unknown_extensions_are_taken():
+def test_an_explicit_default_and_unknown_extensions_are_accepted():
     found = read(request(extensions=[extension("1.2.3.4", b"xx"), extension("2.5.29.15", b"", der.encode(der.BOOLEAN, b"\0"))]))
     assert [(one.oid, one.critical) for one in found.extensions] == [("1.2.3.4", False), ("2.5.29.15", False)]
 
 
-def test_an_extension_twice_is_refused():
+def test_a_duplicate_extension_is_refused():
     with pytest.raises(CertificateError, match="twice"):
         read(request(extensions=[san(("dns", "a")), san(("dns", "b"))]))
 
@@ -115,7 +115,7 @@ EMPTY = pem.encode("X", b"")
 
 
 def surplus(text, count=1):
-    """Add padding that Python's base64 takes and Go's does not: Go passes over the block."""
+    """Add padding that Python's base64 accepts and Go's does not: Go skips the block."""
     return text.replace(b"\n-----END", b"=" * count + b"\n-----END")
 
 
@@ -162,12 +162,12 @@ def test_text_around_the_one_block_is_skipped(text):
         (b" " * 65_536 + ONE, "larger than 65536 bytes"),
     ],
 )
-def test_what_is_no_single_request_is_refused(text, reason):
+def test_anything_but_a_single_request_is_refused(text, reason):
     with pytest.raises(CertificateError, match=reason):
         read(text)
 
 
-def test_a_signature_by_another_key_is_noticed():
+def test_a_signature_by_another_key_is_detected():
     assert not request_signing.signature_valid(read(request(good=False)))
 
 
@@ -206,18 +206,18 @@ def test_any_bytes_are_read_or_refused(content):
         ("*", "", "*"),
     ],
 )
-def test_uris_as_go_writes_them(given_text, host, written):
+def test_uris_are_formatted_as_by_go(given_text, host, written):
     assert uris.parse(given_text) == (host, written)
 
 
 @pytest.mark.parametrize("text", ["http://h:x/", "http://a b/", ":x", "http://[1.2.3.4]/", "%zz", "http://%41/", "a\x7f", "a b:c/d"])
-def test_uris_that_go_refuses(text):
+def test_uris_that_go_refuses_are_refused(text):
     with pytest.raises(uris.URIError):
         uris.parse(text)
 
 
 @given(st.text(alphabet="aA:/?#[]@%25~.h*<", max_size=16))
-def test_what_is_written_reads_the_same(text):
+def test_written_requests_are_read_back_unchanged(text):
     try:
         found = uris.parse(text)
     except uris.URIError:

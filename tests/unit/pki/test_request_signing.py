@@ -1,4 +1,4 @@
-"""Certificates as kube-controller-manager makes them, read back by the X.509 library (v1.36: pkg/controller/certificates/authority)."""
+"""Certificates as kube-controller-manager issues them, read back by the X.509 library (v1.36: pkg/controller/certificates/authority)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def issue(text: bytes | None = None, *, usages=CLIENT_USAGES, by=None, valid=VAL
     return x509.load_pem_x509_certificate(made)
 
 
-def test_what_a_nodes_certificate_has():
+def test_a_node_certificate_has_the_expected_fields():
     made = issue()
     assert [(one.oid._name, one.critical) for one in made.extensions] == [
         ("keyUsage", True),
@@ -99,13 +99,13 @@ def test_usages_are_those_of_the_spec(usages, bits, extended):
     assert [one._name for one in found.get("extendedKeyUsage", ())] == extended
 
 
-def test_encipher_only_without_key_agreement_is_written_as_go_does():
+def test_encipher_only_without_key_agreement_is_written_as_by_go():
     made = issue(usages=("encipher only",))
     raw = made.tbs_certificate_bytes
     assert der.encode(der.BIT_STRING, b"\0\x01") in raw
 
 
-def test_the_subject_is_made_anew_of_known_attributes():
+def test_the_subject_is_rebuilt_from_known_attributes():
     text = request(
         sets=[
             rdn(("0.9.2342.19200300.100.1.1", "lost")),
@@ -154,14 +154,15 @@ def test_without_a_subject_the_alternative_names_are_critical():
     assert made.extensions.get_extension_for_class(x509.SubjectAlternativeName).critical
 
 
-def test_times_after_2049_are_written_whole():
+def test_times_after_2049_are_written_as_generalized_time():
     ends = datetime(2050, 1, 1, tzinfo=UTC)
     assert issue(valid=Period(not_before=NOW, not_after=ends)).not_valid_after_utc == ends
 
 
-def test_a_certificate_that_seems_to_be_its_own_issuer_names_no_key():
+def test_a_certificate_with_equal_subject_and_issuer_has_no_authority_key_id():
     made = issue(request(sets=[rdn((CN, "system:node:a"))]), by=authority(name="system:node:a"))
-    # The library writes UTF8String, Go and we PrintableString: the names differ in bytes, so the identifier is there.
+    # The library writes UTF8String, Go and we PrintableString: the names differ in bytes, so the identifier is
+    # present.
     assert any(one.oid._name == "authorityKeyIdentifier" for one in made.extensions)
     assert [one.oid._name for one in issue(by=authority(identifier=False)).extensions] == [
         "keyUsage",
@@ -195,13 +196,13 @@ PSS = padding.PSS(padding.MGF1(hashes.SHA256()), 32)
         _request_by(ed25519.Ed25519PrivateKey.generate()),
     ],
 )
-def test_every_kind_of_key_that_go_verifies(text):
+def test_every_kind_of_key_that_go_supports_is_verified(text):
     made = issue(text)
     assert made.public_key() == x509.load_pem_x509_csr(text).public_key()
 
 
 @pytest.mark.parametrize("key", [RSA, ec.generate_private_key(ec.SECP384R1()), ed25519.Ed25519PrivateKey.generate()])
-def test_every_kind_of_authority(key):
+def test_every_kind_of_ca_signs(key):
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "ca")])
     builder = x509.CertificateBuilder(name, name, key.public_key(), 1, NOW - timedelta(days=1), NOW + timedelta(days=1))
     made = builder.sign(key, None if isinstance(key, ed25519.Ed25519PrivateKey) else hashes.SHA256())
@@ -209,7 +210,7 @@ def test_every_kind_of_authority(key):
     issue(by=load_authority(*files, source="ca.crt")).verify_directly_issued_by(made)
 
 
-def test_the_pair_of_an_authority_has_to_be_one_certificate_and_its_key():
+def test_the_pair_of_a_ca_must_be_one_certificate_and_its_key():
     certificate, key = authority_files()
     other, _ = authority_files(name="other")
     with pytest.raises(SeveralCertificates):

@@ -25,7 +25,7 @@ def test_the_values_of_the_reference_are_read(name):
 
 
 @given(st.binary(max_size=200))
-def test_what_is_sealed_is_unsealed(content):
+def test_sealed_values_are_unsealed(content):
     sealed = sealing.seal(content, KEY, random=SeededRandom())
 
     assert len(sealed) == 12 + len(content) + 16
@@ -33,7 +33,7 @@ def test_what_is_sealed_is_unsealed(content):
 
 
 @given(st.binary(max_size=60))
-def test_what_was_not_sealed_is_refused(content):
+def test_unsealed_values_are_refused(content):
     with pytest.raises(CertificateError, match=r"ca\.key of the Secret kubeadm-certs"):
         sealing.unseal(content, KEY, name="ca.key")
 
@@ -46,7 +46,7 @@ def test_one_changed_bit_is_refused():
             sealing.unseal(changed, KEY, name="ca.key")
 
 
-def test_another_key_is_refused_with_a_remedy():
+def test_another_key_is_refused_with_a_hint():
     sealed = sealing.seal(b"content", KEY, random=SeededRandom())
 
     with pytest.raises(CertificateError, match="not the one it was encrypted with") as caught:

@@ -1,4 +1,4 @@
-"""A machine for checks: only what they read, every part as a good machine has it."""
+"""A machine for checks: only what they read, every part as on a good machine."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def having(path, text):
     return FakeHost(files={**GOOD, path: text})
 
 
-def test_a_good_machine_passes_every_check_in_kubeadms_order():
+def test_a_good_machine_passes_every_check_in_the_order_of_kubeadm():
     report = run_checks(INIT, subject())
     assert [result.name for result in report.results] == [
         *("IsPrivilegedUser", "NumCPU", "Mem", "KubernetesVersion", "Firewalld", "Port-6443", "Port-10259", "Port-10257"),
@@ -138,13 +138,13 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_a_machine_lacks_is_found_and_nothing_else(case):
+def test_exactly_the_missing_requirement_is_reported(case):
     host, name, severity = BAD[case]
     assert found(host) == {(name, severity)}
 
 
 @pytest.mark.parametrize("port", [6443, 10259, 10257, 10250, 2379, 2380])
-def test_a_port_in_use_is_named_with_who_has_it(port):
+def test_a_port_in_use_is_reported_with_its_owner(port):
     host = FakeHost()
     host.network.taken = {port: OWNER}
     [result] = [one for one in run_checks(INIT, subject(host)).results if one.findings]
@@ -165,7 +165,7 @@ def test_a_port_in_use_is_named_with_who_has_it(port):
         ),
     ],
 )
-def test_what_an_earlier_run_made_does_not_stand_in_its_own_way(port, program):
+def test_files_of_an_earlier_run_do_not_fail_checks(port, program):
     files = {f"/etc/kubernetes/manifests/{name}.yaml": "" for name in lists.STATIC_PODS}
     host = FakeHost(files={**GOOD, **files, "/var/lib/etcd/member": ""})
     host.network.taken = {port: PortOwner(user=0, pid=7, program=program)}
@@ -182,7 +182,7 @@ def test_every_kernel_option_is_needed(option):
 
 
 @pytest.mark.parametrize("option", ["IP_NF_TARGET_REDIRECT=m", "NETFILTER_XT_TARGET_REDIRECT=m"])
-def test_either_of_two_options_will_do_built_in_or_not(option):
+def test_one_of_two_kernel_options_is_enough(option):
     text = KERNEL_CONFIG.replace("CONFIG_NETFILTER_XT_TARGET_REDIRECT=y", f"CONFIG_{option}")
     assert found(having("/boot/config-6.1.0", text)) == set()
 
@@ -198,12 +198,12 @@ def v1(text=None, kubelet="Kubernetes v1.36.3"):
     return host
 
 
-def test_the_first_version_of_cgroups_stops_young_kubelets_only():
+def test_cgroup_v1_is_refused_only_for_recent_kubelets():
     assert found(v1()) == {("SystemVerification", "error")}
     assert found(v1(kubelet="Kubernetes v1.34.1")) == {("SystemVerification", "warning")}
 
 
-def test_the_first_version_of_cgroups_needs_its_own_options_and_controllers():
+def test_cgroup_v1_requires_its_own_options_and_controllers():
     host = v1(text="cpu\t1\t1\t1\ncpuset\t1\t1\t0\n", kubelet="Kubernetes v1.34.1")
     [result] = [one for one in run_checks(INIT, subject(host)).results if one.findings]
     assert result.findings[0].text == "missing required cgroups: cpuacct cpuset devices freezer memory pids"
@@ -213,7 +213,7 @@ def test_the_first_version_of_cgroups_needs_its_own_options_and_controllers():
         assert ("SystemVerification", "error") in found(host)
 
 
-def test_a_packed_kernel_configuration_is_read_and_a_broken_one_is_told():
+def test_a_compressed_kernel_configuration_is_read_and_a_broken_one_reported():
     import gzip
 
     host = without("/boot/config-6.1.0")
@@ -223,7 +223,7 @@ def test_a_packed_kernel_configuration_is_read_and_a_broken_one_is_told():
     assert found(host) == {("SystemVerification", "error")}
 
 
-def test_proxies_that_would_be_asked_for_the_clusters_addresses_are_warned_of():
+def test_proxies_for_cluster_addresses_give_a_warning():
     environment = {"HTTPS_PROXY": "http://user:secret@proxy.test:3128", "NO_PROXY": "192.0.2.0/24"}
     report = run_checks(INIT, subject(FakeHost(proxies=environment)))
     told = [(result.name, one.severity, one.text) for result in report.results for one in result.findings]
@@ -233,7 +233,7 @@ def test_proxies_that_would_be_asked_for_the_clusters_addresses_are_warned_of():
     assert found(FakeHost(proxies={"HTTPS_PROXY": "http://proxy.test", "NO_PROXY": "10.96.0.0/12"})) == {("HTTPProxy", "warning")}
 
 
-def test_a_name_that_nobody_can_resolve_is_warned_of():
+def test_an_unresolvable_name_gives_a_warning():
     def fail(_):
         raise OSError
 
@@ -243,13 +243,13 @@ def test_a_name_that_nobody_can_resolve_is_warned_of():
     assert [len(result.findings) for result in report.results] == [1]
 
 
-def test_a_later_minor_release_than_ours_is_warned_of():
+def test_a_later_minor_release_gives_a_warning():
     later = replace(CLUSTER, kubernetes_version="v1.37.0")
     host = FakeHost(programs=FakePrograms({"kubelet": "Kubernetes v1.37.0", "losetup": "", "mount": "", "cp": ""}))
     assert found(host, cluster=later) == {("KubernetesVersion", "warning")}
 
 
-def test_without_root_nothing_else_is_looked_at():
+def test_without_root_nothing_else_is_checked():
     report = run_checks(INIT, subject(FakeHost(services={}), user=1000))
     assert [result.name for result in report.results] == ["IsPrivilegedUser"]
     with pytest.raises(CheckFailed, match="preflight checks failed"):
@@ -266,7 +266,7 @@ def test_ignored_checks_still_run_and_their_errors_become_warnings(ignored):
     assert (result.name, result.ignored, len(result.warnings), len(result.errors)) == ("NumCPU", True, 1, 0)
 
 
-def test_every_error_is_told_at_once_with_its_remedy():
+def test_every_error_is_reported_at_once_with_its_hint():
     host = FakeHost(machine=MachineInfo(cores=1, memory=1, kernel="6.1.0"))
     with pytest.raises(CheckFailed) as caught:
         run_checks(INIT, subject(host)).require_passed()
@@ -283,7 +283,7 @@ def test_a_report_has_a_json_form():
     assert (row["name"], row["passed"], row["findings"][0]["severity"]) == ("Service-kubelet", True, "warning")
 
 
-def test_both_families_are_checked_where_the_cluster_has_both():
+def test_both_families_are_checked_if_the_cluster_has_both():
     both = replace(CLUSTER, networking=Networking(service_subnet="10.96.0.0/12,fd00::/108", pod_subnet="10.1.0.0/16"))
     names = [check.name for check in lists.init(both, ADDRESSES, LAYOUT)]
     assert [name for name in names if name.startswith("FileContent")] == [
@@ -296,7 +296,7 @@ def test_both_families_are_checked_where_the_cluster_has_both():
     assert [name for name in names if name.startswith("FileContent")] == ["FileContent--proc-sys-net-ipv6-conf-default-forwarding"]
 
 
-def test_a_worker_that_joins_is_checked_for_less():
+def test_a_joining_worker_has_fewer_checks():
     checks = lists.join(
         ADDRESSES, LAYOUT, control_plane=False, ca_path=PurePosixPath("/etc/kubernetes/pki/ca.crt"), endpoint_host="192.0.2.1"
     )
@@ -313,7 +313,7 @@ def test_a_worker_that_joins_is_checked_for_less():
     assert not any(check.name.startswith(("HTTPProxy", "FileAvailable--x")) for check in by_file)
 
 
-def test_a_machine_that_asks_a_hub_is_checked_as_others_are_but_for_its_kubelet():
+def test_a_machine_that_joins_through_a_hub_is_checked_except_for_its_kubelet():
     checks = lists.hub_join(ADDRESSES)
     names = [check.name for check in checks]
     left_out = {"KubeletVersion", "Service-kubelet"}
@@ -336,7 +336,7 @@ SWAPPING = "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n"
         ({"failCgroupV1": False, "failSwapOn": False}, "v1.36.3", set()),
     ],
 )
-def test_a_machine_must_fit_the_kubelet_that_it_is_given(configuration, version, errors):
+def test_a_machine_must_support_the_kubelet_that_it_gets(configuration, version, errors):
     checks = lists.given_kubelet(configuration, Version.parse(version))
     old = v1()
     old.files["/proc/swaps"] = SWAPPING
@@ -349,7 +349,7 @@ EXTERNAL = ExternalEtcd(
 )
 
 
-def test_external_etcd_takes_its_files_in_place_of_a_directory():
+def test_external_etcd_is_checked_for_its_files():
     external = replace(CLUSTER, etcd=Etcd(external=EXTERNAL))
     names = [check.name for check in lists.init(external, ADDRESSES, LAYOUT)]
     assert names[-4:] == ["ExternalEtcdVersion", *["ExternalEtcdClientCertificates"] * 3]
@@ -410,13 +410,13 @@ def plain_etcd():
 
 
 @pytest.mark.parametrize(("scheme", "problems"), [("http", 0), ("HTTP", 0), ("https", 1)])
-def test_external_etcd_without_a_ca_is_asked_in_the_clear_or_trusted_with_this_machine(plain_etcd, scheme, problems):
+def test_external_etcd_without_a_ca_is_checked_over_http_or_with_system_trust(plain_etcd, scheme, problems):
     external = ExternalEtcd(endpoints=[f"{scheme}://{plain_etcd}"])
     [result] = run_checks([network.external_version(external, clock=FakeClock())], subject()).results
     assert ["the TLS handshake failed" in one.text for one in result.findings] == [True] * problems
 
 
-def test_a_check_that_cannot_look_is_an_error_of_its_own():
+def test_a_check_that_cannot_run_is_an_error():
     def broken(_):
         raise RuntimeUnavailable("nobody answers", remedy="start it")
 

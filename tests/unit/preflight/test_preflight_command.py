@@ -36,13 +36,13 @@ def host(monkeypatch):
 
 
 @pytest.mark.parametrize(("argv", "count"), [(INIT, 29), (JOIN, 17)])
-def test_a_ready_machine_is_told_in_one_line(host, capsys, argv, count):
+def test_a_ready_machine_is_reported_in_one_line(host, capsys, argv, count):
     assert main(argv) == 0
     assert capsys.readouterr().out == f"{count} checks: this machine is ready\n"
 
 
 @pytest.mark.parametrize("argv", [INIT, JOIN])
-def test_what_is_missing_is_told_with_its_remedy_and_an_exit_code(host, capsys, argv):
+def test_failures_are_reported_with_hints_and_an_exit_code(host, capsys, argv):
     host.files["/proc/sys/net/ipv4/ip_forward"] = "0\n"
     host.services.clear()
     assert main(argv) == 4

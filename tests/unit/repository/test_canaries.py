@@ -21,7 +21,7 @@ KEYS = {
 
 @pytest.mark.parametrize("kind", KEYS)
 @pytest.mark.parametrize("layout", [PrivateFormat.TraditionalOpenSSL, PrivateFormat.PKCS8], ids=["traditional", "PKCS8"])
-def test_a_canary_is_of_the_private_part_alone(kind: str, layout: PrivateFormat) -> None:
+def test_a_canary_contains_only_the_private_part(kind: str, layout: PrivateFormat) -> None:
     key: PrivateKeyTypes = KEYS[kind]()
     pem = key.private_bytes(Encoding.PEM, layout, NoEncryption()).decode()
     public = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -36,7 +36,7 @@ def test_a_canary_is_of_the_private_part_alone(kind: str, layout: PrivateFormat)
 
 
 def decoded(part: str, text: str) -> bytes:
-    """Return the bytes for which a part of a base64 text stands, without those of its first and last characters that it has in part."""
+    """Return the bytes that part of a base64 text encodes, without incomplete ones at its ends."""
     begin = text.index(part)
     whole = part[-begin % 4 :]
     return base64.b64decode(whole[: len(whole) // 4 * 4])

@@ -1,4 +1,4 @@
-"""Cheap commands stay cheap: what they import is a list, and adding to it is a decision."""
+"""Cheap commands stay cheap: their imports are listed here, and adding to the list is a decision."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def environment() -> dict[str, str]:
         (["upgrade", "node", "--help"], {"machine"}),
     ],
 )
-def test_a_command_loads_the_rows_of_its_own_first_word_only(argv, rows):
+def test_a_command_loads_only_the_rows_of_its_first_word(argv, rows):
     source = PROGRAM.format(argv=argv)
     done = subprocess.run([sys.executable, "-S", "-c", source], capture_output=True, text=True, check=True, env=environment())
     loaded = {name.rpartition(".")[2] for name in done.stderr.partition("LOADED ")[2].split() if name.startswith("kubewright.cli.rows.")}

@@ -1,4 +1,4 @@
-"""What docstrings, comments and pages cite can be found: files of this repository, decisions, and files of kubeadm (below cmd/kubeadm/app)."""
+"""Everything that docstrings, comments and pages cite exists: files of this repository, decisions, and files of kubeadm (below cmd/kubeadm/app)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ELSEWHERE = re.compile(r"\bspec/[a-z-]+\.md|\bDESIGN\b|\bspec (?:of )?[0-9]+\.[0
 """Documents that readers of this repository do not have."""
 OWN = re.compile(r"(?<![\w/.-])(?:docs|tests|src/kubewright)/[\w/-]+\.(?:md|py|toml)\b")
 MADE_UP = ("tests/unit/repository/", "docs/guide/example-pytest/")
-"""Where files are named that are elsewhere, or nowhere."""
+"""Directories that name files which are elsewhere, or nowhere."""
 DECISION = re.compile(r"\bdecision (?:record )?(\d+)\b")
 KUBEADM = re.compile(r"[(;] ?kubeadm v1\.36(?:\.\d+)?: ((?:[a-z0-9_]+(?:/[a-z0-9_]+)*(?:\.go)?)(?:, [a-z0-9_]+(?:/[a-z0-9_]+)+(?:\.go)?)*)")
 UPSTREAM = (ROOT / "tests" / "data" / "upstream" / "kubeadm-v1.36.3.txt").read_text().split()
@@ -23,31 +23,31 @@ UPSTREAM = (ROOT / "tests" / "data" / "upstream" / "kubeadm-v1.36.3.txt").read_t
 
 
 def found(pattern: re.Pattern[str]) -> Iterator[tuple[str, re.Match[str]]]:
-    """Yield what a pattern finds in all files, with the place."""
+    """Yield the matches of a pattern in all files, with their location."""
     for page in PAGES:
         text = page.read_text()
         for match in pattern.finditer(text):
             yield f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}", match
 
 
-def test_nothing_is_cited_that_readers_do_not_have() -> None:
+def test_no_unavailable_document_is_cited() -> None:
     assert [(place, match[0]) for place, match in found(ELSEWHERE)] == []
 
 
-def test_every_file_of_this_repository_that_is_cited_exists() -> None:
+def test_every_cited_file_of_this_repository_exists() -> None:
     cited = [(place, match[0]) for place, match in found(OWN) if not place.startswith(MADE_UP)]
     assert len(cited) > 100
     assert [(place, path) for place, path in cited if not (ROOT / path).exists()] == []
 
 
-def test_every_decision_that_is_cited_exists() -> None:
+def test_every_cited_decision_exists() -> None:
     records = {int(page.name[:4]) for page in (ROOT / "docs" / "decisions").glob("*.md")}
     cited = list(found(DECISION))
     assert len(cited) > 5
     assert [(place, match[0]) for place, match in cited if int(match[1]) not in records] == []
 
 
-def test_every_file_of_kubeadm_that_is_cited_exists() -> None:
+def test_every_cited_file_of_kubeadm_exists() -> None:
     known = {*UPSTREAM, *(folder.as_posix() for file in UPSTREAM for folder in Path(file).parents)}
     cited = [(place, path) for place, match in found(KUBEADM) for path in match[1].split(", ")]
     assert len(cited) > 80

@@ -1,4 +1,4 @@
-"""docs/compat/commands.md is in step with the command table: every command of kubeadm has its row, and every row its test."""
+"""docs/compat/commands.md matches the command table: every command of kubeadm has its row, and every row its test."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def test_every_row_is_about_a_command_that_exists():
         assert commands.TABLE.command(*command.split()[1:]) is not None
 
 
-def test_every_state_is_complete_or_says_what_is_refused():
+def test_every_state_is_complete_or_names_refusals():
     assert {state for _, state, _ in ROWS if not state.startswith("complete") and not REFUSES.search(state)} == set()
     assert sum(state == "complete" for _, state, _ in ROWS) > 60
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_every_test_that_is_named_exists(test):
+def test_every_named_test_exists(test):
     path, _, name = test.partition("::")
     assert re.search(rf"^def {name}\(", (ROOT / "tests" / path).read_text(), re.MULTILINE)
 

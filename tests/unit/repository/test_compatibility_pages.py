@@ -1,4 +1,4 @@
-"""The pages beside kubeadm: every test that a row names exists, and the page of what is gone names all that is gone."""
+"""The compatibility pages: every test that a row names exists, and the page of removed features names all of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _exists(name: str, defined: dict[str, set[str]]) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_test_that_a_page_names_exists(page, defined):
+def test_every_test_named_by_a_page_exists(page, defined):
     assert [name for name in _named(page) if not _exists(name, defined)] == []
 
 
@@ -50,7 +50,7 @@ def _rows(page: str, heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
 
 
-def test_every_defect_of_kubeadm_is_repaired_with_a_test_or_comes_with_a_command_that_is_not_there_yet():
+def test_every_defect_of_kubeadm_has_a_test_or_belongs_to_a_later_command():
     rows = _rows("kubeadm.md", "Defects of kubeadm v1.36 and what happens here")
     assert len(rows) == 32
     repaired = [row for row in rows if "test_" in row[2]]
@@ -59,7 +59,7 @@ def test_every_defect_of_kubeadm_is_repaired_with_a_test_or_comes_with_a_command
 
 
 def _gone() -> list[tuple[str, str]]:
-    """Name and release of everything that counts as gone, as the page writes them."""
+    """Name and release of everything that was removed, as the page writes them."""
     flags = [((f"`{owner} --{name}`" if owner else f"`{'-' if len(name) == 1 else '--'}{name}`"), since) for owner, name, since, _ in FLAGS]
     versions = [(f"{removed.GROUP}/{version}", f"after {last}") for version, last in removed.LAST_MIGRATOR.items()]
     fields = [(path, since) for path, (since, _) in (*removed.FIELDS.items(), *removed.COMPONENT_FIELDS.items())]
@@ -70,14 +70,14 @@ def _gone() -> list[tuple[str, str]]:
     return [*flags, *versions, *fields, *gates, *arguments, *checks, *kinds, *((f"`{command}`", since) for command, since, _ in COMMANDS)]
 
 
-def test_the_page_of_classic_kubeadm_has_a_row_for_everything_that_is_gone():
+def test_the_page_of_classic_kubeadm_has_a_row_for_every_removal():
     text = (ROOT / "docs" / "compat" / "classic.md").read_text()
     gone = _gone()
     assert len(gone) > 140
     assert [(name, since) for name, since in gone if f"\n| {name} | {since} | " not in text] == []
 
 
-def test_every_row_of_classic_features_says_how_it_is_here():
+def test_every_row_of_classic_features_has_a_state():
     text = (ROOT / "docs" / "compat" / "classic.md").read_text().partition("\n## Removed\n")[0]
     rows = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| earlier kubeadm")]
     assert len(rows) > 50
@@ -97,8 +97,8 @@ def test_every_row_of_classic_features_says_how_it_is_here():
         ("Flags of kubeadm", [f"`{f'{owner} ' if owner else ''}{'-' if len(name) == 1 else '--'}{name}`" for owner, name, _, _ in FLAGS]),
     ],
 )
-def test_the_tables_of_what_is_gone_and_the_page_hold_the_same(heading, names):
-    """A row that is taken out of a table fails here: whoever still writes it would be left without an answer."""
+def test_the_tables_of_removals_equal_the_page(heading, names):
+    """A row that is removed from a table fails here: users of the feature would get no answer."""
     text = (ROOT / "docs" / "compat" / "classic.md").read_text()
     lines = text.partition(f"\n### {heading}\n")[2].partition("\n### ")[0].splitlines()
     rows = [line.strip("|").split(" | ")[0].strip() for line in lines if line.startswith("| ")][1:]

@@ -34,11 +34,11 @@ AWAITED = {
     ("local/supervisor/probes.py", "self._stay_ready"): "its result is taken",
 }
 KEPT = 12
-"""Calls that hand `keep_running` to a task: fewer of them mean that this test no longer finds them."""
+"""Calls that pass `keep_running` to a task: fewer of them mean that this test no longer finds them."""
 
 
 def begun(path: Path) -> list[str]:
-    """Return the functions whose coroutines a file makes tasks of."""
+    """Return the functions whose coroutines a file turns into tasks."""
     found = []
     for call in ast.walk(ast.parse(path.read_text())):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in {"create_task", "ensure_future"}:
@@ -51,7 +51,7 @@ def begun(path: Path) -> list[str]:
     return found
 
 
-def test_each_task_begins_again_or_is_waited_for() -> None:
+def test_each_task_is_restarted_or_awaited() -> None:
     rows = [(str(path.relative_to(SOURCES)), name) for path in sorted(SOURCES.rglob("*.py")) for name in begun(path)]
     kept = [row for row in rows if row[1].endswith("keep_running") or (row[0] == "agent/lasting_node.py" and row[1] == "variable run")]
     assert sorted(set(rows) - set(kept)) == sorted(AWAITED)

@@ -1,4 +1,4 @@
-"""The documents hang together: links lead somewhere, pictures are there and small, and commands that are shown exist."""
+"""The documents are consistent: links work, pictures exist and are small, and commands that are shown exist."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 SHOWN = re.compile(r"(?:`|\$ )kubewright ([a-z]+)")
 MADE_BY_BENCH = ROOT / "docs" / "performance"
-"""What `make bench` writes is there after its first run."""
+"""Files that the first run of `make bench` writes."""
 MOST_PICTURE_BYTES = 100_000
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that a page's headings get where repositories are read: lower case, blanks to hyphens, marks dropped."""
+    """Return the anchors that code hosts give a page's headings: lower case, blanks to hyphens, punctuation dropped."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-def test_decision_records_are_numbered_without_a_gap_and_by_their_titles():
+def test_decision_records_are_numbered_without_gaps_and_named_by_title():
     records = sorted((ROOT / "docs" / "decisions").glob("*.md"))
     numbers = [int(page.name[:4]) for page in records]
     assert numbers == list(range(1, len(records) + 1))
     assert [page.read_text().split(".")[0] for page in records] == [f"# {number}" for number in numbers]
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_works():
     broken, seen = [], 0
     for page in PAGES:
         for target in LINK.findall(page.read_text()):
@@ -50,14 +50,14 @@ def test_every_link_leads_somewhere():
     assert broken == []
 
 
-def test_commands_that_are_shown_exist():
+def test_shown_commands_exist():
     known = {command.words[0] for command in commands.TABLE.every() if command.words}
     shown = {(page.name, word) for page in PAGES for word in SHOWN.findall(page.read_text())}
     assert len(shown) > 10
     assert [(page, word) for page, word in sorted(shown) if word not in known] == []
 
 
-def test_every_block_of_commands_in_a_guide_is_typed_by_a_test_or_says_why_not():
+def test_every_command_block_of_a_guide_is_tested_or_says_why_not():
     pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").rglob("*.md"))]
     found = [block for page in pages for block in blocks(page) if block.is_commands]
     assert len(found) > 45
@@ -67,7 +67,7 @@ def test_every_block_of_commands_in_a_guide_is_typed_by_a_test_or_says_why_not()
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
-def test_every_fault_names_a_test_where_the_page_says():
+def test_every_fault_names_an_existing_test():
     """A path, or the folder that is named above the table."""
     defined = re.compile(r"^(?:    )?def (test_\w+)", re.MULTILINE)
     tests = ROOT / "tests"
@@ -86,7 +86,7 @@ def test_every_fault_names_a_test_where_the_page_says():
 
 
 @pytest.mark.parametrize("picture", sorted((ROOT / "docs" / "images").glob("*.svg")), ids=lambda path: path.name)
-def test_pictures_are_small_and_load_nothing_from_elsewhere(picture):
+def test_pictures_are_small_and_load_nothing_external(picture):
     text = picture.read_text()
     xml.dom.minidom.parseString(text)
     assert len(text.encode()) < MOST_PICTURE_BYTES

@@ -1,4 +1,4 @@
-"""Commands that read or write files load what their file needs: which packages these are is a list, and adding to it is a decision."""
+"""Commands that read or write files import only what their file needs: these packages are listed here, and adding to the list is a decision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import kubewright
 SOURCE = Path(kubewright.__file__).parents[1]
 
 OTHERS = frozenset({"cython_runtime", "yaml"})
-"""Third-party packages, and what PyYAML's C module makes."""
+"""Third-party packages, and what PyYAML's C module creates."""
 PACKAGES = {
     "config validate": {"apis", "base", "cli", "lifecycle"},
     "config migrate": {"apis", "base", "cli", "lifecycle"},

@@ -1,11 +1,11 @@
-"""The examples of the library guide that need no cluster do what the page says."""
+"""The examples of the library guide that need no cluster print what the page shows."""
 
 from __future__ import annotations
 
 from guide import examples, run
 
 
-def test_every_example_prints_what_the_page_promises():
+def test_every_example_prints_what_the_page_shows():
     names: dict[str, object] = {}
     shown = [example for example in examples("library.md") if not example.needs_cluster]
     assert len(shown) == 3

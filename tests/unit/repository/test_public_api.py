@@ -1,4 +1,4 @@
-"""What `import kubewright` offers: a sorted list that leaks nothing, documented, typed, and loaded only when it is used."""
+"""What `import kubewright` exports: a sorted list without leaks, documented, typed, and loaded only when it is used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SOURCE = Path(kubewright.__file__)
 NAMES = [name for name in kubewright.__all__ if name != "__version__"]
 
 
-def test_the_list_is_sorted_and_has_no_name_twice():
+def test_the_list_is_sorted_without_duplicates():
     assert kubewright.__all__ == sorted(set(kubewright.__all__))
     assert len(NAMES) == 17
 
@@ -31,7 +31,7 @@ def test_every_name_exists_and_has_a_docstring(name):
 
 
 def test_type_checkers_see_the_names_that_programs_get():
-    """The imports for type checkers and the table are two lists of the same."""
+    """The imports for type checkers and the table are two lists of the same names."""
     tree = ast.parse(SOURCE.read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     typed = {

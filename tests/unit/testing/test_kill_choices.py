@@ -1,4 +1,4 @@
-"""Where runs are killed: what a seed chooses of the boundaries and moments of a run."""
+"""Where runs are killed: the boundaries and moments that a seed chooses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PHASES = [Boundary("PhaseStarted", name) for name in "abcdefghijk"]
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 11])
-def test_boundaries_are_chosen_of_parts_of_a_run_and_none_twice(count: int) -> None:
+def test_boundaries_are_chosen_from_parts_of_a_run_and_none_twice(count: int) -> None:
     found = chosen(PHASES, count=count, seed=7)
     assert len(set(found)) == count
     assert found == sorted(found, key=PHASES.index)
@@ -28,7 +28,7 @@ def test_each_boundary_is_chosen_by_some_seed(count: int) -> None:
     assert {one for seed in range(200) for one in chosen(PHASES, count=count, seed=seed)} == set(PHASES)
 
 
-def test_moments_lie_in_equal_parts_of_a_run_one_in_each() -> None:
+def test_one_moment_is_chosen_from_each_equal_part_of_a_run() -> None:
     found = moments(8.0, count=4, seed=7)
     assert [int(moment / 2) for moment in found] == [0, 1, 2, 3]
     assert moments(8.0, count=0, seed=7) == []

@@ -1,4 +1,4 @@
-"""The tables at the end of a run: what tests record, shown as one matrix, also where tests fail or run in several processes."""
+"""The tables at the end of a run: what tests record, shown as one matrix, even if tests fail or run in several processes."""
 
 from __future__ import annotations
 
@@ -63,18 +63,18 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Callable[
     return run
 
 
-def test_what_tests_recorded_is_printed_at_the_end(run: Callable[..., pytest.RunResult]) -> None:
+def test_recorded_cells_are_printed_at_the_end(run: Callable[..., pytest.RunResult]) -> None:
     result = run(RECORDS)
     result.assert_outcomes(passed=7, failed=1)
     result.stdout.fnmatch_lines(EXPECTED)
 
 
-def test_what_several_processes_recorded_is_printed_once(run: Callable[..., pytest.RunResult]) -> None:
+def test_cells_of_several_processes_are_printed_once(run: Callable[..., pytest.RunResult]) -> None:
     result = run(RECORDS, "-p", "xdist", "-n", "2")
     result.assert_outcomes(passed=7, failed=1)
     text = result.stdout.str()
     assert [text.count(f"matrix: {name}") for name in ("interop", "kill")] == [1, 1]
-    # which test ends first is not known, and so not the order of the columns
+    # it is unknown which test ends first, and therefore the order of the columns
     assert {"first kubeadm", "FAILED"} <= {part.strip() for line in text.splitlines() for part in line.split("  ")}
     assert text.count("12 of 12") == 1
 

@@ -36,7 +36,7 @@ def test_a_program_of_another_version_is_refused():
         patch_level.renumber(b"v1.35.4", "v1.36.3", "v1.36.4")
 
 
-def test_a_copy_is_made_once_for_each_state_of_a_program(cached):
+def test_a_copy_is_created_once_for_each_state_of_a_program(cached):
     source = cached / "kubelet"
     source.write_bytes(b"v1.36.3")
     first = patch_level.program(source, "v1.36.3", "v1.36.4")
@@ -47,7 +47,7 @@ def test_a_copy_is_made_once_for_each_state_of_a_program(cached):
     assert patch_level.program(source, "v1.36.3", "v1.36.4").read_bytes() == b"v1.36.4, rebuilt"
 
 
-def test_images_of_the_level_get_its_tag_and_programs_and_the_others_are_left_out(cached):
+def test_only_images_of_the_level_get_its_tag_and_programs(cached):
     source = cached / "kube-proxy"
     source.write_bytes(b"v1.36.3")
     tree = Path("/base")

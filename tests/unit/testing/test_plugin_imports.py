@@ -1,4 +1,4 @@
-"""Having the plugin installed costs nothing: what it loads is counted in modules, not in time."""
+"""An installed plugin costs nothing: the modules that it imports are counted, not the time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_importing_the_plugin_loads_nothing_but_itself():
     assert loaded(program) == {"kubewright", "kubewright.testing", "kubewright.testing.plugin"}
 
 
-def test_a_run_without_our_fixtures_loads_nothing_else_of_ours(tmp_path):
+def test_a_run_without_our_fixtures_imports_only_the_plugin(tmp_path):
     (tmp_path / "test_one.py").write_text("def test_one():\n    pass\n")
     program = (
         "import pytest, sys\n"

@@ -13,7 +13,7 @@ from kubewright.testing.runs import Run, abandoned
 pytest_plugins = ["pytester"]
 
 LOADED = (clusters,)
-"""Runs inside of ours forget what they have imported first: what is here already they need not load again and again."""
+"""Inner runs forget what they have imported; modules that are already loaded need not be loaded again."""
 
 PLUGIN = ("-p", "kubewright.testing.plugin")
 ASKS = "def test_asks(kubewright_namespace):\n    pass\n\ndef test_asks_again(kubewright_cluster):\n    pass\n"
@@ -37,7 +37,7 @@ def run(pytester: pytest.Pytester, ini: str = "", *arguments: str) -> pytest.Run
     return pytester.runpytest_inprocess(*PLUGIN, "-r", "", *arguments)
 
 
-def test_without_binaries_every_test_says_what_is_missing_and_what_to_do(pytester, tmp_path):
+def test_without_binaries_every_test_reports_what_is_missing_and_a_hint(pytester, tmp_path):
     result = run(pytester)
     result.assert_outcomes(errors=2)
     text = result.stdout.str()
@@ -61,7 +61,7 @@ def test_without_binaries_every_test_says_what_is_missing_and_what_to_do(pyteste
         ("", ("--kubewright-binaries-dir", "/nowhere/at/all"), "/nowhere/at/all"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_named(pytester, ini, arguments, said):
+def test_an_unusable_setting_is_reported(pytester, ini, arguments, said):
     result = run(pytester, ini, *arguments)
     result.assert_outcomes(errors=2)
     assert said in result.stdout.str()
@@ -69,7 +69,7 @@ def test_a_setting_that_cannot_be_used_is_named(pytester, ini, arguments, said):
     assert "Traceback" not in result.stdout.str()
 
 
-def test_without_a_home_the_plugin_says_so_and_other_tests_run(pytester, monkeypatch):
+def test_without_a_home_the_plugin_reports_it_and_other_tests_run(pytester, monkeypatch):
     monkeypatch.delenv("XDG_STATE_HOME")
     monkeypatch.setenv("HOME", "relative")
     pytester.makepyfile(test_other="def test_other():\n    pass\n")
@@ -78,7 +78,7 @@ def test_without_a_home_the_plugin_says_so_and_other_tests_run(pytester, monkeyp
     assert result.stdout.str().count("kubewright: no home directory is known") == 2
 
 
-def test_the_command_line_beats_the_ini_file(pytester):
+def test_the_command_line_overrides_the_ini_file(pytester):
     pytester.makeini(
         "[pytest]\nkubewright_version = v1.35.4\nkubewright_nodes = 7\nkubewright_control_planes = 3\nkubewright_wait = 90s\n"
         "kubewright_config = one.yaml\n"
@@ -111,11 +111,11 @@ def test_every_setting_has_a_default(pytester):
         (f"{'x' * 39}[1]", "x" * 39),
     ],
 )
-def test_the_name_of_a_test_becomes_the_beginning_of_a_namespace(test, prefix):
+def test_the_name_of_a_test_becomes_a_namespace_prefix(test, prefix):
     assert clusters.prefix(test) == prefix
 
 
-def test_no_two_runs_share_a_cluster_and_workers_mean_the_same(tmp_path):
+def test_two_runs_never_share_a_cluster_and_workers_do(tmp_path):
     one, other = (Run.begin(state_dir=str(tmp_path), keep=False) for _ in range(2))
     assert one.name != other.name
     assert Run.parse(one.as_map()) == one
@@ -136,10 +136,10 @@ def test_only_clusters_of_runs_that_have_ended_are_abandoned(tmp_path):
             (tmp_path / name / "launch.json").write_text(json.dumps({"programs": {}, "owner": owner}))
 
     leave("pytest-1-aaaaa", "1:1:another-boot")
-    leave("pytest-4194305-bbbbb", None)  # above the largest process id: killed before it noted its owner
+    leave("pytest-4194305-bbbbb", None)  # above the largest process ID: killed before it recorded its owner
     leave(f"pytest-{os.getpid()}-ccccc", None)
     leave("pytest-1-ddddd", str(Identity.of(os.getpid())))
-    leave("pytest-1-eeeee", "")  # kept for a look
+    leave("pytest-1-eeeee", "")  # kept for inspection
     leave("pytest-mine", "1:1:another-boot")
     leave("default", "1:1:another-boot")
     assert [place.name for place in abandoned(str(tmp_path))] == ["pytest-1-aaaaa", "pytest-4194305-bbbbb"]
@@ -156,7 +156,7 @@ class Terminal:
         self.lines.append(line)
 
 
-def test_progress_is_told_now_and_then_past_the_capturing(pytester):
+def test_progress_is_shown_despite_output_capturing(pytester):
     terminal = Terminal()
     config = pytester.parseconfig(*PLUGIN)
     if (old := config.pluginmanager.getplugin("terminalreporter")) is not None:

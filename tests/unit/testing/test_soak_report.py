@@ -1,4 +1,4 @@
-"""The page of a soak: what it says of kills that ended well, failed, or came too late, and of what was not run again."""
+"""The page of a soak: what it says about kills that succeeded, failed, or came too late, and about what was not run again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_page_without_failures_names_none():
     assert "failed" not in report.page([GOOD])
 
 
-def test_every_boundary_has_a_row_that_says_where_the_kill_came_and_how_it_ended():
+def test_every_boundary_has_a_row_with_the_kill_and_its_outcome():
     found = [
         at("preflight begins"),
         at("certs begins", index=1, killed=False, error="AssertionError: no"),
@@ -53,7 +53,7 @@ def test_every_boundary_has_a_row_that_says_where_the_kill_came_and_how_it_ended
     assert "- init where certs begins: AssertionError: no" in text
 
 
-def test_what_was_not_run_again_is_as_it_was_on_the_page():
+def test_sections_that_were_not_run_again_stay_on_the_page():
     first = report.page([GOOD])
     both = report.page([at("preflight begins")], before=first)
     assert (len(rows(both)), both.count("## ")) == (6, 2)

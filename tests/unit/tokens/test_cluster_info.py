@@ -1,4 +1,4 @@
-"""cluster-info: making it, signing it, and proving it."""
+"""cluster-info: creating it, signing it, and proving it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def verify(found, pinned=(), token=TOKEN):
     return cluster_info.verify(found, token=token, pinned=pinned, server="https://typed:6443", now=NOW)
 
 
-def test_the_text_is_that_of_the_reference_cluster():
+def test_the_text_equals_that_of_the_reference_cluster():
     made = cluster_info.config_map(server=SERVER, ca_pem=CA)
 
     assert made == {
@@ -52,7 +52,7 @@ def test_the_text_is_that_of_the_reference_cluster():
 
 
 @pytest.mark.parametrize("pinned", [(), (PIN,), (OTHER_PIN, PIN)])
-def test_a_signed_text_is_believed_and_names_the_server(pinned):
+def test_a_signed_text_is_trusted_and_names_the_server(pinned):
     found = verify(config_map(), pinned)
 
     assert (found.server, found.ca_pem, found.text) == (SERVER, CA, TEXT)
@@ -71,7 +71,7 @@ def test_a_wrong_pin_is_refused_even_with_a_good_signature():
         verify(config_map(), [OTHER_PIN])
 
 
-def test_a_swapped_authority_is_refused():
+def test_a_swapped_ca_is_refused():
     forged = config_map(TEXT.replace("certificate-authority-data: L", "certificate-authority-data: M"))
     forged["data"]["jws-kubeconfig-abcdef"] = config_map()["data"]["jws-kubeconfig-abcdef"]
 
@@ -87,7 +87,7 @@ def test_a_signature_by_another_secret_is_refused():
 
 
 @pytest.mark.parametrize("token", ["bcdefg.0123456789abcdef", "zzzzzz.0123456789abcdef"])
-def test_a_token_that_did_not_sign_is_told_apart(token):
+def test_a_token_that_did_not_sign_is_distinguished(token):
     with pytest.raises(MissingSignature, match=f"does not know the token {token[:6]}") as caught:
         verify(config_map(), token=parse(token))
     assert "token create" in caught.value.remedy
@@ -118,12 +118,12 @@ def edited(edit):
         (lambda document: document.update({"users": [{"name": "u", "user": {"tokenFile": "/etc/shadow"}}]}), "may not name files"),
     ],
 )
-def test_a_signed_text_that_cannot_be_joined_is_refused(edit, reason):
+def test_a_signed_text_without_a_usable_cluster_is_refused(edit, reason):
     with pytest.raises(UselessClusterInfo, match=reason):
         verify(edited(edit))
 
 
-def test_an_authority_that_cannot_be_read_is_refused_when_pinned():
+def test_an_unreadable_ca_is_refused_with_pins():
     with pytest.raises(UselessClusterInfo, match="holds no certificate"):
         verify(edited(lambda document: document["clusters"][0]["cluster"].update({"certificate-authority-data": "eA=="})), [PIN])
 
@@ -150,7 +150,7 @@ class TestSigning:
         assert sorted(found["data"]) == ["jws-kubeconfig-abcdef", "jws-kubeconfig-bcdefg", "kubeconfig"]
         assert verify(found).server == SERVER
 
-    def test_left_over_entries_go_and_foreign_ones_stay(self):
+    def test_stale_entries_are_removed_and_foreign_ones_stay(self):
         before = {"data": {"kubeconfig": TEXT, "jws-kubeconfig-gonegg": "x", "note": "mine"}}
 
         found = cluster_info.signed(before, [], now=NOW)
@@ -158,7 +158,7 @@ class TestSigning:
         assert found == {"data": {"kubeconfig": TEXT, "note": "mine"}}
 
     @pytest.mark.parametrize("found", [config_map(), {"data": {}}, {}])
-    def test_nothing_to_change_is_none(self, found):
+    def test_an_unchanged_config_map_gives_none(self, found):
         assert cluster_info.signed(found, [stored()], now=NOW) is None
 
 

@@ -16,7 +16,7 @@ JOSHUA = BootstrapTokenString("joshua", "my voice is my passcode")
 ABCDEF = parse("abcdef.0123456789abcdef")
 
 
-def test_the_signature_of_the_reference_cluster():
+def test_the_signature_equals_that_of_the_reference_cluster():
     token = parse(KNOWN["token"])
 
     assert cluster_info.detached_signature(KNOWN["kubeconfig"], token) == KNOWN["jws-kubeconfig-abcdef"]
@@ -36,13 +36,13 @@ def test_the_signature_of_the_reference_cluster():
         (JOSHUA, "", "eyJhbGciOiJIUzI1NiIsImtpZCI6Impvc2h1YSJ9..7Ui1ALizW4jXphVUB7xUqC9vLYLL9RZeOFfVLoB7Tgk"),
     ],
 )
-def test_known_answers(token, content, signature):
+def test_known_signatures_are_reproduced(token, content, signature):
     """Detached signatures (RFC 7515, appendix F) with a token as the key, as bootstrapsigner makes them."""
     assert cluster_info.detached_signature(content, token) == signature
 
 
 @given(st.text())
-def test_a_signature_fits_its_content_and_token_only(content):
+def test_a_signature_is_valid_only_for_its_content_and_token(content):
     signature = cluster_info.detached_signature(content, ABCDEF)
 
     assert cluster_info.verify_signature(signature, content, ABCDEF)

@@ -1,4 +1,4 @@
-"""What `token list` prints, and the objects of `-o json` and `-o yaml`, beside what kubeadm printed."""
+"""The output of `token list`, and the objects of `-o json` and `-o yaml`, compared with those of kubeadm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOKEN = StoredToken(
 )
 
 
-def test_one_token_is_printed_as_kubeadm_prints_it():
+def test_one_token_is_printed_as_by_kubeadm():
     assert text_list([TOKEN], now=NOW) == (REFERENCE / "token-list.txt").read_text()
     assert json.dumps(bootstrap_tokens.as_map(TOKEN), indent=4) == (REFERENCE / "token-list.json").read_text().rstrip("\n")
     assert yaml.dump(bootstrap_tokens.as_map(TOKEN)) == (REFERENCE / "token-list.yaml").read_text()
@@ -39,7 +39,7 @@ def test_empty_fields_are_left_out_of_objects_and_named_in_text():
     assert cells == ["abcdef.0123456789abcdef", "<forever>", "<never>", "<none>", "<none>", "<none>"]
 
 
-def test_every_token_but_the_first_is_laid_out_alone():
+def test_every_token_after_the_first_is_aligned_separately():
     never = replace(TOKEN, expiration="")
     lines = text_list([TOKEN, never], now=NOW).splitlines()
     assert len(lines) == 3
@@ -48,7 +48,7 @@ def test_every_token_but_the_first_is_laid_out_alone():
 
 
 @given(st.builds(StoredToken, token=st.just(TOKEN.token), description=st.text(), usages=st.tuples(st.text()), expiration=st.just("")))
-def test_any_token_becomes_an_object_that_yaml_and_json_give_back(token):
+def test_any_token_survives_yaml_and_json(token):
     shown = bootstrap_tokens.as_map(token)
     assert json.loads(json.dumps(shown)) == shown
     assert shown["token"] == "abcdef.0123456789abcdef"

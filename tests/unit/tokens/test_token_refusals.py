@@ -1,4 +1,4 @@
-"""What the `token` commands refuse before they ask a cluster, and that no refusal shows a secret."""
+"""What the `token` commands refuse before they contact a cluster, and that no refusal shows a secret."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ def config(tmp_path):
     return str(path)
 
 
-def test_a_token_beside_a_file_is_refused(refused, config):
-    """kubeadm ignores the token and makes those of the file."""
+def test_a_token_together_with_a_file_is_refused(refused, config):
+    """kubeadm ignores the token and creates those of the file."""
     assert "exclude each other" in refused("create", f"abcdef.{SECRET}", "--config", config)
 
 
-def test_flags_beside_a_file_are_refused_by_name(refused, config):
+def test_flags_together_with_a_file_are_refused_by_name(refused, config):
     err = refused("create", "--config", config, "--ttl", "1h", "--description", "x")
     assert "--description, --ttl" in err
 
 
 @pytest.mark.parametrize("token", [f"abcdef.{SECRET}x", f"ABCDEF.{SECRET}", f"abcdef{SECRET}"])
-def test_a_text_that_is_no_token_is_refused_and_not_quoted(refused, token):
+def test_an_invalid_token_is_refused_and_not_shown(refused, token):
     for command in ("create", "delete"):
         assert "token" in refused(command, token)
 
@@ -62,11 +62,11 @@ def test_a_text_that_is_no_token_is_refused_and_not_quoted(refused, token):
         ((), "kubeconfig"),
     ],
 )
-def test_what_does_not_fit_is_said(refused, argv, said):
+def test_inconsistent_flags_are_reported(refused, argv, said):
     assert said in refused("create", f"abcdef.{SECRET}", *argv)
 
 
-def test_a_file_that_is_empty_is_no_token(refused, tmp_path):
+def test_an_empty_file_is_no_token(refused, tmp_path):
     (tmp_path / "token").write_text("\n\n")
     assert "is empty" in refused("create", str(tmp_path / "token"))
     assert "cannot be read" in refused("create", str(tmp_path / "other"))

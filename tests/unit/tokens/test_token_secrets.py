@@ -37,7 +37,7 @@ def altered(**values: str):
     return secret
 
 
-def test_the_secret_of_the_reference_cluster():
+def test_the_secret_equals_that_of_the_reference_cluster():
     assert made() == {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -74,11 +74,11 @@ def test_a_token_without_ttl_never_expires(ttl):
     assert not secrets.parse_secret(secret).expired(NOW + timedelta(days=36500))
 
 
-def test_a_given_end_counts():
+def test_a_given_expiry_is_used():
     assert content(made(expires="2030-01-01T00:00:00Z", ttl=None))["expiration"] == "2030-01-01T00:00:00Z"
 
 
-def test_what_is_no_token_gets_no_secret():
+def test_an_invalid_token_gets_no_secret():
     with pytest.raises(UsageError):
         made(token="nonsense")
 
@@ -100,7 +100,7 @@ def test_a_secret_is_read_back():
     assert found.expires == NOW + timedelta(days=1)
 
 
-def test_everything_wrong_is_told_at_once_and_nothing_secret():
+def test_all_errors_are_reported_at_once_without_secrets():
     secret = altered(token_id="zzzzzz", token_secret="SECRET-TOO-LONG-FOR-ONE") | {"type": "Opaque"}
     secret["data"]["description"] = "***"
 
@@ -113,7 +113,7 @@ def test_everything_wrong_is_told_at_once_and_nothing_secret():
 
 
 @pytest.mark.parametrize("name", ["", "bootstrap-token-", "bootstrap-token-ABCDEF", "other-abcdef", "bootstrap-token-abcdefg"])
-def test_the_name_must_hold_the_id(name):
+def test_the_name_must_contain_the_id(name):
     secret = made()
     secret["metadata"]["name"] = name
 
@@ -139,7 +139,7 @@ def test_the_name_must_hold_the_id(name):
         ("never", True),
     ],
 )
-def test_a_token_ends_at_its_moment_and_one_without_a_readable_end_has_ended(expiration, expired):
+def test_a_token_expires_in_time_and_an_unreadable_expiry_counts_as_expired(expiration, expired):
     found = secrets.parse_secret(altered(expiration=expiration))
 
     assert found.expired(NOW) is expired
@@ -148,7 +148,7 @@ def test_a_token_ends_at_its_moment_and_one_without_a_readable_end_has_ended(exp
 
 
 @pytest.mark.parametrize("value", ["True", "1", "yes", "", "true "])
-def test_only_true_switches_a_usage_on(value):
+def test_only_true_enables_a_usage(value):
     found = secrets.parse_secret(altered(usage_bootstrap_signing=value))
 
     assert found.usages == ("authentication",)
@@ -167,7 +167,7 @@ def test_only_true_switches_a_usage_on(value):
         ("system:bootstrappers:a\n", False),
     ],
 )
-def test_one_bad_group_keeps_the_holder_out(groups, valid):
+def test_one_invalid_group_invalidates_the_token(groups, valid):
     """The API server's token authenticator refuses the whole Secret, and bootstrapsigner does not look at the groups."""
     found = secrets.parse_secret(altered(auth_extra_groups=groups))
 

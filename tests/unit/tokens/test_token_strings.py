@@ -48,14 +48,14 @@ def test_every_character_is_equally_likely():
         ("", False),
     ],
 )
-def test_tokens_are_matched_whole(text, valid):
-    """The form is that of cluster-bootstrap/token/api (BootstrapTokenPattern)."""
+def test_tokens_are_matched_completely(text, valid):
+    """The format is that of cluster-bootstrap/token/api (BootstrapTokenPattern)."""
     assert tokens.is_valid(text) is valid
 
 
 @given(st.text())
 @example("abcdef.0123456789abcde")
-def test_no_text_raises_outside_the_tree_and_none_is_quoted(text):
+def test_no_text_raises_outside_the_tree_or_is_shown(text):
     with contextlib.suppress(KubewrightError):
         tokens.parse(text)
     if len(text) > 8 and not tokens.is_valid(text):
@@ -79,7 +79,7 @@ def test_tokens_are_compared_by_both_halves():
     assert not token.same(tokens.parse("abcdeg.0123456789abcdef"))
 
 
-def test_an_id_is_read_from_a_token_or_from_itself():
+def test_an_id_is_read_from_a_token_or_an_id():
     assert strings.parse_id("abcdef") == strings.parse_id("abcdef.0123456789abcdef") == "abcdef"
     with pytest.raises(UsageError):
         strings.parse_id("abcde")

@@ -1,4 +1,4 @@
-"""Events come in the order of the tree, whatever order the phases run in."""
+"""Events are reported in the order of the tree, in whatever order the phases run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(reporter: InTreeOrder, name: str) -> None:
 
 
 @given(st.permutations(NAMES))
-def test_any_order_is_told_in_the_trees(order: list[str]) -> None:
+def test_events_are_reported_in_tree_order(order: list[str]) -> None:
     kept = Kept()
     reporter = InTreeOrder(kept, NAMES, required=frozenset(NAMES))
     reporter.emit(Line(topic="", text="before"))
@@ -42,7 +42,7 @@ def test_any_order_is_told_in_the_trees(order: list[str]) -> None:
     assert len(kept.events) == 2 + 4 * len(NAMES)
 
 
-def test_what_is_at_its_place_is_told_at_once() -> None:
+def test_events_in_order_are_reported_at_once() -> None:
     kept = Kept()
     reporter = InTreeOrder(kept, NAMES, required=frozenset(NAMES))
     run(reporter, "c")
@@ -52,7 +52,7 @@ def test_what_is_at_its_place_is_told_at_once() -> None:
     assert kept.lines == ["now"]
 
 
-def test_nobody_waits_for_a_phase_that_does_not_run_or_is_skipped() -> None:
+def test_skipped_phases_do_not_delay_events() -> None:
     kept = Kept()
     reporter = InTreeOrder(kept, NAMES, required=frozenset({"b", "c"}))
     run(reporter, "c")
@@ -61,7 +61,7 @@ def test_nobody_waits_for_a_phase_that_does_not_run_or_is_skipped() -> None:
     assert isinstance(kept.events[0], PhaseSkipped)
 
 
-def test_after_an_error_everything_is_told() -> None:
+def test_after_an_error_all_events_are_reported() -> None:
     kept = Kept()
     reporter = InTreeOrder(kept, NAMES, required=frozenset(NAMES))
     run(reporter, "d")
@@ -71,7 +71,7 @@ def test_after_an_error_everything_is_told() -> None:
     assert kept.lines == ["fails", "d1", "d2"]
 
 
-def test_a_phase_with_work_in_the_background_ends_when_the_next_begins() -> None:
+def test_a_phase_with_background_work_ends_when_the_next_begins() -> None:
     kept = Kept()
     reporter = InTreeOrder(kept, NAMES, required=frozenset(NAMES))
     reporter.emit(PhaseStarted(phase="a"))

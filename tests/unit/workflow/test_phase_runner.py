@@ -53,7 +53,7 @@ def fails(name, error, **more: object):
     return Phase(name, f"fails at {name}", run=action, **more)
 
 
-def test_phases_run_in_order_and_tell_what_they_did(machine):
+def test_phases_run_in_order_and_report_their_changes(machine):
     done = machine.run(makes("a", 1.5), Phase("group", "two", children=(makes("b"), makes("c", 0.25))))
     assert machine.done == ["a", "b", "c"]
     assert [change.target for change in done.changes] == ["thing a", "thing b", "thing c"]
@@ -79,21 +79,21 @@ def test_a_second_run_goes_through_everything_and_changes_nothing(machine):
     assert [bool(change) for change in again.changes] == [False, False]
 
 
-def test_waits_are_part_of_the_result_and_not_told_again(machine):
+def test_waits_are_part_of_the_result_and_reported_once(machine):
     waited = Waited(what="the API server", seconds=2.0)
     done = machine.run(Phase("wait", "waits", run=lambda ctx: [waited]))
     assert done.waits == (waited,)
     assert machine.events(Waited) == []
 
 
-def test_what_is_skipped_is_told_at_its_place(machine):
+def test_skipped_phases_are_reported_in_order(machine):
     machine.run(makes("a"), makes("b", children=(makes("c"),)), makes("d"), skip=["b"])
     assert machine.done == ["a", "d"]
     told = [event.phase for event in machine.events(PhaseStarted, PhaseSkipped)]
     assert told == ["a", "b", "b/c", "d"]
 
 
-def test_a_condition_leaves_out_a_phase_and_its_children_and_is_asked_once(machine):
+def test_a_condition_skips_a_phase_with_its_children_and_is_evaluated_once(machine):
     asked = []
 
     def condition(ctx):
@@ -108,7 +108,7 @@ def test_a_condition_leaves_out_a_phase_and_its_children_and_is_asked_once(machi
     assert len(asked) == 1
 
 
-def test_a_condition_counts_for_a_child_that_runs_alone(machine):
+def test_a_condition_applies_to_a_child_that_runs_alone(machine):
     machine.run(makes("etcd", children=(makes("local"),), condition=lambda ctx: "external"), only=["etcd/local"])
     assert machine.done == []
 
@@ -159,14 +159,14 @@ def test_ctrl_c_is_an_interruption_that_names_the_phase(machine):
 
 
 @pytest.mark.parametrize(("number", "by"), [(15, " by SIGTERM"), (1, " by SIGHUP"), (2, "")])
-def test_other_signals_are_what_ctrl_c_is(machine, number, by):
+def test_other_signals_act_like_ctrl_c(machine, number, by):
     with pytest.raises(Interrupted) as stopped:
         machine.run(fails("b", Stopped(number)))
     assert stopped.value.what == f"interrupted{by} in phase b"
     assert stopped.value.exit_code == 128 + number
 
 
-def test_a_phase_that_is_stopped_between_two_steps_cleans_up_at_once(machine):
+def test_a_phase_interrupted_between_two_steps_cleans_up_at_once(machine):
     def work(ctx):
         try:
             yield Change(target="thing a", action=Action.CREATE)

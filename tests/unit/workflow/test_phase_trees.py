@@ -66,7 +66,7 @@ def test_full_names_are_joined_in_lower_case():
         pytest.param([], ["certs/all"], EVERYTHING, id="skipping all leaves nothing out (kubeadm v1.36)"),
     ],
 )
-def test_selection(only, skip, chosen):
+def test_phases_are_selected_and_skipped(only, skip, chosen):
     assert names(TREE.select(only=only, skip=skip)) == chosen
 
 
@@ -88,7 +88,7 @@ def test_an_unknown_name_is_refused(name, how):
         ([], ["upload-config", "bootstrap-token"], "[bootstrap-token upload-config]"),
     ],
 )
-def test_a_phase_without_those_it_depends_on_is_refused(only, skip, missing):
+def test_a_phase_without_its_dependencies_is_refused(only, skip, missing):
     with pytest.raises(UsageError) as refused:
         TREE.select(only=only, skip=skip)
     assert refused.value.what == "unresolved dependencies"
@@ -108,17 +108,17 @@ def test_a_phase_without_those_it_depends_on_is_refused(only, skip, missing):
         ([], None),
     ],
 )
-def test_the_command_line_names_phases_by_words_and_aliases(words, name):
+def test_phases_are_selected_on_the_command_line_by_words_and_aliases(words, name):
     found = TREE.named(words)
     assert (found.name if found else None) == name
 
 
-def test_everything_but_what_is_hidden_has_a_command():
+def test_every_visible_phase_has_a_command():
     groups = ["certs", "certs/all"]
     assert names(TREE.commands) == [name for one in EVERYTHING for name in (groups if one == "certs" else [one]) if name != "check-etcd"]
 
 
-def test_what_a_phase_runs_may_be_named_and_is_imported_late():
+def test_the_function_of_a_phase_can_be_named_and_is_imported_late():
     phase = Phase("p", "s", run="operator:itemgetter", condition="no.such.module:f")
     assert phase.action() is operator.itemgetter
     with pytest.raises(ModuleNotFoundError):
@@ -132,7 +132,7 @@ def test_what_a_phase_runs_may_be_named_and_is_imported_late():
         pytest.param((leaf("a", children=(leaf("b"), leaf("B"))),), id="the same child twice"),
     ],
 )
-def test_a_tree_that_contradicts_itself_is_a_mistake(phases):
+def test_an_inconsistent_tree_is_refused(phases):
     with pytest.raises(ValueError, match="same full name"):
         Phases(*phases)
 
@@ -152,7 +152,7 @@ def paths(shape, above=()):
 
 
 @given(shape=SHAPE, data=st.data())
-def test_selection_is_what_a_list_of_paths_says(shape, data):
+def test_selection_equals_a_list_of_paths(shape, data):
     every = list(paths(shape))
     some = st.lists(st.sampled_from(every), max_size=3) if every else st.just([])
     only, skip = data.draw(some), data.draw(some)
@@ -165,7 +165,7 @@ def test_selection_is_what_a_list_of_paths_says(shape, data):
     assert names(chosen) == ["/".join(path) for path in expected]
 
 
-def test_a_node_knows_its_line():
+def test_a_phase_has_its_path():
     child = leaf("b")
     parent = Node(leaf("a", children=(child,)))
     assert [node.name for node in parent.below()] == ["a", "a/b"]

@@ -1,4 +1,4 @@
-"""Plans: what a person and a program see of the changes that a run would make."""
+"""Plans: what people and programs see of the changes that a run would make."""
 
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.workflow.runner import Plan
@@ -17,7 +17,7 @@ def test_nothing_is_printed_when_nothing_differs():
     assert plan.summary() == "nothing to change"
 
 
-def test_changes_are_told_in_order_with_diffs_and_a_sum():
+def test_changes_are_printed_in_order_with_diffs_and_a_summary():
     assert Plan.of([SAME, KEY, FILE]).text() == (
         "create file /pki/ca.key (made on apply)\n"
         "update file /a (mode 0644 instead of 0600)\n"
@@ -30,7 +30,7 @@ def test_the_data_form_has_every_change():
     assert Plan.of([KEY, SAME, FILE]).as_list() == [KEY.as_map(), FILE.as_map()]
 
 
-def test_drift_leaves_out_what_is_short_lived():
+def test_drift_leaves_out_short_lived_changes():
     assert Plan.of([TOKEN, FILE]).changes == (TOKEN, FILE)
     assert Plan.of([TOKEN, FILE], ephemeral=False).changes == (FILE,)
     assert not Plan.of([TOKEN], ephemeral=False)
