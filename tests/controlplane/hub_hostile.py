@@ -49,8 +49,8 @@ class Beset:
     def told(self) -> str:
         """The result as a sentence."""
         return (
-            f"good joins: 99 of 100 within {self.beside:.2f} s, {self.beside / self.alone:.1f} times what they take alone;"
-            f" the hub grew by {self.memory:.0f} MiB, {self.left:,} requests are left"
+            f"good joins: 99 % within {self.beside:.2f} s, {self.beside / self.alone:.1f} times the time without hostile requests;"
+            f" the hub grew by {self.memory:.0f} MiB, {self.left:,} requests remain"
         )
 
 

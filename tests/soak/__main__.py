@@ -123,7 +123,7 @@ def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> Outcome:
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
     parser.add_argument("--workflow", action="append", choices=tuple(WORKFLOWS), help="only this one; may be repeated")
-    parser.add_argument("--count", type=int, default=50, help="random moments of each (50), besides all boundaries")
+    parser.add_argument("--count", type=int, default=50, help="random moments of each (50), in addition to all boundaries")
     parser.add_argument("--no-boundaries", dest="boundaries", action="store_false", help="only at random moments")
     parser.add_argument("--seed", type=int, default=0, help="of the moments; 0: that of the run that was interrupted, or a new one")
     parsed = parser.parse_args(arguments)

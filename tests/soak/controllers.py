@@ -80,7 +80,7 @@ def _faults() -> tuple[str, str]:
         replicas.stop()
         controllers_faults.written_to_by_others(cluster, api, replicas, count=300)
     return (
-        "900 requests; watches cut, history too old, the API server killed, conflicting writers, the authority replaced",
+        "900 requests; watches cut, history too old, the API server killed, conflicting writers, the CA replaced",
         "each decided once",
     )
 
@@ -88,19 +88,22 @@ def _faults() -> tuple[str, str]:
 def _hostile() -> tuple[str, str]:
     with arena() as (cluster, api, replicas):
         found = controllers_faults.beset(cluster, api, replicas, count=HOSTILE, harmless=HARMLESS)
-    told = f"another's took {found.hostile:.2f} s at most, beside a flood that no controller looks at {found.harmless:.2f} s; {found.memory:.0f} MiB at most"
+    told = (
+        f"another user's took at most {found.hostile:.2f} s ({found.harmless:.2f} s with requests that no controller handles);"
+        f" at most {found.memory:.0f} MiB"
+    )
     assert found.hostile - found.harmless <= DELAY, told
     assert found.memory <= MEMORY, told
-    return f"{HOSTILE:,} hostile requests of one maker", told
+    return f"{HOSTILE:,} hostile requests of one user", told
 
 
-def _made_up() -> tuple[str, str]:
+def _generated() -> tuple[str, str]:
     seed, found = secrets.randbelow(2**31), Counter[str]()
     with ProcessPoolExecutor(max(1, len(os.sched_getaffinity(0)) - 1)) as pool:
         for one in pool.map(hostile_requests.outcomes, range(seed, seed + MADE_UP // BATCH), [BATCH] * (MADE_UP // BATCH)):
             found += one
     told = ", ".join(f"{count:,} {kind}" for kind, count in found.most_common())
-    return f"{found.total():,} made-up requests (seeds from {seed})", f"no crash, no certificate that breaks a rule: {told}"
+    return f"{found.total():,} generated requests (seeds from {seed})", f"no crash, no certificate that breaks a rule: {told}"
 
 
 def _decoders() -> tuple[str, str]:
@@ -121,7 +124,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "leaders": _leaders,
     "faults": _faults,
     "hostile": _hostile,
-    "made-up": _made_up,
+    "generated": _generated,
     "decoders": _decoders,
 }
 

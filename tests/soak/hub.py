@@ -119,7 +119,7 @@ def _hostile() -> tuple[str, str]:
     assert found.left <= CROWD, found.told
     assert found.memory <= MEMORY, found.told
     assert found.beside <= DELAY, found.told
-    return f"{HOSTILE:,} hostile requests of somebody with a token", found.told
+    return f"{HOSTILE:,} hostile requests with a valid token", found.told
 
 
 SOAK: Final = Soak(

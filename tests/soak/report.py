@@ -152,4 +152,4 @@ def _counted(outcomes: Sequence[Outcome]) -> str:
     well = sum(not one.error for one in outcomes)
     through = sum(not one.killed and not one.error for one in outcomes)
     told = f"{well} of {len(outcomes)} ok" if outcomes else "-"
-    return f"{told} ({through} through before)" if through else told
+    return f"{told} ({through} ended before)" if through else told

@@ -17,13 +17,13 @@ import (
 	"strings"
 )
 
-// The token that signs cluster-info, and the pin of the certificate authority that is believed: the pin is the first line of a text.
+// The token that signs cluster-info, and the pin of the trusted CA, which is the first line of a text.
 const (
 	tokenID     = "abcdef"
 	tokenSecret = "0123456789abcdef"
 )
 
-// object is a map of JSON whose names are matched exactly, as Kubernetes' decoder does; encoding/json ignores case in structs.
+// object is a JSON map whose names are matched exactly, as by Kubernetes' decoder; encoding/json ignores case in structs.
 type object struct {
 	fields map[string]any
 	errs   *[]error
@@ -84,7 +84,7 @@ func (o object) data(name string) []byte {
 	return found
 }
 
-// named returns the entries of a list of named objects, as client-go does: a name may be there once.
+// named returns the entries of a list of named objects, as client-go does: names must be unique.
 func (o object) named(plural, singular string) map[string]object {
 	found := map[string]object{}
 	for _, entry := range o.list(plural) {
@@ -109,7 +109,7 @@ type access struct {
 	insecure            bool
 }
 
-// kubeconfig returns the cluster and the user that a kubeconfig for discovery means: those of the current context, else the unnamed cluster.
+// kubeconfig returns the cluster and the user of a kubeconfig for discovery: those of the current context, or the unnamed cluster.
 func kubeconfig(content []byte) (access, error) {
 	document, errs := parse(content)
 	if kind, version := document.text("kind"), document.text("apiVersion"); kind != "" && kind != "Config" || version != "" && version != "v1" {

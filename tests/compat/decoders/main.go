@@ -1,8 +1,8 @@
-// Command decoders reads texts as Kubernetes' components in Go do, with the standard library that they are built with, and prints what it sees.
+// Command decoders reads texts as Kubernetes' components in Go do, with the standard library, and prints what it reads.
 //
-// Standard input holds batches: the number of texts, and for each one byte for its kind, its length, and the text (numbers have four bytes, big
-// endian). A batch is read whole before it is answered, with one line for each text: "-" for one that is refused, else its parts in hexadecimal.
-// A text of the kind 'K' is the key that join requests are encrypted to.
+// Standard input contains batches: the number of texts, and for each one byte for its kind, its length, and the text (numbers have four bytes, big
+// endian). A batch is read completely before it is answered with one line for each text: "-" if it is refused, otherwise its parts in hexadecimal.
+// A text of the kind 'K' is the key with which join requests are encrypted.
 package main
 
 import (

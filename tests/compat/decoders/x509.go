@@ -32,7 +32,7 @@ func readRequest(content []byte) (string, error) {
 	return out.String(), nil
 }
 
-// certificates reads a bundle as client-go does (util/cert ParseCertsPEM): one certificate that cannot be read spoils it.
+// certificates reads a bundle as client-go does (util/cert ParseCertsPEM): one unreadable certificate invalidates it.
 func certificates(content []byte) ([]*x509.Certificate, error) {
 	var found []*x509.Certificate
 	for _, block := range blocks(content) {
@@ -79,7 +79,7 @@ func readCertificates(content []byte) (string, error) {
 	return out.String(), err
 }
 
-// pin is kubeadm's (cmd/kubeadm/app/util/pubkeypin Hash).
+// pin returns the pin as kubeadm computes it (cmd/kubeadm/app/util/pubkeypin Hash).
 func pin(certificate *x509.Certificate) string {
 	digest := sha256.Sum256(certificate.RawSubjectPublicKeyInfo)
 	return string(digest[:])

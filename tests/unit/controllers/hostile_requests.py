@@ -60,7 +60,7 @@ _GOOD: Final = pem.blocks(request(names=[("dns", "a")]), source="it")[0].der
 _USUAL: Final = {CLIENT_KUBELET: CLIENT_USAGES, KUBELET_SERVING: SERVING_USAGES, CLIENT: ("client auth",), LEGACY_UNKNOWN: ("any",)}
 
 
-def made_up(chance: random.Random) -> dict[str, Any]:
+def generated(chance: random.Random) -> dict[str, Any]:
     """Return a generated, approved CertificateSigningRequest."""
     signer = chance.choice(tuple(_USUAL))
     usages = _USUAL[signer] if chance.random() < 0.7 else tuple(chance.choices(_USAGES, k=chance.randrange(4)))
@@ -243,7 +243,7 @@ def outcomes(seed: int, count: int) -> Counter[str]:
     """Judge this many requests, and count the outcomes. A failure names the request."""
     chance, found = random.Random(seed), Counter[str]()
     for number in range(count):
-        body = made_up(chance)
+        body = generated(chance)
         try:
             found[judge(body, SeededRandom(number))] += 1
         except Exception as error:

@@ -27,8 +27,8 @@ def test_a_row_counts_the_moments_of_each_part_of_a_run():
     text = report.page([GOOD, bad, late])
     [head, _, row] = rows(text)
     assert head == ["", "moments", "0 to 20 %", "20 to 40 %", "40 to 60 %", "60 to 80 %", "80 to 100 %", "undisturbed", "taken", "seed"]
-    assert row[:3] == ["init", "2 of 3 ok (1 through before)", "1 of 1 ok"]
-    assert row[3:7] == ["-", "0 of 1 ok", "-", "1 of 1 ok (1 through before)"]
+    assert row[:3] == ["init", "2 of 3 ok (1 ended before)", "1 of 1 ok"]
+    assert row[3:7] == ["-", "0 of 1 ok", "-", "1 of 1 ok (1 ended before)"]
     assert row[7:] == ["5.0 s", "2026-11-21 to 2026-11-22", "7"]
     assert "- init after 2.6 s: AssertionError: the state is another one:" in text
 
