@@ -41,7 +41,7 @@ def test_the_node_and_the_add_ons_become_ready(machine: Machine) -> None:
     eventually(lambda: static <= system_pods(machine).keys(), "the mirror pods of all static pods")
 
 
-def test_the_same_command_again_changes_nothing(machine: Machine) -> None:
+def test_running_the_command_again_changes_nothing(machine: Machine) -> None:
     assert kubewright(machine, "init", "--plan", "--config", CONFIG).out == ""
     before = machine.run("sh", "-c", "cat /etc/kubernetes/manifests/* /etc/kubernetes/pki/*.crt /var/lib/kubelet/config.yaml").out
     pods = system_pods(machine)

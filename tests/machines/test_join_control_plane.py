@@ -156,7 +156,7 @@ def test_a_joined_machine_has_the_same_files_as_with_kubeadm(cluster: Cluster) -
     assert two.run("stat", "-c", "%a", "/var/lib/etcd").out.strip() == "700"
 
 
-def test_the_same_join_again_changes_nothing(cluster: Cluster) -> None:
+def test_running_join_again_changes_nothing(cluster: Cluster) -> None:
     two = cluster.bed["two"]
     assert kubewright(two, "join", "--plan", "--config", PLACE).out == ""
     state = "cd /etc/kubernetes; find . -type f -exec sha256sum {} + | sort; systemctl show -p MainPID kubelet"

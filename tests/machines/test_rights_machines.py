@@ -39,7 +39,7 @@ def clients(clusters: Mapping[str, Cluster]) -> Iterator[Clients]:
         yield {KUBEADM: theirs, KUBEWRIGHT: ours}
 
 
-def test_the_objects_are_the_same(clusters: Mapping[str, Cluster]) -> None:
+def test_both_clusters_have_the_same_objects(clusters: Mapping[str, Cluster]) -> None:
     theirs, ours = (objects(clusters[tool].first) for tool in (KUBEADM, KUBEWRIGHT))
     assert len(theirs) > 150
     assert ours.keys() == theirs.keys()

@@ -41,7 +41,7 @@ def test_renewing_changes_duration_and_time_only():
     assert old["spec"]["renewTime"] == MOMENT
 
 
-def test_an_owner_is_added_where_there_is_none():
+def test_a_missing_owner_is_added():
     bare = {"metadata": {"name": "node-1"}, "spec": {}}
     assert not leases.has_owner(bare)
     assert leases.renewed(bare, node(), duration=40, now=MOMENT)["metadata"]["ownerReferences"] == [OWNER]

@@ -151,7 +151,7 @@ async def test_a_pod_that_a_finalizer_holds_is_deleted_once():
     assert len(api.made("delete", "pods")) == 1
 
 
-async def test_a_slow_stop_takes_its_time():
+async def test_a_slow_stop_is_waited_for():
     api = FakeAPI()
     async with playing(api, rules=SimulationRules(stop_within=10)):
         new(api)

@@ -71,7 +71,7 @@ def test_every_field_of_a_user_survives(head, fields, count):
 
 
 @pytest.mark.parametrize(("head", "fields"), [(KUBELET, KUBELET_FIELDS), (KUBE_PROXY, KUBE_PROXY_FIELDS)])
-def test_zero_values_are_written_where_go_writes_them(head, fields):
+def test_zero_values_are_written_as_by_go(head, fields):
     zero = {name: value for name, value in fields.encode(fields.zero()).items() if value is not None}
     generated = load(cluster()).configuration
     written = load(cluster(), {**head, **zero}).configuration
@@ -108,7 +108,7 @@ def test_nested_values_of_a_user_are_merged_into_the_full_form():
         ({"readOnlyPort": 10255}, "readOnlyPort"),
     ],
 )
-def test_a_kubelet_value_against_kubeadms_advice_is_kept_with_a_warning(fields, path):
+def test_a_kubelet_value_against_the_advice_of_kubeadm_is_kept_with_a_warning(fields, path):
     document, warnings = _kubelet(**fields)
     assert len(warnings) == 1
     assert f"the recommended value for {path} is" in warnings[0]
@@ -139,7 +139,7 @@ def test_cluster_dns_is_the_tenth_address_of_the_first_service_subnet(subnet, dn
         ({"podSubnet": "10.244.0.0/16", "clusterCIDR": "10.0.0.0/8"}, "clusterCIDR"),
     ],
 )
-def test_a_kube_proxy_value_against_kubeadms_advice_is_kept_with_a_warning(fields, path):
+def test_a_kube_proxy_value_against_the_advice_of_kubeadm_is_kept_with_a_warning(fields, path):
     _, warnings = _proxy(**fields)
     assert len(warnings) == 1
     assert f"the recommended value for {path} is" in warnings[0]

@@ -40,7 +40,7 @@ def test_the_picture_has_both_tools_and_leaves_out_what_was_not_seen() -> None:
     assert sum(hint.startswith("kubeadm: ") for hint in hints) == len(machines_timeline.ROWS) - 3  # no start of kube-proxy and of CoreDNS
 
 
-def test_machines_stands_for_all_benchmarks_on_machines() -> None:
+def test_the_name_machines_selects_all_benchmarks_on_machines() -> None:
     names = [name for name in BENCHMARKS if name.startswith("machines-")]
     assert _parse(["machines"]).names == names
     assert _parse(["machines-init", "--runs", "3"]).rounds == 3

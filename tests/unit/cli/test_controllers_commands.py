@@ -87,7 +87,7 @@ def test_one_ca_serves_all_signers_or_each_has_its_own():
         (["--leader-elect-resource-lock=endpoints"], "leases"),
     ],
 )
-def test_what_is_refused(argv, what):
+def test_invalid_flags_are_refused(argv, what):
     with pytest.raises(UsageError) as error:
         chosen(*argv)
     assert what in f"{error.value} {error.value.remedy}"
@@ -162,7 +162,7 @@ def test_a_document_is_explained(tmp_path, capsys):
     assert (found["requester"], found["state"]) == ("system:bootstrap:abcdef", "Approved")
 
 
-def test_what_is_no_request_is_refused(tmp_path, capsys):
+def test_invalid_requests_are_refused(tmp_path, capsys):
     path = tmp_path / "pod.yaml"
     path.write_text("kind: Pod\n")
     assert main(["csr", "explain", str(path)]) == 3

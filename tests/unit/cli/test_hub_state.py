@@ -56,7 +56,7 @@ def test_concurrent_first_commands_create_one_state_with_one_key(tmp_path):
         ("secrets:hubs/One", None, "names no Secrets"),
     ],
 )
-def test_the_scheme_tells_where_a_state_is(text, kind, problem):
+def test_the_scheme_selects_the_kind_of_state(text, kind, problem):
     options = StateOptions(state=text, state_kubeconfig="/admin.conf", key_file="/state.key")
     if problem:
         with pytest.raises(UsageError, match=problem):

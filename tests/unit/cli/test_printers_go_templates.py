@@ -97,7 +97,7 @@ def test_missing_keys_are_reported_if_they_are_not_allowed():
         ("{{if 1}}" * 80, "nested too deeply"),
     ],
 )
-def test_what_cannot_be_read_is_refused(template, message):
+def test_unreadable_templates_are_refused(template, message):
     with pytest.raises(Problem, match=message):
         parsing.parse(template, functions=FUNCTIONS)
 

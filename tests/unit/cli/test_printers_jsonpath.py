@@ -103,7 +103,7 @@ def test_a_key_that_only_some_elements_have_is_not_missing():
         ("{" + "[?(" * 60 + ")]" * 60 + "}", "nested too deeply|unclosed|unterminated|invalid"),
     ],
 )
-def test_what_cannot_be_read_is_refused(template, message):
+def test_unreadable_templates_are_refused(template, message):
     with pytest.raises(Problem, match=message):
         parsing.parse(template)
 

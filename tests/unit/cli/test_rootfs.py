@@ -200,7 +200,7 @@ def test_an_invalid_root_directory_is_reported(place):
     assert (done.returncode, done.stdout, done.stderr.count("cannot change the root directory to ")) == (1, "", 1)
 
 
-def test_an_ordinary_user_is_told_to_be_root(readable):
+def test_an_ordinary_user_gets_a_hint_to_be_root(readable):
     user = other_user.uid()
     done = subprocess.run(
         [other_user.python(user), "-m", "kubewright", "token", "generate", f"--rootfs={readable}"],

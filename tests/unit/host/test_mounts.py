@@ -49,7 +49,7 @@ def test_a_missing_table_is_an_error(table):
     assert all(path.is_relative_to(KUBELET) for path in mounts.below(table, KUBELET))
 
 
-def test_only_what_is_below_the_directory_counts():
+def test_only_mounts_below_the_directory_count():
     table = b"".join(line(PurePosixPath(path)) for path in ("/var/lib/kubelet", "/var/lib/kubelet2/a", "/var/lib/kubelet/b", "/c"))
     assert mounts.below(table, KUBELET) == [KUBELET / "b"]
 

@@ -156,7 +156,7 @@ def test_patches_below_a_directory_that_others_may_write_are_refused(box, tmp_pa
 
 
 @pytest.mark.parametrize("user", [0, 1000])
-def test_patches_of_somebody_else_are_refused(box, place, user):
+def test_patches_of_other_users_are_refused(box, place, user):
     with pytest.raises(HostError, match="belongs to user 12345"):
         patch_directory.read(_Foreign(), box.call(wanted(place)).configuration, say=lambda _: None, user=user)
 

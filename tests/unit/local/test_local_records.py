@@ -175,7 +175,7 @@ def test_impossible_sets_of_machines_are_refused(tmp_path: Path, machines: list[
         record.load(path)
 
 
-def test_flags_that_need_a_single_control_plane_are_left_out_where_there_are_several() -> None:
+def test_flags_for_a_single_control_plane_are_left_out_if_there_are_several() -> None:
     alone, several = (
         {
             (row.component, name): value

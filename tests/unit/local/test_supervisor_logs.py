@@ -125,7 +125,7 @@ async def test_following_survives_rotations_and_ends_with_the_component(tmp_path
     assert seen == [*numbered(*range(40)), b"unfinished"]
 
 
-async def test_following_goes_on_after_somebody_cut_the_file(tmp_path: Path) -> None:
+async def test_following_continues_after_the_file_was_truncated(tmp_path: Path) -> None:
     log = tmp_path / "etcd.log"
     log.write_bytes(b"".join(numbered(0, 1)))
     lines = read_log(log, clock=FakeClock(), follow=True)
