@@ -1,7 +1,7 @@
-"""The daemon of a cluster as a process: starting it, knowing whether it lives, and finding all processes of its cluster.
+"""The daemon of a cluster as a process: starting it, checking whether it is alive, and finding all processes of its cluster.
 
-The daemon is its own session, so that neither Ctrl-C nor a closed terminal ends it. Its settings are in a file, not in its arguments; its
-identity (pid, start time, boot) is written by itself, and it holds a lock for as long as it lives.
+The daemon has its own session, so that neither Ctrl-C nor a closed terminal ends it. Its settings are in a file, not in
+its arguments; it writes its own identity (pid, start time, boot), and holds a lock as long as it lives.
 """
 
 from __future__ import annotations
@@ -65,22 +65,25 @@ def _settings_file(paths: ClusterPaths) -> Path:
 
 
 class DaemonProcess(subprocess.Popen[bytes]):
-    """A process that is meant to outlive this object and the process that created it."""
+    """A process that may outlive this object and the process that created it."""
 
     def __del__(self) -> None:
-        """Collect it if it has ended; do not warn if it has not, as the parent class would. An interrupt may have come before its start."""
+        """Reap it if it has ended; unlike the parent class, do not warn otherwise.
+
+        An interrupt may have come before its start.
+        """
         if getattr(self, "pid", None) is not None:
             self.poll()
 
 
 def reap(identity: Identity) -> None:
-    """Collect a process that has ended, if it is a child of ours."""
+    """Reap a process that has ended, if it is a child of ours."""
     with suppress(ChildProcessError):
         os.waitpid(identity.pid, os.WNOHANG)
 
 
 def spawn(paths: ClusterPaths) -> DaemonProcess:
-    """Start the daemon and return at once. Its output goes to the daemon's log."""
+    """Start the daemon and return at once. Its output is written to the daemon's log."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     if "PYTHONPATH" in environment:  # it may be relative, and the daemon runs in another directory
         environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in environment["PYTHONPATH"].split(os.pathsep))
@@ -99,7 +102,10 @@ def spawn(paths: ClusterPaths) -> DaemonProcess:
 
 
 def identity(paths: ClusterPaths) -> Identity | None:
-    """Return the daemon's identity if it is alive. One that a copy of the directory names, or another namespace, is not this cluster's."""
+    """Return the daemon's identity if it is alive.
+
+    One in a copy of the directory, or in another namespace, is not this cluster's.
+    """
     try:
         found = Identity.parse(paths.daemon_record.read_text(encoding="ascii"))
     except (OSError, ValueError):
@@ -125,7 +131,10 @@ def last_lines(path: Path, *, lines: int = 15) -> list[str]:
 
 
 def mark_of(paths: ClusterPaths) -> Mark:
-    """Return the mark of a cluster: without an id where its record is lost, or cannot be read, and any process of its directory is its own."""
+    """Return the mark of a cluster.
+
+    Without a readable record, it has no id, and any process of its directory is its own.
+    """
     try:
         found = record.load(paths.record)
     except HostError:
@@ -134,6 +143,6 @@ def mark_of(paths: ClusterPaths) -> Mark:
 
 
 def marked_processes(paths: ClusterPaths) -> list[Identity]:
-    """Find every living process of a cluster, its daemon included."""
+    """Find every living process of a cluster, including its daemon."""
     mark = mark_of(paths)
     return RealProcesses().marked(mark.variables, shared=mark.shared)

@@ -14,9 +14,9 @@ from kubewright.base.records import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class ChangedFlag:
-    """One flag of one component, its value on a machine, and why it is not kubeadm's.
+    """One flag of one component, its value on a machine, and the reason for the change.
 
-    `alone` rows are for a cluster with one control plane only, or for one with several only; None: for both.
+    `alone` rows are for a cluster with only one control plane, or with several only; None: for both.
     """
 
     component: str
@@ -25,7 +25,7 @@ class ChangedFlag:
     reason: str
     alone: bool | None = None
     own_controllers: bool = False
-    """Whether it is for clusters with kubewright's own controllers only."""
+    """Whether it is only for clusters with kubewright's own controllers."""
 
 
 def _const(text: str) -> Callable[[Addresses], str]:
@@ -45,7 +45,7 @@ CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
         component="etcd",
         flag="strict-reconfig-check",
         value=_const("false"),
-        reason="with it etcd accepts no new member for five seconds after each one; the health of a majority is checked before",
+        reason="otherwise etcd accepts no new member for five seconds after each one; the health of a majority is checked before",
         alone=False,
     ),
     ChangedFlag(
@@ -84,7 +84,7 @@ CHANGED_FLAGS: Final[tuple[ChangedFlag, ...]] = (
         component="kube-controller-manager",
         flag="controllers",
         value=_const("*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"),
-        reason="kubewright's own controllers run beside it",
+        reason="kubewright's own controllers run next to it",
         own_controllers=True,
     ),
     ChangedFlag(component="kube-scheduler", flag="kube-api-qps", value=_const("1000"), reason="as for kube-controller-manager"),
@@ -99,12 +99,15 @@ START_AFTER: Final = {
     "kube-controller-manager": ("kube-apiserver",),
     "kube-scheduler": ("kube-apiserver", "kube-controller-manager"),
 }
-"""Which component waits for which: started before the API server is ready, kube-controller-manager looks for it once a second only, and
-comes half a second later than when it finds it at once; the scheduler has nothing to do before there are nodes."""
+"""The start order of components.
+
+If started before the API server is ready, kube-controller-manager checks it only once a second, and is ready half a
+second later than otherwise; the scheduler has nothing to do before there are nodes.
+"""
 
 
 def rows(*, alone: bool, own_controllers: bool = False) -> tuple[ChangedFlag, ...]:
-    """Return the rows that hold in a cluster with one control plane, or in one with several."""
+    """Return the rows for a cluster with one control plane, or with several."""
     return tuple(row for row in CHANGED_FLAGS if row.alone in {None, alone} and (own_controllers or not row.own_controllers))
 
 

@@ -1,4 +1,4 @@
-"""The files of local clusters: one directory per cluster, everything of it below, mode 0700."""
+"""The files of local clusters: one directory per cluster that contains all of them, mode 0700."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True)
 class ClusterPaths:
-    """The files of one cluster. Nothing outside `root` belongs to it, but sockets bound to its addresses."""
+    """The files of one cluster. Only sockets bound to its addresses are outside `root`."""
 
     root: Path
 
@@ -37,12 +37,12 @@ class ClusterPaths:
 
     @property
     def timings(self) -> Path:
-        """How long the last `up` took that changed something."""
+        """How long the last `up` with changes took."""
         return self.root / "timings.json"
 
     @property
     def daemon_record(self) -> Path:
-        """Which process is the daemon."""
+        """The identity of the daemon."""
         return self.root / "daemon.json"
 
     @property
@@ -57,7 +57,7 @@ class ClusterPaths:
 
     @property
     def contexts(self) -> Path:
-        """Which kubeconfigs of the user name the cluster."""
+        """The user's kubeconfigs that name the cluster."""
         return self.root / "contexts.json"
 
     @property
@@ -84,14 +84,14 @@ class ClusterPaths:
 
 
 def state_directory(given: str = "") -> Path:
-    """Return the directory of all clusters: the one given, else $XDG_STATE_HOME/kubewright/clusters.
+    """Return the directory of all clusters: the given one, else $XDG_STATE_HOME/kubewright/clusters.
 
-    Raises UsageError where neither it nor a home directory is known.
+    Raises UsageError if neither it nor a home directory is known.
     """
     if given:
         return Path(given).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME", "")
-    if not base.startswith("/"):  # the specification says to ignore a relative one
+    if not base.startswith("/"):  # the specification requires to ignore a relative one
         home = Path("~").expanduser()
         if not home.is_absolute():
             raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or give --state-dir")

@@ -1,4 +1,4 @@
-"""The programs of a cluster: those that it cannot be without, and kubectl, which its user wants but no cluster may fail for."""
+"""The programs of a cluster: the required ones, and kubectl, without which a cluster still works."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from kubewright.base.events import Reporter, Warned
 from kubewright.binaries import BinarySources
 
 COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-"""The components of a control plane: each is a static pod, and the program of its name."""
+"""The components of a control plane: each is a static pod and the program of its name."""
 KUBECTL: Final = "kubectl"
 PYTHON: Final = "python3"
 """The interpreter of our own components, in their manifests."""
 
 
 def components(version: str, *, sources: BinarySources, reporter: Reporter, clock: Clock, with_kubectl: bool) -> dict[str, Path]:
-    """Return the paths of the control plane's programs by name, and get what is missing. Raises BinariesError.
+    """Return the paths of the control plane's programs by name, fetching missing ones. Raises BinariesError.
 
-    Where something has to be got anyway, kubectl comes with it: one build makes all.
+    If something must be fetched anyway, kubectl is included: one build creates all.
     """
     located = binaries.locate(COMPONENTS, version=version, sources=sources)
     if located.missing:
@@ -37,10 +37,10 @@ def components(version: str, *, sources: BinarySources, reporter: Reporter, cloc
 
 
 def bring_kubectl(version: str, *, sources: BinarySources, reporter: Reporter, clock: Clock) -> None:
-    """Get kubectl for a cluster that is up already, and say why where it cannot be had. Nothing is done, nor said, where it is there.
+    """Fetch kubectl for a cluster that is already up, and report why if that fails. Does nothing if it exists.
 
-    A directory that the user gave is a choice of what is here: what it lacks is not downloaded, nor built for minutes, and nobody misses it who
-    has another kubectl.
+    A directory that the user gave is a deliberate choice: missing programs are not downloaded or built for minutes, and
+    the user may have another kubectl.
     """
     fetch = f"`kubewright binaries fetch {KUBECTL}` gets one"
     try:
@@ -49,16 +49,16 @@ def bring_kubectl(version: str, *, sources: BinarySources, reporter: Reporter, c
         if sources.directory is None:
             binaries.ensure((KUBECTL,), version=version, sources=sources, reporter=reporter, clock=clock)
         elif shutil.which(KUBECTL) is None:
-            reporter.emit(Warned(text=f"there is no {KUBECTL}, neither in {sources.directory} nor in the cache; {fetch}"))
+            reporter.emit(Warned(text=f"{KUBECTL} is neither in {sources.directory} nor in the cache; {fetch}"))
     except KubewrightError as error:
         detail = "".join(f"\n  {line}" for line in error.detail.splitlines())
-        reporter.emit(Warned(text=f"the cluster is up, but there is no {KUBECTL} for it: {error.what}; {fetch}{detail}"))
+        reporter.emit(Warned(text=f"the cluster is up, but {KUBECTL} is not available: {error.what}; {fetch}{detail}"))
 
 
 def find_kubectl(version: str, *, sources: BinarySources) -> Path | None:
-    """Return where kubectl is, None if there is none that fits."""
+    """Return the path of kubectl, None if there is no suitable one."""
     try:
         found = binaries.locate((KUBECTL,), version=version, sources=sources).found.get(KUBECTL)
-    except BinariesError:  # there is one, of another version for example
+    except BinariesError:  # there is one of another version, for example
         return None
     return found.path if found is not None else None

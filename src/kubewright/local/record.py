@@ -1,4 +1,4 @@
-"""What a local cluster is, as kept in its state directory between runs."""
+"""The description of a local cluster that its state directory keeps between runs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _ID_BYTES: Final = 16
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMachineRecord:
-    """One machine that runs components. Its address and ports are its own for the cluster's life.
+    """One machine that runs components. Its address and ports stay the same for the cluster's life.
 
-    `leaving` says that it is being taken out of the cluster: it stays in the record until nothing of it is left.
+    `leaving` means that it is being removed from the cluster: it stays in the record until everything of it is removed.
     """
 
     name: str
@@ -45,17 +45,17 @@ class LocalMachineRecord:
 
     @property
     def addresses(self) -> Addresses:
-        """The machine's addresses: its own stands wherever kubeadm writes a loopback address."""
+        """The machine's addresses: its own replaces every loopback address of kubeadm."""
         return Addresses(advertise=self.address, loopback=self.address, etcd_loopback=self.address, ports=Ports(**self.ports))
 
     @property
     def etcd_client_url(self) -> str:
-        """Where its etcd answers."""
+        """The client URL of its etcd."""
         return url(self.address, self.ports["etcd_client"])
 
     @property
     def etcd_peer_url(self) -> str:
-        """Where its etcd talks to other members; it distinguishes members."""
+        """The peer URL of its etcd, which identifies the member."""
         return url(self.address, self.ports["etcd_peer"])
 
 
@@ -63,7 +63,7 @@ class LocalMachineRecord:
 class ClusterRecord:
     """A local cluster. `nodes` is the number of workers; `config` the text of the user's document, '' without one.
 
-    `id` is its own for ever and random: all of its processes carry it.
+    `id` is random and never changes: all processes of the cluster carry it.
     """
 
     name: str
@@ -73,14 +73,14 @@ class ClusterRecord:
     kubernetes_version: str = KUBERNETES
     config: str = ""
     controllers: str = STOCK_CONTROLLERS
-    """Whose controllers approve and sign certificate requests: `kube-controller-manager` or `kubewright`."""
+    """The controllers that approve and sign certificate requests: `kube-controller-manager` or `kubewright`."""
     made: bool = False
-    """Whether it has come up once: from then on its configuration is fixed."""
+    """Whether it has ever come up: from then on its configuration is fixed."""
     format: int = FORMAT
 
     @property
     def control_plane(self) -> LocalMachineRecord:
-        """The first control plane machine: what the others join at, and the last to go."""
+        """The first control plane machine, which the others join, and which is removed last."""
         return self.machines[0]
 
     @property
@@ -90,22 +90,22 @@ class ClusterRecord:
 
     @property
     def leaving(self) -> tuple[LocalMachineRecord, ...]:
-        """The machines that are being taken out, the last one first."""
+        """The machines that are being removed, the last one first."""
         return tuple(machine for machine in reversed(self.machines) if machine.leaving)
 
     @property
     def own_controllers(self) -> bool:
-        """Whether kubewright's own controllers run, and kube-controller-manager leaves theirs alone."""
+        """Whether kubewright's own controllers run instead of the same ones in kube-controller-manager."""
         return self.controllers == OWN_CONTROLLERS
 
     @property
     def alone(self) -> bool:
-        """Whether there is one control plane only, and none that has not left yet."""
+        """Whether there is only one control plane, and none that is still leaving."""
         return len(self.machines) == 1
 
     @property
     def total(self) -> int:
-        """How many nodes it is to have: workers, and one for each control plane."""
+        """The desired number of nodes: workers, and one for each control plane."""
         return 1 + len(self.further) + self.nodes
 
     def machine(self, name: str) -> LocalMachineRecord | None:
@@ -118,7 +118,7 @@ class ClusterRecord:
         return tuple(f"{self.name}-worker-{number}" for number in range(1, self.nodes + 1))
 
     def is_worker(self, node: str) -> bool:
-        """Whether a node's name is one that workers of this cluster have, whatever their number is now."""
+        """Return whether a name is that of a worker of this cluster, regardless of their current number."""
         prefix, _, number = node.rpartition("-")
         return prefix == f"{self.name}-worker" and number.isascii() and number.isdigit()
 
@@ -158,9 +158,9 @@ def _names(cluster: str) -> Iterator[str]:
 
 
 def load(path: Path) -> ClusterRecord | None:
-    """Read a record; None where there is none.
+    """Read a record; None if there is none.
 
-    Raises HostError, naming the file, if it cannot be read or holds something else.
+    Raises HostError, naming the file, if it cannot be read or contains something else.
     """
     try:
         found = json.loads(path.read_bytes())
@@ -192,7 +192,7 @@ def _typed(value: T) -> T:
 
 
 def _whole(record: ClusterRecord) -> ClusterRecord:
-    """Require what the rest relies on. Raises ValueError."""
+    """Require a consistent record. Raises ValueError."""
     if record.format != FORMAT or record.nodes < 0:
         raise ValueError(f"format {record.format}, {record.nodes} nodes")
     if not _ID.fullmatch(record.id):
@@ -212,12 +212,12 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
 
 
 def save(record: ClusterRecord, path: Path) -> None:
-    """Replace the record in one step."""
+    """Replace the record atomically."""
     Files().write(File(path=PurePosixPath(path), content=(json.dumps(asdict(record), indent=1) + "\n").encode(), mode=0o600))
 
 
 def require_same(record: ClusterRecord, *, kubernetes_version: str | None, config: str | None, controllers: str | None = None) -> None:
-    """Refuse another configuration for a cluster that exists; None means that the caller did not ask for one.
+    """Refuse another configuration for an existing cluster; None means that the caller did not specify one.
 
     Raises ConfigurationChanged with the difference.
     """
@@ -230,11 +230,11 @@ def require_same(record: ClusterRecord, *, kubernetes_version: str | None, confi
         raise ConfigurationChanged(f"cluster {record.name!r} has the controllers of {record.controllers}, not {controllers}", remedy=remedy)
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))
-        raise ConfigurationChanged(f"cluster {record.name!r} was made with another configuration", detail=diff, remedy=remedy)
+        raise ConfigurationChanged(f"cluster {record.name!r} was created with another configuration", detail=diff, remedy=remedy)
 
 
 def _same_documents(before: str, after: str) -> bool:
-    """Compare by meaning: comments and order do not count."""
+    """Compare the meaning: comments and order are ignored."""
     if before == after:
         return True
     try:

@@ -80,7 +80,7 @@ def test_all_fields_that_concern_a_process_are_read() -> None:
     [
         ("apiVersion", "v2", 'apiVersion: Invalid value: "v2": has to be v1'),
         ("kind", None, "kind: Invalid value: null: has to be Pod"),
-        ("metadata", [], "metadata: Wrong type: []: has to be an object"),
+        ("metadata", [], "metadata: Wrong type: []: must be an object"),
         ("metadata.name", "", "metadata.name: Required value"),
         ("metadata.name", "../etcd", 'metadata.name: Invalid value: "../etcd"'),
         ("metadata.name", "a_b", "metadata.name: Invalid value"),

@@ -133,7 +133,7 @@ async def test_the_last_of_many_changes_is_running(machine: Machine) -> None:
     [
         ('{"apiVersion": "v1", "kind": "Pod"', "etcd.yaml"),
         ('{"apiVersion": "v1", "kind": "Deployment", "metadata": {"name": "etcd"}}', "kind: Invalid value"),
-        ("", "has to be a Pod object"),
+        ("", "must be a Pod object"),
         (pod("etcd", "unknown"), 'spec.containers[0].command[0]: Unsupported value: "unknown": programs of this machine'),
     ],
 )

@@ -1,1 +1,1 @@
-"""A local cluster as its commands see it."""
+"""The functions of a local cluster that commands, programs and the pytest plugin call."""

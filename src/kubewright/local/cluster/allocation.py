@@ -1,8 +1,8 @@
 """Names, addresses and ports for the machines of a cluster.
 
-Clusters that start at the same time must not choose the same address. Between the choice and the moment when its ports are bound are some
-tenths of a second; for so long the chooser holds a name in the abstract namespace of Unix sockets, which is as wide as the network namespace
-that the address is in, and ends with its process.
+Clusters that start at the same time must not choose the same address. Some tenths of a second pass between the choice
+and binding its ports; during that time, the process holds a name in the abstract namespace of Unix sockets, which has
+the same scope as the network namespace of the address and is released when the process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ UNUSED_ADDRESS: Final = "127.255.255.254"
 
 
 class AddressClaims:
-    """The addresses that this process has claimed; given back when the `with` block ends."""
+    """The addresses that this process has claimed; released when the `with` block ends."""
 
     def __init__(self) -> None:
         self._held: dict[str, socket.socket] = {}
@@ -53,7 +53,7 @@ class AddressClaims:
 
 
 def resized(paths: ClusterPaths, cluster: ClusterRecord, *, control_planes: int, claims: AddressClaims) -> ClusterRecord:
-    """Return a cluster with so many control planes: new machines are chosen, or those that are too many marked as leaving."""
+    """Return a cluster with so many control planes: new machines are allocated, or surplus ones marked as leaving."""
     cluster = cluster.shrunk(control_planes)
     while 1 + len(cluster.further) < control_planes:
         taken = [one.address for one in cluster.machines]
@@ -62,13 +62,13 @@ def resized(paths: ClusterPaths, cluster: ClusterRecord, *, control_planes: int,
 
 
 def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken: Sequence[str] = ()) -> LocalMachineRecord:
-    """Choose a free address and ports for a new machine; addresses of clusters that do not run are left to them."""
+    """Choose a free address and ports for a new machine, except the addresses of stopped clusters."""
     others = [found for path in sorted(paths.root.parent.glob("*/cluster.json")) if (found := _readable(path)) is not None]
     avoid = [*taken, *(one.address for other in others for one in other.machines)]
     blank = LocalMachineRecord(name=name, address="")
     while True:
         chosen = _free(blank, avoid)
-        # the previous owner of the claim may have released it since, and listen
+        # the previous owner of the claim may since have released it, and listen
         if claims.take(chosen.address) and chosen == _free(blank, avoid):
             return chosen
         avoid.append(chosen.address)
@@ -92,5 +92,5 @@ def _free(blank: LocalMachineRecord, taken: list[str]) -> LocalMachineRecord:
 def _readable(path: Path) -> ClusterRecord | None:
     try:
         return record.load(path)
-    except KubewrightError:  # another user's broken record must not keep this cluster from starting
+    except KubewrightError:  # another user's broken record must not prevent this cluster from starting
         return None

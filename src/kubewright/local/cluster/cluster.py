@@ -1,4 +1,4 @@
-"""A local cluster as an object: for programs, and for the pytest plugin."""
+"""A local cluster as an object, for programs and the pytest plugin."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from kubewright.local.paths import ClusterPaths, cluster_paths
 
 
 class LocalCluster:
-    """One local cluster. Constructing does nothing; `up` starts, repairs or scales it, `down` removes it.
+    """One local cluster. The constructor does nothing; `up` starts, repairs or scales it, `down` removes it.
 
-    As a context manager it is up inside and gone afterwards. `owner` is the identity of a process that it must not outlive (`str` of
-    `host.processes.Identity`), '' for none: it goes when that process ends, however it ends. Not safe for several threads at a time.
+    As a context manager, it is up inside the block and removed afterwards. `owner` is the identity of a process that it
+    must not outlive (`str` of `host.processes.Identity`), '' for none: the cluster is removed when that process ends in
+    any way. Not safe for several threads at a time.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class LocalCluster:
         return load_access(PurePosixPath(self.kubeconfig), read=Files().read)
 
     def client(self) -> KubeClient:
-        """Make a client as the administrator. The caller closes it."""
+        """Return a client with the administrator's identity. The caller closes it."""
         return KubeClient(self.access)
 
     def up(self) -> Self:
@@ -97,7 +98,7 @@ class LocalCluster:
         down(self._paths, keep_data=keep_data, reporter=self._reporter)
 
     def status(self) -> dict[str, Any]:
-        """Return what `local status -o json` prints."""
+        """Return the data that `local status -o json` prints."""
         return status.status(self._paths)
 
     def __enter__(self) -> Self:

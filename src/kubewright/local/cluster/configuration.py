@@ -1,4 +1,4 @@
-"""The kubeadm configuration of a local cluster: the user's documents, with the places and addresses of its machine."""
+"""The kubeadm configuration of a local cluster: the user's documents, with the paths and addresses of its machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from kubewright.base.yaml import Document
 from kubewright.local.record import LocalMachineRecord
 
 POD_SUBNET: Final = "10.128.0.0/9"
-"""Room for 32,768 nodes with a /24 each, outside of the default service range. Without one kube-controller-manager gives nodes no CIDR."""
+"""Enough for 32,768 nodes with a /24 each, outside the default service range.
+
+Without one, kube-controller-manager gives nodes no CIDR.
+"""
 
 KEY_ALGORITHM: Final = "ECDSA-P256"
 """Ten RSA keys cost 0.7 s on two cores, these a few milliseconds."""
@@ -40,17 +43,17 @@ def version_of(config: str, asked: str | None) -> str:
     try:
         written = str(Version.parse(named))
     except ValueError:
-        return asked or KUBERNETES  # a label such as stable-1: nothing is looked up for a local cluster
+        return asked or KUBERNETES  # a label such as stable-1 is not looked up for a local cluster
     if asked is not None and asked != written:
-        raise UsageError(f"--kubernetes-version {asked} is not the version of {SOURCE}, {written}", remedy="give one of them only")
+        raise UsageError(f"--kubernetes-version {asked} is not the version of {SOURCE}, {written}", remedy="give only one of them")
     return written
 
 
 def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: str, detected: Detected, random: Random) -> Loaded:
     """Load a local cluster's configuration.
 
-    Raises ValidationError for fields that name other places than the machine's own, with every such field, and for all that `load_init`
-    refuses.
+    Raises ValidationError with all fields that contain other paths and addresses than the machine's own, and with
+    everything that `load_init` refuses.
     """
     documents = _documents(config)
     _refuse_places(documents, machine, layout)
@@ -77,7 +80,7 @@ def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: s
 
 
 def _local(configuration: Configuration, documents: Sequence[Document]) -> Configuration:
-    """Choose fast keys unless the document chooses, and keep only the bootstrap tokens that it asks for: `up` makes its own for a join."""
+    """Choose fast keys unless the document chooses, and keep only its explicit bootstrap tokens: `up` creates its own for a join."""
     cluster, init = configuration.cluster, configuration.init
     if _field(documents, "ClusterConfiguration", "encryptionAlgorithm") is None:
         cluster = replace(cluster, encryption_algorithm=KEY_ALGORITHM)
@@ -103,12 +106,12 @@ def _refuse_places(documents: Sequence[Document], machine: LocalMachineRecord, l
     ]
     if errors:
         raise ValidationError(
-            f"{SOURCE} names places that a local cluster chooses itself", errors, remedy="leave these fields out of the document"
+            f"{SOURCE} sets paths or addresses that a local cluster chooses itself", errors, remedy="leave these fields out of the document"
         )
 
 
 def _is_version(named: object) -> bool:
-    """Whether what a document names as its version may be one, or is left open. Any other text is refused when it is read."""
+    """Return whether the version in a document is valid or unset. Other text is refused when it is decoded."""
     try:
         versions.resolve(named if isinstance(named, str) else "")
     except ValueError:
@@ -132,7 +135,7 @@ def _documents(config: str) -> list[Document]:
         return yaml.load_all(config, source=SOURCE, recognise_json=True) if config else []
     except DocumentError as error:
         error.remedy = (
-            error.remedy or "correct the file: it has to be YAML, with a document of kind ClusterConfiguration, InitConfiguration or both"
+            error.remedy or "correct the file: it must be YAML, with a document of kind ClusterConfiguration, InitConfiguration or both"
         )
         raise
 

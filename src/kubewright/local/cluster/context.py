@@ -1,4 +1,4 @@
-"""One run of `up`: what it works on, what its phases see, and how it notices that waiting is pointless."""
+"""A run of `up`: its options, the context of its phases, and detection of failures that make waiting pointless."""
 
 from __future__ import annotations
 
@@ -32,12 +32,15 @@ from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord
 
 _CHECK_EVERY: Final = 0.5
-"""Seconds between two checks of the components while something else is waited for."""
+"""Seconds between two checks of the components during other waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpRun:
-    """One `up`: what is to be brought up, and with what. `waiter` waits without looking at the components; `start` is when `up` began."""
+    """One `up`: the desired cluster, and its dependencies.
+
+    `waiter` waits without checking the components; `start` is when `up` began.
+    """
 
     paths: ClusterPaths
     cluster: ClusterRecord
@@ -50,7 +53,7 @@ class UpRun:
     within: float
     start: float
     free_leases: bool = False
-    """Whether the leases of leader election, if there are any, are of processes that have ended."""
+    """Whether the leases of leader election, if any, belong to processes that have ended."""
 
     @functools.cached_property
     def host(self) -> RealHost:
@@ -59,9 +62,10 @@ class UpRun:
 
 
 class WatchfulWaiter:
-    """Waits as another waiter does, and checks the control plane now and then: `look` raises what makes waiting pointless.
+    """Waits as another waiter does, and checks the control plane periodically: `look` raises if waiting is pointless.
 
-    A component with a bad flag shows itself in a second; without this it would be reported when the time is over.
+    A component with a bad flag fails within a second; without this check, that would be reported only after the
+    time-out.
     """
 
     def __init__(self, inner: Waiter, *, look: Callable[[], None], monotonic: Callable[[], float]) -> None:
@@ -93,7 +97,10 @@ class WatchfulWaiter:
 
 
 def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
-    """Raise ComponentFailed, with its last lines, if a component crashes in a loop or cannot be started. Machines that leave do not count."""
+    """Raise ComponentFailed, with its last lines, if a component crashes in a loop or cannot be started.
+
+    Leaving machines do not count.
+    """
     components = [component for component in status.get("components", []) if component["machine"] not in leaving]
     several = len({component["machine"] for component in components}) > 1
     for component in components:
@@ -109,22 +116,22 @@ def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalMachine(Machine):
-    """A machine whose components are checked while something else is waited for."""
+    """A machine whose components are checked during other waits."""
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
-        """Make a client; nothing of a local cluster is behind a proxy."""
+        """Return a client; a local cluster is never behind a proxy."""
         return KubeClient(access, timeout=timeout)
 
     def waiter(self, reporter: Reporter) -> Waiter:
         return WatchfulWaiter(PollingWaiter(clock=self.clock, reporter=reporter), look=self.look, monotonic=self.clock.monotonic)
 
     def diagnosis(self, names: Sequence[str], *, host: Host, bootstrap: BootstrapLook | None = None) -> Diagnosis:
-        """Make what has last lines only: `look` says what becomes of the processes."""
+        """Return a diagnosis that has last lines only: `look` checks the processes."""
         return LastLines(names, host=host)
 
 
 def machine_of(run: UpRun, host: RealHost, *, clock: Clock | None = None) -> LocalMachine:
-    """Return a machine of the cluster that an `up` works on."""
+    """Return a machine of an `up`'s cluster."""
     control = ControlClient(run.paths)
     return LocalMachine(
         at=lambda _: host, clock=clock or run.clock, random=run.random, layout=host.layout, look=lambda: require_alive(run, control)
@@ -132,7 +139,7 @@ def machine_of(run: UpRun, host: RealHost, *, clock: Clock | None = None) -> Loc
 
 
 def require_alive(run: UpRun, control: ControlClient) -> None:
-    """Raise ComponentFailed where the daemon or a component is in such a state that waiting is pointless."""
+    """Raise ComponentFailed if waiting is pointless because of the daemon's or a component's state."""
     run.daemon.require_alive()
     if run.daemon.retried():
         require_components(_status(control), leaving={machine.name for machine in run.cluster.leaving})
@@ -141,18 +148,18 @@ def require_alive(run: UpRun, control: ControlClient) -> None:
 def _status(control: ControlClient) -> Reply:
     try:
         return control.status()
-    except APIError:  # the daemon is about to come up, or its waiter will find that it is dead
+    except APIError:  # the daemon is still starting, or its waiter will find that it is dead
         return {}
 
 
 def component_checks(run: UpRun, machine: str) -> dict[str, Condition]:
-    """Return how to see that a component of a machine is ready, by its name."""
+    """Return the readiness conditions of a machine's components by name."""
     control = ControlClient(run.paths)
     return {name: functools.partial(_unready, control, machine, name) for name in COMPONENTS}
 
 
 def _unready(control: ControlClient, machine: str, name: str) -> str | None:
-    """Say what a component of a machine lacks, None if it is ready."""
+    """Return why a component of a machine is not ready, None if it is."""
     for component in _status(control).get("components", []):
         if (component["machine"], component["name"]) == (machine, name):
             return None if component["state"] == "Ready" else component["reason"] or component["state"]
@@ -174,19 +181,22 @@ class ControlPlaneJoins(Protocol):
 
     @property
     def newcomers(self) -> Sequence[str]:
-        """The machines that cannot do without credentials: they have never joined, or lost what they had."""
+        """The machines that need credentials: they have never joined, or have lost their files."""
         ...
 
     def start(self, credentials: JoinCredentials | None, configured: Configuration) -> None:
-        """Let newcomers join with credentials, and look after the others; returns at once. `configured` is what the first machine is made of."""
+        """Start joining newcomers with the credentials, and repair the others; returns at once.
+
+        `configured` is the first machine's configuration.
+        """
         ...
 
     def finish(self) -> Iterable[Change]:
-        """Wait until all have joined; return the changes. Raises what the first one that failed raised."""
+        """Wait until all have joined; return the changes. Raises the error of the first one that failed."""
         ...
 
     def cancel(self) -> None:
-        """End what still runs, and wait for that. Idempotent."""
+        """Cancel the joins that still run, and wait for their end. Idempotent."""
         ...
 
 
@@ -200,11 +210,11 @@ class LocalContext(InitContext):
 
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:
-        """How to see that a component is ready, by its name."""
+        """The readiness conditions of the components by name."""
         return component_checks(self.run, self.run.cluster.control_plane.name)
 
     def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
-        """Make a client from a kubeconfig of the machine, which is never planned: what plans need is not loaded."""
+        """Return a client for a kubeconfig of the machine. There are no plans here, so their modules are not loaded."""
         return self.bound.connections.kube(load_access(self.layout.kubeconfig(name), read=self.host.read), timeout=timeout)
 
     @functools.cached_property
@@ -213,6 +223,6 @@ class LocalContext(InitContext):
         return self.run.daemon.serving(waiter=self.run.waiter)
 
     def mark(self, name: str) -> None:
-        """Note that a milestone is reached now."""
+        """Record that a milestone is reached now."""
         self.milestones[name] = round(self.clock.monotonic() - self.run.start, 3)
         self.reporter.emit(State(subject=name, state="reached", elapsed=self.milestones[name]))

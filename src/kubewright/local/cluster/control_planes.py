@@ -1,7 +1,7 @@
-"""Further control planes of a local cluster: they join with the phases of `join`, all at once, beside the first one's phases; they leave again.
+"""Further control planes of a local cluster: they join with the phases of `join`, concurrently with the first one's phases, and leave.
 
-Nothing of a join is written twice. Etcd takes one learner at a time; everything else overlaps. Every step of leaving looks first: one that was
-interrupted goes on where it was.
+Etcd accepts one learner at a time; everything else overlaps. Every step of leaving checks the state first, so that an
+interrupted one is continued.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ LEASES: Final = ("kube-controller-manager", "kube-scheduler")
 _SYSTEM: Final = "kube-system"
 PRIVATE: Final = 0o700
 SHARED: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key", "etcd/ca.crt", "etcd/ca.key")
-"""What a control plane cannot make, but has from the others."""
+"""Files that a control plane cannot create and gets from the others."""
 
 
 class MachineJoins:
     """The joins of one `up`. Implements `context.ControlPlaneJoins`.
 
-    made ── start() ──> each machine joins in a thread ── finish() ──> all have joined ── cancel() ──> nothing runs
+    created ── start() ──> each machine joins in a thread ── finish() ──> all have joined ── cancel() ──> nothing runs
     """
 
     def __init__(self, run: UpRun) -> None:
@@ -115,7 +115,7 @@ class MachineJoins:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineJoinRequest:
-    """The join of one machine; `configured` is what the first one is made of."""
+    """The join of one machine; `configured` is the first machine's configuration."""
 
     run: UpRun
     machine: LocalMachineRecord
@@ -124,14 +124,14 @@ class MachineJoinRequest:
     credentials: JoinCredentials | None
 
     def administrator(self, _: JoinContext) -> Access:
-        """Reach the cluster as a machine that is a part of it does, not as one that has to be let in."""
+        """Return access to the cluster for a machine that already belongs to it."""
         return load_access(self.run.host.layout.kubeconfig("admin"), read=self.run.host.read)
 
     def configuration(self, ctx: JoinContext) -> Configuration:
         """Return the cluster's configuration with this machine's directories and addresses.
 
-        It is read as the administrator: whoever joins waits for the rights to read what comes with kube-proxy, which `up` makes later. Of
-        what there is to warn, `up` has warned for the first machine.
+        It is read as the administrator: a joining node waits for the permission to read objects of kube-proxy, which
+        `up` creates later. `up` has already shown the warnings for the first machine.
         """
         quiet = replace(ctx.bound, reporter=SilentReporter())
         found = cluster_configuration.configuration(replace(ctx, bound=quiet, sources=replace(ctx.sources, discover=self.administrator)))
@@ -147,14 +147,14 @@ class MachineJoinRequest:
 
 
 def prepare(request: MachineJoinRequest, _: BaseMachine) -> Prepared[JoinConfiguration]:
-    """Say what `join` is to do on the machine."""
+    """Return the configuration of `join` on the machine."""
     return Prepared(
         configuration=join_configuration(request.machine, request.host, request.configured, request.credentials), host=request.host
     )
 
 
 def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) -> LocalJoinContext:
-    """Make the context of the phases."""
+    """Return the context of the phases."""
     run, machine = request.run, request.machine
     return LocalJoinContext(
         bound=bound,
@@ -174,7 +174,7 @@ def context(request: MachineJoinRequest, join: JoinConfiguration, bound: Bound) 
     )
 
 
-# An API server waits 20 s for its etcd and ends; that etcd may have to wait much longer for its turn to join.
+# An API server waits 20 s for its etcd and exits; that etcd may have to wait much longer for its turn to join.
 MACHINE_JOIN: Final = Operation(
     name="join",
     phases=JOIN_PHASES,
@@ -186,7 +186,10 @@ MACHINE_JOIN: Final = Operation(
 
 
 def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
-    """Reach etcd where the record says that it is: the pods that say so on a real machine come a moment later."""
+    """Return a client for the etcd members in the record.
+
+    The pods that show them on a real machine are created slightly later.
+    """
     urls = [machine.etcd_client_url for machine in cluster.machines]
     made = stacked_etcd.client(urls, pki=ctx.layout.pki, files=ctx.host, clock=ctx.clock)
     made.follow(retry(made.members, clock=ctx.clock, on=(*PASSING, Unreachable), within=ctx.join.timeouts.etcd_api_call.seconds))
@@ -196,7 +199,7 @@ def _etcd(ctx: JoinContext, cluster: ClusterRecord) -> EtcdClient:
 def join_configuration(
     machine: LocalMachineRecord, host: RealHost, configured: Configuration, credentials: JoinCredentials | None
 ) -> JoinConfiguration:
-    """Return what `join` is to do on a machine: what the user's InitConfiguration says of the first one holds for all."""
+    """Return the configuration of `join` on a machine: the user's InitConfiguration for the first one applies to all."""
     init = configured.init
     endpoint = replace(init.local_api_endpoint, advertise_address=machine.address, bind_port=machine.ports["api_server"])
     return JoinConfiguration(
@@ -219,19 +222,19 @@ def _discovery(credentials: JoinCredentials | None) -> Discovery:
 
 
 def adapted(found: Configuration, *, mine: Configuration) -> Configuration:
-    """Put a machine's own directories into the cluster's configuration, which names those of the first one."""
+    """Return the cluster's configuration, which contains the first machine's directories, with a machine's own directories."""
     cluster = replace(found.cluster, certificates_dir=mine.cluster.certificates_dir, etcd=mine.cluster.etcd)
     return replace(found, cluster=cluster, kubelet=mine.kubelet)
 
 
 def _has_all(host: RealHost, *, now: datetime) -> bool:
-    """Whether a machine has what only others can give it."""
+    """Return whether a machine has all files that it can get only from others."""
     pki: PurePosixPath = host.layout.pki
     return all(host.state(pki / name) is not None for name in SHARED) and discovery.node_access(host, now=now) is not None
 
 
 def _has_joined(host: RealHost) -> bool:
-    """Whether an earlier join of a machine came to its end."""
+    """Return whether an earlier join of a machine was completed."""
     found = machine_record.load(host)
     return found is not None and found.finished
 

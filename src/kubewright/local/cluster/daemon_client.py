@@ -34,60 +34,66 @@ REMEDIES: Final = (
     ("cannot run as a process", "correct extraVolumes of the configuration"),
     ("permission denied", "see the owner and the mode of the file that it names"),
 )
-"""A text in the last lines of a process that died, in small letters, and the remedy; the first row that fits."""
+"""A text in the last lines of a process that died, in lower case, and the remedy; the first row that matches."""
 
 
 class ControlClient:
-    """The requests that a daemon answers. All raise Unreachable if it does not listen."""
+    """The requests to a daemon. All raise Unreachable if it does not listen."""
 
     def __init__(self, paths: ClusterPaths) -> None:
         self._paths = paths
 
     def status(self) -> Reply:
-        """Return components, nodes and timings as of now."""
+        """Return the current components, nodes and timings."""
         return self._call("GET", "/status", timeout=5.0)
 
     def nodes(self, *, within: float) -> Reply:
-        """Return how many nodes are ready; waits up to so many seconds for all of them first."""
+        """Return how many nodes are ready; first waits up to so many seconds for all of them."""
         return self._call("GET", f"/nodes?within={within}")
 
     def join(self, *, nodes: Sequence[str], server: str, token: str, pins: Sequence[str]) -> Reply:
-        """Let nodes join that have not yet; returns at once. The token goes through the socket, never through arguments or files."""
+        """Make nodes join that have not joined yet; returns at once.
+
+        The token is sent through the socket, never in arguments or files.
+        """
         return self._call("POST", "/join", {"nodes": list(nodes), "server": server, "token": token, "pins": list(pins)})
 
     def leave(self, *, nodes: Sequence[str]) -> Reply:
-        """Stop nodes and forget their certificates; their Node objects are the caller's."""
+        """Stop nodes and delete their certificates; the caller handles their Node objects."""
         return self._call("POST", "/leave", {"nodes": list(nodes)})
 
     def restart(self, *, nodes: Sequence[str]) -> Reply:
-        """Make nodes register again whose Node objects are gone."""
+        """Make nodes register again whose Node objects were deleted."""
         return self._call("POST", "/restart", {"nodes": list(nodes)})
 
     def begin(self, machine: str) -> Reply:
-        """Let a machine of the record run its static pods and be a node; one that does is left alone. Returns at once."""
+        """Start a machine of the record, with its static pods and its node; a running one is left alone.
+
+        Returns at once.
+        """
         return self._call("POST", "/begin", {"machine": machine})
 
     def rest(self, machine: str) -> Reply:
-        """End the node of a machine, whose static pods go on; returns when it has ended."""
+        """Stop the node of a machine, but not its static pods; returns when it has stopped."""
         return self._call("POST", "/rest", {"machine": machine})
 
     def end(self, *, machines: Sequence[str]) -> Reply:
-        """End the node and every process of some machines, and forget them; returns when they have ended."""
+        """Stop the node and every process of some machines, and forget them; returns when they have stopped."""
         return self._call("POST", "/end", {"machines": list(machines)}, timeout=END_WITHIN)
 
     def retry(self) -> Reply:
-        """Start components at once that wait for the end of their back-off, and forget that they failed before."""
+        """Start components in back-off at once, and forget their earlier failures."""
         return self._call("POST", "/retry", {}, timeout=2.0)
 
     def stop(self) -> Reply:
-        """Stop every component and the daemon; returns when the components have ended."""
+        """Stop every component and the daemon; returns when the components have stopped."""
         return self._call("POST", "/stop", {}, timeout=STOP_WITHIN)
 
     @contextmanager
     def logs(self, component: str, *, machine: str = "", tail: int | None, follow: bool) -> Iterator[Iterator[bytes]]:
-        """Give the lines of a component's log piece by piece; of the first machine, unless another is named.
+        """Yield the lines of a component's log piece by piece; of the first machine, unless another is named.
 
-        Raises HostError if there is no such component.
+        Raises HostError if the component does not exist.
         """
         query = urlencode({"machine": machine, "tail": -1 if tail is None else tail, "follow": int(follow)})
         target = f"/logs/{component}?{query}"
@@ -97,7 +103,7 @@ class ControlClient:
             yield chunks
 
     def answers(self) -> bool:
-        """Whether the daemon listens."""
+        """Return whether the daemon listens."""
         try:
             self._call("GET", "/ping", timeout=2.0)
         except (Unreachable, HostError):
@@ -118,7 +124,7 @@ class ControlClient:
 
 
 class Daemon:
-    """The cluster's daemon, as `up` sees it: started early, waited for late."""
+    """The cluster's daemon, as `up` uses it: started early, needed late."""
 
     def __init__(self, paths: ClusterPaths, *, control: ControlClient | None = None) -> None:
         self._paths = paths
@@ -133,29 +139,32 @@ class Daemon:
 
     @property
     def runs(self) -> bool:
-        """Whether it was started here and lives, or is there from before."""
-        if self._process is not None and self._process.poll() != Locked.exit_code:  # that one: another was there before it
+        """Whether it was started here and is alive, or was already running."""
+        if self._process is not None and self._process.poll() != Locked.exit_code:  # the other one: it was already running
             return self._process.poll() is None
         return daemon_process.identity(self._paths) is not None
 
     def start(self) -> None:
-        """Start it, unless it runs."""
+        """Start it, unless it is running."""
         if not self.runs:
             self._process = daemon_process.spawn(self._paths)
 
     def retry(self) -> None:
-        """Start components at once that wait for the end of their back-off: what they lacked may have come."""
+        """Start components in back-off at once: missing files may now exist."""
         self._retry_is_due = True
         self.retried()
 
     def retried(self) -> bool:
-        """Whether it knows of the last `retry`; it is asked again where it did not answer. Until then components fail for old reasons."""
+        """Whether it has received the last `retry`, which is sent again if it did not answer.
+
+        Until then, components fail for old reasons.
+        """
         if self._retry_is_due:
             try:
                 self._control.retry()
-            except APIError:  # it does not listen yet, or it hangs: its waiter will report that
+            except APIError:  # it is not listening yet, or it hangs: its waiter will report that
                 return False
-            except HostError:  # it refuses: it is from before an update
+            except HostError:  # it refuses because it is an older version
                 pass
             self._retry_is_due = False
         return True
@@ -172,14 +181,19 @@ class Daemon:
             )
 
     def serving(self, *, waiter: Waiter) -> ControlClient:
-        """Wait until it listens on its control socket. Raises ComponentFailed with its last lines if it ends before."""
+        """Wait until it listens on its control socket.
+
+        Raises ComponentFailed with its last lines if it ends before that.
+        """
 
         def ready() -> str | None:
             self.require_alive()
             return None if self._control.answers() else "it does not listen yet"
 
         there = daemon_process.identity(self._paths)
-        remedy = f"end it (`kill -9 {there.pid}`; the components go on), then run `kubewright up` again" if there is not None else ""
+        remedy = (
+            f"kill it (`kill -9 {there.pid}`; the components keep running), then run `kubewright up` again" if there is not None else ""
+        )
         waiter.until(ready, within=LISTENS_WITHIN, saying="the cluster's daemon", every=0.01, at_most=0.1, remedy=remedy)
         return self._control
 
@@ -189,6 +203,6 @@ def _ending_of(code: int) -> str:
 
 
 def remedy_for(lines: Iterable[str], default: str) -> str:
-    """Return the remedy that fits the last lines of a process that died."""
+    """Return the remedy that matches the last lines of a process that died."""
     said = "\n".join(lines).lower()
     return next((remedy for text, remedy in REMEDIES if text in said), default)

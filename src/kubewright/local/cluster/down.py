@@ -1,4 +1,7 @@
-"""`down`: stop a local cluster and remove what it left. Works whatever is left: a daemon that hangs, one that died, components alone."""
+"""`down`: stop a local cluster and remove its files.
+
+Works in any state: a daemon that hangs or died, components without a daemon.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ from kubewright.local.supervisor.procfs import find_components
 _KEPT: Final = ("cluster.json", "contexts.json", "lock")
 _KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")
 _KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet.conf", "kubelet/pki")
-"""What the members of etcd need to find each other, and the nodes to be who they were: nothing answers before most members are up."""
+"""The files that etcd members need to find each other, and nodes to keep their identity: nothing answers before most members are up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +47,11 @@ class DownResult:
 
 
 def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | None = None, clock: Clock | None = None) -> DownResult:
-    """Stop a cluster and remove its files; with `keep_data` etcd's data and the certificates stay, and the next `up` resumes.
+    """Stop a cluster and remove its files.
 
-    A cluster that does not exist is not an error. Raises Locked while an `up` or another `down` is at work.
+    With `keep_data`, etcd's data and the certificates stay, and the next `up` resumes.
+
+    A cluster that does not exist is not an error. Raises Locked while an `up` or another `down` is running.
     """
     clock = clock or SystemClock()
     start = clock.monotonic()
@@ -67,7 +72,10 @@ def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | N
 
 
 def stop(paths: ClusterPaths, *, reporter: Reporter | None = None, clock: Clock | None = None) -> None:
-    """End every process of a cluster: through its daemon where it answers, one by one where not. Changes nothing if none runs."""
+    """Stop every process of a cluster: through its daemon if it answers, otherwise one by one.
+
+    Changes nothing if none is running.
+    """
     clock = clock or SystemClock()
     waiter = PollingWaiter(clock=clock, reporter=reporter or SilentReporter())
     daemon = daemon_process.identity(paths)
@@ -88,7 +96,10 @@ def stop(paths: ClusterPaths, *, reporter: Reporter | None = None, clock: Clock 
 
 
 def _sweep(paths: ClusterPaths) -> str | None:
-    """End what no daemon ended; None when nothing is left. First whatever is no component: a daemon that began a moment ago would go on."""
+    """Kill processes that no daemon stopped; None when none is left.
+
+    Daemons are first: one that has just started would start components.
+    """
     found = daemon_process.marked_processes(paths)
     if not found:
         return None
@@ -100,7 +111,7 @@ def _sweep(paths: ClusterPaths) -> str | None:
 
 
 def _kill_daemons(paths: ClusterPaths) -> set[Identity]:
-    """Kill what is marked and is no component; returns the components."""
+    """Kill the cluster's processes that are not components; returns the components."""
     components = {one.identity for one in find_components(daemon_process.mark_of(paths))}
     for one in daemon_process.marked_processes(paths):
         if one not in components:
@@ -109,12 +120,12 @@ def _kill_daemons(paths: ClusterPaths) -> set[Identity]:
 
 
 def end_daemons(paths: ClusterPaths) -> None:
-    """End every daemon of a cluster, known or not, at once; components go on."""
+    """Kill every daemon of a cluster at once, known or not; components keep running."""
     _kill_daemons(paths)
 
 
 def _apart(work: Coroutine[Any, Any, object]) -> None:
-    """Run a coroutine to its end in a thread: `down` is for programs too, and those may have an event loop of their own."""
+    """Run a coroutine to completion in a thread: programs that call `down` may have their own event loop."""
 
     def run() -> None:
         loop = asyncio.new_event_loop()
@@ -131,15 +142,17 @@ def _apart(work: Coroutine[Any, Any, object]) -> None:
 def _ask(paths: ClusterPaths) -> bool:
     try:
         ControlClient(paths).stop()
-    except (APIError, HostError):  # it hangs, or is from before an update: it is ended without its help
+    except (APIError, HostError):  # it hangs, or is an older version: it is killed
         return False
     return True
 
 
 def clear(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None = None) -> list[Path]:
-    """Remove the files of a cluster that does not run; the lock stays with its holder. Raises HostError for what cannot be removed.
+    """Remove the files of a stopped cluster; the lock stays with its holder.
 
-    Unless its data is kept, it is taken out of its user's kubeconfigs; those that named it are returned.
+    Raises HostError for files that cannot be removed.
+
+    Unless its data is kept, it is removed from its user's kubeconfigs; those that named it are returned.
     """
     named: list[Path] = []
     if not keep_data and paths.contexts.exists():
@@ -154,7 +167,10 @@ def clear(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None = N
 
 
 def remove_own(paths: ClusterPaths) -> None:
-    """Remove the files of a cluster whose daemon ends by itself, because its owner has ended. Left alone while an `up` or `down` is at work."""
+    """Remove the files of a cluster whose daemon exits because its owner has ended.
+
+    Does nothing while an `up` or `down` is running.
+    """
     lock = Lock(PurePosixPath(paths.lock), doing=f"end of cluster {paths.name}")
     if lock.try_acquire() is not None:
         return
@@ -166,12 +182,12 @@ def remove_own(paths: ClusterPaths) -> None:
 
 
 def _remove_root(paths: ClusterPaths) -> None:
-    with suppress(OSError):  # the next `up` of this name has begun already
+    with suppress(OSError):  # the next `up` of this name has already begun
         paths.root.rmdir()
 
 
 def _remove_below(directory: Path, kept: set[Path]) -> None:
-    """Remove what is in a directory, but for what is kept and the directories that lead there."""
+    """Remove the contents of a directory, except the kept files and their parent directories."""
     for entry in _entries(directory):
         if entry in kept:
             continue
@@ -189,8 +205,8 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def forget(paths: ClusterPaths) -> None:
-    """Do what `down` does without telling of anything that cannot be done: for clean-up at the end of a program."""
+    """Run `down` without reporting errors: for clean-up at the end of a program."""
     try:
         down(paths)
-    except KubewrightError:  # nothing is left to report it to
+    except KubewrightError:  # there is nowhere to report it
         return

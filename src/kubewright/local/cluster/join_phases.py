@@ -1,4 +1,4 @@
-"""The tree of a further control plane's join, and its context: join's phases on a local machine. One join, many machines."""
+"""The tree of a further control plane's join, and its context: the phases of join on a local machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kubewright.workflow.phases import Phase, Phases
 
 @dataclass(frozen=True, kw_only=True)
 class LocalJoinContext(JoinContext):
-    """The join of one machine in a run of `up`. `joined_before` says that an earlier run has come to its end."""
+    """The join of one machine in a run of `up`. `joined_before` says that an earlier run was completed."""
 
     run: UpRun
     machine: LocalMachineRecord
@@ -32,33 +32,33 @@ class LocalJoinContext(JoinContext):
 
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:
-        """How to see that a component is ready, by its name."""
+        """The readiness conditions of the components by name."""
         return component_checks(self.run, self.machine.name)
 
     @property
     def resumed(self) -> bool:
-        """Whatever is on the machine, an `up` has put it there."""
+        """Whether the run is resumed: always, because everything on the machine was created by an `up`."""
         return True
 
     @property
     def owns_node(self) -> bool:
-        """`up` gives the names."""
+        """Whether the Node belongs to this machine: always, because `up` assigns the names."""
         return True
 
     @functools.cached_property
     def admin(self) -> KubeAPI:
-        """The administrator's client of the first machine: without an endpoint for all, a machine's admin.conf names its own API server."""
+        """The administrator's client of the first machine: without a common endpoint, a machine's admin.conf names its own API server."""
         server = self.run.cluster.control_plane.addresses.api_server
         return self.connect(replace(self._administrator, server=server))
 
 
 def no_checks(_: JoinContext) -> Iterable[Change]:
-    """Check nothing: `up` has checked this machine, and every program is there."""
+    """Check nothing: `up` has checked this machine, and all programs exist."""
     return ()
 
 
 def require_known_member(ctx: LocalJoinContext) -> Iterable[Change]:
-    """Refuse to go on where etcd has forgotten a member that once was one: join would make it anew, and its data may be the only copy.
+    """Refuse to continue if etcd no longer knows a former member: join would add it as a new one, and its data may be the only copy.
 
     Raises HostError.
     """
@@ -66,14 +66,14 @@ def require_known_member(ctx: LocalJoinContext) -> Iterable[Change]:
     if ctx.joined_before and ctx.host.entries(data) and by_peer_url(ctx.etcd.members(), stacked_etcd.peer_url(ctx.addresses)) is None:
         raise HostError(
             f"etcd does not know the member on {ctx.node_name}, which has the data of one",
-            detail="the first control plane's etcd may have lost its data, and begun with none",
+            detail="the first control plane's etcd may have lost its data, and started empty",
             remedy=f"save the contents of {data} if you need them, then remove the cluster with `kubewright down`",
         )
     return ()
 
 
 def restart_node(ctx: JoinContext) -> Iterable[Change]:
-    """End a node that goes on with what its files have lost: only one that begins asks for a certificate."""
+    """Stop a node that still runs without its lost files: only a starting node requests a certificate."""
     found = ctx.host.service(SERVICE)
     if found is not None and found.running and not kubelet.is_bootstrapped(ctx):
         yield ctx.host.ensure(Service(name=SERVICE, running=False))
@@ -82,9 +82,9 @@ def restart_node(ctx: JoinContext) -> Iterable[Change]:
 JOIN_PHASES: Final[Phases[LocalJoinContext]] = Phases(
     Phase("preflight", "Nothing: `up` has checked this machine", run=no_checks, hidden=True),
     phases.PREPARE,
-    Phase("keep-data", "Require that etcd knows the members that once were", run=require_known_member, hidden=True),
+    Phase("keep-data", "Require that etcd knows all former members", run=require_known_member, hidden=True),
     phases.CHECK_ETCD,
-    Phase("begin-anew", "End a node that has lost its kubelet.conf", run=restart_node, hidden=True),
+    Phase("begin-anew", "Stop a node that has lost its kubelet.conf", run=restart_node, hidden=True),
     phases.KUBELET_START,
     phases.ETCD_JOIN,
     phases.WAIT_BOOTSTRAP,

@@ -1,8 +1,8 @@
-"""The contexts of a cluster in kubeconfigs of its user: `local use` puts one in, `down` takes it out of every file that it was put into.
+"""The contexts of a cluster in its user's kubeconfigs: `local use` adds one, `down` removes it from every file to which it was added.
 
-By the rules of `kubectl config` (client-go v0.36: tools/clientcmd/config.go): of several files in $KUBECONFIG the first that exists is changed,
-else the last; `FILE.lock` excludes others by being there; comments are lost. Unlike kubectl we wait for the lock, replace the file in one step,
-with mode 0600, and follow a link to it.
+It follows the rules of `kubectl config` (client-go v0.36: tools/clientcmd/config.go): the first existing file in
+$KUBECONFIG is changed, else the last one; the existence of `FILE.lock` excludes others; comments are lost. Unlike
+kubectl, this module waits for the lock, replaces the file atomically with mode 0600, and follows a link to it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kubewright.local.cluster import status
 from kubewright.local.paths import ClusterPaths
 
 LOCK_WITHIN: Final = 5.0
-"""Seconds for which the lock of a kubeconfig is waited for; kubectl holds it for milliseconds."""
+"""Seconds to wait for the lock of a kubeconfig; kubectl holds it for milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +43,15 @@ class UseResult:
 
 
 def context_name(paths: ClusterPaths) -> str:
-    """Return what a cluster's context is called, and its cluster and user with it."""
+    """Return the name of a cluster's context, and of its cluster and user."""
     return f"kubewright-{paths.name}"
 
 
 def target(environment: Mapping[str, str], *, clusters: Path, given: str = "") -> Path:
-    """Return the kubeconfig to change: the one given, else by client-go's rule.
+    """Return the kubeconfig to change: the given one, else by client-go's rule.
 
-    The kubeconfigs of local clusters themselves, below `clusters`, are passed over: `local env` puts one into $KUBECONFIG. If nothing else is
-    there, ~/.kube/config is meant. Raises UsageError if no home directory is known.
+    The kubeconfigs of local clusters themselves, below `clusters`, are skipped: `local env` puts one into $KUBECONFIG.
+    If no other file is named, ~/.kube/config is used. Raises UsageError if no home directory is known.
     """
     if given:
         return Path(given).expanduser().absolute()
@@ -71,8 +71,8 @@ def _is_below(path: Path, directory: Path) -> bool:
 def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, clock: Clock | None = None) -> UseResult:
     """Make a cluster the current context of a kubeconfig. A second run changes nothing.
 
-    Raises UsageError if there is no such cluster, or an entry of its name is somebody else's; Locked, DocumentError and ValidationError
-    as reading does.
+    Raises UsageError if the cluster does not exist, or an entry of its name belongs to another owner; Locked,
+    DocumentError and ValidationError as reading does.
     """
     clock = clock or SystemClock()
     _require_users_own(path, paths)
@@ -82,7 +82,7 @@ def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, cl
         with _locked(path, reporter=reporter or SilentReporter(), clock=clock):
             found = _read(path)
             _require_free(found, addition, path)
-            _remember(paths, addition.owner.id, path)  # first: what `down` does not know of, it leaves there
+            _remember(paths, addition.owner.id, path)  # first: `down` leaves entries that are not recorded
             wanted = documents.added(found, addition)
             action = Action.NONE if wanted == found else Action.UPDATE if path.exists() else Action.CREATE
             if action is not Action.NONE:
@@ -92,7 +92,10 @@ def use(paths: ClusterPaths, path: Path, *, reporter: Reporter | None = None, cl
 
 
 def take_out(paths: ClusterPaths, *, reporter: Reporter | None = None) -> list[Path]:
-    """Take a cluster out of the kubeconfigs that `use` put it into; returns those that were changed. A file that cannot be changed is a warning."""
+    """Remove a cluster from the kubeconfigs to which `use` added it; returns those that were changed.
+
+    A file that cannot be changed is a warning.
+    """
     reporter, changed = reporter or SilentReporter(), []
     owner_id, files = _remembered(paths)
     for path in files:
@@ -116,7 +119,7 @@ def _remove(path: Path, owner_id: str, *, reporter: Reporter) -> bool:
 
 
 def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.Addition:
-    """Make the entries from the administrator's kubeconfig, whose certificates and key are in it."""
+    """Return the entries from the administrator's kubeconfig, with embedded certificates and key."""
     path = status.kubeconfig(paths, cluster)
     if not path.is_file():
         raise UsageError(
@@ -141,11 +144,11 @@ def _require_users_own(path: Path, paths: ClusterPaths) -> None:
 
 
 def _require_free(config: Mapping[str, Any], addition: documents.Addition, path: Path) -> None:
-    """Refuse to replace entries that are not ours, nor of a cluster that is gone."""
+    """Refuse to replace entries that are not ours or belong to another cluster, unless that was removed."""
     for owner in documents.owners(config, addition.name):
         if owner is None:
             raise UsageError(
-                f"{path} has an entry {addition.name} that kubewright did not make",
+                f"{path} has an entry {addition.name} that kubewright did not create",
                 remedy="rename or remove it (`kubectl config delete-context`, `delete-cluster`, `delete-user`), or give another --kubeconfig",
             )
         if owner.id != addition.owner.id and owner.directory != addition.owner.directory and _lives(owner):
@@ -165,14 +168,17 @@ def _lives(owner: documents.Owner) -> bool:
 
 @contextmanager
 def _locked(path: Path, *, reporter: Reporter, clock: Clock) -> Iterator[None]:
-    """Hold the lock of a kubeconfig, as client-go names it. Ours ends with us; one that another program left has to be removed by hand."""
+    """Hold the lock of a kubeconfig under client-go's name.
+
+    Ours ends with our process; one that another program left must be removed manually.
+    """
     lock = Lock(PurePosixPath(f"{path}.lock"), doing="local use", clock=clock)
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     PollingWaiter(clock=clock, reporter=reporter).until(
         lock.try_acquire,
         within=LOCK_WITHIN,
         saying=f"the lock of {path}",
-        remedy=f"if no kubectl is at work on it, remove {path}.lock, then run the same command again",
+        remedy=f"if no kubectl is using it, remove {path}.lock, then run the same command again",
     )
     try:
         yield
@@ -181,7 +187,10 @@ def _locked(path: Path, *, reporter: Reporter, clock: Clock) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a kubeconfig; {} if there is none. Raises DocumentError and ValidationError: what is not understood is not written either."""
+    """Read a kubeconfig; {} if there is none.
+
+    Raises DocumentError and ValidationError: an invalid file is not written either.
+    """
     content = Files().read(PurePosixPath(path))
     if content is None:
         return {}
@@ -194,7 +203,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _write(path: Path, config: Mapping[str, Any]) -> None:
-    """Replace a kubeconfig in one step; whose it was, it stays."""
+    """Replace a kubeconfig atomically; its owner stays the same."""
     real = PurePosixPath(path.resolve())
     before = Files().state(real)
     owner, group = (before.owner, before.group) if before is not None else (None, None)

@@ -1,4 +1,4 @@
-"""A local machine as a Host: kubeadm's tree below a directory, the cluster's daemon for a kubelet, binaries for images."""
+"""A local machine as a Host: kubeadm's tree below a directory, the cluster's daemon as a kubelet, binaries as images."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from kubewright.local.cluster.daemon_client import ControlClient, Daemon
 from kubewright.local.paths import ClusterPaths
 
 KUBELET = "kubelet"
-"""The one service of a local machine. The cluster's daemon stands for it, for all machines."""
+"""The only service of a local machine. The cluster's daemon acts as this service, for all machines."""
 
 
 def machine_host(
     paths: ClusterPaths, name: str, *, programs: Mapping[str, Path], daemon: Daemon, further: bool = False, durable: bool = True
 ) -> RealHost:
-    """Return the Host of one machine of a cluster. `further` says that it is not the first one, whose kubelet comes with the daemon."""
+    """Return the Host of one machine of a cluster.
+
+    `further` means that it is not the first one, whose kubelet starts with the daemon.
+    """
     return RealHost(
         layout=paths.layout(name),
         files=Files(durable=durable),
@@ -50,7 +53,7 @@ class _KubeletService:
         raise _unsupported(name, "stopped")
 
     def restart(self, name: str, /) -> None:
-        """Nothing needs it: the supervisor watches the files that a kubelet would read at its start."""
+        """Do nothing: the supervisor watches the files that a kubelet would read at its start."""
         self.start(name)
 
     def enable(self, name: str, /) -> None:
@@ -60,7 +63,7 @@ class _KubeletService:
         raise _unsupported(name, "disabled")
 
     def reload(self) -> None:
-        """There are no unit files."""
+        """Do nothing: there are no unit files."""
 
     def is_stopping(self) -> bool:
         return False
@@ -74,7 +77,7 @@ class _KubeletService:
 
 
 class _JoiningKubeletService(_KubeletService):
-    """The service manager of a machine that joins: its kubelet is a part of the daemon that begins on request."""
+    """The service manager of a joining machine, whose kubelet is a part of the daemon that starts on request."""
 
     def __init__(self, paths: ClusterPaths, machine: str, daemon: Daemon) -> None:
         super().__init__(daemon)
@@ -89,12 +92,12 @@ class _JoiningKubeletService(_KubeletService):
         self._control.begin(self._machine)
 
     def stop(self, name: str, /) -> None:
-        """End the node; its static pods go on, as they do where a kubelet is stopped."""
+        """Stop the node; its static pods keep running, as they do when a kubelet is stopped."""
         self._known(name)
         self._control.rest(self._machine)
 
     def restart(self, name: str, /) -> None:
-        """Let the node read its files again."""
+        """Make the node read its files again."""
         self.stop(name)
         self.start(name)
 
@@ -110,7 +113,7 @@ def _unsupported(name: str, verb: str) -> HostError:
 
 
 class _ProgramsAsImages:
-    """The container runtime of a local machine: an image is there when the program of its name is."""
+    """The container runtime of a local machine: an image exists if the program of its name exists."""
 
     def __init__(self, logs: Path, programs: Mapping[str, Path]) -> None:
         self._logs = logs
@@ -128,7 +131,7 @@ class _ProgramsAsImages:
     def pull(self, image: str, /) -> Change:
         if not self.has_image(image):
             raise BinariesError(
-                f"there is no program for the image {image}",
+                f"the image {image} has no program",
                 detail=f"local machines have {', '.join(sorted(self._programs))}",
                 remedy="use the names that kubeadm gives its images",
             )
@@ -144,7 +147,7 @@ class _ProgramsAsImages:
         return []
 
     def containers(self, *, namespace: str) -> list[Container]:
-        """There are none: what a manifest names runs as a process of the daemon, which reports it (`local status`)."""
+        """Return none: the containers of a manifest are processes of the daemon, which reports them (`local status`)."""
         return []
 
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:

@@ -24,7 +24,7 @@ SPACE: Final = 256 * 1024 * 1024
 
 PORTS: Final = "ports"
 PORT_LOOKS, PORT_PAUSE = 10, 0.1
-"""Looks at busy ports, and seconds between them: a process that was killed gives its ports back a moment after it seems to be gone."""
+"""How often busy ports are checked, and the seconds in between: a killed process releases its ports slightly after it seems to be gone."""
 
 PORT_USERS: Final[Mapping[str, str]] = {
     "api_server": "kube-apiserver",
@@ -42,7 +42,7 @@ PORT_USERS: Final[Mapping[str, str]] = {
 class Subject:
     """The subject of the checks.
 
-    `running` means that components of this cluster already run on its own ports: `fresh` machines have none yet.
+    `running` means that components of this cluster already use its own ports; `fresh` machines have none yet.
     """
 
     paths: ClusterPaths
@@ -79,7 +79,7 @@ def require_private(root: Path) -> None:
         raise HostError(
             f"{root} is open to other users",
             detail=f"its mode is {mode:04o}; the keys of the cluster are there",
-            remedy=f"check what is in it, then run `chmod 0700 {root}`",
+            remedy=f"check its contents, then run `chmod 0700 {root}`",
         )
 
 

@@ -17,7 +17,7 @@ from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.supervisor.procfs import find_components, stat_of
 
 SIMULATED: Final = (
-    "containers of pods are not run: their pods get an address and become Running and Ready; logs and exec of them say so",
+    "containers of pods are not run: their pods get an address and become Running and Ready; their logs and exec report this",
     "worker machines: the cores and memory that their Nodes report are invented",
     "Services are not routed and have no endpoints behind host-network pods; the kubernetes Service has no endpoints",
 )
@@ -25,7 +25,7 @@ SIMULATED: Final = (
 
 
 def status(paths: ClusterPaths) -> dict[str, Any]:
-    """Return everything that `local status` shows. Raises UsageError if there is no such cluster."""
+    """Return all data of `local status`. Raises UsageError if the cluster does not exist."""
     cluster = require(paths)
     live = _live(paths)
     components = live.get("components") or _orphans(paths)
@@ -62,7 +62,7 @@ def _changed_flags(cluster: ClusterRecord) -> list[dict[str, str]]:
 
 
 def require(paths: ClusterPaths) -> ClusterRecord:
-    """Return a cluster's record. Raises UsageError, naming those that there are, if there is no such cluster."""
+    """Return a cluster's record. Raises UsageError that lists the existing clusters if it does not exist."""
     found = record.load(paths.record)
     if found is None:
         others = [path.parent.name for path in sorted(paths.root.parent.glob("*/cluster.json"))]
@@ -79,7 +79,7 @@ def kubeconfig(paths: ClusterPaths, cluster: ClusterRecord) -> Path:
 
 
 def clusters(directory: Path) -> list[dict[str, object]]:
-    """Return one row for each cluster of a state directory; one that cannot be read has the reason for its state."""
+    """Return one row for each cluster of a state directory; the state of an unreadable one is the reason."""
     rows: list[dict[str, object]] = []
     for path in sorted(directory.glob("*/cluster.json")):
         try:
@@ -100,9 +100,9 @@ def clusters(directory: Path) -> list[dict[str, object]]:
 
 
 def environment(paths: ClusterPaths) -> dict[str, str]:
-    """Return the variables that a shell needs: KUBECONFIG, and the directory of a kubectl of the right version, if there is one.
+    """Return the variables for a shell: KUBECONFIG, and the directory of a kubectl of the right version, if there is one.
 
-    It is searched beside the programs that the cluster was started with, and where `up` would.
+    It is searched next to the programs that the cluster was started with, and where `up` would.
     """
     cluster = require(paths)
     values = {"KUBECONFIG": str(kubeconfig(paths, cluster))}
@@ -127,7 +127,7 @@ def _sources(paths: ClusterPaths) -> Iterator[binaries.BinarySources]:
 def log(paths: ClusterPaths, component: str, *, machine: str = "", tail: int | None = None, follow: bool = False) -> Iterator[bytes]:
     """Yield the log of a component, or the daemon's. Without a name it is the first machine's.
 
-    Where the daemon does not run, what the component left is read from its file.
+    If the daemon is not running, the component's log file is read.
     """
     cluster = require(paths)
     if machine and cluster.machine(machine) is None:
@@ -160,7 +160,7 @@ def _live(paths: ClusterPaths) -> dict[str, Any]:
 
 
 def _orphans(paths: ClusterPaths) -> list[dict[str, Any]]:
-    """Return the components that go on without a daemon."""
+    """Return the components that run without a daemon."""
     return [
         {
             "machine": one.machine,
@@ -177,12 +177,12 @@ def _orphans(paths: ClusterPaths) -> list[dict[str, Any]]:
 
 
 def _problem(paths: ClusterPaths, components: list[dict[str, Any]], *, running: bool) -> str:
-    """Say why a cluster cannot look after itself, and what to do; '' if it can, or is stopped."""
+    """Return why a cluster cannot maintain itself, and the remedy; '' if it can, or is stopped."""
     if running:
         return ""
     name = paths.name
     if (daemon := daemon_process.identity(paths)) is not None:
-        return f"its daemon (pid {daemon.pid}) does not answer; `kill -9 {daemon.pid}`, then `kubewright up --name {name}`"
+        return f"its daemon (pid {daemon.pid}) does not answer; run `kill -9 {daemon.pid}`, then `kubewright up --name {name}`"
     return f"its daemon does not run, nothing is restarted; `kubewright up --name {name}` starts one" if components else ""
 
 
@@ -194,7 +194,7 @@ def _state(paths: ClusterPaths, components: list[dict[str, Any]], nodes: dict[st
 
 
 def read_timings(paths: ClusterPaths) -> dict[str, float]:
-    """Return how many seconds the last `up` that changed something took to reach each milestone; empty before the first."""
+    """Return the seconds that the last `up` with changes took to reach each milestone; empty before the first."""
     try:
         found = json.loads(paths.timings.read_bytes())
     except (OSError, ValueError):

@@ -1,4 +1,7 @@
-"""`up`: bring a local cluster to what its record says: create, repair, resume or scale it. Every step looks first, so a second run changes nothing."""
+"""`up`: create, repair, resume or scale a local cluster according to its record.
+
+Each step checks first, so a second run changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ PRIVATE = 0o700
 WITHIN = 300.0
 """Seconds for a cluster to be ready: an idle machine needs a few, one that runs other clusters many more."""
 DYING = 0.1
-"""Seconds between the end of a dying process's connections and its own."""
+"""Seconds between the end of a dying process's connections and its exit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +53,13 @@ class UpOptions:
     config: str | None = None
     """The text of a kubeadm configuration."""
     controllers: str | None = None
-    """Whose controllers approve and sign certificate requests."""
+    """The controllers that approve and sign certificate requests."""
     within: float = WITHIN
-    """Seconds that the cluster has to be ready, from when its first process is started."""
+    """Seconds for the cluster to be ready, from the start of its first process."""
     owner: str = ""
-    """Identity of the process that the cluster must not outlive, '' if it may."""
+    """The identity of the process that the cluster must not outlive, '' if there is none."""
     kubectl: bool = False
-    """Whether to get a kubectl too, for interactive use."""
+    """Whether to fetch kubectl too, for interactive use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +84,9 @@ def up(
 ) -> UpResult:
     """Bring the cluster up and wait until all its nodes are ready.
 
-    Raises Locked while another `up` or `down` is at work, ConfigurationChanged for another configuration than the cluster's. What is found
-    wrong before anything is started leaves nothing behind. A new cluster that could not be made is stopped again; its files stay for a
-    look, and the next `up` may take another configuration.
+    Raises Locked while another `up` or `down` is running, ConfigurationChanged for another configuration than the
+    cluster's. Errors found before anything is started leave nothing behind. A new cluster that could not be created is
+    stopped again; its files stay for inspection, and the next `up` may use another configuration.
     """
     clock, random = clock or SystemClock(), random or SystemRandom()
     start = clock.monotonic()
@@ -104,7 +107,7 @@ def up(
             _end_strays(paths, daemon)
         daemon_process.write_settings(DaemonSettings.of(located, owner=options.owner), paths)
         with _undone_on_failure(paths, cluster), _in_time(options.within, clock), _explaining_a_dead_daemon(daemon, clock):
-            daemon.start()  # it loads while we make keys
+            daemon.start()  # it loads while we generate keys
             from kubewright.local.cluster.context import UpRun
 
             run = UpRun(
@@ -131,7 +134,7 @@ def up(
 
 
 def _bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
-    """Run the phases, and again where machines have left: those that stay may have other flags then."""
+    """Run the phases, and again if machines have left: the remaining ones may have other flags then."""
     from kubewright.local.cluster.up_operation import bring_up
 
     changes, api_ready = bring_up(run)
@@ -143,7 +146,7 @@ def _bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
 
 @contextmanager
 def _locked(paths: ClusterPaths) -> Iterator[None]:
-    """Hold the cluster's lock; it goes, and the directory with it, if no cluster was made."""
+    """Hold the cluster's lock; it is removed, with the directory, if no cluster was created."""
     lock = Lock(PurePosixPath(paths.lock), doing=f"up of cluster {paths.name}")
     lock.acquire()
     try:
@@ -152,14 +155,15 @@ def _locked(paths: ClusterPaths) -> Iterator[None]:
         made = paths.record.exists()
         lock.release(remove=not made)
         if not made:
-            with suppress(OSError):  # something else is in it
+            with suppress(OSError):  # the directory is not empty
                 paths.root.rmdir()
 
 
 def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random) -> ClusterRecord:
-    """Return the cluster as asked for. One that never came up may change its configuration.
+    """Return the requested cluster. One that never came up may change its configuration.
 
-    A configuration is checked before it is compared with the one that the cluster has. Raises as `_require_valid` and `record.require_same` do.
+    A configuration is checked before it is compared with the cluster's. Raises as `_require_valid` and
+    `record.require_same` do.
     """
     asked = _new_record(paths, options, found, claims, random)
     if options.config:
@@ -173,14 +177,14 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
 
 
 def _located(cluster: ClusterRecord, options: UpOptions, *, sources: BinarySources, reporter: Reporter, clock: Clock) -> dict[str, Path]:
-    """Return the programs of the components, and the Python that runs us where one of them is ours. Raises BinariesError."""
+    """Return the programs of the components, and our Python if one of them is ours. Raises BinariesError."""
     version = cluster.kubernetes_version
     found = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
     return found | ({programs.PYTHON: Path(sys.executable)} if cluster.own_controllers else {})
 
 
 def _require_valid(paths: ClusterPaths, cluster: ClusterRecord, random: Random) -> None:
-    """Refuse a configuration before anything is started with it. Raises DocumentError and ValidationError."""
+    """Refuse an invalid configuration before anything is started. Raises DocumentError and ValidationError."""
     from kubewright.local.cluster import configuration
     from kubewright.local.cluster.machine import machine_host
 
@@ -197,7 +201,11 @@ def _require_valid(paths: ClusterPaths, cluster: ClusterRecord, random: Random) 
 
 
 def _write_down(paths: ClusterPaths, cluster: ClusterRecord, found: ClusterRecord | None) -> None:
-    """Save the record. What is left of a start with another configuration goes first, and what runs of a cluster whose files were removed."""
+    """Save the record.
+
+    Before that, remove leftovers of a start with another configuration, and processes of a cluster whose files were
+    removed.
+    """
     if cluster == found:
         return
     if (found is None and _has_leftover_files(paths)) or (found is not None and not _same_making(found, cluster)):
@@ -209,7 +217,7 @@ def _write_down(paths: ClusterPaths, cluster: ClusterRecord, found: ClusterRecor
 
 
 def _has_leftover_files(paths: ClusterPaths) -> bool:
-    """Return whether something is left of a cluster that has no record any more: a `down` that was killed removes that first."""
+    """Return whether files of a cluster without a record exist: an interrupted `down` has removed the record first."""
     return bool(daemon_process.marked_processes(paths)) or paths.machines.exists() or paths.nodes.exists()
 
 
@@ -259,7 +267,7 @@ def _end_strays(paths: ClusterPaths, daemon: Daemon) -> None:
 
 @contextmanager
 def _in_time(within: float, clock: Clock) -> Iterator[None]:
-    """Bound everything in this block by `within` seconds. Raises WaitTimeout with the time that it took."""
+    """Limit everything in this block to `within` seconds. Raises WaitTimeout with the time that it took."""
     start = clock.monotonic()
     try:
         with holding(Deadline(within, clock=clock)):
@@ -275,7 +283,7 @@ def _in_time(within: float, clock: Clock) -> Iterator[None]:
 
 @contextmanager
 def _explaining_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
-    """Report that the daemon died, with its last lines, in place of a phase's error that nothing answered."""
+    """Report that the daemon died, with its last lines, instead of a phase's connection error."""
     try:
         yield
     except APIError:
@@ -286,7 +294,10 @@ def _explaining_a_dead_daemon(daemon: Daemon, clock: Clock) -> Iterator[None]:
 
 @contextmanager
 def _undone_on_failure(paths: ClusterPaths, cluster: ClusterRecord) -> Iterator[None]:
-    """Leave nothing running of a cluster that could not be made; one that was made before is left as it is, for a look and a repair."""
+    """Stop all processes of a cluster that could not be created.
+
+    An existing one is left as it is, for inspection and repair.
+    """
     try:
         yield
     except BaseException:

@@ -1,6 +1,7 @@
-"""The part of `up` that makes and checks things: init's phases on the local machine, then the nodes.
+"""The main part of `up`: init's phases on the local machine, then the nodes.
 
-Loaded while the daemon starts. The order is that of `init` but for one thing: nodes join as soon as the rights for it are there.
+Loaded while the daemon starts. The order is that of `init` with one exception: nodes join as soon as they have the
+permissions.
 """
 
 from __future__ import annotations
@@ -36,11 +37,14 @@ class UpRequest:
 
 
 def bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
-    """Run the phases, let nodes join, and wait until the cluster is well. Returns the changes and when the API server was ready."""
+    """Run the phases, let nodes join, and wait until the cluster is healthy.
+
+    Returns the changes and when the API server was ready.
+    """
     with further_joins(run) as joins:
         done = engine.run(UP, UpRequest(run=run, joins=joins), machine_of(run, run.host), reporter=run.reporter)
     milestones = done.context.milestones
-    if done.changes or not run.paths.timings.exists():  # a run that was killed may have left the last one nothing to change
+    if done.changes or not run.paths.timings.exists():  # an earlier run that was killed may have made all changes
         save_timings(run, milestones)
     return done.changes, milestones["apiReady"]
 
@@ -65,13 +69,13 @@ def prepare(request: UpRequest, machine: Machine) -> Prepared[Configuration]:
 
 
 def _skipped(names: Sequence[str]) -> list[str]:
-    """Return those of init's phases to skip that a local cluster has at all: there are no uploaded certificates, for example."""
+    """Return those of init's phases to skip that a local cluster has: for example, there are no uploaded certificates."""
     local, general = {node.name for node in UP_PHASES.nodes}, {node.name for node in phases.PHASES.nodes}
     return [name for name in names if name in local or name not in general]
 
 
 def context(request: UpRequest, configured: Configuration, bound: Bound) -> LocalContext:
-    """Make the context of the phases."""
+    """Return the context of the phases."""
     run, joins = request.run, request.joins
     machine = run.cluster.control_plane
     return LocalContext(
@@ -90,7 +94,7 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
 
 @contextmanager
 def further_joins(run: UpRun) -> Iterator[ControlPlaneJoins | None]:
-    """Yield the joins of further control planes, None if there are to be none; those that still run in the end are cancelled."""
+    """Yield the joins of further control planes, None if there are none; unfinished ones are cancelled at the end."""
     if not run.cluster.further:
         yield None
         return
@@ -108,6 +112,6 @@ UP: Final = Operation(name="up", phases=UP_PHASES, configure=prepare, context=co
 
 
 def save_timings(run: UpRun, milestones: Mapping[str, float]) -> None:
-    """Keep the milestones of this run for `local status`."""
+    """Store the milestones of this run for `local status`."""
     content = json.dumps(milestones).encode()
     Files(durable=False).write(File(path=PurePosixPath(run.paths.timings), content=content, mode=0o600))

@@ -1,4 +1,4 @@
-"""The tree of `up`: init's phases, with the nodes' joining at its place. One init, many machines: nothing of it is written twice."""
+"""The tree of `up`: init's phases, with the joins of nodes at their place."""
 
 from __future__ import annotations
 
@@ -26,61 +26,61 @@ from kubewright.tokens import secrets
 from kubewright.workflow.phases import Phase, Phases, Step
 
 TOKEN_SECONDS: Final = 900
-"""How long the token of a join lives if `up` is killed before it removes it, and never run again: then kube-controller-manager removes it."""
+"""The lifetime of a join token if `up` is killed before it removes it, and never run again: then kube-controller-manager removes it."""
 
-TOKEN_PURPOSE: Final = "kubewright up: for the nodes that join now"  # noqa: S105 - a purpose, not a password
-"""The description of such a token, by which a later run knows it."""
+TOKEN_PURPOSE: Final = "kubewright up: for the joining nodes"  # noqa: S105 - a purpose, not a password
+"""The description of such a token, by which a later run recognizes it."""
 
 CERTIFICATES: Final = "kubeadm-certs"
 """The Secret of uploaded certificates."""
 
 BEGUN_WITHIN: Final = 30.0
-"""Seconds after which a daemon that does not know its nodes is in trouble: it takes some hundredths once the API server listens."""
+"""Seconds after which a daemon without nodes has a problem: it takes some hundredths once the API server listens."""
 
 REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
-"""Phases of an agent that has seen its Node."""
+"""The states of an agent that has seen its Node."""
 
 _LEAVING: Final = "kubewright.local.cluster.control_planes"
 _OURS: Final = "kubewright.local.cluster.controllers"
 _HANDSHAKE: Final = 0.5
-"""Seconds until a handshake is given up, so that a component that dies is noticed."""
+"""Seconds after which a handshake is aborted, so that a component that dies is noticed."""
 _ASK: Final = 0.5
-"""Seconds that the daemon waits for its nodes before it answers: asking again and again would take the time that they need."""
+"""Seconds that the daemon waits for its nodes before it answers: frequent requests would take processor time from the nodes."""
 _ASKED: Final = 3
-"""How often a daemon that answered a moment ago is asked: on a slow machine one answer may be late."""
+"""How often a daemon that answered recently is tried: on a slow machine one answer may be late."""
 
 
 def images(ctx: InitContext) -> Iterable[Change]:
-    """Require the programs of the static pods; images of pods that are only simulated need not be there."""
+    """Require the programs of the static pods; images of simulated pods need not exist."""
     for component in COMPONENTS:
         yield ctx.host.runtime.pull(component_image(ctx.cluster, component))
 
 
 def serving(ctx: InitContext) -> Iterable[Waited]:
-    """Wait until the API server serves, with a handshake only: to load a client would take processor time from its start."""
+    """Wait until the API server serves, with a handshake only: loading a client would take processor time from its start."""
     address, port = ctx.addresses.advertise, ctx.addresses.ports.api_server
 
     def serves() -> str | None:
-        return None if tls.serves(address, port, within=_HANDSHAKE) else f"nothing serves at port {port} of {address} yet"
+        return None if tls.serves(address, port, within=_HANDSHAKE) else f"nothing listens at port {port} of {address} yet"
 
     yield ctx.components.until(serves, saying="the API server to serve", blame=("kube-apiserver", "etcd"))
 
 
 def end_back_offs(ctx: LocalContext) -> Iterable[Change]:
-    """Let components try again at once that failed before, now that every file is there."""
+    """Make failed components start again at once, now that all files exist."""
     ctx.run.daemon.retry()
     return ()
 
 
 def join_nodes(ctx: LocalContext) -> Iterable[Step]:
-    """Let nodes join that have not yet, with a token of their own; let those go that are too many; bring those back that were deleted."""
+    """Make new nodes join, with a token of their own; remove surplus nodes; restore those whose Node was deleted."""
     within = min(ctx.run.within, BEGUN_WITHIN)
     yield ctx.waiter.until(lambda: _unknown(ctx), within=within, saying="the daemon to know its nodes", every=0.01, at_most=0.05)
     wanted = ctx.run.cluster.workers
     nodes = retry(ctx.control.status, clock=ctx.clock, on=Unreachable, attempts=_ASKED)["nodes"]
     agents = {row["name"]: row["phase"] for row in nodes["list"]}
     there = {str(node["metadata"]["name"]) for node in ctx.api.list(named("Node"))}
-    # Those that are outside were invited by a run that was interrupted: their token may have gone.
+    # An interrupted run may have started the joins of nodes that are still outside: its token may be gone.
     fresh = [name for name in wanted if name not in agents or name in nodes["outside"]]
     surplus = sorted(name for name in {*agents, *there} if ctx.run.cluster.is_worker(name) and name not in wanted)
     if surplus:
@@ -96,7 +96,7 @@ def join_nodes(ctx: LocalContext) -> Iterable[Step]:
 
 
 def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
-    """Let new workers join, and the further control planes, which are looked after in any case."""
+    """Start the joins of new workers and of further control planes, which are repaired in any case."""
     planes = local.joins.newcomers if local.joins is not None else []
     credentials = None
     if fresh or planes:
@@ -127,22 +127,22 @@ def joined(ctx: LocalContext) -> Iterable[Step]:
 
 
 def only_joins(ctx: LocalContext) -> str | None:
-    """Leave the phase out where there is one control plane only."""
+    """Skip the phase if there is only one control plane."""
     return None if ctx.joins is not None else "there are no further control planes"
 
 
 def only_leaving(ctx: LocalContext) -> str | None:
-    """Leave the phase out where no machine leaves."""
+    """Skip the phase if no machine leaves."""
     return None if ctx.run.cluster.leaving else "no control plane leaves"
 
 
 def only_free_leases(ctx: LocalContext) -> str | None:
-    """Leave the phase out where the leases are those of processes that run, or there are none."""
+    """Skip the phase if the holders of the leases are running, or there are no leases."""
     return None if ctx.run.free_leases else "the holders of the leases are running"
 
 
 def _unknown(local: LocalContext) -> str | None:
-    """Nodes that joined before need no token: wait until a daemon that has just been started has found them."""
+    """Wait until a new daemon has found the nodes that joined before, which need no token."""
     try:
         nodes = local.control.nodes(within=0)
     except Unreachable as error:
@@ -151,13 +151,13 @@ def _unknown(local: LocalContext) -> str | None:
 
 
 def api_ready(ctx: LocalContext) -> Iterable[Waited]:
-    """Wait until the API server is ready, and note when."""
+    """Wait until the API server is ready, and record the time."""
     yield from api_server(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests)
     ctx.mark("apiReady")
 
 
 def nodes_ready(ctx: LocalContext) -> Iterable[Change | Waited]:
-    """Wait until all nodes are Ready and pods can be made, then remove the token of the join."""
+    """Wait until all nodes are Ready and pods can be created, then remove the join token."""
 
     def ready() -> str | None:
         try:
@@ -177,7 +177,7 @@ def nodes_ready(ctx: LocalContext) -> Iterable[Change | Waited]:
 
 
 def remove_tokens(ctx: LocalContext) -> Iterable[Change]:
-    """Remove the tokens of joins, of this run and of those that were killed, and the certificates that were uploaded for them."""
+    """Remove the join tokens of this and of killed runs, and the certificates that were uploaded for them."""
     purpose = base64.b64encode(TOKEN_PURPOSE.encode()).decode()
     for secret in ctx.api.list(named("Secret"), secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}"):
         if secret.get("data", {}).get("description") == purpose:
@@ -187,7 +187,7 @@ def remove_tokens(ctx: LocalContext) -> Iterable[Change]:
 
 
 def _remove_certificates(ctx: InitContext) -> Iterable[Change]:
-    """Remove the uploaded certificates, and the token that they would go with in two hours."""
+    """Remove the uploaded certificates, and the token that owns them for two hours."""
     try:
         found = ctx.api.get(named("Secret"), CERTIFICATES, secrets.NAMESPACE)
     except NotFound:
@@ -206,7 +206,7 @@ def _service_account(ctx: InitContext) -> str | None:
     try:
         ctx.probe.get(named("ServiceAccount"), "default", "default")
     except NotFound:
-        return "kube-controller-manager has not made it yet"
+        return "kube-controller-manager has not created it yet"
     except APIError as error:
         return str(error)
     return None
@@ -220,7 +220,7 @@ UP_PHASES: Final[Phases[LocalContext]] = Phases(
     phases.CONTROL_PLANE,
     Phase("controllers", "Write the manifest of our controllers", run=f"{_OURS}:static_pod", condition=f"{_OURS}:only_ours", hidden=True),
     phases.KUBELET_START,
-    Phase("retry", "Start components at once that wait for the end of their back-off", run=end_back_offs, hidden=True),
+    Phase("retry", "Start components in back-off at once", run=end_back_offs, hidden=True),
     Phase("serve", "Wait until the API server serves", run=serving, hidden=True),
     phases.WAIT,
     Phase("free-leases", "Free leases that are no longer held", run=f"{_LEAVING}:free_leases", condition=only_free_leases, hidden=True),

@@ -1,4 +1,4 @@
-"""What the daemon serves once the HTTP libraries are loaded: the control socket, the node agents, the kubelet API."""
+"""The daemon's services that need the HTTP libraries: the control socket, the node agents, the kubelet API."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from kubewright.local.supervisor.state import ComponentPhase, ComponentState
 from kubewright.local.supervisor.termination import readable
 
 LONGEST_WAIT: Final = 5.0
-"""Seconds that a caller may have the daemon wait before it answers."""
+"""The longest time in seconds that a request may make the daemon wait before it answers."""
 
 
 class ControlServer:
-    """The daemon's services. `start` returns when the control socket answers; `stop` ends the agents, `close` the socket.
+    """The daemon's services.
 
-    What changes machines and nodes is carried through even if whoever asked for it goes away, one after another: a machine may be asked to
-    begin again while it still ends.
+    `start` returns when the control socket answers; `stop` ends the agents, `close` the socket.
+
+    Requests that change machines and nodes are completed even if the client disconnects, one after the other: a machine
+    may be requested to start while it is still stopping.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class ControlServer:
 
         async def carried(request: Request) -> Response | Streaming:
             work = asyncio.create_task(in_turn(request), name=request.path)
-            self._works.add(work)  # the loop keeps no task alive
+            self._works.add(work)  # the loop keeps no reference to a task
             work.add_done_callback(self._works.discard)
             return await asyncio.shield(work)
 
@@ -109,7 +111,7 @@ class ControlServer:
         )
 
     def _components(self) -> list[dict[str, Any]]:
-        """Return the components of all machines; those that will not come up by themselves with the reason."""
+        """Return the components of all machines, with the reason for those that cannot start by themselves."""
         found = []
         for machine, supervisor, states in self._machines.snapshot():
             refused = supervisor.refused()
@@ -167,7 +169,7 @@ class ControlServer:
         return _json({})
 
     async def _stop(self, _: Request) -> Response:
-        """Let the daemon end; it does so whether or not its caller stays for the answer, which comes when the components have ended."""
+        """Stop the daemon, even if the client does not wait for the response, which is sent when the components have stopped."""
         self._stopping.set()
         await self._ended.wait()
         return _json({})

@@ -1,12 +1,13 @@
 """The daemon of one local cluster: `python -m kubewright.local.daemon.daemon STATE_DIRECTORY`.
 
-    starting ──> supervising ──> serving ── stop request ────> stopping ──> gone (components ended)
-                                    ├────── the owner ended ──> stopping ──> gone (components ended, files removed)
-                                    ├────── files removed ────> stopping ──> gone (components ended)
-                                    └────── SIGTERM ──────────> released (components go on)
+starting ──> supervising ──> serving ── stop request ────> stopping ──> gone (components stopped)
+                                    ├────── the owner ended ──> stopping ──> gone (components stopped, files removed)
+                                    ├────── files removed ────> stopping ──> gone (components stopped)
+                                    └────── SIGTERM ──────────> released (components keep running)
 
-The supervisor comes first, with nothing heavy imported: etcd waits for it. The HTTP libraries, the node agents and the control socket are
-loaded while the API server starts. A daemon that dies leaves the components running; the next one adopts them.
+The supervisor starts first and imports nothing heavy, because etcd waits for it. The HTTP libraries, the node agents
+and the control socket are loaded while the API server starts. A daemon that dies leaves the components running; the
+next one adopts them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from kubewright.local.daemon.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
 
 DIRECTORY_CHECK_EVERY: Final = 2.0
-"""Seconds between two checks whether the state directory is still there."""
+"""Seconds between two checks whether the state directory still exists."""
 HEAD_START: Final = 1.2
 """Seconds that the API server gets at most before the daemon loads its remaining parts.
 
@@ -45,7 +46,7 @@ def main() -> int:
     """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log."""
     logs.configure()
     paths = ClusterPaths(Path(sys.argv[1]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: no memory image of us on a disk
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: write no core dumps
     os.umask(0o077)
     lock = Lock(PurePosixPath(paths.root / "daemon.lock"), doing=f"daemon of cluster {paths.name}")
     try:
@@ -101,7 +102,7 @@ async def _serve(paths: ClusterPaths) -> None:
 
 
 async def _head_start(machine: record.LocalMachineRecord) -> None:
-    """Leave the processors to the API server until it serves: what comes next would cost it a fifth of a second."""
+    """Leave the processors to the API server until it serves: loading the rest would delay it by a fifth of a second."""
     end = asyncio.get_running_loop().time() + HEAD_START
     while (left := end - asyncio.get_running_loop().time()) > 0:
         if await serves_async(machine.address, machine.ports["api_server"], within=left):
@@ -110,7 +111,7 @@ async def _head_start(machine: record.LocalMachineRecord) -> None:
 
 
 def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
-    """End the cluster when the process that it belongs to ends, however it ends."""
+    """Stop the cluster when its owner process ends in any way."""
     if not owner:
         return None
     handle = RealProcesses().handle(Identity.parse(owner))
@@ -122,7 +123,7 @@ def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
 
 
 async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
-    """Note that the state directory was removed: then no other program can find and terminate what runs."""
+    """Detect the removal of the state directory: then no other program can find and stop the processes."""
     mine = _inode(root)
     while _inode(root) == mine:
         await asyncio.sleep(DIRECTORY_CHECK_EVERY)

@@ -34,7 +34,7 @@ from kubewright.local.supervisor.supervisor import Supervisor
 
 KUBELET: Final = "kubelet"
 BOOTSTRAP: Final = "bootstrap-kubelet"
-"""The kubeconfig with which a kubelet asks for its first certificate; join writes it."""
+"""The kubeconfig with which a kubelet requests its first certificate; join writes it."""
 _SERVE_AGAIN: Final = 0.1
 _PORT_CHECK_EVERY: Final = 0.01
 """Seconds between two checks whether the API server listens: an agent whose attempt fails waits much longer."""
@@ -45,10 +45,12 @@ _CONNECT: Final = 5.0
 class MachineNode:
     """The node of one machine.
 
-    made ── start() ──> starting ── (its API server listens) ──> a node, and answers for kubelets ── stop() ──> stopped
+    created ── start() ──> starting ── (its API server listens) ──> running, serves the kubelet API ── stop() ──>
+    stopped
 
-    `others` are further agents that the kubelet API of this machine answers for. `joins` says that the machine lets itself in with a file
-    of bootstrap credentials, and finds its API server in its files; the first machine's is its own, and its kubelet.conf has a certificate.
+    `others` are further agents whose kubelet API this machine serves. `joins` says that the machine joins with a file
+    of bootstrap credentials, and finds its API server in its files; the first machine's is its own, and its
+    kubelet.conf has a certificate.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class MachineNode:
         return self._running.agent if self._running is not None else None
 
     def start(self) -> None:
-        """Begin, without waiting for anything."""
+        """Start without waiting for anything."""
         self._tasks = [
             asyncio.create_task(keep_running("a machine", self._begin, expected=()), name=f"machine {self.machine.name}"),
             asyncio.create_task(keep_running("static pods", self._static.follow, expected=()), name=f"static pods of {self.machine.name}"),
@@ -97,7 +99,7 @@ class MachineNode:
             self._run_agent()
 
     async def stop(self) -> None:
-        """End the agent and its servers. Idempotent."""
+        """Stop the agent and its servers. Idempotent."""
         await self._end_agent()
         for task in self._tasks:
             task.cancel()
@@ -120,7 +122,7 @@ class MachineNode:
         self.serving.set()
 
     def _server(self) -> tuple[str, int]:
-        """Return where the API server is that the agent talks to: on a machine that joins, what its kubeconfig says."""
+        """Return the address of the agent's API server: on a machine that joins, the one in its kubeconfig."""
         if self._bootstrap is not None:
             for name in (KUBELET, BOOTSTRAP):
                 with suppress(KubewrightError, ValueError):
@@ -147,7 +149,7 @@ class MachineNode:
             await self._running.end()
 
     async def _serve_soon(self, ca_pem: bytes) -> None:
-        """Serve as soon as the ports are free: the daemon before this one may be about to end."""
+        """Serve as soon as the ports are free: the previous daemon may still be stopping."""
         while True:
             try:
                 await self._serve(ca_pem)
@@ -181,7 +183,7 @@ async def _listens(address: str, port: int) -> bool:
     try:
         async with asyncio.timeout(_CONNECT):
             transport = await opened(asyncio.Protocol(), address, port)
-    except OSError:  # the time-out too
+    except OSError:  # also the time-out
         return False
     transport.abort()
     return True
@@ -193,7 +195,7 @@ def architecture() -> str:
 
 
 def real_profile(kubelet_version: str) -> MachineProfile:
-    """Describe this machine. Its pods are simulated, but for the static ones."""
+    """Describe this machine. Its pods are simulated, except the static ones."""
     found = machine(Files(), architecture=os.uname().machine)
     return MachineProfile(
         architecture=architecture(),

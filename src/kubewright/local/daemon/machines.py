@@ -1,4 +1,4 @@
-"""The machines of a cluster as its daemon has them: a supervisor each."""
+"""The machines of a cluster in its daemon, with one supervisor each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from kubewright.local.supervisor.supervisor import Supervisor
 class MachineSupervisors:
     """All machines of a cluster that run here.
 
-    made ── start() ──> those of the record are supervised ── begin(), end() ──> ... ── stop() or release() ──> none is
+    created ── start() ──> those of the record are supervised ── begin(), end() ──> ... ── stop() or release() ──> none
+    is
     """
 
     def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, settings: DaemonSettings) -> None:
@@ -33,19 +34,19 @@ class MachineSupervisors:
 
     @property
     def first(self) -> LocalMachineRecord:
-        """The first control plane machine. It is there as long as the cluster is."""
+        """The first control plane machine, which exists as long as the cluster does."""
         return self._cluster.control_plane
 
     async def start(self) -> None:
-        """Supervise every machine of the record, the first one first: the others wait for it anyway."""
+        """Supervise every machine of the record, starting with the first one, because the others wait for it."""
         for machine in self._cluster.machines:
             await self._supervise(machine)
 
     async def begin(self, name: str) -> LocalMachineRecord:
         """Supervise a machine; one that is supervised is left alone.
 
-        The record is read again: the machine may be newer than the daemon, and have the name of one that has gone. Raises HostError if
-        there is no such machine.
+        The record is read again: the machine may be newer than the daemon, and have the name of one that was removed.
+        Raises HostError if the machine does not exist.
         """
         self._cluster = record.load(self._paths.record) or self._cluster
         machine = self._cluster.machine(name)
@@ -55,12 +56,12 @@ class MachineSupervisors:
         return machine
 
     async def end(self, names: Collection[str]) -> None:
-        """End every process of some machines; those that are not supervised are left alone."""
-        ending = [self._supervisors.pop(name) for name in names if name in self._supervisors]  # first: `begin` leaves alone what is there
+        """Stop every process of some machines; those that are not supervised are left alone."""
+        ending = [self._supervisors.pop(name) for name in names if name in self._supervisors]  # first: `begin` leaves existing ones alone
         await asyncio.gather(*(supervisor.stop(DOWN) for supervisor in ending))
 
     def supervised(self) -> list[LocalMachineRecord]:
-        """Return the machines that are supervised, in the order of the record, as far as it has them."""
+        """Return the supervised machines that the record has, in its order."""
         return [machine for machine in self._cluster.machines if machine.name in self._supervisors]
 
     def supervisor(self, name: str) -> Supervisor:
@@ -72,12 +73,12 @@ class MachineSupervisors:
         return [(name, supervisor, supervisor.snapshot()) for name, supervisor in self._supervisors.items()]
 
     def retry(self) -> None:
-        """Start components at once that wait for the end of their back-off."""
+        """Start components in back-off at once."""
         for supervisor in self._supervisors.values():
             supervisor.retry()
 
     async def stop(self) -> None:
-        """End every process. Idempotent."""
+        """Stop every process. Idempotent."""
         await asyncio.gather(*(supervisor.stop(DOWN) for supervisor in self._supervisors.values()))
 
     async def release(self) -> None:
@@ -87,7 +88,7 @@ class MachineSupervisors:
     async def _supervise(self, machine: LocalMachineRecord) -> None:
         if machine.name not in self._supervisors:
             supervisor = self._supervisor(machine)
-            await supervisor.start()  # it may fail, on a full disk for example: nothing runs then
+            await supervisor.start()  # it may fail, for example on a full disk: nothing runs then
             self._supervisors[machine.name] = supervisor
 
     def _supervisor(self, machine: LocalMachineRecord) -> Supervisor:

@@ -28,8 +28,9 @@ from kubewright.tokens import parse as parse_token
 class LocalNodes:
     """All agents of one cluster.
 
-    made ── start() ──> the nodes of the machines run, and the workers that joined before ── begin(), end(), join(), leave() ──> ...
-        ── stop() ──> stopped
+    created ── start() ──> the nodes of the machines run, and the workers that joined before ── begin(), end(), join(),
+    leave() ──> ...
+            ── stop() ──> stopped
     """
 
     def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, machines: MachineSupervisors, *, clock: Clock) -> None:
@@ -44,30 +45,30 @@ class LocalNodes:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Begin, without waiting for anything. A further machine that has not joined waits for `begin`."""
+        """Start without waiting for anything. A further machine that has not joined waits for `begin`."""
         for machine in self._machines.supervised():
             if machine == self._machines.first or self._has_joined(machine):
                 await self.begin(machine)
         self._tasks = [asyncio.create_task(keep_running("nodes", self._resume, expected=()), name="nodes")]
 
     async def begin(self, machine: LocalMachineRecord) -> None:
-        """Let a machine be a node as soon as its API server listens; one that is begun already is left alone."""
+        """Start the node of a machine as soon as its API server listens; one that was started is left alone."""
         if machine.name not in self._nodes:
             self._nodes[machine.name] = node = self._node(machine)
             node.start()
 
     async def end(self, names: Sequence[str]) -> None:
-        """End the nodes of some machines."""
+        """Stop the nodes of some machines."""
         await asyncio.gather(*(self._nodes.pop(name).stop() for name in names if name in self._nodes))
 
     async def join(self, names: Sequence[str], *, server: str, token: str, pins: Sequence[str]) -> None:
-        """Let nodes join with a bootstrap token; those that the cluster has let in are left alone."""
+        """Join nodes with a bootstrap token; those that have joined are left alone."""
         bootstrap = TokenBootstrap(server, parse_token(token), pins=[Pin.parse(pin) for pin in pins], clock=self._clock)
         self._bootstraps.append(bootstrap)
         await self._fleet.add(*names, bootstrap=bootstrap)
 
     async def leave(self, names: Sequence[str]) -> None:
-        """End workers and forget their certificates."""
+        """Stop workers and delete their certificates."""
         await self._fleet.remove(*names)
 
     async def restart(self, names: Sequence[str]) -> None:
@@ -76,7 +77,7 @@ class LocalNodes:
         await self._fleet.restart(*names)
 
     async def stop(self) -> None:
-        """End all agents. Idempotent."""
+        """Stop all agents. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -85,16 +86,16 @@ class LocalNodes:
         await asyncio.gather(*(bootstrap.close() for bootstrap in self._bootstraps))
 
     def snapshot(self) -> dict[str, Any]:
-        """Return how the nodes are, for `local status`. `machines` are those whose machine is a control plane's.
+        """Return the state of the nodes for `local status`. `machines` are those of the control plane machines.
 
-        `outside` are the workers that the cluster has not let in.
+        `outside` are the workers that have not joined.
         """
         views = [agent.view() for agent in self._agents()]
         found = {**self._summary(), "names": [view.name for view in views], "list": [_node(view) for view in views]}
         return {**found, "machines": sorted(self._nodes), "outside": self._fleet.outside()}
 
     async def settled(self, *, within: float) -> dict[str, Any]:
-        """Wait so many seconds for all nodes to be ready, and return how many are: `up` asks again and again."""
+        """Wait so many seconds for all nodes to be ready, and return how many are: `up` calls it repeatedly."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 for agent in self._agents():
@@ -112,7 +113,7 @@ class LocalNodes:
         }
 
     async def _resume(self) -> None:
-        """Start the workers that have joined before, once the first machine answers for their kubelets."""
+        """Start the workers that have joined before, once the first machine serves their kubelet API."""
         await self._nodes[self._machines.first.name].serving.wait()
         without_certificates = set(await self._fleet.without_certificates(*self._cluster.workers))
         await self._fleet.add(*(name for name in self._cluster.workers if name not in without_certificates))
@@ -131,7 +132,7 @@ class LocalNodes:
         )
 
     def _has_joined(self, machine: LocalMachineRecord) -> bool:
-        """Whether a further machine has begun to be a node, or ended it."""
+        """Return whether a further machine has started or completed its join."""
         return Path(self._paths.layout(machine.name).kubeconfig("kubelet")).exists()
 
     def _agents(self) -> list[NodeAgent]:
@@ -142,13 +143,16 @@ class LocalNodes:
         return simulated_machine(kubelet_version=self._cluster.kubernetes_version, architecture=architecture())
 
     def _worker_facts(self, name: str) -> NodeFacts:
-        """Describe a worker: an invented machine. All share the address on which the daemon answers for their kubelets."""
+        """Describe a worker: an invented machine.
+
+        All share the address at which the daemon serves their kubelet API.
+        """
         own = self._machines.first
         return NodeFacts(name=name, profile=self._profile.named(name), addresses=(own.address,), kubelet_port=own.ports["kubelet"])
 
 
 def _why(agents: Sequence[NodeAgent]) -> str:
-    """Say what one node complains about, else what one that is not ready waits for; '' where all are."""
+    """Return the problem of one node, else the reason why one is not ready; '' if all are."""
     troubled = next((agent for agent in agents if agent.trouble), None)
     if troubled is not None:
         return f"{troubled.name}: {troubled.trouble}"

@@ -1,4 +1,4 @@
-"""The supervisor's components as the agent of their machine shows them in the API: static pods with statuses as the kubelet writes them, and logs."""
+"""The supervisor's components as their machine's agent shows them in the API: static pods with statuses like the kubelet's, and logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _MESSAGE_LIMIT: Final = 2048
 
 
 def container_statuses(pod: StaticPod, states: Sequence[ComponentState]) -> list[Object]:
-    """Return one status for each container of a manifest. `states` are those of all components; of other pods they do not count."""
+    """Return one status for each container of a manifest.
+
+    `states` are those of all components; those of other pods are ignored.
+    """
     mine = {state.container: state for state in states if state.pod == pod.name}
     return [_container(row, mine.get(row["name"])) for row in pod.body["spec"]["containers"]]
 
@@ -115,5 +118,5 @@ class ComponentLogs:
 
 
 def _is_of(state: ComponentState, pod: Mapping[str, Any]) -> bool:
-    """Whether a component belongs to a mirror pod, which is called after its static pod and the node."""
+    """Return whether a component belongs to a mirror pod, whose name consists of the static pod's and the node's."""
     return str(pod["metadata"]["name"]).startswith(f"{state.pod}-")

@@ -1,4 +1,4 @@
-"""One container, kept running: started, probed, started again when it ends, stopped when it is not wanted any more."""
+"""The supervision of one container: starting, probing, restarting and stopping it."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from kubewright.local.supervisor.state import ComponentPhase, ComponentRecord, C
 from kubewright.local.supervisor.termination import CRASH_LOOP, failure_summary, failures_after, restart_delay, termination_message
 
 _SEARCHED_LINES = 200
-"""Lines among which the one that says why is searched."""
+"""The number of lines in which the reason is searched."""
 
 
 class ContainerWorker:
     """Keeps one container's process running.
 
-        start() ──> Waiting ──> Running ──> Ready <──> Unhealthy
-                      ^  ^         │          │            │
-                      │  └ CrashLoop <────────┴────────────┘  the process ended: wait a while, start it again
-                      │
-        stop() in any state ──> Stopped (the process ended);  release() ──> the process goes on unwatched
+            start() ──> Waiting ──> Running ──> Ready <──> Unhealthy
+                          ^  ^         │          │            │
+                          │  └ CrashLoop <────────┴────────────┘  the process ended: wait, then start it again
+                          │
+            stop() in any state ──> Stopped (the process ended);  release() ──> the process continues without supervision
 
-    Both ends may be called more than once.
+    `stop` and `release` may be called more than once.
     """
 
     def __init__(self, pod: StaticPod, container: Container, spec: ProcessSpec, runtime: Runtime) -> None:
@@ -56,7 +56,7 @@ class ContainerWorker:
         )
 
     def start(self, process: Process | None = None) -> None:
-        """Begin, with the process of an earlier daemon if it is still the right one."""
+        """Start, with the process of an earlier daemon if it still matches."""
         record = self._runtime.records.read(self.name)
         if record is not None and record.manifest_hash == self._pod.hash:
             self._spawned = True
@@ -66,7 +66,7 @@ class ContainerWorker:
         self._task = asyncio.create_task(keep_running("a component", self._run, expected=()), name=f"component {self.name}")
 
     async def stop(self, grace: float | None = None) -> None:
-        """End the process, SIGTERM first and SIGKILL after `grace` seconds (the pod's own by default), and forget it."""
+        """Stop the process, with SIGTERM and then SIGKILL after `grace` seconds (the pod's own by default), and forget it."""
         await self._cancel()
         if self._process is not None:
             self._set(ComponentPhase.STOPPED, reason="stopping")
@@ -84,7 +84,7 @@ class ContainerWorker:
             self._process = None
 
     def state(self) -> ComponentState:
-        """Return how the component is, with its memory and CPU time as of now."""
+        """Return the state of the component, with its current memory and CPU time."""
         facts = stat_of(self._state.pid) if self._state.pid is not None else None
         if facts is None:
             return self._state
@@ -103,18 +103,18 @@ class ContainerWorker:
             self._wake.set()
 
     def last_lines(self, lines: int) -> list[str]:
-        """Return the last lines of the present process, or of the one before while there is none."""
+        """Return the last lines of the current process, or of the previous one if there is none."""
         last = self._state.last_exit
         if self._process is None and last is not None:
             return list(last.last_lines[-lines:]) if lines > 0 else []
         return tail(self._runtime.log(self.name), lines=lines, start=self._log_start)
 
     def log_was_rotated(self) -> None:
-        """Note that the log was rotated."""
+        """Record that the log was rotated."""
         self._log_start = 0
 
     async def _run(self) -> None:
-        """Supervise until cancelled. Shows an error of our own instead of silently supervising nothing."""
+        """Supervise until cancelled. Reports an internal error instead of silently supervising nothing."""
         try:
             await self._supervise()
         except Exception as error:
@@ -224,7 +224,7 @@ class ContainerWorker:
         self._set(phase, reason=health.reason)
 
     def _set(self, phase: ComponentPhase, **changes: object) -> None:
-        """Take a new state, and report it unless it is the old one."""
+        """Set a new state, and report it unless it is the same."""
         before = self._state
         moved = {} if phase is before.phase else {"changed_at": self._runtime.clock.now()}
         self._state = replace(before, phase=phase, **{"reason": "", **changes, **moved})
@@ -257,7 +257,7 @@ class ContainerWorker:
     def _record(self, record: ComponentRecord) -> None:
         try:
             self._runtime.records.write(record)
-        except OSError as error:  # the process is worth more than its record: the next daemon finds the rest in its environment
+        except OSError as error:  # the process matters more than its record: the next daemon finds the rest in its environment
             self._runtime.emit(Warned(text=f"the state of {self.name} could not be saved: {error.strerror}"))
 
     async def _cancel(self) -> None:

@@ -1,6 +1,9 @@
-"""From a decoded manifest to a `StaticPod`. Pure. What a plain process cannot do is refused by its field path, never ignored.
+"""Converts a decoded manifest to a `StaticPod`.
 
-What has no meaning for a process of the machine's own user is left alone: resources, security contexts, priorities, the image.
+Pure. Settings that a plain process cannot have are refused with their field path, never ignored.
+
+Settings without a meaning for a process of the machine's own user are skipped: resources, security contexts,
+priorities, the image.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ FIELDS: Final = frozenset(
         "status.podIPs",
     }
 )
-"""The pod fields that an environment variable may take; `runtime.translate` has their values."""
+"""The pod fields for environment variables; `runtime.translate` has their values."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
 _VARIABLE: Final = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
@@ -54,22 +57,22 @@ _SCHEMES: Final = {"": False, "HTTP": False, "HTTPS": True}
 
 
 class FieldReader:
-    """Looks into maps and lists. A wrong type is noted with its path and read as if it were absent."""
+    """Reads maps and lists. A wrong type is recorded with its path and treated as absent."""
 
     def __init__(self, source: str) -> None:
         self.errors: list[FieldError] = []
         self._source = source
 
     def refuse(self, path: FieldPath, reason: str, *, type: FieldErrorType = FieldErrorType.INVALID, value: object = None) -> None:
-        """Note one error."""
+        """Record an error."""
         self.errors.append(FieldError(path=path, type=type, reason=reason, value=value, source=self._source))
 
     def required(self, path: FieldPath, reason: str) -> None:
-        """Note that a field is missing."""
+        """Record that a field is missing."""
         self.refuse(path, reason, type=FieldErrorType.REQUIRED)
 
     def forbidden(self, path: FieldPath, reason: str) -> None:
-        """Note that a field must not be there."""
+        """Record that a field must not be set."""
         self.refuse(path, reason, type=FieldErrorType.FORBIDDEN)
 
     def mapping(self, parent: Mapping[str, Any], name: str, path: FieldPath) -> Mapping[str, Any]:
@@ -84,7 +87,7 @@ class FieldReader:
             if isinstance(item, Mapping):
                 yield where, item
             else:
-                self.refuse(where, "has to be an object", type=FieldErrorType.TYPE, value=item)
+                self.refuse(where, "must be an object", type=FieldErrorType.TYPE, value=item)
 
     def texts(self, parent: Mapping[str, Any], name: str, path: FieldPath) -> tuple[str, ...]:
         """Read a list of strings."""
@@ -93,7 +96,7 @@ class FieldReader:
             if isinstance(item, str):
                 found.append(item)
             else:
-                self.refuse((path / name)[index], "has to be a string", type=FieldErrorType.TYPE, value=item)
+                self.refuse((path / name)[index], "must be a string", type=FieldErrorType.TYPE, value=item)
         return tuple(found)
 
     def text(self, parent: Mapping[str, Any], name: str, path: FieldPath, default: str = "") -> str:
@@ -107,7 +110,7 @@ class FieldReader:
         if value is None:
             return default
         if value < least:
-            self.refuse(path / name, f"has to be at least {least}", value=value)
+            self.refuse(path / name, f"must be at least {least}", value=value)
         return int(value)
 
     def flag(self, parent: Mapping[str, Any], name: str, path: FieldPath) -> bool:
@@ -127,7 +130,7 @@ def read_pod(document: object, *, source: str, node: str) -> StaticPod:
     reader = FieldReader(source)
     body: Mapping[str, Any] = document if isinstance(document, Mapping) else {}
     if not isinstance(document, Mapping):
-        reader.refuse(ROOT, "has to be a Pod object", type=FieldErrorType.TYPE, value=type(document).__name__)
+        reader.refuse(ROOT, "must be a Pod object", type=FieldErrorType.TYPE, value=type(document).__name__)
     else:
         _kind(reader, body)
     meta = reader.mapping(body, "metadata", ROOT)
@@ -147,7 +150,10 @@ def read_pod(document: object, *, source: str, node: str) -> StaticPod:
 
 
 def digest(body: Mapping[str, Any], *, node: str) -> str:
-    """Return 32 hexadecimal digits that stand for a manifest's meaning on a node; the kubelet's pod UID has the same form."""
+    """Return 32 hexadecimal digits that identify a manifest's meaning on a node.
+
+    The kubelet's pod UID has the same form.
+    """
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(f"{node}\0{text}".encode()).hexdigest()[:32]
 
@@ -163,20 +169,20 @@ def _name(reader: FieldReader, meta: Mapping[str, Any], path: FieldPath) -> str:
     if not name:
         reader.required(path / "name", "a pod has a name")
     elif len(name) > 253 or not _NAME.fullmatch(name):
-        reader.refuse(path / "name", "has to be a DNS name of lower-case letters, digits, '-' and '.'", value=name)
+        reader.refuse(path / "name", "must be a DNS name of lower-case letters, digits, '-' and '.'", value=name)
     return name
 
 
 def _containers(reader: FieldReader, spec: Mapping[str, Any], path: FieldPath) -> tuple[Container, ...]:
     _refuse(reader, spec, path, _REFUSED_IN_SPEC)
     if not reader.flag(spec, "hostNetwork", path):
-        reader.refuse(path / "hostNetwork", "has to be true: a process has the machine's network", value=spec.get("hostNetwork"))
+        reader.refuse(path / "hostNetwork", "must be true: a process has the machine's network", value=spec.get("hostNetwork"))
     if spec.get("restartPolicy") not in {None, "", "Always"}:
-        reader.refuse(path / "restartPolicy", "has to be Always for a static pod", value=spec["restartPolicy"])
+        reader.refuse(path / "restartPolicy", "must be Always for a static pod", value=spec["restartPolicy"])
     volumes = {reader.text(row, "name", where): (where, row) for where, row in reader.items(spec, "volumes", path)}
     found = tuple(_container(reader, row, where, volumes) for where, row in reader.items(spec, "containers", path))
     if not found:
-        reader.required(path / "containers", "a pod has at least one container")
+        reader.required(path / "containers", "a pod needs at least one container")
     for index, container in enumerate(found):
         if container.name in {other.name for other in found[:index]}:
             reader.refuse(container.path / "name", "", type=FieldErrorType.DUPLICATE, value=container.name)
@@ -189,7 +195,7 @@ def _container(
     _refuse(reader, row, path, _REFUSED_IN_CONTAINER)
     command = reader.texts(row, "command", path)
     if not command:
-        reader.required(path / "command", "a local machine has no image to take the command from")
+        reader.required(path / "command", "a local machine has no image with a default command")
     ports = _ports(reader, row, path)
     return Container(
         name=_name(reader, row, path),
@@ -217,7 +223,7 @@ def _ports(reader: FieldReader, row: Mapping[str, Any], path: FieldPath) -> dict
 def _variable(reader: FieldReader, item: Mapping[str, Any], path: FieldPath) -> Variable:
     name = reader.text(item, "name", path)
     if not _VARIABLE.fullmatch(name):
-        reader.refuse(path / "name", "is no name for an environment variable", value=name)
+        reader.refuse(path / "name", "is not a name for an environment variable", value=name)
     source = reader.mapping(item, "valueFrom", path)
     field = reader.text(reader.mapping(source, "fieldRef", path / "valueFrom"), "fieldPath", path / "valueFrom" / "fieldRef")
     if source and not field:
@@ -238,12 +244,12 @@ def _mount(
     _refuse(reader, item, path, _REFUSED_IN_MOUNT)
     name = reader.text(item, "name", path)
     if name not in volumes:
-        reader.refuse(path / "name", "no volume has this name", value=name)
+        reader.refuse(path / "name", "the volume does not exist", value=name)
         return None
     where, volume = volumes[name]
     host = reader.mapping(volume, "hostPath", where)
     if not host:
-        reader.forbidden(where, "only hostPath volumes are there for a process")
+        reader.forbidden(where, "a process can have only hostPath volumes")
         return None
     kind = reader.text(host, "type", where / "hostPath")
     if kind not in _HOST_PATH_TYPES:
@@ -259,7 +265,7 @@ def _mount(
 def _absolute(reader: FieldReader, parent: Mapping[str, Any], name: str, path: FieldPath) -> str:
     value = reader.text(parent, name, path)
     if not value.startswith("/") or ".." in value.split("/") or not value.strip("/"):
-        reader.refuse(path / name, "has to be an absolute path below /, without '..'", value=value)
+        reader.refuse(path / name, "must be an absolute path below /, without '..'", value=value)
     return "/" + "/".join(part for part in value.split("/") if part not in {"", "."})
 
 
@@ -270,7 +276,7 @@ def _refuse(reader: FieldReader, row: Mapping[str, Any], path: FieldPath, table:
 
 
 def _probe(reader: FieldReader, container: Mapping[str, Any], name: str, parent: FieldPath, ports: Mapping[str, int]) -> Probe | None:
-    """Read a probe; None if there is none, or if its target cannot be used, which is noted as an error."""
+    """Read a probe; None if there is none, or if its target cannot be used, which is recorded as an error."""
     row, path = reader.mapping(container, name, parent), parent / name
     if not row:
         return None
@@ -310,7 +316,7 @@ def _http(reader: FieldReader, row: Mapping[str, Any], path: FieldPath, ports: M
     texts += [(where, name + value) for where, name, value in headers]
     for where, text in texts:
         if not text.isprintable():
-            reader.refuse(where, "may not hold control characters", value=text)
+            reader.refuse(where, "must not contain control characters", value=text)
     target = reader.text(row, "path", path)
     return HttpTarget(
         port=_port(reader, row, path, ports),
@@ -332,5 +338,5 @@ def _port(reader: FieldReader, row: Mapping[str, Any], path: FieldPath, ports: M
     except (TypeError, ValueError, OverflowError):
         number = 0
     if not 0 < number < 65536 or isinstance(value, bool):
-        reader.refuse(path / "port", "has to be a port number, 1 to 65535, or the name of a port", value=value)
+        reader.refuse(path / "port", "must be a port number, 1 to 65535, or the name of a port", value=value)
     return number

@@ -1,11 +1,12 @@
-"""The log of a component: rotated by copy and truncate, read from its end, from a time on, and followed over rotations.
+"""The log of a component: rotated by copying and truncating, read from its end or from a time on, and followed across rotations.
 
-The component holds its file open, and a pipe would tie it to the daemon. Lines written between the last copied byte and the truncation are
-lost; the copy is repeated until nothing new came, so that is microseconds. Reading works without the supervisor that rotates.
+The component keeps its file open, and a pipe would tie it to the daemon. Lines written between the last copied byte and
+the truncation are lost; copying is repeated until there are no new lines, so that this takes microseconds. Reading
+works without the supervisor that rotates.
 
-When a line was written is known as far as the line says, because nothing else writes to the file. klog lines (`I0102 15:04:05.123456 ...`)
-have neither year nor zone: components run with TZ=UTC, and the latest year is meant that is not in the future. etcd's JSON lines have
-`"ts":"2026-01-02T15:04:05.123456Z"`; zap writes `+0000` there as well.
+The time of a line is taken from its text, because nothing else writes to the file. klog lines (`I0102 15:04:05.123456
+...`) have neither year nor zone: components run with TZ=UTC, and the year is the latest one that is not in the future.
+etcd's JSON lines have `"ts":"2026-01-02T15:04:05.123456Z"`; zap writes `+0000` there as well.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ FOLLOW_EVERY: Final = 0.1
 """Seconds between two reads of a followed log."""
 _READ_CHUNK: Final = 1 << 18
 _SHRUNK_READS: Final = 3
-"""Reads that find the file shorter without a rotation, before that is believed."""
+"""Number of consecutive reads in which the file is shorter without a rotation, before it counts as truncated."""
 _YIELD_EVERY: Final = 500
-"""Lines between two turns of the event loop."""
+"""Lines between two yields to the event loop."""
 
 
 def rotated(log: Path, number: int) -> Path:
@@ -53,7 +54,10 @@ def parts(log: Path) -> list[Path]:
 
 
 def rotate(log: Path, *, limit: int = MAX_BYTES) -> bool:
-    """Rotate a log that has reached `limit` bytes; returns whether it did. Raises OSError (full disk), the log then stays as it is."""
+    """Rotate a log that has reached `limit` bytes; returns whether it did.
+
+    Raises OSError (full disk); the log is then unchanged.
+    """
     try:
         if log.stat().st_size < limit:
             return False
@@ -64,7 +68,7 @@ def rotate(log: Path, *, limit: int = MAX_BYTES) -> bool:
         with log.open("r+b", buffering=0) as source:
             _copy(source.fileno(), copy)
             source.truncate(0)
-        # Renamed last: a reader that sees another `.1` may rely on the current file having been cut.
+        # Renamed last: a reader that sees another `.1` may rely on the current file having been truncated.
         for number in range(KEEP, 1, -1):
             with contextlib.suppress(FileNotFoundError):
                 rotated(log, number - 1).replace(rotated(log, number))
@@ -76,7 +80,7 @@ def rotate(log: Path, *, limit: int = MAX_BYTES) -> bool:
 
 
 def _copy(source: int, copy: Path) -> None:
-    """Copy until nothing new comes."""
+    """Copy until there is nothing new."""
     target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
         while chunk := os.read(source, _CHUNK):
@@ -88,7 +92,7 @@ def _copy(source: int, copy: Path) -> None:
 
 
 def tail(log: Path, *, lines: int, start: int = 0) -> list[str]:
-    """Return the last lines of the current file, written after offset `start`, without line ends; looks at 64 KiB at most."""
+    """Return the last lines of the current file, written after offset `start`, without newlines; reads at most 64 KiB."""
     try:
         with log.open("rb") as stream:
             size = stream.seek(0, os.SEEK_END)
@@ -99,12 +103,12 @@ def tail(log: Path, *, lines: int, start: int = 0) -> list[str]:
         return []
     found = content.decode("utf-8", "replace").splitlines()
     if begin > start and found:
-        found = found[1:]  # cut in the middle
+        found = found[1:]  # the first line is incomplete
     return [_shortened(line) for line in found[-lines:]] if lines > 0 else []
 
 
 def size(log: Path) -> int:
-    """Return how many bytes the current file has; 0 if it is missing."""
+    """Return the size of the current file in bytes; 0 if it is missing."""
     try:
         return log.stat().st_size
     except OSError:
@@ -117,7 +121,7 @@ def _shortened(line: str) -> str:
 
 
 def time_of(line: bytes, *, now: datetime) -> datetime | None:
-    """Return a line's time, aware; None if it carries none that can be read."""
+    """Return a line's time, aware; None if it has no readable one."""
     try:
         if match := _KLOG.match(line):
             month, day, hour, minute, second, micro = (int(part) for part in match.groups())
@@ -131,11 +135,11 @@ def time_of(line: bytes, *, now: datetime) -> datetime | None:
 
 
 def _latest(now: datetime, month: int, day: int, hour: int, minute: int, second: int, micro: int) -> datetime:
-    """Put a date without a year into this year, or into the last one where it lies more than a day ahead."""
+    """Add the year to a date: the current year, or the previous one if it would be more than a day in the future."""
     for year in (now.year + 1, now.year, now.year - 1):
         try:
             found = datetime(year, month, day, hour, minute, second, micro, tzinfo=UTC)
-        except ValueError:  # the 29th of February
+        except ValueError:  # February 29
             continue
         if found <= now + _DAY:
             return found
@@ -151,9 +155,9 @@ async def read_log(
     follow: bool = False,
     ended: Callable[[], bool] = lambda: False,
 ) -> AsyncIterator[bytes]:
-    """Yield lines with their line ends, oldest first; a last line without one is given as it is when nothing more can come.
+    """Yield lines with their newlines, oldest first; an incomplete last line is yielded when nothing more can follow.
 
-    Following ends once `ended` says so and everything that was written has been given.
+    Following ends once `ended` returns True and everything that was written has been yielded.
     """
     follower = _Follower(log)
     try:
@@ -178,7 +182,10 @@ async def read_log(
 
 
 def _since(lines: Iterator[bytes], since: datetime | None, clock: Clock) -> Iterator[bytes]:
-    """Drop lines from before a time. A line without a time belongs to the one before it; at the very beginning it is kept."""
+    """Drop lines from before a time.
+
+    A line without a time belongs to the previous one; at the very beginning it is kept.
+    """
     now, wanted = clock.now(), True
     for line in lines:
         if since is not None and (when := time_of(line, now=now)) is not None:
@@ -188,9 +195,10 @@ def _since(lines: Iterator[bytes], since: datetime | None, clock: Clock) -> Iter
 
 
 class _Follower:
-    """Reads the parts of a log in order and then what is added; keeps a line back until it is complete.
+    """Reads the parts of a log in order and then added lines; holds a line back until it is complete.
 
-    A rotation shows as another `.1` file: the rest of what was being read is its end, and the current file starts again at its beginning.
+    A rotation is detected by another `.1` file: the rest of the old file is read from it, and the current file is read
+    from its beginning.
     """
 
     def __init__(self, log: Path) -> None:
@@ -203,7 +211,7 @@ class _Follower:
         self._shrunk = 0
 
     def history(self, *, complete: bool) -> Iterator[bytes]:
-        """Yield everything that is there now; with `complete` not the beginning of a line that is still being written."""
+        """Yield everything that is there now; with `complete`, without an incomplete last line."""
         for descriptor in self._old:
             yield from self._lines(descriptor, 0)
         yield from self.more()
@@ -231,7 +239,7 @@ class _Follower:
         return rest
 
     def close(self) -> None:
-        """Close what is still open."""
+        """Close all open files."""
         for descriptor in self._old:
             if descriptor >= 0:
                 os.close(descriptor)

@@ -1,6 +1,6 @@
-"""The manifest directory as a set of pods: what can be read, what cannot and why, and when something in it changed.
+"""The manifest directory as a set of pods: readable and unreadable manifests with the reason, and notification of changes.
 
-Changes come from inotify; where the kernel has no instance left, the directory is read five times a second.
+Changes are reported by inotify; if the kernel has no free instance, the directory is read five times a second.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from kubewright.local.supervisor.pod import StaticPod
 POLL_EVERY: Final = 0.2
 """Seconds between two reads of the directory without inotify."""
 RESYNC_EVERY: Final = 20.0
-"""Seconds between two reads with it, as the kubelet has it (fileCheckFrequency): a network file system or a replaced directory sends no event."""
+"""Seconds between two reads with inotify, as in the kubelet (fileCheckFrequency): a network file system or a replaced directory sends no event."""
 
-# inotify(7). Not IN_CREATE and IN_MODIFY: a file that is being written is not read before its writer closes it.
+# inotify(7). Not IN_CREATE and IN_MODIFY: a file is read only after its writer has closed it.
 _CLOSE_WRITE, _MOVED_FROM, _MOVED_TO, _DELETE, _DELETE_SELF, _MOVE_SELF = 0x8, 0x40, 0x80, 0x200, 0x400, 0x800
 _ONLYDIR: Final = 0x01000000
 _MASK: Final = _CLOSE_WRITE | _MOVED_FROM | _MOVED_TO | _DELETE | _DELETE_SELF | _MOVE_SELF | _ONLYDIR
@@ -38,7 +38,10 @@ _SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """One file of the directory. It has a pod or a problem; `pod_name` is the last pod that was read from it, or the file's stem."""
+    """One file of the directory.
+
+    It has a pod or a problem; `pod_name` is the last pod that was read from it, or the file's stem.
+    """
 
     file: str
     pod_name: str
@@ -55,16 +58,16 @@ class _Version:
 
 @dataclass()
 class ManifestDirectory:
-    """Reads the directory again and again; decodes only files that changed."""
+    """Reads the directory repeatedly; decodes only files that changed."""
 
     directory: Path
     node: str
     _known: dict[str, tuple[_Version, Manifest]] = field(default_factory=dict)
 
     def scan(self) -> list[Manifest] | None:
-        """Return one entry per manifest file, sorted by file name; None if the directory cannot be read at all, which means nothing.
+        """Return one entry per manifest file, sorted by file name; None if the directory cannot be read, which does not mean that it is empty.
 
-        A directory that is not there has no manifests. Of two files with the same pod the second is a problem.
+        A directory that does not exist has no manifests. If two files have the same pod, the second is a problem.
         """
         try:
             names = sorted(path.name for path in self.directory.iterdir() if is_manifest(path.name))
@@ -109,7 +112,10 @@ class ManifestDirectory:
 
 
 def is_manifest(name: str) -> bool:
-    """Whether a file of this name counts. The kubelet takes every file that is not hidden; editors' copies and backups are left out here."""
+    """Return whether a file is a manifest by its name.
+
+    The kubelet reads all files that are not hidden; editors' copies and backups are skipped here.
+    """
     return name.endswith(_SUFFIXES) and not name.startswith(".")
 
 
@@ -136,7 +142,7 @@ def _decode(content: bytes, name: str) -> object:
 
 
 class DirectoryWatch:
-    """Calls `changed` soon after something in a directory changed, and now and then in any case.
+    """Calls `changed` soon after something in a directory changed, and periodically.
 
     constructed ── start() ──> watching ── stop() ──> stopped
     """
@@ -150,11 +156,11 @@ class DirectoryWatch:
 
     @property
     def uses_inotify(self) -> bool:
-        """Whether the kernel sends events; else the directory is polled."""
+        """Whether the kernel sends events; otherwise the directory is polled."""
         return self._fd >= 0
 
     def start(self) -> None:
-        """Begin. What was there before is not reported: read the directory once after this."""
+        """Start watching. Earlier changes are not reported: read the directory once after this."""
         if self._inotify:
             with contextlib.suppress(OSError):
                 self._fd = _open()
@@ -164,7 +170,7 @@ class DirectoryWatch:
         self._task = asyncio.create_task(keep_running("static pod manifests", self._resync, expected=()), name=f"watch {self._directory}")
 
     async def stop(self) -> None:
-        """End; may be called more than once."""
+        """Stop watching; may be called more than once."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
@@ -184,7 +190,7 @@ class DirectoryWatch:
         while True:
             await asyncio.sleep(RESYNC_EVERY if self.uses_inotify else POLL_EVERY)
             if self.uses_inotify:
-                self._watch()  # adding the same directory again changes nothing; another one of its name is watched from now on
+                self._watch()  # watching the same directory again changes nothing; a new one of the same name is watched from now on
             self._changed()
 
     def _watch(self) -> None:
@@ -193,7 +199,7 @@ class DirectoryWatch:
 
 
 def _open() -> int:
-    """Return a new inotify descriptor. Raises OSError, also where the C library cannot be loaded."""
+    """Return a new inotify descriptor. Raises OSError, also if the C library cannot be loaded."""
     descriptor = int(_libc().inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
     return _checked(descriptor)
 

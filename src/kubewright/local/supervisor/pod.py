@@ -1,4 +1,4 @@
-"""A static pod as the supervisor understands it: plain values, read from a manifest by `reading`."""
+"""A static pod for the supervisor: plain values, read from a manifest by `decoding`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from kubewright.base.fields import FieldPath
 from kubewright.base.records import dataclass
 
 DEFAULT_GRACE = 2.0
-"""Seconds between SIGTERM and SIGKILL where a pod names none. The API says 30, and kube-apiserver takes all of them while anybody watches
-(more than 20 s with kube-controller-manager attached); all that it knows is in etcd, and etcd ends in hundredths of a second."""
+"""Seconds between SIGTERM and SIGKILL if a pod sets none.
+
+The API's default is 30, and kube-apiserver uses all of them while watches are open (more than 20 s with
+kube-controller-manager connected); all its state is in etcd, and etcd exits within hundredths of a second.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpTarget:
-    """An HTTP GET. Certificates are not verified, as the kubelet does not. An empty `host` means the pod's address."""
+    """An HTTP GET. Certificates are not verified, as in the kubelet. An empty `host` means the pod's address."""
 
     port: int
     path: str = "/"
@@ -26,7 +29,7 @@ class HttpTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class TcpTarget:
-    """A port that takes connections. An empty `host` means the pod's address."""
+    """A port that accepts connections. An empty `host` means the pod's address."""
 
     port: int
     host: str = ""
@@ -34,7 +37,10 @@ class TcpTarget:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """When a container counts as started, ready or alive. Times are in seconds; the defaults are those of the API."""
+    """The conditions under which a container counts as started, ready or alive.
+
+    Times are in seconds; the defaults are those of the API.
+    """
 
     target: HttpTarget | TcpTarget
     initial_delay: float = 0.0
@@ -58,7 +64,7 @@ class Variable:
 
 @dataclass(frozen=True, kw_only=True)
 class Mount:
-    """A directory or file of the host and where the container would see it. Paths have no trailing slash."""
+    """A directory or file of the host and its path in the container. Paths have no trailing slash."""
 
     mount_path: str
     host_path: str
@@ -69,7 +75,7 @@ class Mount:
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """One program of a pod. `path` is where it stands in the manifest."""
+    """One program of a pod. `path` is its position in the manifest."""
 
     name: str
     command: tuple[str, ...]
@@ -85,7 +91,10 @@ class Container:
 
 @dataclass(frozen=True, kw_only=True)
 class StaticPod:
-    """One manifest. `body` is the decoded document, `hash` stands for its content on this node, `source` is the file's name."""
+    """One manifest.
+
+    `body` is the decoded document, `hash` identifies its content on this node, `source` is the file's name.
+    """
 
     name: str
     namespace: str
@@ -96,5 +105,5 @@ class StaticPod:
     body: Mapping[str, Any]
 
     def component(self, container: Container) -> str:
-        """Return the name of a container's component: the pod's, with the container's where there are several."""
+        """Return the name of a container's component: the pod's, with the container's if the pod has several."""
         return self.name if len(self.containers) == 1 else f"{self.name}/{container.name}"

@@ -1,4 +1,7 @@
-"""One pod of the machine: what its manifest asks for, what runs of it, and how one becomes the other (kubelet: pkg/kubelet/pod_workers.go)."""
+"""One pod of the machine: its desired and its actual state, and the transition between them.
+
+Source: kubelet: pkg/kubelet/pod_workers.go.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ class _Goal:
     specs: tuple[tuple[Container, ProcessSpec], ...]
 
     def same(self, other: _Goal) -> bool:
-        """Whether nothing has to be restarted."""
+        """Return whether nothing must be restarted."""
         return self.pod.hash == other.pod.hash and self.specs == other.specs
 
 
 class PodWorker:
-    """Brings what runs of a pod to what is wanted. Level-triggered: whatever was wanted in between, what is wanted last is what runs in the end.
+    """Reconciles a pod's running containers with the desired ones. Level-triggered: only the last desired state counts.
 
-    A manifest that cannot be used changes nothing but `problem`; only one that is gone stops its pod.
+    A manifest that cannot be used changes nothing but `problem`; only removing it stops its pod.
     """
 
     def __init__(self, name: str, runtime: Runtime, orphans: OrphanedProcesses, programs: Mapping[str, Path]) -> None:
@@ -57,7 +60,7 @@ class PodWorker:
 
     @property
     def ready(self) -> bool:
-        """Whether what is wanted runs and all of it serves."""
+        """Whether the desired containers run and all of them serve."""
         return bool(self.workers) and self._goal is self._reached and all(worker.ready for worker in self.workers)
 
     def want(self, pod: StaticPod) -> None:
@@ -89,7 +92,7 @@ class PodWorker:
         self._converge_soon()
 
     async def stop(self, grace: float | None) -> None:
-        """End everything now."""
+        """Stop everything now."""
         await self._cancel()
         await asyncio.gather(*(worker.stop(grace) for worker in self.workers))
         await self._orphans.end(self.name, grace=ORPHAN_GRACE if grace is None else grace)
@@ -100,7 +103,7 @@ class PodWorker:
         await asyncio.gather(*(worker.release() for worker in self.workers))
 
     def states(self) -> list[ComponentState]:
-        """Return the state of every container; of the manifest, where nothing runs of it."""
+        """Return the state of every container, or of the manifest if none of its containers runs."""
         found = [worker.state() for worker in self.workers]
         if not found and (self.problem or self._goal is not None):
             found = [self._nothing()]

@@ -1,11 +1,12 @@
-"""The probes of a container: one attempt over the network, and the worker that decides from many of them.
+"""The probes of a container: one attempt over the network, and the worker that evaluates the attempts.
 
-A cluster is waited for by a person, so the way up is watched closely: until a probe succeeds for the first time it is tried every few
-hundredths of a second, whatever its period and initial delay say. Those still decide when a *failure* counts, so a component gets the
-same time to come up as under a kubelet: initial delay + failure threshold × period. After the first success the period holds.
+Users wait for a cluster, so its start is watched closely: until a probe succeeds for the first time, it is tried every
+few hundredths of a second, regardless of its period and initial delay. Those still determine when a *failure* counts,
+so a component has the same time to start as under a kubelet: initial delay + failure threshold × period. After the
+first success, the period applies.
 
-An attempt is made with nothing but the event loop's streams: a full HTTP client would be imported before etcd could be seen to be up
-(aiohttp: 60 ms), and what is needed of it is a status line.
+An attempt uses only the event loop's streams: importing a full HTTP client (aiohttp: 60 ms) would delay noticing that
+etcd is up, and only a status line is needed.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from kubewright.local.supervisor.pod import Container, HttpTarget, Probe, TcpTar
 from kubewright.local.supervisor.state import ProbeIdentity
 
 STARTUP_PERIOD_REFUSED: Final = 0.025
-"""Seconds to the next attempt while nothing listens: an attempt costs 0.2 ms of ours and nothing of theirs."""
+"""Seconds to the next attempt while nothing listens: an attempt costs 0.2 ms here and nothing there."""
 STARTUP_PERIOD: Final = 0.06
-"""Seconds to the next attempt once something answers: with TLS an attempt costs both sides 1 to 2 ms."""
+"""Seconds to the next attempt once there is an answer: with TLS an attempt costs both sides 1 to 2 ms."""
 STARTUP_TIMEOUT: Final = 1.0
-"""Longest attempt before the first success: what hangs while it comes up is tried again."""
+"""The longest attempt before the first success: an attempt that hangs during the start is repeated."""
 
 _BODY: Final = 2048
-"""Bytes of an answer that are read to say why it failed."""
+"""Bytes of a response that are read for the reason of a failure."""
 _SHOWN: Final = 200
 
 
@@ -49,12 +50,15 @@ class Prober(Protocol):
     """Makes probe attempts."""
 
     def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> Awaitable[ProbeResult]:
-        """Try once."""
+        """Make one attempt."""
         ...
 
 
 class NetworkProber:
-    """Makes attempts over the network. TLS certificates are not verified; a client certificate is shown where one was given and exists."""
+    """Makes attempts over the network.
+
+    TLS certificates are not verified; a client certificate is presented if one is given and exists.
+    """
 
     def __init__(self, *, default_host: str, identity: ProbeIdentity | None = None) -> None:
         self._host = default_host
@@ -64,7 +68,7 @@ class NetworkProber:
         self._identified_by: tuple[int, ...] = ()
 
     async def attempt(self, target: HttpTarget | TcpTarget, *, timeout: float) -> ProbeResult:
-        """Try once, for at most `timeout` seconds. Never raises for what a component does."""
+        """Make one attempt of at most `timeout` seconds. Never raises because of the component."""
         where = host_port(target.host or self._host, target.port)
         try:
             async with asyncio.timeout(timeout):
@@ -75,7 +79,7 @@ class NetworkProber:
             return ProbeResult(ok=False, reason=f"nothing listens on {where}", refused=True)
         except CertificateError as error:
             return ProbeResult(ok=False, reason=f"the probe's client certificate cannot be used: {error}")
-        except (OSError, EOFError, ValueError) as error:  # ssl.SSLError is an OSError, a garbled answer a ValueError
+        except (OSError, EOFError, ValueError) as error:  # ssl.SSLError is an OSError, a malformed response a ValueError
             return ProbeResult(ok=False, reason=f"{where}: {str(error) or type(error).__name__}")
 
     async def _attempt(self, target: HttpTarget | TcpTarget, where: str) -> ProbeResult:
@@ -89,13 +93,13 @@ class NetworkProber:
             stream.transport.write(_request(target, where))
             status, body = await _answer(stream.reader)
         finally:
-            # Not closed in good order: that would wait for the peer's part of the TLS shutdown.
+            # Not closed gracefully: that would wait for the peer's part of the TLS shutdown.
             bottom.abort()
         # The kubelet counts 200 to 399 as success (pkg/probe/http).
         return ProbeResult(ok=True) if 200 <= status < 400 else ProbeResult(ok=False, reason=_failure_text(target, where, status, body))
 
     def _tls(self, port: int) -> ssl.SSLContext:
-        """Return the context for HTTPS at a port, made again when the client certificate's files changed."""
+        """Return the TLS context for a port, created again when the client certificate's files changed."""
         modified = self._modified() if self._identity is not None and port in self._identity.ports else ()
         if self._identity is None or not modified:
             self._anonymous = self._anonymous or tls.client_context(None, verify=False)
@@ -138,7 +142,7 @@ def _request(target: HttpTarget, where: str) -> bytes:
 
 
 async def _answer(reader: asyncio.StreamReader) -> tuple[int, str]:
-    """Return the status code, and the beginning of what came with a failure."""
+    """Return the status code, and the beginning of the body of a failure."""
     content = b""
     while b"\n" not in content and len(content) < _BODY:
         if not (piece := await reader.read(_BODY)):
@@ -178,7 +182,7 @@ class ProbeStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeFailure:
-    """The process has to be ended: its startup or liveness probe failed too often."""
+    """The process must be stopped: its startup or liveness probe failed too often."""
 
     reason: str
     grace: float | None
@@ -186,7 +190,7 @@ class ProbeFailure:
 
 @dataclass()
 class ProbeCounter:
-    """Counts the results of one probe. Pure: it is given the time."""
+    """Counts the results of one probe. Pure: the caller passes the time."""
 
     probe: Probe
     successes: int = 0
@@ -194,12 +198,12 @@ class ProbeCounter:
     _counted: float | None = None
 
     def count(self, *, ok: bool) -> None:
-        """Take one result; a success ends a row of failures and the other way round."""
+        """Count one result; a success ends a series of failures and vice versa."""
         self.successes = self.successes + 1 if ok else 0
         self.failures = 0 if ok else self.failures + 1
 
     def count_at(self, elapsed: float, *, ok: bool) -> None:
-        """Take one result of many: failures count once a period, the first one after the initial delay."""
+        """Count one of many results: failures count once per period, the first one after the initial delay."""
         if ok:
             self.count(ok=True)
             return
@@ -211,20 +215,20 @@ class ProbeCounter:
 
     @property
     def passed(self) -> bool:
-        """Whether enough successes came in a row."""
+        """Whether there were enough consecutive successes."""
         return self.successes >= self.probe.success_threshold
 
     @property
     def failed(self) -> bool:
-        """Whether enough failures came in a row."""
+        """Whether there were enough consecutive failures."""
         return self.failures >= self.probe.failure_threshold
 
 
 class ProbeWorker:
-    """Watches one process by the probes of its container and reports every change."""
+    """Monitors one process by the probes of its container and reports every change."""
 
     def __init__(self, container: Container, prober: Prober, *, changed: Callable[[ProbeStatus], None], running_for: float = 0.0) -> None:
-        """`running_for` is how many seconds the process runs already, if it was adopted."""
+        """Store the arguments. `running_for` is how many seconds an adopted process has been running."""
         self._container = container
         self._prober = prober
         self._changed = changed
@@ -232,7 +236,7 @@ class ProbeWorker:
         self._started = asyncio.get_running_loop().time() - running_for
 
     async def watch(self) -> ProbeFailure:
-        """Probe until the process has to be ended, which may be never. Cancelling is safe at any time."""
+        """Probe until the process must be stopped, which may never happen. Cancelling is safe at any time."""
         startup, liveness, readiness = self._container.startup, self._container.liveness, self._container.readiness
         if startup is not None and (failure := await self._start_up(startup)) is not None:
             return failure
@@ -241,7 +245,7 @@ class ProbeWorker:
         ready = asyncio.create_task(self._stay_ready(readiness) if readiness is not None else _forever())
         try:
             await asyncio.wait({alive, ready}, return_when=asyncio.FIRST_COMPLETED)
-            return await (ready if ready.done() else alive)  # readiness only ends by an error of ours
+            return await (ready if ready.done() else alive)  # the readiness probe ends only by an internal error
         finally:
             alive.cancel()
             ready.cancel()

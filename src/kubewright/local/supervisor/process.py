@@ -1,4 +1,4 @@
-"""The processes of components: one of them, those that an earlier daemon left running, and the order in which all of them end.
+"""The processes of components: a single process, those that an earlier daemon left running, and the order in which they are stopped.
 
 A process is started by us or adopted, watched through a pidfd, and signalled as a process group.
 """
@@ -19,13 +19,13 @@ from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local.supervisor.procfs import ComponentProcess, Mark, find_components, identity_of_child
 
 ProcessKey = tuple[str, str, str]
-"""Which process a container wants: the component's name, the manifest's hash, the digest of its process."""
+"""The identity of a container's desired process: the component's name, the manifest's hash, the digest of its process."""
 _GROUP_CHECKS: Final = 100
 _GROUP_PAUSE: Final = 0.01
 
 
 ORPHAN_GRACE: Final = 5.0
-"""Seconds of grace where neither a stage nor a manifest names them."""
+"""Seconds of grace if neither a stage nor a manifest sets them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Exit:
 
     @property
     def failed(self) -> bool:
-        """Whether the process itself said that it failed; what killed it from outside is not in its log."""
+        """Whether the process reported a failure itself; its log does not contain the reason of an external kill."""
         return self.code is not None and self.code != 0
 
     def __str__(self) -> str:
@@ -48,7 +48,9 @@ class Exit:
 
 
 class Process:
-    """A process and its group. `exited` becomes done once it has ended; the rest of its group was sent SIGKILL by then.
+    """A process and its group.
+
+    `exited` becomes done once it has ended; SIGKILL was sent to the rest of its group by then.
 
     spawn() or adopt() ──> running ──> exited ──> close()
     """
@@ -87,7 +89,8 @@ class Process:
             )
         finally:
             os.close(output)
-        # We collect it ourselves through the pidfd; a Popen without a return code would warn, and race for the code, when it is freed.
+        # We reap it through the pidfd; a Popen without a return code would warn, and compete for the code, when it is
+        # freed.
         child.returncode = 0
         return cls(identity_of_child(child.pid), os.pidfd_open(child.pid), child=True, inherited=False)
 
@@ -104,7 +107,7 @@ class Process:
                 os.killpg(self.pid, number)
 
     async def end(self, grace: float) -> Exit:
-        """Ask the process to end, and kill it after `grace` seconds. Returns once nothing of its group is left."""
+        """Send SIGTERM, and SIGKILL after `grace` seconds. Returns once nothing of its group is left."""
         self.send(signal.SIGTERM)
         done, _ = await asyncio.wait({self.exited}, timeout=grace)
         if not done:
@@ -114,13 +117,13 @@ class Process:
         return result
 
     async def _group_gone(self) -> None:
-        """Wait for what was killed with the leader: a killed process takes a moment to let go of its ports."""
+        """Wait for the processes that were killed with the leader: a killed process releases its ports slightly later."""
         for _ in range(_GROUP_CHECKS):
             try:
                 os.killpg(self.pid, 0)
             except OSError:
                 return
-            if not RealProcesses().group(self.pid):  # zombies count as members for the kernel, not for us
+            if not RealProcesses().group(self.pid):  # the kernel counts zombies as members
                 return
             await asyncio.sleep(_GROUP_PAUSE)
 
@@ -132,7 +135,7 @@ class Process:
             self._pidfd = -1
 
     def _ended(self) -> None:
-        """Kill what is left of the group before collecting the leader: until then the group's number cannot be anybody else's."""
+        """Kill the rest of the group before reaping the leader: until then the group's number cannot be reused."""
         self._loop.remove_reader(self._pidfd)
         if not self._child:
             _kill_group_of_nobody(self.pid)
@@ -156,7 +159,7 @@ class Process:
 
 
 def _is_child(pid: int) -> bool:
-    """Whether a living process is our own child, as when a supervisor was released and another one started in the same daemon."""
+    """Return whether a living process is our own child, for example after a supervisor was released and another one started in the same daemon."""
     try:
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -180,7 +183,7 @@ def _kill_group_of_nobody(group: int) -> None:
 class StopStage:
     """Pods that are stopped together. An empty `pods` means all that no other stage names.
 
-    `grace` is how many seconds lie between SIGTERM and SIGKILL; None takes the pod's own terminationGracePeriodSeconds.
+    `grace` is the number of seconds between SIGTERM and SIGKILL; None uses the pod's own terminationGracePeriodSeconds.
     """
 
     pods: tuple[str, ...] = ()
@@ -193,7 +196,7 @@ ORDERLY: Final = (
     StopStage(pods=("kube-apiserver",)),
     StopStage(pods=("etcd",)),
 )
-"""Clients before servers, each with all the time that its pod asks for."""
+"""Clients before servers, each with its pod's full grace period."""
 
 DOWN: Final = (
     StopStage(grace=0.3),
@@ -201,11 +204,11 @@ DOWN: Final = (
     StopStage(pods=("kube-apiserver",), grace=0.2),
     StopStage(pods=("etcd",), grace=2.0),
 )
-"""For `down`, which has two seconds. What keeps no data on disk is killed after a moment; etcd may finish its writes."""
+"""For `down`, which has two seconds. Components without data on disk are killed quickly; etcd may finish its writes."""
 
 
 def stages_of(pods: Sequence[str], stages: Sequence[StopStage]) -> list[tuple[StopStage, list[str]]]:
-    """Put every pod into its stage, in the order of the stages; stages without pods are left out."""
+    """Assign every pod to its stage, in the order of the stages; stages without pods are left out."""
     named = {name for stage in stages for name in stage.pods}
     rows = [(stage, [pod for pod in pods if (pod in stage.pods if stage.pods else pod not in named)]) for stage in stages]
     placed = {pod for _, members in rows for pod in members}
@@ -215,13 +218,16 @@ def stages_of(pods: Sequence[str], stages: Sequence[StopStage]) -> list[tuple[St
 
 @dataclass()
 class OrphanedProcesses:
-    """The processes that an earlier daemon left on one machine, by pod: adopted where they are still wanted, ended where not."""
+    """The processes that an earlier daemon left on one machine, by pod: adopted if they are still wanted, otherwise stopped."""
 
     _by_pod: dict[str, list[ComponentProcess]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, mark: Mark, machine: str) -> OrphanedProcesses:
-        """Look for a machine's processes; children whose leader has ended are killed at once, nothing can wait for them."""
+        """Find a machine's processes.
+
+        Children whose leader has ended are killed at once, because nothing can wait for them.
+        """
         found = [one for one in find_components(mark) if one.machine == machine]
         left = cls()
         for one in _leaders(found):
@@ -229,16 +235,16 @@ class OrphanedProcesses:
         return left
 
     def of_pod(self, pod: str) -> list[ComponentProcess]:
-        """Return what is left of a pod."""
+        """Return the remaining processes of a pod."""
         return self._by_pod.get(pod, [])
 
     @property
     def pods(self) -> list[str]:
-        """The pods of which something is left."""
+        """The pods with remaining processes."""
         return sorted(pod for pod, found in self._by_pod.items() if found)
 
     def take(self, pod: str, key: ProcessKey) -> Process | None:
-        """Adopt the process of a component, if one runs that was started for this very manifest, program, arguments and environment."""
+        """Adopt the process of a component, if one runs that was started for exactly this manifest, program, arguments and environment."""
         for one in self.of_pod(pod):
             if _key(one) == key:
                 self._by_pod[pod].remove(one)
@@ -246,7 +252,7 @@ class OrphanedProcesses:
         return None
 
     async def end(self, pod: str, *, grace: float, keep: Collection[ProcessKey] = ()) -> None:
-        """End what is left of a pod, but for one process of each key in `keep`."""
+        """Stop the remaining processes of a pod, except one of each key in `keep`."""
         unwanted, kept = [], set()
         for one in self.of_pod(pod):
             if _key(one) in keep and _key(one) not in kept:
@@ -259,7 +265,9 @@ class OrphanedProcesses:
 
 
 async def stop_orphans(mark: Mark, *, stages: Sequence[StopStage] = DOWN) -> list[str]:
-    """Stop every component process of a cluster whose daemon is gone, in the order of `stages`; returns the components' names, sorted.
+    """Stop every component process of a cluster whose daemon is gone, in the order of `stages`.
+
+    Returns the components' names, sorted.
 
     For `down`. Changes nothing if none is left. Needs no state file: the processes carry the cluster's mark.
     """
@@ -276,7 +284,7 @@ def pod_of(component: str) -> str:
 
 
 async def end_all(found: Iterable[ComponentProcess], *, grace: float) -> None:
-    """End processes side by side."""
+    """Stop processes concurrently."""
     processes = [process for one in found if (process := Process.adopt(one.identity)) is not None]
     await asyncio.gather(*(process.end(grace) for process in processes))
     for process in processes:

@@ -23,7 +23,7 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """The mark of a cluster's processes: its state directory, and the id that it was given when it was created."""
+    """The mark of a cluster's processes: its state directory, and the id that it got when it was created."""
 
     directory: str
     id: str = ""
@@ -35,7 +35,7 @@ class Mark:
 
     @property
     def shared(self) -> str:
-        """The directory that shows that a process of another mount namespace is ours all the same; '' where the id is not known either."""
+        """The directory that identifies our processes in other mount namespaces; '' if the id is unknown too."""
         return self.directory if self.id else ""
 
 
@@ -52,12 +52,12 @@ class ProcessStat:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentProcess:
-    """A component's process of a cluster, with what it was started for."""
+    """A component's process of a cluster, and its purpose."""
 
     identity: Identity
     group: int
     leader: bool
-    """It leads its session: the supervisor started it; the others are its descendants."""
+    """Whether it leads its session: the supervisor started it; the others are its descendants."""
     machine: str
     component: str
     manifest: str
@@ -65,12 +65,12 @@ class ComponentProcess:
 
 
 def stat_of(pid: int) -> ProcessStat | None:
-    """Read what the kernel says about a process; None if there is none."""
+    """Read the kernel's data about a process; None if it does not exist."""
     try:
         text = (_PROC / str(pid) / "stat").read_text("ascii", "replace")
     except OSError:
         return None
-    fields = text[text.rindex(")") + 2 :].split()  # the name in parentheses may hold anything
+    fields = text[text.rindex(")") + 2 :].split()  # the name in parentheses may contain any characters
     return ProcessStat(
         group=int(fields[2]),
         session=int(fields[3]),
@@ -81,14 +81,14 @@ def stat_of(pid: int) -> ProcessStat | None:
 
 
 def identity_of_child(pid: int) -> Identity:
-    """Return the identity of an unreaped child process: it keeps its number, even if it has ended."""
+    """Return the identity of an unreaped child process, which keeps its pid even if it has ended."""
     facts = stat_of(pid)
     boot = (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
     return Identity(pid=pid, start_time=facts.start_time if facts is not None else 0, boot_id=boot)
 
 
 def age(identity: Identity) -> float:
-    """Return how many seconds ago a process of this boot was started."""
+    """Return the seconds since a process of this boot was started."""
     uptime = float((_PROC / "uptime").read_text("ascii").split()[0])
     return max(0.0, uptime - identity.start_time / _TICKS)
 

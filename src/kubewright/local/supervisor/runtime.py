@@ -70,13 +70,13 @@ class ProcessSpec:
 
     @property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits over program, arguments and environment: whether a running process is still the right one."""
+        """Sixteen hexadecimal digits over program, arguments and environment, for comparison with a running process."""
         text = json.dumps([self.argv, dict(self.env), self.working_dir], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def translate(pod: StaticPod, container: Container, *, node: NodeAddress, programs: Mapping[str, Path]) -> ProcessSpec:
-    """Return the process of a container. Raises ValidationError with every field that a process cannot honour."""
+    """Return the process of a container. Raises ValidationError with every field that a process cannot satisfy."""
     reader = FieldReader(pod.source)
     plain = _environment(pod, container, node)
     words = tuple(expand(word, plain) for word in (*container.command, *container.args))
@@ -118,7 +118,10 @@ def _environment(pod: StaticPod, container: Container, node: NodeAddress) -> dic
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """Replace `$(NAME)` by a variable's value and `$$` by `$`; a reference to an unknown name stays (Kubernetes API, Container.command)."""
+    """Replace `$(NAME)` by a variable's value and `$$` by `$`.
+
+    A reference to an unknown name stays (Kubernetes API, Container.command).
+    """
 
     def one(match: re.Match[str]) -> str:
         name = match[1]
@@ -130,7 +133,10 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 
 def rewriter(mounts: Sequence[Mount]) -> Callable[[str], str]:
-    """Return the function that turns container paths in a text into host paths; the longest mount path wins, each place changes once."""
+    """Return a function that replaces container paths in a text by host paths.
+
+    The longest mount path wins, each position is replaced once.
+    """
     moved = {mount.mount_path: mount.host_path for mount in mounts}
     if all(inside == outside for inside, outside in moved.items()):
         return lambda text: text
@@ -140,12 +146,12 @@ def rewriter(mounts: Sequence[Mount]) -> Callable[[str], str]:
 
 
 def refusal_of(mount: Mount, texts: Sequence[str]) -> str | None:
-    """Return why a process with these arguments and variables cannot do without this mount, or None if it can."""
+    """Return why a process with these arguments and variables does not work without this mount, or None if it does."""
     if mount.mount_path == mount.host_path:
         return None
     for place in SEARCHED:
         if _within(mount.mount_path, place) or _within(place, mount.mount_path):
-            return f"programs read {place} by default, and a process would see the host's; use the same path on the host"
+            return f"programs read {place} by default, and a process would read the host's; use the same path on the host"
     pattern = re.compile(f"{_BEFORE}{re.escape(mount.mount_path)}{_AFTER}")
     if not any(pattern.search(text) for text in texts):
         return f"no argument or variable names it, so the process would not find {mount.host_path}; use the same path on the host"
@@ -157,7 +163,10 @@ def _within(path: str, parent: str) -> bool:
 
 
 def ensure_host_path(mount: Mount) -> None:
-    """Make what a volume's type says to make, readable for us only; else check that it is there. Raises HostError naming the path."""
+    """Create the path as the volume's type requires, readable for us only, or check that it exists.
+
+    Raises HostError naming the path.
+    """
     path = Path(mount.host_path)
     try:
         if mount.type == "DirectoryOrCreate":
@@ -168,7 +177,7 @@ def ensure_host_path(mount: Mount) -> None:
             _check(path, mount.type)
     except OSError as error:
         raise HostError(
-            f"the hostPath {path} of {mount.path} cannot be had as {mount.type}",
+            f"the hostPath {path} of {mount.path} cannot be created as {mount.type}",
             detail=error.strerror or str(error),
             remedy="create it, or correct the volume",
         ) from error
@@ -181,7 +190,7 @@ def _check(path: Path, kind: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """The parts that all components of one machine share: directories, seams, and how a process is started."""
+    """The parts that all components of one machine share: directories, seams, and the function that starts a process."""
 
     run: Path
     logs: Path
@@ -193,20 +202,20 @@ class Runtime:
     emit: Callable[[Event], None]
     changed: Callable[[], None]
     may_start: Callable[[str], Awaitable[None]]
-    """Returns once the pods are ready that a pod has to come after."""
+    """Returns once the pods are ready on which a pod depends."""
 
     def log(self, component: str) -> Path:
         """Return a component's log file."""
         return self.logs / f"{slug(component)}.log"
 
     def directory(self, component: str) -> Path:
-        """Return the directory in which a component runs; its temporary files go there too."""
+        """Return the working directory of a component, which also contains its temporary files."""
         return self.run / slug(component)
 
     def spawn(self, component: str, spec: ProcessSpec, *, manifest: str) -> Process:
         """Start a component's process. Raises OSError or HostError."""
         directory = self.directory(component)
-        directory.mkdir(mode=0o700, exist_ok=True)  # not its parents: where they were removed, nothing is to come back
+        directory.mkdir(mode=0o700, exist_ok=True)  # not its parents: if they were removed, nothing must be created again
         for mount in spec.mounts:
             ensure_host_path(mount)
         return Process.spawn(
@@ -217,7 +226,7 @@ class Runtime:
         )
 
     def _environment(self, component: str, spec: ProcessSpec, manifest: str, directory: str) -> dict[str, str]:
-        # TZ: klog writes local time without a zone; containers have no /etc/localtime, so UTC is what everybody reads there.
+        # TZ: klog writes local time without a zone; containers have no /etc/localtime, so UTC is what readers expect.
         return {
             "PATH": PATH,
             "HOME": directory,
@@ -234,5 +243,5 @@ class Runtime:
     def forget(self, component: str) -> None:
         """Remove a stopped component's record and directory; its log stays."""
         self.records.remove(component)
-        with suppress(HostError):  # what stays goes with the cluster
+        with suppress(HostError):  # leftovers are removed with the cluster
             remove_tree(PurePosixPath(self.directory(component)))

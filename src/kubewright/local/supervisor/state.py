@@ -1,7 +1,7 @@
-"""The state of components: the values that the supervisor takes and gives, and what it keeps of them on disk.
+"""The state of components: the supervisor's input and output values, and its records on disk.
 
-A record says to the next daemon how often a component was started and since when it runs. It is a hint beside the mark in the process's own
-environment, which decides: a missing or torn record loses counts, never a process.
+A record tells the next daemon how often a component was started and since when it runs. It only supplements the mark in
+the process's own environment, which decides: a missing or damaged record loses counts, never a process.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubewright.host.processes import Identity
 
 @dataclass(frozen=True, kw_only=True)
 class NodeAddress:
-    """What a static pod may ask about its machine: `fieldRef` resolves from here, and probes without a host go to `ip`."""
+    """The values of a machine for its static pods: for `fieldRef`, and `ip` for probes without a host."""
 
     name: str
     ip: str
@@ -26,9 +26,10 @@ class NodeAddress:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeIdentity:
-    """The client certificate that HTTPS probes show at some ports. Read when used, and again when it changes.
+    """The client certificate of HTTPS probes at some ports. Read when used, and again when it changes.
 
-    A local etcd serves its health to nobody else. Other components answer 401 to a certificate that they do not know, hence the ports.
+    A local etcd serves its health only to clients with it. Other components answer 401 to an unknown certificate, hence
+    the ports.
     """
 
     certificate: Path
@@ -37,19 +38,25 @@ class ProbeIdentity:
 
 
 class ComponentPhase(enum.Enum):
-    """How a component is. The words are those of `local status`."""
+    """The phase of a component. The words are those of `local status`."""
 
     WAITING = "Waiting"
-    """No process: it waits for another component, for its back-off, or its manifest cannot be used. `reason` says which."""
+    """No process: it waits for another component or its back-off, or its manifest cannot be used.
+
+    `reason` says which.
+    """
     RUNNING = "Running"
-    """The process runs and has not been ready yet."""
+    """The process is running and has not been ready yet."""
     READY = "Ready"
     UNHEALTHY = "Unhealthy"
-    """The process runs and was ready, and its readiness or liveness probe fails now."""
+    """The process is running and was ready, and its readiness or liveness probe currently fails."""
     CRASH_LOOP = "CrashLoop"
-    """It ended at least twice in a row before it was well, and waits to be started again. `reason` has what it said last."""
+    """It ended at least twice in a row before it was stable, and waits for its restart.
+
+    `reason` has its last message.
+    """
     STOPPED = "Stopped"
-    """It was stopped, or is being stopped, because it is not wanted any more."""
+    """It was stopped, or is being stopped, because it is no longer wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +74,11 @@ class LastExit:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentState:
-    """One container of one static pod, as of now.
+    """The current state of a container of a static pod.
 
-    `name` is the pod's name, or `POD/CONTAINER` where a pod has several. `manifest_hash` is that of the running process
-    (32 hexadecimal digits over the decoded manifest and the node's name: comments and order do not count).
-    `restarts` counts over the life of the manifest, also across daemons. `rss_bytes` and `cpu_seconds` are 0 without a process.
+    `name` is the pod's name, or `POD/CONTAINER` if a pod has several. `manifest_hash` is that of the running process
+    (32 hexadecimal digits over the decoded manifest and the node's name: comments and order do not count). `restarts`
+    counts over the life of the manifest, also across daemons. `rss_bytes` and `cpu_seconds` are 0 without a process.
     """
 
     name: str
@@ -83,13 +90,13 @@ class ComponentState:
     rss_bytes: int = 0
     cpu_seconds: float = 0.0
     started_at: datetime | None = None
-    """When the present process was started."""
+    """When the current process was started."""
     changed_at: datetime | None = None
-    """When `phase` became what it is."""
+    """When `phase` last changed."""
     reason: str = ""
     manifest_hash: str = ""
     adopted: bool = False
-    """The process was started by an earlier daemon."""
+    """Whether an earlier daemon started the process."""
     last_exit: LastExit | None = None
 
     @property
@@ -100,7 +107,10 @@ class ComponentState:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentRecord:
-    """One component's process; `started_at` is RFC 3339. Failures in a row are not kept: a new daemon tries again at once."""
+    """One component's process; `started_at` is RFC 3339.
+
+    Consecutive failures are not stored: a new daemon tries again at once.
+    """
 
     name: str
     argv0: str
@@ -113,7 +123,7 @@ class ComponentRecord:
 
     @property
     def identity(self) -> Identity:
-        """Which process this is about."""
+        """The identity of the process."""
         return Identity(pid=self.pid, start_time=self.start_time, boot_id=self.boot_id)
 
     @property
@@ -123,12 +133,15 @@ class ComponentRecord:
 
 
 def slug(component: str) -> str:
-    """Return a component's name as a file name: `_` is in no pod's name, so two components never meet."""
+    """Return a component's name as a file name: names of pods never contain `_`, so names do not collide."""
     return component.replace("/", "_")
 
 
 class RecordStore:
-    """One small JSON file per component, replaced as a whole. Not synced to disk: after a power cut no process is left to describe."""
+    """One small JSON file per component, replaced atomically.
+
+    Not synced to disk: after a power cut there are no processes to describe.
+    """
 
     def __init__(self, run: Path) -> None:
         self._run = run
@@ -157,7 +170,7 @@ class RecordStore:
             os.close(descriptor)
 
     def remove(self, component: str) -> None:
-        """Forget a component."""
+        """Remove a component's record."""
         self._path(component).unlink(missing_ok=True)
 
     def _path(self, component: str) -> Path:

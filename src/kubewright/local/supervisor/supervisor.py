@@ -26,19 +26,19 @@ from kubewright.local.supervisor.termination import MESSAGE_LINES
 ROTATE_EVERY: Final = 5.0
 """Seconds between two checks of the logs' sizes."""
 AFTER_ANYWAY: Final = 20.0
-"""Seconds after which a pod is started even if those that it comes after are not ready: it may be what they lack."""
+"""Seconds after which a pod is started even if the pods on which it depends are not ready: they may depend on it."""
 
 
 class Supervisor:
     """Runs the static pods of a manifest directory as processes.
 
-        constructed ── start() ──> supervising ── stop() ─────> stopped    every process ended, nothing left in `run`
-                                        │
-                                        └───── release() ──> released      the processes go on, for the next supervisor to adopt
+            constructed ── start() ──> supervising ── stop() ─────> stopped    every process ended, `run` is empty
+                                            │
+                                            └───── release() ──> released      the processes continue, for the next supervisor to adopt
 
-    A new manifest is started, a changed one restarted, a removed one stopped; a broken one changes nothing but the reported reason.
-    Processes outlive a supervisor that dies: the next one with the same `mark` and `node` adopts those whose manifest is still the
-    same and stops the others. `stop` and `release` may be called at any time and more than once.
+    A new manifest is started, a changed one restarted, a removed one stopped; an invalid one changes only the reported
+    reason. Processes outlive a supervisor that dies: the next one with the same `mark` and `node` adopts those whose
+    manifest is unchanged and stops the others. `stop` and `release` may be called at any time and more than once.
     """
 
     def __init__(
@@ -55,12 +55,11 @@ class Supervisor:
         after: Mapping[str, Collection[str]] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """Keep the arguments; nothing happens before `start`.
+        """Store the arguments; nothing happens before `start`.
 
-        `manifests`, `run` (state files and working directories) and `logs` are directories, made with mode 0700 where missing.
-        `programs` maps the program names of manifests (`etcd`) to executables. `mark` is what all processes carry
-        in their environment. `after` names for a pod those that have to be ready before it is started,
-        as far as they have a manifest.
+        `manifests`, `run` (state files and working directories) and `logs` are directories, created with mode 0700 if
+        missing. `programs` maps the program names of manifests (`etcd`) to executables. All processes carry `mark` in
+        their environment. `after` maps a pod to those that must be ready before it is started, if they have a manifest.
         """
         self._notifier = ChangeNotifier()
         self._after = after or {}
@@ -86,7 +85,10 @@ class Supervisor:
         )
 
     async def start(self) -> None:
-        """Adopt what an earlier supervisor left, start what the manifests ask for, and go on watching. Returns without waiting for readiness."""
+        """Adopt processes of an earlier supervisor, start those of the manifests, and watch.
+
+        Returns without waiting for readiness.
+        """
         runtime = self._runtime
         fresh = not runtime.run.exists()
         if not self._files.directory.parent.exists():  # of kubeadm's mode, whether init or we are first; our umask would make it private
@@ -102,7 +104,7 @@ class Supervisor:
         self._rotation = asyncio.create_task(keep_running("log rotation", self._rotate_logs, expected=()), name="log rotation")
 
     async def stop(self, stages: Sequence[StopStage] = ORDERLY) -> None:
-        """Stop every process, stage after stage (`DOWN` for a quick end), and the watching."""
+        """Stop every process, stage after stage (`DOWN` for a quick end), and stop watching."""
         await self._close()
         for stage, pods in stages_of(sorted(self._pod_workers), stages):
             await asyncio.gather(*(self._pod_workers[pod].stop(stage.grace) for pod in pods))
@@ -115,7 +117,7 @@ class Supervisor:
         self._notifier.notify()
 
     def snapshot(self) -> list[ComponentState]:
-        """Return the state of every component, sorted by name, with memory and CPU time as of now."""
+        """Return the state of every component, sorted by name, with its current memory and CPU time."""
         return sorted((state for pod_worker in self._pod_workers.values() for state in pod_worker.states()), key=lambda state: state.name)
 
     def pods(self) -> list[StaticPod]:
@@ -123,7 +125,10 @@ class Supervisor:
         return [pod_worker.pod for _, pod_worker in sorted(self._pod_workers.items()) if pod_worker.pod is not None]
 
     async def changes(self) -> AsyncIterator[list[ComponentState]]:
-        """Yield a snapshot at once, and another whenever a component's phase, pid or reason changed. Ends when the supervisor does."""
+        """Yield a snapshot at once, and another whenever a component's phase, pid or reason changed.
+
+        Ends when the supervisor does.
+        """
         seen = -1
         while True:
             seen = self._notifier.count
@@ -133,24 +138,27 @@ class Supervisor:
             await self._notifier.changed_since(seen)
 
     def retry(self) -> None:
-        """Forget earlier failures, and start everything that waits for its back-off, because the cause may have been fixed."""
+        """Forget earlier failures, and start everything in back-off, because the cause may have been fixed."""
         for pod_worker in self._pod_workers.values():
             for worker in pod_worker.workers:
                 worker.try_now()
 
     def refused(self) -> dict[str, str]:
-        """Return the pods of which nothing runs because their manifests cannot be used, and why."""
+        """Return the pods that do not run because their manifests cannot be used, and why."""
         return {name: pod_worker.problem for name, pod_worker in self._pod_workers.items() if pod_worker.problem and not pod_worker.workers}
 
     def last_lines(self, name: str, *, lines: int = MESSAGE_LINES) -> list[str]:
-        """Return the last lines that a component wrote: the present process, or the one before while there is none. Empty if unknown."""
+        """Return the last lines of a component: of the current process, or the previous one if there is none.
+
+        Empty if unknown.
+        """
         return [line for worker in self._workers(name) for line in worker.last_lines(lines)]
 
     def read_log(self, name: str, *, tail: int | None = None, since: datetime | None = None, follow: bool = False) -> AsyncIterator[bytes]:
-        """Yield the lines of a component's log, line ends included, rotated parts first.
+        """Yield the lines of a component's log with newlines, rotated parts first.
 
-        `tail` keeps the last lines only, `since` those from a time on (as far as lines carry one); `follow` goes on until the component
-        is stopped, over rotations. Raises KeyError if there is no such component and no log of it.
+        `tail` keeps only the last lines, `since` those from a time on (as far as lines have one); `follow` continues
+        until the component is stopped, across rotations. Raises KeyError if neither the component nor its log exists.
         """
         log = self._runtime.log(name)
         if not self._workers(name) and not parts(log):
@@ -158,7 +166,7 @@ class Supervisor:
         return read_log(log, clock=self._runtime.clock, tail=tail, since=since, follow=follow, ended=lambda: self._log_ended(name))
 
     def _sync(self) -> None:
-        """Compare the directory with what runs. Called whenever something may have changed; doing so once more changes nothing."""
+        """Compare the directory with the running pods. Called whenever something may have changed; idempotent."""
         if not self._open:
             return
         manifests = self._files.scan()
@@ -188,7 +196,7 @@ class Supervisor:
         return pod in self._pod_workers and self._pod_workers[pod].ready
 
     async def _may_start(self, pod: str) -> None:
-        """Wait for the pods that this one comes after."""
+        """Wait for the pods on which this one depends."""
         try:
             async with asyncio.timeout(AFTER_ANYWAY):
                 while any(other in self._pod_workers and not self._ready(other) for other in self._after.get(pod, ())):
@@ -224,9 +232,9 @@ class Supervisor:
 
 
 class ChangeNotifier:
-    """Wakes everybody who waits for a change, without a queue for each: what matters is the state now, not each step to it.
+    """Wakes all waiters after a change, without a queue for each: only the current state matters, not each step to it.
 
-    It counts changes. Whoever remembers the last count that it saw never misses one.
+    It counts changes. A waiter that remembers the last count it saw never misses one.
     """
 
     def __init__(self) -> None:
@@ -234,14 +242,14 @@ class ChangeNotifier:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def notify(self) -> None:
-        """Count a change and wake everybody."""
+        """Count a change and wake all waiters."""
         self.count += 1
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
 
     async def changed_since(self, seen: int) -> int:
-        """Return the count as soon as it is not `seen`."""
+        """Return the count as soon as it differs from `seen`."""
         if self.count == seen:
             future = asyncio.get_running_loop().create_future()
             self._waiting.add(future)
