@@ -10,7 +10,7 @@
     │   └── Locked
     ├── Interrupted              130  Ctrl-C; 143 SIGTERM, 129 SIGHUP; nothing is left half-written
     ├── WaitTimeout                1   a condition did not become true in time; carries the diagnosis
-    ├── ConfigurationChanged       1   the machine or cluster was made with another configuration
+    ├── ConfigurationChanged       1   the machine or cluster was created with another configuration
     ├── TrustError                 1   what was received cannot be trusted (pin, signature, CA, digest)
     ├── CertificateError           1   a key, certificate, CSR or kubeconfig on disk is unusable
     │   └── CertificateMismatch        it is readable, and is not what the specification asks for
@@ -130,7 +130,7 @@ class WaitTimeout(KubewrightError):
 
 
 class ConfigurationChanged(KubewrightError):
-    """The machine or cluster was made with another configuration. `detail` is the difference, a unified diff."""
+    """The machine or cluster was created with another configuration. `detail` is the difference, a unified diff."""
 
 
 class TrustError(KubewrightError):

@@ -1,1 +1,1 @@
-"""Loading configuration, init and what follows: phase trees that bind the parts below."""
+"""The operations on machines: configuration, init and the others, as phase trees that combine the lower layers."""

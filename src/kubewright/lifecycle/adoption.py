@@ -1,8 +1,9 @@
-"""Machines that are part of a cluster, and that something else than kubewright made: planned for freely, changed only on request.
+"""Machines of a cluster that another tool created: plans for them are always possible, changes only on request.
 
-What a machine was made by is decided by looking: whoever started its kubelet has left kubelet.conf and the kubelet's configuration, and
-kubewright would have left its record as well. What its cluster has is read with an administrator's kubeconfig, which has to be
-there, valid, and of this cluster: without one a plan would take the cluster for empty.
+The origin is determined by observation: any tool that started the kubelet has left kubelet.conf and the kubelet's
+configuration, and kubewright would have left its record as well. The cluster is read with an administrator's
+kubeconfig, which must exist, be valid, and belong to this cluster: without one, a plan would treat the cluster as
+empty.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "adopt"
 STORED: Final = "configmap kube-system/kubeadm-config"
-"""The target of what a cluster keeps of its configuration: a difference there is another cluster than the one that is described."""
+"""The target for the stored configuration of a cluster: a difference means that another cluster is described."""
 _COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 def traces(host: Host) -> tuple[PurePosixPath, ...]:
-    """Return the files by which a machine is known as one that something else made; none for a fresh machine, and for one of ours."""
+    """Return the files that show that another tool created this machine; none for a fresh machine, and for one of ours."""
     layout = host.layout
     if host.state(layout.machine_record) is not None:
         return ()
@@ -42,10 +43,12 @@ def traces(host: Host) -> tuple[PurePosixPath, ...]:
 
 
 def check(host: Host, *, adopts: bool, may: bool = True, plan: Callable[[], Plan], reporter: Reporter) -> bool:
-    """Tell whether the machine is taken over by this run. Where it is, the changes that `plan` gives are shown first. `may`: the command knows --adopt.
+    """Return whether this run takes over the machine.
 
-    Raises HostError for a machine that something else made, unless the user `adopts` it, and ConfigurationChanged where its cluster was made
-    with another configuration.
+    If so, the changes that `plan` returns are shown first. `may`: the command has --adopt.
+
+    Raises HostError for a machine that another tool created, unless the user `adopts` it, and ConfigurationChanged if
+    its cluster has another configuration.
     """
     found = traces(host)
     if not found:
@@ -63,7 +66,7 @@ def _require_same_cluster(changes: Iterable[Change]) -> None:
     for change in changes:
         if change.target == STORED and change.action is Action.UPDATE:
             raise ConfigurationChanged(
-                "the cluster of this machine was made with another configuration",
+                "the cluster of this machine was created with another configuration",
                 detail=change.diff,
                 remedy="give the configuration that the cluster has (`kubewright config diff` shows the difference); nothing was changed",
             )
@@ -81,7 +84,10 @@ def _foreign(found: Iterable[PurePosixPath], *, may: bool) -> HostError:
 
 
 def load_administrator(host: Host, path: PurePosixPath, *, now: datetime) -> Access:
-    """Read an administrator's kubeconfig. Raises HostError if it is missing, CertificateError for one that cannot be meant, and as `load_access`."""
+    """Read an administrator's kubeconfig.
+
+    Raises HostError if it is missing, CertificateError for an unsuitable one, and as `load_access`.
+    """
     if host.state(path) is None:
         raise HostError(
             f"{path} is not there, and without it the cluster of this machine cannot be read",
@@ -106,7 +112,10 @@ def _require_valid(access: Access, path: PurePosixPath, *, now: datetime) -> Non
 
 
 def _require_own(host: Host, access: Access, path: PurePosixPath) -> None:
-    """Compare with the CA of this machine, where both are there. Keys count: a CA may have been renewed with its own."""
+    """Compare the CA with that of this machine, if both exist.
+
+    Only keys are compared, because a CA may have been renewed with its own key.
+    """
     own_path = host.layout.certificate("ca")
     own = host.read(own_path)
     if own is None or access.ca_pem is None:

@@ -1,7 +1,7 @@
-"""What a run makes of a machine, noted while it is at work: so that `withdrawal` can take it away again as long as nothing lasts of it.
+"""The record of the files that a run creates, so that `withdrawal` can remove them as long as none of them is in permanent use.
 
-Noted is what was not there when the first run began. People may provide certificates, keys and kubeconfigs as well, and put their own in the place of
-those of a run that failed: of these the digests are noted.
+It contains the paths that did not exist when the first run began. Users may also provide certificates, keys and
+kubeconfigs, and replace those of a failed run: therefore the digests of these files are recorded.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ _KUBELET: Final = (
     *("graceful_node_shutdown_state", "image_manager", "memory_manager_state", "pki", "plugins", "plugins_registry", "pod-resources"),
     *("pods", "pods-api"),
 )
-"""What runs write to the kubelet's directory, and what the kubelet makes there (v1.36.3, pkg/kubelet). People may keep more in it, as config.json."""
+"""Files that runs and the kubelet write to the kubelet's directory (v1.36.3, pkg/kubelet).
+
+Users may keep others in it, such as config.json.
+"""
 
 
 def provided(layout: Layout) -> Iterator[PurePosixPath]:
-    """Yield the files that people may provide as well: certificates, keys and kubeconfigs."""
+    """Yield the files that users may also provide: certificates, keys and kubeconfigs."""
     from kubewright.pki import table
 
     yield from (layout.pki / name for row in table.CERTIFICATES for name in row.files)
@@ -43,7 +46,7 @@ def provided(layout: Layout) -> Iterator[PurePosixPath]:
 
 
 def made(layout: Layout) -> Iterator[PurePosixPath]:
-    """Yield what only runs make, and the components that they start."""
+    """Yield the files that only runs, and the components that they start, create."""
     yield from map(layout.manifest, PODS)
     yield from (layout.kubelet / name for name in _KUBELET)
     yield layout.etcd_data / MEMBER
@@ -51,20 +54,22 @@ def made(layout: Layout) -> Iterator[PurePosixPath]:
 
 
 def directories(layout: Layout) -> tuple[PurePosixPath, ...]:
-    """Return the directories that runs may make, those below others first."""
+    """Return the directories that runs may create, children before their parents."""
     made = (layout.pki / "etcd", layout.manifests, layout.kubelet, layout.etcd_data, layout.oneinfra)
     found = {path for directory in made for path in (directory, *directory.parents)}
     return tuple(sorted(found, key=lambda path: (-len(path.parts), path)))
 
 
 class Attempt:
-    """The record of a machine while a run is at work on it. `found` is that of an earlier run with the same configuration, which this one resumes.
+    """The record of a machine during a run.
 
-        made ── begin() ──> kept on the machine ── settle() ──> it lasts ── finish()
-                                   └── fail() ──> what was left is noted
+    `found` is that of an earlier run with the same configuration, which this one resumes.
 
-    Nothing is kept before `begin`. Safe to use from several threads. Where a phase runs `alone`, what people may provide counts as theirs: other
-    phases made it, or will.
+            created ── begin() ──> stored on the machine ── settle() ──> permanent ── finish()
+                                       └── fail() ──> the leftovers are recorded
+
+    Nothing is stored before `begin`. Safe to use from several threads. If a phase runs `alone`, files that users may
+    provide count as theirs: other phases created them, or will.
     """
 
     def __init__(self, host: Host, wanted: MachineRecord, *, found: MachineRecord | None, lasts: bool = False, alone: bool = False) -> None:
@@ -77,7 +82,10 @@ class Attempt:
         self._lock = threading.Lock()
 
     def begin(self, layout: Layout, *more: PurePosixPath) -> None:
-        """Keep the record, once: the machine is fit. `layout` says where the run makes things, `more` names further files that it may write."""
+        """Store the record, once, after the machine has passed its checks.
+
+        `layout` has the run's paths, `more` further files that it may write.
+        """
         if self._kept is not None:
             return
         host = self._host
@@ -93,20 +101,20 @@ class Attempt:
         self._keep(known if known.free is None else replace(known, free=_still_free(host, known.free)))
 
     def settle(self, lasts: bool) -> None:
-        """Keep whether something lasts of what was made."""
+        """Store whether something that was created is in permanent use."""
         with self._lock:
             if self._kept is not None and self._kept.established is not lasts:
                 self._keep(replace(self._kept, established=lasts))
 
     def fail(self) -> None:
-        """Note what a run left that failed, of files that people may provide as well."""
+        """Record the leftovers of a failed run among the files that users may also provide."""
         kept = self._kept
         if kept is None or kept.free is None or machine_record.lasts(self._host, kept):
             return
         self._keep(replace(kept, free={path: digest(self._host, path) if path in self._provided else None for path in kept.free}))
 
     def finish(self) -> None:
-        """Keep that the run has come to its end."""
+        """Store that the run was completed."""
         machine_record.save(self._host, replace(self._wanted, finished=True, established=False))
 
     def _keep(self, record: MachineRecord) -> None:
@@ -115,9 +123,10 @@ class Attempt:
 
 
 def begin_alone(host: Host, wanted: MachineRecord, layout: Layout, *more: PurePosixPath) -> None:
-    """Keep the record of a machine whose kubelet is started by a phase that runs alone: the whole command goes on with it, and `reset` knows it.
+    """Store the record for a single phase that starts the kubelet: the whole command resumes from it, and `reset` uses it.
 
-    That of another configuration stays once something lasts of what that made, and a machine that something else made gets none.
+    A record of another configuration stays if something of it is in permanent use, and a machine that another tool
+    created gets none.
     """
     if adoption.traces(host):
         return
@@ -131,11 +140,11 @@ def begin_alone(host: Host, wanted: MachineRecord, layout: Layout, *more: PurePo
 def digest(host: Host, path: str) -> str:
     """Return the digest of a file, '' if there is none."""
     content = None
-    with suppress(HostError):  # not a regular file: nothing that a run has made
+    with suppress(HostError):  # not a regular file: no run has created it
         content = host.read(PurePosixPath(path))
     return "" if content is None else hashlib.sha256(content).hexdigest()
 
 
 def _still_free(host: Host, free: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Return the paths of an attempt that goes on; without those where people have put something since it failed."""
+    """Return the paths of a resumed attempt, without those where users have created something since it failed."""
     return {path: None for path, left in free.items() if left is None or digest(host, path) in {"", left}}

@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 class BackgroundTask(Generic[T]):
-    """Runs a function once: in a thread from `begin` on, else when its result is asked for.
+    """Runs a function once: in a thread from `begin` on, otherwise when its result is requested.
 
-    `threading` alone: a pool would load what takes longer than a whole reset of an empty machine.
+    It uses `threading` alone: importing a pool takes longer than a whole reset of an empty machine.
     """
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -28,7 +28,7 @@ class BackgroundTask(Generic[T]):
             self._thread.start()
 
     def result(self) -> T:
-        """Wait for the work and return what it returned, or raise what it raised."""
+        """Wait for the function and return its result, or raise its exception."""
         self.begin()
         assert self._thread is not None
         self._thread.join()
@@ -39,5 +39,5 @@ class BackgroundTask(Generic[T]):
     def _run(self) -> None:
         try:
             self._done.append(self._work())
-        except Exception as error:  # raised where the result is asked for
+        except Exception as error:  # raised when the result is requested
             self._failed.append(error)

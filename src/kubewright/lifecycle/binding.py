@@ -1,4 +1,4 @@
-"""The seams of a run as its mode has them: the machine or an overlay of it, clients of the cluster, how it waits, and who is told."""
+"""The seams of a run in its mode: the machine or an overlay of it, clients of the cluster, the waiter, and the reporter."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def bind(
     reporter: Reporter,
     quiet: bool = False,
 ) -> Iterator[Bound]:
-    """Give the seams as a mode has them. In the end connections are closed, and keys that are still being made are dropped.
+    """Yield the seams for a mode. At the end, connections are closed, and keys in generation are dropped.
 
-    `quiet`: nobody hears of the phases, but of what is waited for on the way to the cluster.
+    `quiet`: phases are not reported, but waits on the way to the cluster are.
     """
     chosen = operation.phases.select(only=prepared.only, skip=prepared.skip)
     narrates = mode is Mode.NARRATE and operation.dry_run is not None
@@ -93,11 +93,11 @@ def _kubelet_makes(operation: Operation[Any, Any, Any], layout: Layout) -> tuple
 
 
 def _in_tree_order(phases: Phases[Any], chosen: Sequence[Node[Any]], inner: Reporter) -> InTreeOrder:
-    """Return a reporter that tells of the phases in kubeadm's order."""
+    """Return a reporter that reports phases in kubeadm's order."""
     required = frozenset(node.name for node in chosen if node.phase.run is not None)
     return InTreeOrder(inner, [node.name for node in phases.nodes], required=required)
 
 
 def _preflight(target: Callable[[Any], Iterable[Step]] | str, context: Any) -> Iterable[Step]:
-    """Do what the phase does in this mode; what is named is imported now."""
+    """Run the phase's function for this mode, imported now if it is only named."""
     return cast("Callable[[Any], Iterable[Step]]", resolved(target))(context)

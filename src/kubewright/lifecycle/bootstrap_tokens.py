@@ -1,4 +1,7 @@
-"""Bootstrap tokens of a running cluster: making, listing, deleting, and what a machine needs to join with one (kubeadm v1.36: cmd/token.go, apis/output/v1alpha3)."""
+"""Bootstrap tokens of a running cluster: creating, listing and deleting them, and using one to join.
+
+Source: kubeadm v1.36: cmd/token.go, apis/output/v1alpha3.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ CLUSTER_NAME: Final = "kubernetes"
 
 
 def create(api: KubeAPI, tokens: Sequence[BootstrapToken], *, clock: Clock) -> None:
-    """Make the Secrets of new tokens. Raises AlreadyExists, before any is made, if an id is taken, or given twice; UsageError for a token that is none."""
+    """Create the Secrets of new tokens.
+
+    Raises AlreadyExists, before any is created, if an id is taken or given twice; UsageError for an invalid token.
+    """
     bodies = [secrets.secret_object(token, clock=clock) for token in tokens]
     ids = [strings.parse(token.token).id for token in tokens]
     for token_id in ids:
@@ -59,19 +65,19 @@ def _taken(token_id: str) -> AlreadyExists:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """The tokens of a cluster in the order of their names, and what was found that is none."""
+    """The tokens of a cluster in the order of their names, and problems with invalid Secrets."""
 
     tokens: Sequence[StoredToken]
     problems: Sequence[KubewrightError] = ()
 
 
 def stored(api: KubeAPI) -> Listing:
-    """Return every token of the cluster. Secrets that hold none are problems, not errors."""
+    """Return every token of the cluster. Invalid Secrets are problems, not errors."""
     found, problems = [], []
     for secret in api.list(SECRET, secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}"):
         try:
             found.append(_readable(secrets.parse_secret(secret)))
-        except KubewrightError as error:  # each Secret is somebody's own; one bad one must not hide the others
+        except KubewrightError as error:  # Secrets are independent; an invalid one must not hide the others
             problems.append(error)
     return Listing(tokens=found, problems=problems)
 
@@ -86,7 +92,10 @@ def _readable(token: StoredToken) -> StoredToken:
 
 
 def as_map(token: StoredToken) -> dict[str, object]:
-    """Return the form of kubeadm's output kind, keys in the order of its JSON, without those that are empty. It holds the whole token."""
+    """Return the form of kubeadm's output kind, keys in the order of its JSON, without empty ones.
+
+    It contains the whole token.
+    """
     expires = token.expires
     shown = {
         "description": token.description,
@@ -109,7 +118,7 @@ def delete(api: KubeAPI, token_id: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterInfo:
-    """How machines reach a cluster and know it: the URL of its API server and its CA bundle."""
+    """The address and identity of a cluster for joining machines: the URL of its API server and its CA bundle."""
 
     server: str
     ca_pem: bytes = field(repr=False)
@@ -117,17 +126,19 @@ class ClusterInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ControlPlane:
-    """Join as a further control plane, with the key that opens the uploaded certificates if there is one."""
+    """Join as a further control plane, with the key for the uploaded certificates if there is one."""
 
     certificate_key: str = field(default="", repr=False)
 
 
 def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane | None = None) -> str:
-    """Return the command on one line, in the shape that scripts cut out (kubeadm v1.36: cmd/util/join.go). Every certificate of the CA is pinned.
+    """Return the command on one line, in the form that scripts extract (kubeadm v1.36: cmd/util/join.go).
 
-    It names `kubewright`; the command line says it as the program was called. The same words fit kubeadm.
+    All certificates of the CA are pinned.
 
-    Each value is one word for a shell. Raises UsageError for a server that nobody can join over, and UnsafeText.
+    It names `kubewright`; the command line replaces that by the program's name. The same words are valid for kubeadm.
+
+    Each value is one word for a shell. Raises UsageError for a server that cannot be joined, and UnsafeText.
     """
     if not door.server.startswith("https://"):
         raise UsageError(
@@ -143,7 +154,7 @@ def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane |
 
 
 def bootstrap_kubeconfig(door: ClusterInfo, token: str) -> Mapping[str, object]:
-    """Make the kubeconfig that a kubelet starts with: what `join` calls bootstrap-kubelet.conf."""
+    """Return the kubeconfig with which a kubelet starts: bootstrap-kubelet.conf of `join`."""
     return kubeconfig_document(
         server=door.server,
         ca_pem=door.ca_pem,
@@ -154,7 +165,7 @@ def bootstrap_kubeconfig(door: ClusterInfo, token: str) -> Mapping[str, object]:
 
 
 def reused(configured: Sequence[BootstrapToken], api: KubeAPI, *, now: datetime) -> tuple[BootstrapToken, ...]:
-    """Return configured tokens; a made-up one gives way to a token of an earlier run, so that runs that are repeated heap up none."""
+    """Return configured tokens; a generated one is replaced by a token of an earlier run, so that repeated runs do not accumulate tokens."""
     if not any(token.made_up for token in configured):
         return tuple(configured)
     there = list(stored(api).tokens)
@@ -169,7 +180,7 @@ def reused(configured: Sequence[BootstrapToken], api: KubeAPI, *, now: datetime)
 
 
 def _does_for(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
-    """Return whether a stored token can stand for a wanted one: the same rights and purpose, and at least half of the time left."""
+    """Return whether a stored token can replace a wanted one: the same permissions and purpose, and at least half of the lifetime left."""
     same = (wanted.description, set(wanted.usages), set(wanted.groups)) == (found.description, set(found.usages), set(found.groups))
     until = now + timedelta(seconds=wanted.ttl / SECOND) if wanted.ttl else None
     end = secrets.parse_moment(wanted.expires) if wanted.expires else until

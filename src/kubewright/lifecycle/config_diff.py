@@ -1,7 +1,8 @@
-"""What a configuration file asks for beside what a cluster keeps: changed fields, and a unified diff.
+"""The differences between a configuration file and a cluster's stored configuration: changed fields, and a unified diff.
 
-A cluster keeps three documents: ClusterConfiguration, KubeletConfiguration and KubeProxyConfiguration. What a file says about one machine
-(InitConfiguration, JoinConfiguration) has no place there and is not compared. Both are read and defaulted in the same way; secrets never come out of it.
+A cluster stores three documents: ClusterConfiguration, KubeletConfiguration and KubeProxyConfiguration. Documents for
+one machine (InitConfiguration, JoinConfiguration) are not stored and not compared. Both sides are read and defaulted in
+the same way; secrets are never shown.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ CONFIG_MAPS: Final[Mapping[str, tuple[str, str]]] = {kind: (name, key) for kind,
 _VERSION: Final = "kubernetesVersion"
 _UNKNOWN: Final = FieldErrorType.UNKNOWN.value
 ANOTHER: Final = " (another)"
-"""Follows a masked secret of the new side that is not the old side's."""
+"""Marks a masked secret of the new side that differs from the old side's."""
 _SECRET_NAME: Final = re.compile(r"(?i)(?:password|passwd|secret|token|credentials?|(?:access|api|private|client)[-_]?key)$")
 _SORTED_BY_NAME: Final = frozenset({"extraArgs"})
-"""Lists whose order means nothing: kubeadm sorts arguments by name."""
+"""Lists whose order has no meaning: kubeadm sorts arguments by name."""
 Value = Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class DefaultedDocuments:
-    """The documents of one side by kind, complete with defaults; None if a document is not there, or not wanted.
+    """The documents of one side by kind, complete with defaults; None if a document is missing, or not wanted.
 
-    `warnings` tell what is not compared.
+    `warnings` report what is not compared.
     """
 
     documents: Mapping[str, Mapping[str, Any] | None]
@@ -57,9 +58,10 @@ class DefaultedDocuments:
 
 
 def read_stored(api: KubeAPI) -> dict[str, Document]:
-    """Return what the cluster keeps, by kind. The kubelet's and kube-proxy's may be missing.
+    """Return the documents that the cluster stores, by kind. The kubelet's and kube-proxy's may be missing.
 
-    Raises APIError if the ClusterConfiguration is missing or the cluster cannot be read, DocumentError for what is no document.
+    Raises APIError if the ClusterConfiguration is missing or the cluster cannot be read, DocumentError for an invalid
+    document.
     """
     found = {kind: stored_configuration.find(api, row) for kind, row in _ROWS.items()}
     if found[CLUSTER] is None:
@@ -73,14 +75,19 @@ def read_stored(api: KubeAPI) -> dict[str, Document]:
 
 
 def of_cluster(stored: Mapping[str, Document]) -> DefaultedDocuments:
-    """Default what the cluster keeps. Its version stays as it is, also one that we do not deploy. Raises ValidationError."""
+    """Apply defaults to the stored documents.
+
+    Their version is kept, even one that we do not deploy. Raises ValidationError.
+    """
     found = _at_version(list(stored.values()), _version(stored.values()) or KUBERNETES, _endpoint(stored))
     documents = {kind: found.documents[kind] if kind in stored else None for kind in CONFIG_MAPS}
     return DefaultedDocuments(documents=documents, warnings=[f"not compared: {text}" for text in found.warnings if _UNKNOWN in text])
 
 
 def of_file(documents: Sequence[Document], stored: Mapping[str, Document]) -> DefaultedDocuments:
-    """Default what a file asks for. A version that it leaves open, or gives as a label, is the cluster's: nobody asked for another one.
+    """Apply defaults to a file.
+
+    A version that it leaves unset, or gives as a label, is the cluster's: no other one was requested.
 
     Raises DocumentError and ValidationError as `load_init` does.
     """
@@ -93,7 +100,10 @@ def of_file(documents: Sequence[Document], stored: Mapping[str, Document]) -> De
 
 
 def _at_version(documents: Sequence[Document], version: str, endpoint: LocalAPIEndpoint, *, strict: bool = False) -> DefaultedDocuments:
-    """Default documents for a version. One that we do not deploy is kept, with the defaults of ours. Raises ValidationError."""
+    """Apply a version's defaults to documents.
+
+    A version that we do not deploy is kept, with the defaults of ours. Raises ValidationError.
+    """
     try:
         found = _load(_with_version(documents, version), endpoint, strict=strict)
     except ValidationError:
@@ -110,7 +120,7 @@ def _load(documents: Sequence[Document], endpoint: LocalAPIEndpoint, *, strict: 
 
 
 def _endpoint(stored: Mapping[str, Document]) -> LocalAPIEndpoint:
-    """Return an endpoint of the address family that the cluster's kube-proxy listens on: only the family reaches a document."""
+    """Return an endpoint of the address family of the cluster's kube-proxy: only the family affects a document."""
     document = stored.get(KUBE_PROXY)
     value = document.value if document else None
     address = value.get("bindAddress") if isinstance(value, Mapping) else None
@@ -118,7 +128,7 @@ def _endpoint(stored: Mapping[str, Document]) -> LocalAPIEndpoint:
 
 
 def _version(documents: Iterable[Document]) -> str:
-    """Return the version that a ClusterConfiguration gives; empty if none does."""
+    """Return the version in a ClusterConfiguration; empty if none has one."""
     found = (one.value.get(_VERSION) for one in documents if isinstance(one.value, Mapping) and one.value.get("kind") == CLUSTER)
     value = next(found, "")
     return value if isinstance(value, str) else ""
@@ -148,7 +158,7 @@ def _with_version(documents: Iterable[Document], version: str) -> list[Document]
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """One field that differs. A side that does not have it is None; an empty path is the whole document."""
+    """One field that differs. A side without it is None; an empty path is the whole document."""
 
     path: str
     old: Value
@@ -161,7 +171,7 @@ class FieldChange:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentDifference:
-    """How one document differs: the cluster's is old, the file's is new."""
+    """The differences of one document: the cluster's is old, the file's is new."""
 
     kind: str
     place: str
@@ -194,7 +204,7 @@ def _difference(kind: str, place: str, old: Value, new: Value) -> DocumentDiffer
 
 
 def _ordered(value: Value, key: str = "") -> Value:
-    """Return a copy in which lists whose order means nothing are sorted, and nulls, which mean nothing either, are left out."""
+    """Return a copy in which lists without a meaningful order are sorted, and nulls, which have no meaning either, are left out."""
     if isinstance(value, Mapping):
         return {name: _ordered(part, name) for name, part in value.items() if part is not None}
     if not isinstance(value, list | tuple):
@@ -216,7 +226,7 @@ def _changes(old: Value, new: Value, path: str) -> Iterator[FieldChange]:
 
 
 def _named_changes(old: Sequence[Value], new: Sequence[Value], path: str) -> Iterator[FieldChange]:
-    """Compare entries that have names by their names; where only their order differs, the whole list is the change."""
+    """Compare entries that have names by their names; if only their order differs, the whole list is the change."""
     before, after = ({entry["name"]: entry for entry in entries} for entries in (old, new))
     if before == after:
         yield FieldChange(path=path, old=old, new=new)
@@ -230,7 +240,7 @@ def _named_changes(old: Sequence[Value], new: Sequence[Value], path: str) -> Ite
 
 
 def _names(entries: Sequence[Value]) -> list[str]:
-    """Return the names of entries where all have one of their own; else nothing."""
+    """Return the names of entries if all have a unique one; else nothing."""
     names = [entry["name"] for entry in entries if isinstance(entry, Mapping) and isinstance(entry.get("name"), str)]
     return names if len(names) == len(entries) == len(set(names)) else []
 
@@ -239,7 +249,7 @@ def _names(entries: Sequence[Value]) -> list[str]:
 
 
 def _hidden(old: Value, new: Value) -> tuple[Value, Value]:
-    """Return both sides without secrets. Two that differ still do."""
+    """Return both sides without secrets. Different sides still differ."""
     hidden_old, hidden_new = _without_secrets(old), _without_secrets(new)
     return hidden_old, _told_apart(old, new, hidden_old, hidden_new)
 
@@ -256,7 +266,7 @@ def _without_secrets(value: Value, key: str = "") -> Value:
 
 
 def _told_apart(old: Value, new: Value, hidden_old: Value, hidden_new: Value) -> Value:
-    """Mark the secrets of the new side that differ from the old side's at the same place."""
+    """Mark the secrets of the new side that differ from the old side's at the same position."""
     if old == new or not (isinstance(old, type(new)) or isinstance(new, type(old))):
         return hidden_new
     if isinstance(new, Mapping):

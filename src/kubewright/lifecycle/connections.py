@@ -1,4 +1,4 @@
-"""Clients of a cluster and of its etcd, as the mode of a run has them: real ones, or overlays that only remember what would be written."""
+"""Clients of a cluster and of its etcd for the mode of a run: real ones, or overlays that only record writes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Closable(Protocol):
-    """Something that is open until it is closed."""
+    """An object with connections that must be closed."""
 
     def close(self) -> None:
         """Close it."""
@@ -28,11 +28,11 @@ class Closable(Protocol):
 Client = TypeVar("Client", bound=Closable)
 
 StandIns = Iterable[Mapping[str, Any]]
-"""Objects that others make in a cluster, for runs in which nobody does."""
+"""Objects that others create in a cluster, for runs in which they do not."""
 
 
 class Mode(enum.Enum):
-    """How an operation is run: for real, as a plan, or in the form of kubeadm's dry run."""
+    """How an operation runs: for real, as a plan, or in the form of kubeadm's dry run."""
 
     APPLY = "apply"
     PLAN = "plan"
@@ -40,9 +40,9 @@ class Mode(enum.Enum):
 
 
 class Connections:
-    """What a run talks to. Safe to use from several threads; `close` closes what was opened.
+    """The connections of a run. Safe to use from several threads; `close` closes what was opened.
 
-    `told` hears of what is waited for on the way; `narrates` says that each write is told in kubeadm's words.
+    `told` receives events about waits; `narrates` means that each write is reported in kubeadm's words.
     """
 
     def __init__(self, machine: Machine, *, mode: Mode, reporter: Reporter, told: Reporter | None = None, narrates: bool = False) -> None:
@@ -57,7 +57,7 @@ class Connections:
         self.told = told or reporter
 
     def kube(self, access: Access, *, timeout: float = LONG, proxied: bool = True, stand_ins: StandIns = ()) -> KubeAPI:
-        """Make a client of a cluster that is there; a plan reads it, and adds the stand-ins."""
+        """Return a client of an existing cluster; a plan reads it, and adds the stand-ins."""
         if self._lost is not None:
             return self._over(None, self._lost)
         return self._over(self.keep(self._machine.client(access, timeout=timeout, proxied=proxied)), stand_ins)
@@ -65,7 +65,10 @@ class Connections:
     def own(
         self, access: Callable[[], Access], *, observe: Callable[[], KubeAPI | None], stand_ins: StandIns, timeout: float = LONG
     ) -> KubeAPI:
-        """Make a client of the cluster that this run makes. In a plan it is what `observe` finds of it now, the same one for everybody."""
+        """Return a client of the cluster that this run creates.
+
+        In a plan, it is shared and shows what `observe` finds of it now.
+        """
         if self._mode is Mode.APPLY:
             return self.keep(self._machine.client(access(), timeout=timeout, proxied=False))
         with self._lock:
@@ -75,7 +78,7 @@ class Connections:
             return self._cluster
 
     def find(self, find: Callable[[], Access], *, instead: Callable[[], tuple[Access, list[Mapping[str, Any]]]]) -> Access:
-        """Find a cluster. Where none answers, a dry run goes on with the stand-ins of `instead`, and a warning."""
+        """Find a cluster. If none answers, a dry run continues with the stand-ins of `instead`, and a warning."""
         if self._mode is not Mode.NARRATE:
             return find()
         try:
@@ -86,22 +89,22 @@ class Connections:
             return access
 
     def etcd(self, reach: Callable[[], Etcd]) -> Etcd:
-        """Make a client of etcd; one that changes no member where nothing is really done."""
+        """Return a client of etcd, which changes no members in plans and dry runs."""
         if self._mode is Mode.APPLY:
             return self.keep(reach())
-        from kubewright.etcd.recording import RecordingEtcd  # who changes something needs none
+        from kubewright.etcd.recording import RecordingEtcd  # not needed for real changes
 
         return RecordingEtcd(None if self._lost is not None else self.keep(reach()))
 
     def close(self) -> None:
-        """Close what was opened. Idempotent."""
+        """Close all connections that were opened. Idempotent."""
         with self._lock:
             opened, self._opened = self._opened, []
         for client in opened:
             client.close()
 
     def keep(self, client: Client) -> Client:
-        """Close this one as well in the end. Returns it."""
+        """Also close this one at the end. Returns it."""
         with self._lock:
             self._opened.append(client)
         return client

@@ -1,4 +1,4 @@
-"""What the phases of every operation on one machine work with: the seams, its places, its files, and the configuration of its cluster."""
+"""The common context of every operation's phases on a machine: the seams, its paths and files, and the configuration of its cluster."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 
 def no_overrides(_: str, /) -> Mapping[str, str]:
-    """A real machine changes none of kubeadm's flags."""
+    """Return no flags: a real machine changes none of kubeadm's."""
     return {}
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineContext:
-    """One run of an operation on a machine. Frozen; what a phase obtains for later ones comes from lazy properties.
+    """One run of an operation on a machine. Frozen; values that one phase obtains for later ones are lazy properties.
 
-    `overrides` gives the flags of a component that this machine changes.
+    `overrides` returns the flags of a component that this machine changes.
     """
 
     bound: Bound
@@ -46,12 +46,12 @@ class MachineContext:
 
         @property
         def layout(self) -> Layout:
-            """Where everything of this machine lies."""
+            """The paths of this machine's files."""
             ...
 
         @property
         def configuration(self) -> Configuration:
-            """What this machine's part of the cluster is made from: given to `init`, read from the cluster by `join`."""
+            """The configuration of this machine's part of the cluster: given to `init`, read from the cluster by `join`."""
             ...
 
     @property
@@ -61,7 +61,7 @@ class MachineContext:
 
     @property
     def detected(self) -> Detected:
-        """What the machine tells about itself."""
+        """The facts of the machine."""
         return self.bound.base.facts.detected
 
     @property
@@ -71,23 +71,23 @@ class MachineContext:
 
     @property
     def random(self) -> Random:
-        """Where secrets come from."""
+        """The source of secrets."""
         return self.bound.machine.random
 
     @property
     def waiter(self) -> Waiter:
-        """How phases wait."""
+        """The waiter of the phases."""
         return self.bound.waiter
 
     @property
     def reporter(self) -> Reporter:
-        """Who is told."""
+        """The reporter of the run."""
         return self.bound.reporter
 
     @property
     def issuing(self) -> IssuingSources:
-        """What certificates are made with: keys that were begun before, and lives that count from the start of this run."""
-        from kubewright.pki.ensure import IssuingSources  # workers make none
+        """The dependencies of issuing certificates: keys in generation, and validity periods that begin at the start of this run."""
+        from kubewright.pki.ensure import IssuingSources  # workers issue none
 
         return IssuingSources(self.clock, self.random, self.bound.keys, self.bound.started)
 
@@ -98,7 +98,7 @@ class MachineContext:
 
     @property
     def timeouts(self) -> Timeouts:
-        """How long each kind of wait may take."""
+        """The time limit of each kind of wait."""
         return self.configuration.init.timeouts
 
     @property
@@ -118,25 +118,28 @@ class MachineContext:
 
     @functools.cached_property
     def patched(self) -> static_pods.Patched:
-        """What applies the user's patches to the body of a target; they are read at first use. Raises as `patch_directory` does."""
+        """A function that applies the user's patches to the body of a target; they are read at first use.
+
+        Raises as `patch_directory` does.
+        """
         if not self.configuration.init.patches_directory:
             return lambda _, body: dict(body)
-        from kubewright.lifecycle import patch_directory  # few have any
+        from kubewright.lifecycle import patch_directory  # few runs have any
 
         return patch_directory.applying(self.host, self.configuration, reporter=self.reporter)
 
     @functools.cached_property
     def external_ca(self) -> bool:
-        """Whether the CA's key is kept elsewhere: its certificate is on this machine and its key is not."""
+        """Whether the CA's key is kept elsewhere: its certificate exists on this machine and its key does not."""
         return store.is_external(self.certificates)
 
     def runs(self, phase: str) -> bool:
-        """Whether this run goes through a phase."""
+        """Return whether this run includes a phase."""
         return phase in self.bound.phases
 
     @property
     def inputs(self) -> static_pods.Inputs:
-        """What the static pods of this machine are made from."""
+        """The inputs of this machine's static pods."""
         from kubewright.lifecycle.steps import static_pods  # for control planes
 
         return static_pods.Inputs(
@@ -150,8 +153,8 @@ class MachineContext:
 
     @functools.cached_property
     def components(self) -> ComponentWaiter:
-        """What waits for the static pods of this machine."""
-        from kubewright.lifecycle.steps.health import ComponentWaiter  # for those that wait
+        """The waiter for this machine's static pods."""
+        from kubewright.lifecycle.steps.health import ComponentWaiter  # only for phases that wait
 
         return ComponentWaiter(
             waiter=self.waiter,
@@ -161,7 +164,7 @@ class MachineContext:
 
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:
-        """How to see that a component other than the API server is healthy, by its name."""
+        """The health conditions of the components other than the API server, by name."""
         from kubewright.lifecycle.steps import health
 
         found = health.checks(self.configuration, layout=self.layout, addresses=self.addresses, detected=self.detected)
@@ -172,5 +175,5 @@ class MachineContext:
         self.reporter.emit(Line(topic=topic, text=text))
 
     def tell(self, text: str) -> None:
-        """Report a text for people that stands without a topic."""
+        """Report a text for people without a topic."""
         self.reporter.emit(Line(topic="", text=text))

@@ -1,8 +1,9 @@
-"""Static pod manifests that are written later, so that no component starts before what it needs is there.
+"""Static pod manifests that are written later, so that no component starts before its dependencies are available.
 
-A kubelet starts all static pods that it finds at once. A kube-apiserver that comes before its etcd waits a second for its next try, and a
-kube-controller-manager that is refused its first lease comes back two to four seconds later. So a manifest is kept until its condition
-holds, and a thread writes it then, beside the phases that go on.
+A kubelet starts all static pods that it finds at once. A kube-apiserver that starts before its etcd waits a second for
+its next attempt, and a kube-controller-manager that is refused its first lease retries two to four seconds later.
+Therefore a manifest is held back until its condition is met, and then written by a thread, concurrently with the
+following phases.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ _LOOK: Final = 0.02
 """Seconds between two checks of the conditions."""
 
 StartCondition = Callable[[], bool]
-"""Tells whether a component may start. What it raises of the tree of errors means: not yet."""
+"""Returns whether a component may start. KubewrightErrors mean: not yet."""
 
 
 class DeferredManifests:
-    """Keeps new manifests until their conditions hold, which are checked in their order; one that is on the machine already is written at once.
+    """Holds new manifests back until their conditions are met, which are checked in order.
 
-    Leaving the context drops what was not written: the same command again writes it.
+    An existing one is written at once.
+
+    Leaving the context drops manifests that were not written: the same command writes them again.
     """
 
     def __init__(self, host: Host) -> None:
@@ -51,11 +54,14 @@ class DeferredManifests:
             self._thread.join()
 
     def hold(self, conditions: Mapping[str, StartCondition]) -> None:
-        """Keep manifests for their conditions from now on; before that, and those without one, are written at once."""
+        """Hold back manifests with these conditions from now on.
+
+        Before that, and without a condition, manifests are written at once.
+        """
         self._conditions = conditions
 
     def take(self, component: str, manifest: File, /) -> bool:
-        """Take over a manifest to write it later. False: it is to be written now."""
+        """Take over a manifest to write it later. False: the caller must write it now."""
         if component not in self._conditions or self._host.state(manifest.path) is not None:
             return False
         with self._guard:
@@ -66,13 +72,16 @@ class DeferredManifests:
         return True
 
     def check(self) -> None:
-        """Raise what went wrong with a manifest that was taken over."""
+        """Raise the error of a manifest that was taken over."""
         if self._error is not None:
             raise self._error
 
     def finish(self) -> list[Change]:
-        """Write what is left: whatever it waited for is there. Returns all that was written, and raises what went wrong."""
-        with self._guard:  # a write that is under way ends first
+        """Write the remaining manifests, because their conditions are met.
+
+        Returns all changes, and raises the first error.
+        """
+        with self._guard:  # a write in progress is completed first
             waiting = list(self._waiting)
         self.check()
         for component in waiting:
@@ -92,7 +101,7 @@ class DeferredManifests:
     def _due(self, component: str) -> bool:
         try:
             return self._conditions[component]()
-        except KubewrightError:  # whatever could not be asked: it is asked again
+        except KubewrightError:  # the condition could not be evaluated: try again
             return False
 
     def _try(self, component: str) -> None:
@@ -102,7 +111,10 @@ class DeferredManifests:
             self._stopped.set()
 
     def _write(self, component: str) -> None:
-        """Write a manifest, unless the other thread has just done so. An error is kept before the guard is given back: `finish` checks then."""
+        """Write a manifest, unless the other thread has just done so.
+
+        An error is stored before the guard is released: `finish` checks then.
+        """
         with self._guard:
             manifest = self._waiting.pop(component, None)
             if manifest is None:

@@ -1,6 +1,6 @@
-"""kubeadm's form of a dry run (kubeadm v1.36: util/apiclient/dryrun.go): what would be done is told, and the files land in a directory.
+"""kubeadm's form of a dry run (kubeadm v1.36: util/apiclient/dryrun.go): actions are reported, and files are written to a directory.
 
-The directory is one that the environment names, or a new one that is removed again.
+The environment names the directory; otherwise a new one is used and removed at the end.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _TRIES: Final = 20
 
 
 def announce(reporter: Reporter, text: str) -> None:
-    """Say one thing that would be done."""
+    """Report an action."""
     reporter.emit(Line(topic=TOPIC, text=text))
 
 
 class DryRunHost(OverlayHost):
-    """An overlay that tells each file with its real path and content; certificates and kubeconfigs are not told.
+    """An overlay that reports each file with its real path and content, except certificates and kubeconfigs.
 
-    Files that it `keeps` stay, though a run removes them: people want to see them.
+    Files in `keeps` stay although a run removes them, so that users can see them.
     """
 
     def __init__(self, base: Host, *, reporter: Reporter, keeps: Iterable[PurePosixPath] = ()) -> None:
@@ -46,7 +46,7 @@ class DryRunHost(OverlayHost):
         return Change(target=f"file {path}", action=Action.NONE) if path in self._keeps else super().remove(path, own=own)
 
     def ensure(self, desired: Desired, /) -> Change:
-        if isinstance(desired, Accounts):  # told and not added, as with kubeadm: their numbers are only known when they are
+        if isinstance(desired, Accounts):  # reported and not added, as in kubeadm: their IDs are known only after creation
             announce(self._reporter, f"Would create the users and groups [{' '.join(desired.groups)}] unless they are there")
             return Change(target=desired.target, action=Action.NONE)
         change = super().ensure(desired)
@@ -68,16 +68,16 @@ class DryRunHost(OverlayHost):
 
 
 def waiter(reporter: Reporter) -> Waiter:
-    """Make what waits for nothing, and says what would be waited for."""
+    """Return a waiter that does not wait, and reports the waits."""
     return InstantWaiter(told=lambda saying: announce(reporter, f"Would wait for {saying}"))
 
 
 @contextmanager
 def directory(writer: Host, machine: Machine, *, variable: str, prefix: str) -> Iterator[PurePosixPath]:
-    """Give the directory of one dry run.
+    """Yield the directory of one dry run.
 
-    The one that the variable names stays; a new one is removed at the end. As root it is below /etc/kubernetes/tmp, else below
-    $XDG_STATE_HOME/kubewright/dryrun. Raises UsageError for a relative name.
+    The one that the variable names stays; a new one is removed at the end. As root it is below /etc/kubernetes/tmp,
+    else below $XDG_STATE_HOME/kubewright/dryrun. Raises UsageError for a relative path.
     """
     named = machine.environment.get(variable, "")
     if named:
@@ -93,7 +93,10 @@ def directory(writer: Host, machine: Machine, *, variable: str, prefix: str) -> 
 
 
 def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[PurePosixPath], reporter: Reporter) -> list[Change]:
-    """Write the files of an overlay into the directory, with copies of some that were there, and say so. Returns the changes there."""
+    """Write the files of an overlay, and copies of some existing files, to the directory, and report this.
+
+    Returns the changes there.
+    """
     written = overlay.materialise(cast("OverlayHost", host), place, writer=writer, copies=copies)
     announce(reporter, f'Wrote certificates, kubeconfigs, manifests and the files of the kubelet to "{place}"')
     announce(reporter, "Certificates and kubeconfigs were not printed, because they hold private keys")
@@ -101,13 +104,13 @@ def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[Pu
 
 
 def say_whether_kept(machine: Machine, variable: str, *, reporter: Reporter) -> None:
-    """Say that the directory was removed, if it was."""
+    """Report that the directory was removed, if it was."""
     if not machine.environment.get(variable):
         announce(reporter, f"That directory is removed again; name one with {variable} to keep it")
 
 
 def parent(host: Host, machine: Machine) -> PurePosixPath:
-    """Return the directory in which directories of dry runs are made."""
+    """Return the directory that contains the directories of dry runs."""
     return host.layout.kubernetes / "tmp" if is_root(host) else state_home(machine.environment) / "dryrun"
 
 

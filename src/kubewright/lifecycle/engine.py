@@ -1,6 +1,6 @@
 """The engine: one function runs every operation in one of three modes.
 
-The mode binds the seams and nothing else: a plan and kubeadm's dry run are the same phases against overlays.
+The mode determines only the seams: a plan and kubeadm's dry run are the same phases against overlays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kubewright.lifecycle.operation import Configuration, Context, Operation, Pr
 PRIVATE: Final = 0o700
 KUBELET_START: Final = "kubelet-start"
 PREFLIGHT: Final = "preflight"
-"""The phase that finds out whether the machine is fit: what the machine is made of is kept from there on."""
+"""The phase that checks the machine: the record of its configuration is stored from there on."""
 
 
 def run(
@@ -43,11 +43,11 @@ def run(
     reporter: Reporter,
     mode: Mode = Mode.APPLY,
 ) -> Result[Context]:
-    """Do something to a machine, or tell what that would take.
+    """Run an operation on a machine, or report what it would do.
 
-    A configuration that asks for a dry run itself gets one. Raises what `configure` and the phases raise; UsageError for phases that do not
-    exist, Locked while another kubewright is running, ConfigurationChanged for a machine that was made with another configuration, and HostError
-    for one that something else made.
+    A configuration that itself requests a dry run gets one. Raises what `configure` and the phases raise; UsageError
+    for unknown phases, Locked while another kubewright is running, ConfigurationChanged for a machine that was created
+    with another configuration, and HostError for one that another tool created.
     """
     reporter = operation.policy.reporter(reporter)
     prepared = operation.configure(request, machine)
@@ -64,11 +64,11 @@ def run(
 
 
 def _synced(apply: Callable[[], Result[Context]], machine: Machine) -> Result[Context]:
-    """Make sure of what was written, also where the run fails; that this could not be done is one more failure."""
+    """Sync everything that was written, even if the run fails; a failure of this is one more error."""
     try:
         result = apply()
     except BaseException:
-        with suppress(HostError):  # why it ended is told, not this
+        with suppress(HostError):  # the reason of the run's failure is reported instead
             machine.sync()
         raise
     try:
@@ -107,7 +107,7 @@ class _Run(Generic[Request, Configuration, Context]):
             return self._recorded(record)
 
     def _begins_alone(self, record: Callable[[], MachineRecord]) -> Callable[..., None]:
-        """Return what a phase that runs alone calls at the beginning: with the kubelet begins a machine that the whole command goes on with."""
+        """Return the function that a single phase calls at its start: starting the kubelet begins a machine that the whole command can resume."""
         if KUBELET_START not in self.phases:
             return nothing
         from kubewright.lifecycle.attempts import begin_alone
@@ -115,9 +115,12 @@ class _Run(Generic[Request, Configuration, Context]):
         return partial(begin_alone, self.prepared.host, record())
 
     def _recorded(self, record: Callable[[], MachineRecord]) -> Result[Context]:
-        """Run everything, and keep what the machine is made of: from the moment that it is known to be fit. One that is refused keeps nothing.
+        """Run everything, and store the configuration once the machine has passed its checks.
 
-        Another configuration than that of an earlier run is refused once something lasts of what that made; else it takes its place.
+        A refused machine stores nothing.
+
+        Another configuration than that of an earlier run is refused if something of that is in permanent use; otherwise
+        it replaces the earlier one.
         """
         from kubewright.lifecycle import adoption, machine_record
         from kubewright.lifecycle.attempts import Attempt
@@ -140,8 +143,8 @@ class _Run(Generic[Request, Configuration, Context]):
             attempt.begin(host.layout)
         try:
             result = self.walk(Mode.APPLY, resumed=resumed or adopted, begin=attempt.begin, settle=attempt.settle)
-        except BaseException:  # signals as well
-            with suppress(HostError):  # why the run ended is told, not this
+        except BaseException:  # also signals
+            with suppress(HostError):  # the reason of the run's failure is reported instead
                 attempt.fail()
             raise
         attempt.finish()
@@ -150,7 +153,7 @@ class _Run(Generic[Request, Configuration, Context]):
     def _withdraw(
         self, host: Host, other: MachineRecord | None, wanted: MachineRecord, *, at: Callable[[Layout], Host], reporter: Reporter
     ) -> tuple[Change, ...]:
-        """Remove what an attempt with another configuration left, if there is one."""
+        """Remove the files of an attempt with another configuration, if there is one."""
         if other is None:
             return ()
         from kubewright.lifecycle.withdrawal import withdraw  # few machines need it
@@ -158,14 +161,14 @@ class _Run(Generic[Request, Configuration, Context]):
         return withdraw(host, other, wanted, clock=self.machine.clock, at=at, reporter=reporter)
 
     def _without_attempt(self) -> tuple[_Run[Request, Configuration, Context], tuple[Change, ...]]:
-        """Return this run on a machine without what a real one would remove first, for those that do nothing, and the changes that this takes."""
+        """Return this run on a machine without the files that a real run would remove first, for plans and dry runs, and these changes."""
         if self.prepared.only or self.prepared.record is None:
             return self, ()
         from kubewright.host.overlay import OverlayHost
         from kubewright.lifecycle import machine_record
 
         found, wanted = None, self.prepared.record()
-        with suppress(HostError):  # a real run tells what is wrong with the record
+        with suppress(HostError):  # a real run reports what is wrong with the record
             found = machine_record.current(self.prepared.host)
         if found is None or machine_record.same(found, wanted) or machine_record.lasts(self.prepared.host, found):
             return self, ()
@@ -199,7 +202,7 @@ class _Run(Generic[Request, Configuration, Context]):
         return frozenset(node.name for node in chosen)
 
     def _resumed(self) -> bool:
-        """Whether somebody has begun to make this machine what it is, as far as single phases and plans have to know it."""
+        """Return whether an earlier run or another tool has begun to create this machine, as far as single phases and plans must know."""
         host = self.prepared.host
         if host.state(host.layout.machine_record) is not None:
             return True
@@ -238,7 +241,7 @@ class _Run(Generic[Request, Configuration, Context]):
                     order=order,
                 )
                 operation.closing(context)
-            except BaseException:  # signals as well
+            except BaseException:  # also signals
                 operation.abandon(bound)
                 raise
         return Result(

@@ -1,6 +1,6 @@
-"""The patches of the last run, kept on the machine: an upgrade that names none uses them, so that a change that was made once is not lost.
+"""The patches of the last run, kept on the machine: an upgrade without `--patches` uses them, so that earlier changes are not lost.
 
-They are kept once a whole run has succeeded, so that patches with which no component runs are not used again.
+They are kept once a whole run has succeeded, so that patches with which no component runs are not reused.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from kubewright.host.seam import Host
 from kubewright.host.states import Kind
 
 NONE: Final = "none"
-"""What `--patches` is given to forget them."""
+"""The value of `--patches` that discards them."""
 _PRIVATE: Final = 0o700
 
 
 def chosen(host: Host, named: str) -> str:
-    """Return the directory of patches that counts: the one that was named, else that of the last run, '' for none."""
+    """Return the directory of patches to use: the named one, else that of the last run, '' for none."""
     kept = host.layout.patches
     if _forgets(host, named):
         return ""
@@ -28,9 +28,9 @@ def chosen(host: Host, named: str) -> str:
 
 
 def keep(host: Host, named: str) -> None:
-    """Keep the patches of a run that has succeeded, or forget those of earlier ones where they were not wanted any more.
+    """Keep the patches of a successful run, or discard those of earlier ones if they are no longer wanted.
 
-    `named` is what the run was given, '' where it was given nothing: then what is kept stays.
+    `named` is the run's option, '' if it was not given: then the kept ones stay.
     """
     kept = host.layout.patches
     if _forgets(host, named):
@@ -48,7 +48,7 @@ def keep(host: Host, named: str) -> None:
 
 
 def _forgets(host: FileReader, named: str) -> bool:
-    """Whether `none` was given: as a path it counts from the working directory, where no such directory is."""
+    """Return whether `none` was given: as a path, it would be relative to the working directory, where no such directory exists."""
     return PurePosixPath(named).name == NONE and host.state(PurePosixPath(named)) is None
 
 

@@ -1,4 +1,4 @@
-"""A machine to which something is done: everything with which it is reached. Nothing of it is reached around this."""
+"""A machine on which operations run: all access to it goes through this object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.diagnosis.watch import Diagnosis
 
 LOCK: Final = "machine.lock"
-"""The lock of a machine, whatever is done to it."""
+"""The lock of a machine, which all operations use."""
 
 LONG: Final = 30.0
 """Seconds that one request to a cluster may take."""
@@ -31,11 +31,14 @@ LONG: Final = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One machine. `at` gives it with a layout: a configuration, which is loaded with what the machine tells, may move places.
+    """One machine.
 
-    `layout` is where it has what a configuration leaves open. `environment` holds the variables of whoever runs the operation. `sync` makes sure,
-    in the end, that what was written survives a power cut; it raises HostError. `look` is called while requests to the cluster fail: it raises
-    where trying again is pointless. `program` is how kubewright is called on this machine, for what calls it later.
+    `at` returns its host for a layout: a configuration, which is loaded with facts of the machine, may change paths.
+
+    `layout` has the paths that a configuration leaves unset. `environment` are the variables of the user who runs the
+    operation. `sync` makes all writes survive a power cut at the end; it raises HostError. `look` is called while
+    requests to the cluster fail: it raises if retrying is pointless. `program` is the command that starts kubewright on
+    this machine, for later calls.
     """
 
     at: Callable[[Layout], Host]
@@ -48,7 +51,10 @@ class Machine:
     program: Sequence[str] = (sys.executable, "-m", "kubewright")
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
-        """Make a client of a cluster; unless it is the machine's own, through the proxies of the environment, as kubeadm's. Opens nothing."""
+        """Return a client of a cluster, through the proxies of the environment, as in kubeadm, unless it is the machine's own.
+
+        Opens nothing.
+        """
         from kubewright.http.proxies import Proxies
         from kubewright.kube.client import KubeClient
 
@@ -56,22 +62,22 @@ class Machine:
         return KubeClient(access, timeout=timeout, proxies=proxies)
 
     def waiter(self, reporter: Reporter) -> Waiter:
-        """Make what waits for things on this machine."""
+        """Return a waiter for this machine."""
         return PollingWaiter(clock=self.clock, reporter=reporter)
 
     def diagnosis(self, names: Sequence[str], *, host: Host, bootstrap: BootstrapLook | None = None) -> Diagnosis:
-        """Make what says why static pods of this machine, or its kubelet, are not there yet, from now on. The order is that of their needs."""
-        from kubewright.lifecycle.diagnosis.watch import ComponentWatch  # for those that wait
+        """Return a diagnosis of static pods of this machine, or its kubelet, from now on, in the order of their dependencies."""
+        from kubewright.lifecycle.diagnosis.watch import ComponentWatch  # only for phases that wait
 
         return ComponentWatch(names, host=host, clock=self.clock, bootstrap=bootstrap)
 
     def lock_directory(self, host: Host) -> PurePosixPath:
-        """Return where the lock lies."""
+        """Return the directory of the lock."""
         return lock_directory(host, self.environment)
 
 
 def lock_directory(host: Host, environment: Mapping[str, str]) -> PurePosixPath:
-    """Return where the lock of a machine lies: that of all users, or, for who may not write there, of one."""
+    """Return the directory of a machine's lock: that of all users or, for users who may not write there, their own."""
     return host.layout.run if is_root(host) else state_home(environment)
 
 
@@ -81,9 +87,12 @@ def is_root(host: Host) -> bool:
 
 
 def state_home(environment: Mapping[str, str]) -> PurePosixPath:
-    """Return the directory for what kubewright keeps for a user. Raises UsageError if neither it nor a home directory is known."""
+    """Return the directory for kubewright's files of a user.
+
+    Raises UsageError if neither it nor a home directory is known.
+    """
     named = environment.get("XDG_STATE_HOME", "")
-    if named.startswith("/"):  # the specification says to ignore a relative one
+    if named.startswith("/"):  # the specification requires to ignore a relative one
         return PurePosixPath(named) / "kubewright"
     home = environment.get("HOME", "")
     if not home.startswith("/"):

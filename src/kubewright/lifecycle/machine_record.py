@@ -1,8 +1,9 @@
-"""What a machine was made of, kept on it between runs: a run with the same configuration goes on.
+"""The record of a machine's configuration, kept between runs: a run with the same configuration resumes.
 
-Another configuration is refused once something lasts that was made of the first one: a component has served, or the cluster knows the machine.
-Before that it takes its place, and `attempts` removes what was left. What is ours is decided by looking; the record only says with which
-configuration we began, and what was not there then. It holds no token and no key.
+Another configuration is refused once something of the first one is in permanent use: a component has served, or the
+cluster knows the machine. Before that, it replaces the first one, and `withdrawal` removes the leftovers. Ownership of
+files is determined by observation; the record contains only the configuration of the first run, and the paths that did
+not exist then. It contains no token and no key.
 """
 
 from __future__ import annotations
@@ -26,26 +27,26 @@ from kubewright.host.desired import File
 from kubewright.host.seam import Host
 
 MEMBER: Final = "member"
-"""What etcd makes in its data directory."""
+"""The directory that etcd creates in its data directory."""
 _FORMAT: Final = 1
 _VERSION: Final = "kubernetesVersion"
 _NOT_KEPT: Final = ("bootstrapTokens", "certificateKey", "dryRun", "skipPhases", "timeouts")
-"""Fields of an InitConfiguration, or a JoinConfiguration, that are secret, or say how one run goes and not what comes of it."""
+"""Fields of an InitConfiguration or a JoinConfiguration that are secret, or affect only one run and not its result."""
 _NOT_KEPT_BELOW: Final = frozenset(
     {"token", "tlsBootstrapToken", "certificateKey", "ignorePreflightErrors", "imagePullPolicy", "imagePullSerial"}
 )
-"""The same at any depth: another run may bring another token, and ignore other checks."""
+"""The same at any depth: another run may use another token, and ignore other checks."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineRecord:
-    """`workflow` is `init` or `join`; `configuration` the documents as YAML; `finished` whether a run has come to its end.
+    """`workflow` is `init` or `join`; `configuration` the documents as YAML; `finished` whether a run was completed.
 
-    - `established`: what was made of it lasts, as a run said that made it; `lasts` looks as well.
-    - `free` are the paths where nothing was when the first run began, and where runs may make something. For a file that people may put there
-      too: the digest of what a run left that failed, '' where it left nothing, None while a run is at work or was killed. None for a
-      record of an earlier version.
-    - `directories` are the directories that were not there then, the deepest first.
+    - `established`: the result is permanent, according to the run that created it; `lasts` also observes the machine.
+    - `free` are the paths that did not exist when the first run began, and that runs may create. For a file that users
+      may also provide, the value is the digest of a failed run's file, '' if it left none, None while a run is in
+      progress or was killed. None for a record of an earlier version.
+    - `directories` are the directories that did not exist then, the deepest first.
     """
 
     workflow: str
@@ -57,12 +58,12 @@ class MachineRecord:
 
 
 def path(host: Host) -> PurePosixPath:
-    """Return where the record of a machine lies."""
+    """Return the path of a machine's record."""
     return host.layout.machine_record
 
 
 def of_init(configuration: Configuration) -> MachineRecord:
-    """Return the record of an `init` that begins."""
+    """Return the record of a new `init`."""
     init = _kept({name: value for name, value in codec.init_document(configuration.init).items() if name not in _NOT_KEPT})
     documents: list[Any] = [
         init,
@@ -74,7 +75,7 @@ def of_init(configuration: Configuration) -> MachineRecord:
 
 
 def of_join(configuration: JoinConfiguration) -> MachineRecord:
-    """Return the record of a `join` that begins."""
+    """Return the record of a new `join`."""
     join = {name: value for name, value in codec.join_document(configuration).items() if name not in _NOT_KEPT}
     return MachineRecord(workflow="join", configuration=yaml.dump(_kept(join)))
 
@@ -101,7 +102,7 @@ def load(host: Host) -> MachineRecord | None:
 
 
 def current(host: Host) -> MachineRecord | None:
-    """Read the record of a machine; None also where another tool has reset it since: a finished machine of which nothing is left.
+    """Read the record of a machine; None also if another tool has reset it since: a finished machine whose files are gone.
 
     Raises as `load` does.
     """
@@ -112,29 +113,31 @@ def current(host: Host) -> MachineRecord | None:
 
 
 def with_runtime(detected: Detected, host: Host) -> Detected:
-    """Return what a machine tells; where it shows no container runtime, the one of the record is there: it only does not listen yet.
+    """Return the facts of a machine.
 
-    The default would be another configuration than the one that the machine was begun with.
+    If no container runtime is detected, that of the record is used: it may just not be listening yet.
+
+    The default would differ from the configuration with which the machine was begun.
     """
     found = None
-    with suppress(HostError):  # who needs the record tells what is wrong with it
+    with suppress(HostError):  # code that needs the record reports what is wrong with it
         found = current(host) if not detected.cri_sockets else None
     socket = field(found, "nodeRegistration", "criSocket") if found is not None else ""
     return replace(detected, cri_sockets=(socket,)) if socket else detected
 
 
 def runtime_socket(record: MachineRecord) -> str:
-    """Return where the container runtime of a record's configuration answers, '' where that does not say."""
+    """Return the container runtime's socket in a record's configuration, '' if it has none."""
     return field(record, "nodeRegistration", "criSocket") or field(record, "containerRuntimeEndpoint")
 
 
 def field(record: MachineRecord, *names: str) -> str:
-    """Return the text at a path of names in the first document of a record's configuration that has one, '' where none has."""
+    """Return the text at a path of names in the first document of a record's configuration that has one, '' if none has."""
     return next((found for found in _at(record, names) if isinstance(found, str)), "")
 
 
 def _at(record: MachineRecord, names: Iterable[str]) -> Iterator[object]:
-    """Yield what is at a path of names in each document of a record's configuration."""
+    """Yield the values at a path of names in the documents of a record's configuration."""
     for document in _values(record.configuration):
         found = document
         for name in names:
@@ -161,7 +164,7 @@ def _read(content: bytes) -> MachineRecord:
 
 
 def save(host: Host, record: MachineRecord) -> None:
-    """Replace the record in one step, for root only."""
+    """Replace the record atomically, readable by root only."""
     rest = {name: getattr(record, name) for name in _OPTIONAL if getattr(record, name)}
     content = {"format": _FORMAT, **{name: getattr(record, name) for name in _FIELDS}, **rest}
     host.ensure(File(path=path(host), content=(json.dumps(content, indent=1) + "\n").encode(), mode=0o600, directory_mode=0o700))
@@ -171,18 +174,18 @@ _IDENTITIES: Final[Mapping[str, Callable[[Layout], PurePosixPath]]] = {
     "join": lambda layout: layout.kubeconfig("kubelet"),
     "node join": lambda layout: layout.oneinfra / "kubelet.conf",
 }
-"""What a machine has of its cluster once that knows it, by workflow."""
+"""The file that a machine has once its cluster knows it, by workflow."""
 _ENDPOINTS: Final = (("localAPIEndpoint",), ("controlPlane", "localAPIEndpoint"))
 _API_SERVER: Final = "kube-apiserver"
 _STORED: Final = (b"k8s\x00", b"/registry/")
-"""What an API server begins its values with (apimachinery, runtime/serializer/protobuf), and by default its keys."""
+"""The prefix of an API server's values (apimachinery, runtime/serializer/protobuf), and by default of its keys."""
 
 
 def lasts(host: Host, record: MachineRecord) -> bool:
-    """Whether something lasts that was made with a record's configuration, as a run said, or as the machine shows.
+    """Return whether something of a record's configuration is in permanent use, according to a run or by observation.
 
-    It does not matter who made it: another tool may have been at work since. A kubelet.conf that names the kubelet's own certificate was written
-    after an API server had issued that; the one that init writes contains a certificate.
+    It does not matter which tool created it. A kubelet.conf that names the kubelet's own certificate was written after
+    an API server had issued that; the one that init writes embeds a certificate.
     """
     if record.finished or record.established or record.free is None:
         return True
@@ -196,7 +199,7 @@ def lasts(host: Host, record: MachineRecord) -> bool:
 
 
 def was_there_before(host: Host, found: PurePosixPath) -> bool:
-    """Whether something was at a path before the first run that the machine's record is of. Raises HostError as `load` does."""
+    """Return whether a path existed before the first run in the machine's record. Raises HostError as `load` does."""
     record = load(host)
     return record is not None and record.free is not None and str(found) not in record.free
 
@@ -211,7 +214,10 @@ def _serves(host: Host, endpoint: object) -> bool:
 
 
 def _has_objects(host: Host, member: PurePosixPath) -> bool:
-    """Whether an API server has written to an etcd, by its files. One that cannot be read, as its size is that of a cluster at work, counts as such."""
+    """Return whether an API server has written to an etcd, by its files.
+
+    One that is too large to be read belongs to a used cluster.
+    """
     try:
         contents = (host.read(path) or b"" for part in ("wal", "snap") for path in host.entries(member / part))
         return any(mark in content for content in contents for mark in _STORED)
@@ -225,18 +231,18 @@ def same(found: MachineRecord, wanted: MachineRecord) -> bool:
 
 
 def require_same(found: MachineRecord, wanted: MachineRecord) -> None:
-    """Refuse another configuration than the one that the machine was made with. Raises ConfigurationChanged with the difference."""
+    """Refuse another configuration than that of the machine. Raises ConfigurationChanged with the difference."""
     if same(found, wanted):
         return
     raise ConfigurationChanged(
-        "this machine was made with another configuration",
+        "this machine was created with another configuration",
         detail=mask(unified_diff(found.configuration, wanted.configuration, name="configuration")),
         remedy="run the same command with the configuration it was made with; or start over with `kubewright reset`",
     )
 
 
 def follow(host: Host, *, version: str) -> None:
-    """Write down that a machine has another version of Kubernetes now, where a record tells its version: that of `init`."""
+    """Store the new version of Kubernetes of a machine, if its record has a version: that of `init`."""
     found = current(host)
     if found is None or found.workflow != "init":
         return

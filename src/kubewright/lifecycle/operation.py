@@ -1,4 +1,4 @@
-"""What can be done to a machine, as a row; what a run of it is given, and what comes of it. `engine.run` runs every row."""
+"""An operation on a machine, as a row, with the inputs and results of a run. `engine.run` runs every row."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Context = TypeVar("Context")
 T = TypeVar("T")
 
 DRY_RUN: Final = "dryrun"
-"""The topic of what a dry run says."""
+"""The topic of a dry run's messages."""
 
 
 def nothing(*_: object) -> None:
@@ -50,16 +50,17 @@ def none_of(_: object, /) -> tuple[Any, ...]:
 
 
 def unchanged(value: T, /) -> T:
-    """Return a value as it is."""
+    """Return a value unchanged."""
     return value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared(Generic[Configuration]):
-    """A request that was understood. `host` is the machine with the places that the configuration names.
+    """A processed request. `host` is the machine with the paths of the configuration.
 
-    - `only` and `skip` name phases; `dry_run` says that the configuration itself asks for kubeadm's dry run.
-    - `record` gives what is kept of the machine; None if nothing is. `adopts`: the user takes over what something else made.
+    - `only` and `skip` name phases; `dry_run` means that the configuration itself requests kubeadm's dry run.
+    - `record` returns the record to keep on the machine; None if there is none. `adopts`: the user takes over a machine
+      that another tool created.
     """
 
     configuration: Configuration
@@ -74,15 +75,18 @@ class Prepared(Generic[Configuration]):
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """The seams as the mode has bound them, and what is known of the run. The context of every operation holds one.
+    """The seams of the mode, and the facts of the run. The context of every operation contains one.
 
-    - `base` is the machine itself, `host` what the phases see of it; `connections` are those to the cluster.
-    - `phases` are the full names of those that run, `whole` is False for single ones; certificates count from `started`.
-    - `preflight` is what the phase of that name does in this mode.
-    - `resumed`: an earlier run began to make this machine what it is, or something else did and it is taken over.
-    - `begin` is called once the machine is known to be fit: what it is made of is kept from then on. It takes the layout, and the paths of
-      further files that the run may write. `settle` is told whether something lasts of what was made: another configuration is refused then.
-    - `manifests` are those of static pods that are written later; `kubelet_makes` are files of a kubelet, where none is started.
+    - `base` is the machine itself, `host` the phases' view of it; `connections` are those to the cluster.
+    - `phases` are the full names of those that run, `whole` is False for single ones; validity periods of certificates
+      begin at `started`.
+    - `preflight` is the function of that phase in this mode.
+    - `resumed`: an earlier run began to create this machine, or another tool created it and it is taken over.
+    - `begin` is called once the machine has passed its checks: its record is stored from then on. It takes the layout,
+      and the paths of further files that the run may write. `settle` takes whether something is in permanent use:
+      another configuration is refused then.
+    - `manifests` are those of static pods that are written later; `kubelet_makes` are files of a kubelet, if none is
+      started.
     """
 
     mode: Mode
@@ -109,7 +113,10 @@ class Bound:
         return self.machine.clock
 
     def tell(self, done: str, planned: str = "", *, topic: str = "") -> None:
-        """Report a step: `done` where it is done, `planned` in a dry run. An empty text is not said, and a plan says neither."""
+        """Report a step: `done` if it is done, `planned` in a dry run.
+
+        An empty text is skipped, and a plan reports neither.
+        """
         text = {Mode.APPLY: done, Mode.NARRATE: planned, Mode.PLAN: ""}[self.mode]
         if text:
             self.reporter.emit(Line(topic=topic if self.mode is Mode.APPLY else DRY_RUN, text=text))
@@ -117,9 +124,10 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class Start(Generic[Context_contra]):
-    """How the components of a control plane are started by a run that has all of `phases`: in the order of what they need.
+    """How a run with all of `phases` starts a control plane's components: in the order of their dependencies.
 
-    `conditions` tell when each may start. Phases in `order` run before all others, and are reported in their place in the tree.
+    `conditions` returns the start conditions. Phases in `order` run before all others, and are reported at their place
+    in the tree.
     """
 
     phases: frozenset[str]
@@ -129,10 +137,10 @@ class Start(Generic[Context_contra]):
 
 @dataclass(frozen=True, kw_only=True)
 class DryRun(Generic[Configuration]):
-    """Where kubeadm's dry run of an operation writes: the directory that `variable` names, or a new one of this `prefix`.
+    """The output directory of kubeadm's dry run of an operation: the one that `variable` names, or a new one with this `prefix`.
 
-    `copies` are files of the machine that belong with what is written; `keeps` those that stay though a phase removes them. `configure` changes
-    the configuration for it.
+    `copies` are files of the machine to include; `keeps` are those that stay although a phase removes them. `configure`
+    changes the configuration for it.
     """
 
     variable: str
@@ -144,13 +152,13 @@ class DryRun(Generic[Configuration]):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What the engine does around the phases.
+    """The engine's behaviour around the phases.
 
     - `locks`: one kubewright at a time works on the machine.
-    - `traces_resume`: what something else has made of the machine counts as begun, also for single phases.
-    - `reporter` may put one over that of the caller.
-    - `adopts`: the command can take over a machine that something else made.
-    - `before_adopting` checks what a run that takes over a machine will need; it raises.
+    - `traces_resume`: a machine that another tool has begun counts as resumed, also for single phases.
+    - `reporter` may wrap that of the caller.
+    - `adopts`: the command can take over a machine that another tool created.
+    - `before_adopting` checks the requirements of a run that takes over a machine; it raises.
     """
 
     locks: bool = True
@@ -162,16 +170,17 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation(Generic[Request, Configuration, Context]):
-    """What can be done to a machine.
+    """An operation on a machine.
 
-    - `configure` is pure but for what it reads of the machine.
-    - `context` makes what the phases work with. `opening` and `closing` are called with it before and after them.
-    - `preflight` gives what the phase of that name does in each mode, as functions or by their names.
-    - `abandon` is called where a run ends before its end, with what it was bound to: nothing secret stays.
-    - `failures` are errors that the phases have kept for the end, of which `incomplete` is the sum; `again` is the last hint.
-    - `report` gives the result of a run that `-o json` prints, None: the list of its changes.
-    - `dry_run` is None for one that only tells what it would do. `kubelet_makes` gives the files that plans take for a kubelet's, and may
-      be named as well.
+    - `configure` is pure except for reading the machine.
+    - `context` returns the context of the phases. `opening` and `closing` are called with it before and after them.
+    - `preflight` contains the functions of that phase for each mode, or their names.
+    - `abandon` is called if a run ends early, with its bound seams, so that no secret stays.
+    - `failures` are errors that the phases have collected for the end, which `incomplete` summarizes; `again` is the
+      last hint.
+    - `report` returns the result of a run for `-o json`; None: the list of its changes.
+    - `dry_run` is None for an operation that itself only reports. `kubelet_makes` returns the files that plans treat as
+      a kubelet's, or names the function.
     """
 
     name: str
@@ -194,9 +203,9 @@ class Operation(Generic[Request, Configuration, Context]):
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Generic[Context]):
-    """What a run did, or would do. `changes` has no targets that stay as they are; `context` is that of the phases.
+    """The result of a run, real or planned. `changes` has no unchanged targets; `context` is that of the phases.
 
-    `host` is the machine as the phases saw it, `written` what a dry run wrote into its directory.
+    `host` is the phases' view of the machine, `written` are the files of a dry run in its directory.
     """
 
     changes: tuple[Change, ...]
@@ -208,7 +217,7 @@ class Result(Generic[Context]):
     again: str = ""
 
     def require_complete(self) -> None:
-        """Raise HostError that names everything that failed, if anything did."""
+        """Raise HostError that names all failures, if there are any."""
         if self.failures:
             detail = "\n".join(str(error) for error in self.failures)
             remedies = list(dict.fromkeys(error.remedy for error in self.failures if error.remedy))
@@ -217,5 +226,5 @@ class Result(Generic[Context]):
 
     @property
     def plan(self) -> Plan:
-        """The changes as a plan: an empty one where all of them are short-lived."""
+        """The changes as a plan: an empty one if all of them are short-lived."""
         return Plan.of(self.changes).settled()

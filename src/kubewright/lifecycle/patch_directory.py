@@ -1,4 +1,7 @@
-"""The directory of patches: which of its files are read, who may have written them, and what is said about it (kubeadm v1.36: util/patches/patches.go)."""
+"""The directory of patches: which of its files are read, who may write them, and the messages about it.
+
+Source: kubeadm v1.36: util/patches/patches.go.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +27,19 @@ _WHY: Final = "anyone who can change a patch decides what the control plane runs
 
 
 def directory(configuration: Configuration) -> PurePosixPath | None:
-    """Return where the patches of a run are, None if there are none. A relative name counts from the working directory."""
+    """Return the directory of a run's patches, None if there is none.
+
+    A relative path starts at the working directory.
+    """
     named = configuration.init.patches_directory
     return PurePosixPath(os.path.normpath(os.path.join(os.getcwd(), named))) if named else None  # noqa: PTH118, PTH109 - `..` as Go cleans it
 
 
 def read(files: FileReader, configuration: Configuration, *, say: Say, user: int) -> Patches:
-    """Read the patches of a run and say which files they come from. `user` is who runs it.
+    """Read the patches of a run and report their files. `user` is the user's ID.
 
-    Raises UsageError without such a directory, HostError for one that others may write to, DocumentError for a file that cannot be used.
+    Raises UsageError if the directory does not exist, HostError for one that others may write to, DocumentError for an
+    invalid file.
     """
     place = directory(configuration)
     if place is None:
@@ -58,7 +65,10 @@ def read(files: FileReader, configuration: Configuration, *, say: Say, user: int
 
 
 def applying(host: Host, configuration: Configuration, *, reporter: Reporter) -> Callable[[str, Mapping[str, Any]], dict[str, Any]]:
-    """Return what applies the patches of a target to a body, and says so for each. It reads them at its first call, and raises as `read` does."""
+    """Return a function that applies the patches of a target to a body, and reports each.
+
+    It reads them at its first call, and raises as `read`.
+    """
 
     def say(text: str) -> None:
         reporter.emit(Line(topic=TOPIC, text=text))
@@ -110,7 +120,7 @@ def _content(files: FileReader, path: PurePosixPath, *, user: int) -> bytes:
 
 
 def _require_ours(path: PurePosixPath, state: FileState, *, user: int) -> None:
-    """Refuse what others than root and we may change: a patch decides what runs as root."""
+    """Refuse files that users other than root and us may change: a patch decides what runs as root."""
     if state.owner not in {0, user}:
         raise HostError(
             f"the patches in {path} are not used: it belongs to user {state.owner}",

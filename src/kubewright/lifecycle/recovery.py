@@ -1,4 +1,7 @@
-"""`recover` as a row: what a killed operation has left half replaced is completed. The unit of `steps/boot_recovery` runs it before the kubelet."""
+"""`recover` as a row: completes files that a killed operation has half replaced.
+
+The unit of `steps/boot_recovery` runs it before the kubelet.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def complete(bound: Bound) -> Iterator[Change]:
-    """Complete renewed certificates of the operation that is in progress; without one, remove the unit that asks for it at boot."""
+    """Complete renewed certificates of the operation in progress; without one, remove the unit that runs this at boot."""
     begun = checkpoint.unfinished(checkpoint.every(bound.host))
     if begun is not None:
         yield from checkpoint.complete_pairs(bound.host, begun)

@@ -1,4 +1,7 @@
-"""The etcd of a cluster whose members are static pods of its control planes: where it is, and a client that is let in (kubeadm v1.36: util/etcd/etcd.go)."""
+"""The etcd of a cluster whose members are static pods of its control planes: its endpoints, and an authorized client.
+
+Source: kubeadm v1.36: util/etcd/etcd.go.
+"""
 
 from __future__ import annotations
 
@@ -21,23 +24,26 @@ from kubewright.manifests.static_pods import CLIENT_URLS
 NAMESPACE: Final = "kube-system"
 SELECTOR: Final = "component=etcd,tier=control-plane"
 QUORUM_REMEDY: Final = "make sure that most of the other control planes run, and that this machine reaches their ports 2379 and 2380; then run the same command again"
-"""What to do where etcd keeps a joining machine waiting: it agrees to nothing without most of its members."""
+"""The remedy if etcd keeps a joining machine waiting: it agrees to nothing without most of its members."""
 
 _CLIENT: Final = "healthcheck-client"
 
 
 def peer_url(addresses: Addresses) -> str:
-    """Return where the member of a machine is for the others: what tells the members apart."""
+    """Return the peer URL of a machine's member, which identifies the member."""
     return url(addresses.advertise, addresses.ports.etcd_peer)
 
 
 def client_url(addresses: Addresses) -> str:
-    """Return where the member of a machine answers clients."""
+    """Return the client URL of a machine's member."""
     return url(addresses.advertise, addresses.ports.etcd_client)
 
 
 def endpoints(api: KubeAPI) -> list[str]:
-    """Return where the members answer clients, as their pods say it. Raises APIError if there is none, or one does not say."""
+    """Return the client URLs of the members, from their pods.
+
+    Raises APIError if there are no pods, or one has no URL.
+    """
     found = []
     for pod in api.list(POD, NAMESPACE, label_selector=SELECTOR):
         name = pod["metadata"].get("name", "")
@@ -59,7 +65,7 @@ def endpoints(api: KubeAPI) -> list[str]:
 
 
 def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clock) -> EtcdClient:
-    """Return a client with the certificate that is made for looking after etcd. Raises CertificateError if a file is missing."""
+    """Return a client with the certificate for maintaining etcd. Raises CertificateError if a file is missing."""
     names = ("ca.crt", f"{_CLIENT}.crt", f"{_CLIENT}.key")
     paths = [pki / "etcd" / name for name in names]
     contents = [files.read(path) for path in paths]
@@ -76,10 +82,10 @@ def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clo
 def connect(
     api: KubeAPI, *, pki: PurePosixPath, files: FileReader, clock: Clock, api_within: float, within: float, follow: bool = True
 ) -> EtcdClient:
-    """Find the members through their pods, and return a client for all those that etcd itself lists. The caller closes it.
+    """Find the members through their pods, and return a client for all those in etcd's own list. The caller closes it.
 
-    Both are tried again: the cluster for `api_within` seconds, etcd for `within`. `follow` off leaves it with what the pods say.
-    Raises APIError, CertificateError.
+    Both are retried: the cluster for `api_within` seconds, etcd for `within`. With `follow` off, the client uses the
+    endpoints from the pods. Raises APIError, CertificateError.
     """
     urls = _told(api, clock=clock, within=api_within)
     made = client(urls, pki=pki, files=files, clock=clock)
@@ -93,7 +99,7 @@ def connect(
 
 
 def _told(api: KubeAPI, *, clock: Clock, within: float) -> list[str]:
-    """Return `endpoints`. Raises APIError: an API server whose etcd has no quorum refuses in words that do not say so."""
+    """Return `endpoints`. Raises APIError that mentions etcd's quorum, because the API server's message does not."""
     try:
         return persist(lambda: endpoints(api), clock=clock, within=within)
     except (ServerError, TooManyRequests, Unreachable) as error:

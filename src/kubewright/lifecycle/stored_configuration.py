@@ -1,4 +1,7 @@
-"""The configuration that a cluster keeps of itself, as documents (kubeadm v1.36: phases/uploadconfig, util/config/cluster.go)."""
+"""The configuration that a cluster stores about itself, as documents.
+
+Source: kubeadm v1.36: phases/uploadconfig, util/config/cluster.go.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,14 @@ KUBELET_CONFIG: Final = ("kubelet-config", "kubelet", "upload it with `init phas
 KUBE_PROXY: Final = ("kube-proxy", "config.conf", "write it again with `init phase addon kube-proxy`")
 
 Row = tuple[str, str, str]
-"""A ConfigMap, the key of it that holds a document, and how it comes back when it is gone."""
+"""A ConfigMap, its key with a document, and how to restore it."""
 
 
 def document(api: KubeAPI, row: Row) -> Document:
-    """Read one document. Raises NotFound without the ConfigMap, APIError without its key, DocumentError for what is no map."""
+    """Read one document.
+
+    Raises NotFound without the ConfigMap, APIError without its key, DocumentError for anything but a map.
+    """
     name, key, remedy = row
     try:
         text = _text(api, row)
@@ -34,7 +40,10 @@ def document(api: KubeAPI, row: Row) -> Document:
 
 
 def find(api: KubeAPI, row: Row) -> Document | None:
-    """Read one document; None without the ConfigMap, or without its key. Raises DocumentError for what is no map."""
+    """Read one document; None without the ConfigMap, or without its key.
+
+    Raises DocumentError for anything but a map.
+    """
     try:
         text = _text(api, row)
     except NotFound:

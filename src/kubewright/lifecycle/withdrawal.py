@@ -1,8 +1,8 @@
-"""Removing what an attempt left that came to nothing, where another configuration takes its place.
+"""Removes the files of a failed attempt, if another configuration replaces it.
 
-As long as nothing lasts, nothing is lost: no component has served, and no cluster knows the machine. The next run, of whatever command and
-configuration, then finds the machine as it was before the first one. A path goes only if nothing was there when the first run began; and a
-certificate, key or kubeconfig only if it is what the run left.
+As long as nothing is in permanent use, nothing is lost: no component has served, and no cluster knows the machine. The
+next run, of any command and configuration, then finds the machine as it was before the first one. A path is removed
+only if it did not exist when the first run began; and a certificate, key or kubeconfig only if it is still the run's.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ _ENDPOINT: Final = "apiServerEndpoint"
 def withdraw(
     host: Host, found: MachineRecord, wanted: MachineRecord, *, clock: Clock, at: Callable[[Layout], Host], reporter: Reporter
 ) -> tuple[Change, ...]:
-    """Remove what an attempt left that came to nothing, its record last: a run that is broken off goes on with that. `at` gives the host with other places.
+    """Remove the files of a failed attempt, its record last, so that an interrupted removal can continue.
 
-    Raises HostError for what cannot be removed.
+    `at` returns the host for a layout.
+
+    Raises HostError for files that cannot be removed.
     """
     left = _left(host, found.free or {})
     if left:
@@ -51,7 +53,7 @@ def withdraw(
 
 
 def _left(host: Host, free: Mapping[str, str | None]) -> list[PurePosixPath]:
-    """Return what an attempt has left."""
+    """Return the leftovers of an attempt."""
     there = [(PurePosixPath(path), left) for path, left in free.items() if host.state(PurePosixPath(path)) is not None]
     return [path for path, left in there if left is None or left == digest(host, str(path))]
 
@@ -71,7 +73,7 @@ def _withdraw(
     kubelet = inventory.kubelet
     if kubelet is not None and (kubelet.running or kubelet.again):
         yield host.ensure(Service(name=SERVICE, running=False))
-    if any(path.parent == host.layout.manifests for path in left):  # before them: a run that is broken off finds them again
+    if any(path.parent == host.layout.manifests for path in left):  # before them, so that an interrupted run finds them again
         socket = machine_record.runtime_socket(found)
         yield from _remove_pods(host if socket in {"", host.layout.cri_socket} else at(replace(host.layout, cri_socket=socket)), reporter)
     yield from (host.unmount(path) for path in reversed(inventory.mounts) if any(path.is_relative_to(one) for one in left))
@@ -86,7 +88,7 @@ def _withdraw(
 
 
 def _remove_pods(host: Host, reporter: Reporter) -> Iterator[Change]:
-    """Remove the static pods of a control plane. A container runtime that is not there has none."""
+    """Remove the static pods of a control plane. Without a container runtime there are none."""
     try:
         there = [pod for pod in host.runtime.sandboxes() if _is_static(pod)]
     except RuntimeSilent:
@@ -102,6 +104,6 @@ def _is_static(pod: Sandbox) -> bool:
 
 
 def _same_hub(found: MachineRecord, wanted: MachineRecord) -> bool:
-    """Whether both join through the hub of one cluster, which knows a request by the key that it was sent with."""
+    """Whether both join through the hub of one cluster, which identifies a request by the key that it was sent with."""
     asked = [machine_record.field(one, _ENDPOINT) for one in (found, wanted)]
     return asked[0] == asked[1] != ""

@@ -140,7 +140,7 @@ def test_another_name_is_refused_once_the_kubelet_has_its_identity(tmp_path):
             break
         if not Path(box.layout.oneinfra / "kubelet.conf").exists():
             continue
-        with pytest.raises(ConfigurationChanged, match="was made with another configuration"):
+        with pytest.raises(ConfigurationChanged, match="was created with another configuration"):
             box.join(node="other")
     assert killed >= 9
 

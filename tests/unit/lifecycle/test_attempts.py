@@ -237,7 +237,7 @@ def test_data_of_an_earlier_etcd_stays(box):
 def stays(box, *, made=OTHER):
     """The machine did not change when another configuration was refused."""
     before = box.snapshot()
-    with pytest.raises(ConfigurationChanged, match="was made with another configuration") as refused:
+    with pytest.raises(ConfigurationChanged, match="was created with another configuration") as refused:
         box.init(given(box, **made))
     assert "kubewright reset" in refused.value.remedy
     assert box.snapshot() == before

@@ -1,1 +1,1 @@
-"""What the `certs` and `kubeconfig user` commands do: expiry, renewal, requests for authorities kept elsewhere, kubeconfigs for people."""
+"""The functions of `certs` and `kubeconfig user`: expiry, renewal, requests for external CAs, kubeconfigs for users."""

@@ -1,7 +1,8 @@
-"""Where the `certs` commands take the cluster's configuration from (kubeadm v1.36: cmd/certs.go).
+"""The sources of the cluster's configuration for the `certs` commands (kubeadm v1.36: cmd/certs.go).
 
-A file that is named; else the cluster, through a kubeconfig; without that the defaults. A certificate directory that is given counts more
-than any of them, and only if it is given: kubeadm's default value overrides the cluster's own directory (kubernetes#110708).
+They are the file that is named, else the cluster, through a kubeconfig, else the defaults. An explicit certificate
+directory overrides all of them, but only an explicit one: kubeadm's default value overrides the cluster's own directory
+(kubernetes#110708).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ NAME: Final = "kubeadm-config"
 NAMESPACE: Final = "kube-system"
 
 Connect = Callable[[], KubeAPI | None]
-"""Gives a client of the cluster; None if no kubeconfig can be loaded."""
+"""Returns a client of the cluster; None if no kubeconfig can be loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GivenConfiguration:
-    """What the command line says: `documents` of a file (None: no file), and the certificate directory ('' if not given)."""
+    """The command line's values: `documents` of a file (None: no file), and the certificate directory ('' if not given)."""
 
     documents: Sequence[Document] | None = None
     cert_dir: str = ""
@@ -40,7 +41,9 @@ class GivenConfiguration:
 def cluster_configuration(
     asked: GivenConfiguration, *, connect: Connect, reporter: Reporter, topic: str, layout: Layout
 ) -> ClusterConfiguration:
-    """Return the configuration that counts: that of the file, or else of the cluster. Warnings about the file are reported.
+    """Return the effective configuration: that of the file, or else of the cluster.
+
+    Warnings about the file are reported.
 
     Raises as `of_file` does.
     """
@@ -58,7 +61,9 @@ def of_file(asked: GivenConfiguration, *, layout: Layout) -> LoadedCluster:
 
 
 def of_cluster(asked: GivenConfiguration, *, connect: Connect, reporter: Reporter, topic: str, layout: Layout) -> ClusterConfiguration:
-    """Return the configuration that the cluster keeps. This is reported with the topic of the caller, followed by an empty line.
+    """Return the configuration that the cluster stores.
+
+    This is reported with the topic of the caller, followed by an empty line.
 
     A cluster that cannot be read is reported as well, and the defaults are used.
     """
@@ -78,9 +83,10 @@ def of_cluster(asked: GivenConfiguration, *, connect: Connect, reporter: Reporte
 
 
 def stored(api: KubeAPI) -> Document:
-    """Read the ClusterConfiguration that the cluster keeps.
+    """Read the ClusterConfiguration that the cluster stores.
 
-    Its version is taken as ours: which versions can be deployed is no question of their certificates. Raises APIError and DocumentError.
+    Its version is replaced by ours: whether a version can be deployed does not matter for its certificates. Raises
+    APIError and DocumentError.
     """
     found = stored_documents.document(api, stored_documents.KUBEADM_CONFIG)
     value = found.value if isinstance(found.value, dict) else {}
@@ -92,7 +98,7 @@ def _loaded(documents: Sequence[Document], asked: GivenConfiguration, layout: La
 
 
 def whole_configuration(asked: GivenConfiguration, *, detected: Detected, random: Random, layout: Layout) -> Loaded:
-    """Return everything about this machine, for certificates that are made from nothing: of a file, or the defaults.
+    """Return the whole configuration of this machine, for creating certificates from scratch: of a file, or the defaults.
 
     Raises what `load_init` raises.
     """

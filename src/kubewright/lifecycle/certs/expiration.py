@@ -1,7 +1,8 @@
-"""What expires on this machine, and when (kubeadm v1.36: phases/certs/renewal/expiration.go, apis/output/v1alpha3).
+"""The expiry dates on this machine (kubeadm v1.36: phases/certs/renewal/expiration.go, apis/output/v1alpha3).
 
-kubeadm fails where an authority or, with an external one, a certificate is missing, and therefore on every worker. Here whatever is missing is
-a row that says so, and a machine without any certificate of a control plane shows what it has: the cluster's CA and the kubelet's certificate.
+kubeadm fails if a CA or, with an external one, a certificate is missing, and therefore on every worker. Here, missing
+files are rows, and a machine without any control-plane certificate shows what it has: the cluster's CA and the
+kubelet's certificate.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ KUBELET: Final = "kubelet.conf"
 
 @dataclass(frozen=True, kw_only=True)
 class Expiry:
-    """When one certificate ends; `expires` None means that it is missing. `authority` is '' for an authority itself."""
+    """The expiry of one certificate; `expires` None means that it is missing. `authority` is '' for a CA."""
 
     name: str
     expires: datetime | None = None
@@ -36,7 +37,7 @@ class Expiry:
     external: bool = False
 
     def residual(self, now: datetime) -> timedelta:
-        """Return how long it still lasts, negative if it has ended; nothing for one that is missing."""
+        """Return the remaining validity, negative if it has expired; zero for a missing one."""
         return timedelta(0) if self.expires is None else self.expires - now
 
     def as_map(self, now: datetime) -> dict[str, object]:
@@ -54,7 +55,7 @@ class Expiry:
 
 @dataclass(frozen=True, kw_only=True)
 class Expiration:
-    """What one look found. Both lists are sorted by name."""
+    """The result of an observation. Both lists are sorted by name."""
 
     certificates: Sequence[Expiry]
     authorities: Sequence[Expiry]
@@ -70,7 +71,10 @@ class Expiration:
         }
 
     def require(self, within: timedelta, *, text: str) -> None:
-        """Require that everything that is there lasts longer than `within`, which the user wrote as `text`. Raises CheckFailed."""
+        """Require that all existing certificates are valid for longer than `within`, which the user wrote as `text`.
+
+        Raises CheckFailed.
+        """
         short = [row for row in (*self.certificates, *self.authorities) if row.expires is not None and row.residual(self.now) <= within]
         if short:
             raise CheckFailed(
@@ -85,9 +89,9 @@ def _when(residual: timedelta) -> str:
 
 
 def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:
-    """Look at every certificate of this machine.
+    """Check every certificate of this machine.
 
-    Raises CertificateError for a file that cannot be read, and if there is nothing at all.
+    Raises CertificateError for a file that cannot be read, and if there is none at all.
     """
     wanted = rows.renewables(cluster)
     found_authorities = {row.name: load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
@@ -111,7 +115,7 @@ def _leaf(places: CertificateLocations, row: rows.Renewable, *, external: bool) 
 
 
 def _worker(places: CertificateLocations, roots: Iterable[Expiry], now: datetime) -> Expiration:
-    """Show a machine without certificates of a control plane: what is there, and nothing as missing."""
+    """Show a machine without control-plane certificates: existing files only, none as missing."""
     there = [row for row in roots if row.expires is not None]
     kubelet = _kubelet(places)
     if not there and kubelet is None:

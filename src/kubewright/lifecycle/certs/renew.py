@@ -1,4 +1,6 @@
-"""`certs renew` as an operation: each certificate that can be renewed is a phase (kubeadm v1.36: cmd/certs.go, phases/certs/renewal).
+"""`certs renew` as an operation: each certificate that can be renewed is a phase.
+
+Source: kubeadm v1.36: cmd/certs.go, phases/certs/renewal.
 
 `certs renew NAME` runs one of them, `certs renew all` those that the cluster has.
 """
@@ -36,7 +38,10 @@ _RESTART: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class RenewOptions:
-    """One call of `certs renew`. `kubeconfig` is '' for admin.conf; `only` names one certificate, or is empty for all."""
+    """The options of `certs renew`.
+
+    `kubeconfig` is '' for admin.conf; `only` names one certificate, or is empty for all.
+    """
 
     given: GivenConfiguration = GivenConfiguration()
     kubeconfig: str = ""
@@ -45,7 +50,10 @@ class RenewOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RenewContext:
-    """One run. `loaded` is the configuration of the file, None without one; `outcomes` is what became of each certificate."""
+    """One run.
+
+    `loaded` is the configuration of the file, None without one; `outcomes` are the results of the certificates.
+    """
 
     bound: Bound
     options: RenewOptions
@@ -70,7 +78,7 @@ class RenewContext:
 
     @functools.cached_property
     def places(self) -> CertificateLocations:
-        """Where the certificates are."""
+        """The locations of the certificates."""
         return CertificateLocations.of(self.bound.host, certificates=PurePosixPath(self.cluster.certificates_dir))
 
     @property
@@ -80,7 +88,7 @@ class RenewContext:
 
 
 def prepare(request: RenewOptions, machine: Machine) -> Prepared[ClusterConfiguration | None]:
-    """Load the file, if there is one. The cluster is asked by the phases. Raises what `load_cluster` raises."""
+    """Load the file, if there is one. The phases read the cluster. Raises what `load_cluster` raises."""
     here = machine.at(machine.layout)
     if request.given.documents is None:
         return Prepared(configuration=None, host=here, only=request.only)
@@ -89,20 +97,23 @@ def prepare(request: RenewOptions, machine: Machine) -> Prepared[ClusterConfigur
 
 
 def opening(ctx: RenewContext) -> None:
-    """Begin to generate the keys. Raises CertificateError if a CA is missing, before anything is renewed."""
+    """Start to generate the keys. Raises CertificateError if a CA is missing, before anything is renewed."""
     rows = [row for row in renewal.everything() if row.name in ctx.bound.phases and left_out(ctx, row.name) is None]
     renewal.reserve(ctx.places, rows, terms=ctx.terms, keys=ctx.bound.keys)
 
 
 def left_out(ctx: RenewContext, name: str) -> str | None:
-    """Leave out what the cluster does not have, unless it is named. Certificates of an external etcd are managed elsewhere."""
+    """Skip certificates that the cluster does not have, unless they are named.
+
+    Those of an external etcd are managed elsewhere.
+    """
     if not ctx.bound.whole or renewal.named(name) in renewal.renewables(ctx.cluster):
         return None
     return "etcd is external"
 
 
 def renew(ctx: RenewContext, name: str) -> Iterable[Change]:
-    """Renew a certificate. One that is missing, or whose CA is external, is reported and is no error."""
+    """Renew a certificate. One that is missing, or whose CA is external, is reported and not an error."""
     sources = IssuingSources(ctx.bound.clock, ctx.bound.machine.random, ctx.bound.keys, ctx.bound.started)
     outcome = renewal.renew(ctx.places, renewal.named(name), terms=ctx.terms, sources=sources)
     ctx.outcomes.append(outcome)
@@ -111,7 +122,7 @@ def renew(ctx: RenewContext, name: str) -> Iterable[Change]:
 
 
 def closing(ctx: RenewContext) -> None:
-    """Tell what has to be restarted."""
+    """Report which components must be restarted."""
     if ctx.bound.whole:
         ctx.bound.tell(f"\n{_RESTART}")
 

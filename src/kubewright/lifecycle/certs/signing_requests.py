@@ -1,4 +1,7 @@
-"""`certs generate-csr` as an operation: keys and certificate signing requests for a CA that is kept elsewhere (kubeadm v1.36: phases/certs)."""
+"""`certs generate-csr` as an operation: keys and certificate signing requests for a CA that is kept elsewhere.
+
+Source: kubeadm v1.36: phases/certs.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +32,14 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.machine import Machine
 
 MODE: Final = KEY_MODE
-"""Of requests: as of keys, though they hold none (kubeadm v1.36)."""
+"""The mode of requests: that of keys, although they contain none (kubeadm v1.36)."""
 CERTIFICATES: Final = "certificates"
 KUBECONFIGS: Final = "kubeconfigs"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions:
-    """One call of `certs generate-csr`. `kubeconfig_dir` is '' for the Kubernetes directory."""
+    """The options of `certs generate-csr`. `kubeconfig_dir` is '' for the Kubernetes directory."""
 
     given: GivenConfiguration = GivenConfiguration()
     kubeconfig_dir: str = ""
@@ -45,7 +48,10 @@ class RequestOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RequestContext:
-    """One run. `made` names what each phase has written: base names of certificates, file names of kubeconfigs."""
+    """One run.
+
+    `made` names the files that each phase has written: base names of certificates, file names of kubeconfigs.
+    """
 
     bound: Bound
     options: RequestOptions
@@ -70,7 +76,7 @@ class RequestContext:
 
     @functools.cached_property
     def places(self) -> CertificateLocations:
-        """Where files are written."""
+        """The locations of written files."""
         return CertificateLocations.of(self.bound.host, certificates=self.certificates_dir, kubeconfigs=self.kubeconfigs_dir)
 
     @functools.cached_property
@@ -92,7 +98,7 @@ def prepare(request: RequestOptions, machine: Machine) -> Prepared[Configuration
 
 
 def opening(ctx: RequestContext) -> None:
-    """Begin to generate the keys. Raises CertificateError that names all files that exist, before anything is written."""
+    """Start to generate the keys. Raises CertificateError that names all existing files, before anything is written."""
     leaves = ctx.leaves if CERTIFICATES in ctx.bound.phases else ()
     clients = ctx.clients if KUBECONFIGS in ctx.bound.phases else ()
     _require_free(ctx.places, leaves, clients)
@@ -128,7 +134,7 @@ def _tell(ctx: RequestContext, what: str, where: PurePosixPath) -> None:
 
 def _leaf(row: table.Leaf, configuration: Configuration, addresses: Addresses) -> CertificateSpec:
     spec = specs.of(row, configuration, addresses)
-    assert isinstance(spec, CertificateSpec)  # a leaf's row gives nothing else
+    assert isinstance(spec, CertificateSpec)  # a leaf's row always has this type of spec
     return spec
 
 
@@ -148,7 +154,7 @@ def _request(spec: CertificateSpec, key: PrivateKey) -> bytes:
 
 
 def _kubeconfig(spec: KubeconfigSpec, key: PrivateKey) -> dict[str, object]:
-    """Make the kubeconfig that waits for its certificate and its CA."""
+    """Return the kubeconfig without its certificate and its CA."""
     user = spec.certificate.common_name
     document = kubeconfig_document(server=spec.server, cluster_name=spec.cluster_name, user=user, credentials=None)
     return {**document, "users": [{"name": user, "user": {"client-key-data": base64.b64encode(key.pem()).decode()}}]}

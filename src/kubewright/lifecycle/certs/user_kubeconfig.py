@@ -1,4 +1,7 @@
-"""Kubeconfigs for people: with a client certificate made on the spot, or with a token (kubeadm v1.36: phases/kubeconfig/kubeconfig.go)."""
+"""Kubeconfigs for users: with a new client certificate, or with a token.
+
+Source: kubeadm v1.36: phases/kubeconfig/kubeconfig.go.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from kubewright.pki.store import CertificateStore
 
 @dataclass(frozen=True, kw_only=True)
 class KubeconfigUser:
-    """Whom a kubeconfig is for. With a token there is no certificate, and organisations and life do not count."""
+    """The user of a kubeconfig. With a token there is no certificate, and organisations and lifetime are ignored."""
 
     name: str
     organizations: Sequence[str] = ()
@@ -37,9 +40,10 @@ def kubeconfig(
     random: Random,
     started: datetime | None = None,
 ) -> dict[str, object]:
-    """Make the document, with the whole of ca.crt in it.
+    """Return the document, which embeds the whole of ca.crt.
 
-    Raises CertificateError if ca.crt is missing, and without a token also where ca.key is: kubeadm asks for the key in both cases.
+    Raises CertificateError if ca.crt is missing, and without a token also if ca.key is: kubeadm requires the key in
+    both cases.
     """
     server = specs.server(table.Endpoint.CONTROL_PLANE, configuration, addresses)
     authority = store.require_authority(certificates, table.authority("ca").base, wanted=f"the kubeconfig of {person.name}")

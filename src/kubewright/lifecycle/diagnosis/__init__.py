@@ -1,1 +1,1 @@
-"""Why a part of this machine is not there yet: what the kubelet, the container runtime and the containers of static pods say."""
+"""The reasons why a part of this machine is not ready: from the kubelet, the container runtime and the containers of static pods."""

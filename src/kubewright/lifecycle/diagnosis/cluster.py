@@ -1,4 +1,4 @@
-"""What the cluster says about a machine whose kubelet asks it for a certificate. Only reads, and never fails."""
+"""The cluster's view of a machine whose kubelet requests a certificate from it. Only reads, and never raises."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
 
 PATIENCE: Final = 5.0
-"""Seconds that one request may take: the wait that it explains goes on meanwhile."""
+"""Seconds that one request may take, while the wait that it explains continues."""
 _ROUNDED: Final = timedelta(seconds=2)
-"""What times of the API server, in whole seconds, may lack."""
+"""The precision of the API server's times, which are whole seconds."""
 SET_CLOCK: Final = "set the clock of this machine (`timedatectl set-ntp true`), then run the same command again"
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterView:
-    """What became of the kubelet's certificate request, None if nobody can tell, and how wrong the clock is, '' if it is right."""
+    """The state of the kubelet's certificate request, None if unknown, and the clock's error, '' if it is right."""
 
     request: RequestStatus | None = None
     clock: str = ""
 
 
 class BootstrapLook:
-    """Asks with the credentials that the kubelet asks with. `connect` makes the client, and may raise while they are not there."""
+    """Requests with the kubelet's credentials. `connect` returns the client, and may raise while they are missing."""
 
     def __init__(self, node_name: str, *, connect: Callable[[], KubeAPI], clock: Clock) -> None:
         self._node_name = node_name
@@ -41,8 +41,11 @@ class BootstrapLook:
         self._requests: NodeRequests | None = None
 
     def look(self, kubelet: ServiceState | None, *, thoroughly: bool = False) -> ClusterView:
-        """Ask the cluster. Requests that an earlier life of the kubelet has made do not count. `thoroughly`: also what is costly to ask."""
-        from kubewright.discovery.node_requests import NodeRequests  # most waits are over before anybody asks
+        """Read the state from the cluster.
+
+        Requests of earlier runs of the kubelet are ignored. `thoroughly` includes expensive requests.
+        """
+        from kubewright.discovery.node_requests import NodeRequests  # most waits are over before this is needed
         from kubewright.kube import server_clock
 
         try:

@@ -1,4 +1,7 @@
-"""From observations to words: when waiting is pointless and what to do about it, the reason of a wait, and a report when it fails. Pure."""
+"""Interpretation of observations: when waiting is pointless and the remedy, the reason of a wait, and a report of a failed one.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +16,28 @@ from kubewright.lifecycle.diagnosis.cluster import SET_CLOCK, ClusterView
 from kubewright.lifecycle.diagnosis.observation import Component, Observation
 
 ENDS: Final = 3
-"""How often a component ends before waiting for it is given up, as in a local cluster."""
+"""How often a component may exit before the wait for it fails, as in a local cluster."""
 KUBELET_STARTS: Final = 2
 """Failed starts of the kubelet: a unit waits ten seconds between two."""
 SILENT_STARTS: Final = 3
-"""Failed starts of a kubelet that gave no reason: on a busy machine the journal has its words later than systemd knows of its end."""
+"""Failed starts of a kubelet without a reason: on a busy machine, its output is in the journal later than systemd notices its exit."""
 PULLS: Final = 2
 """Failed pulls of one image."""
 _PULL: Final = "PullImage from image service failed"
 _NEVER: Final = "with pull policy of Never"
-"""What a kubelet writes about images (k8s.io/cri-client, pkg/kubelet/images)."""
+"""Messages of a kubelet about images (k8s.io/cri-client, pkg/kubelet/images)."""
 REPORTED_LINES: Final = 6
-"""Lines of the kubelet that a diagnosis has."""
+"""Lines of the kubelet in a diagnosis."""
 LONGEST_REPORTED: Final = 500
 """Characters of a line in a diagnosis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PermanentFailure:
-    """Why waiting is pointless, and what to do. `component` is the one that fails, '' for the kubelet and what it asks for."""
+    """Why waiting is pointless, and the remedy.
+
+    `component` is the one that fails, '' for the kubelet and its request.
+    """
 
     what: str
     remedy: str
@@ -40,10 +46,10 @@ class PermanentFailure:
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """The first observation of a wait and the latest one; `began` is when the wait began, in seconds since 1970.
+    """The first observation of a wait and the latest one; `began` is the start of the wait in seconds since 1970.
 
-    `earlier` has for each pod of a component that was observed how often it had ended before: a component has another pod, or an earlier one
-    again, when its manifest changes. `pulls` are the kubelet's lines about failed pulls in all
+    `earlier` maps each observed pod of a component to the number of its earlier exits: a component gets another pod, or
+    an earlier one again, when its manifest changes. `pulls` are the kubelet's lines about failed pulls in all
     observations: there may be minutes, and a thousand other lines, between two.
     """
 
@@ -55,11 +61,14 @@ class Observations:
 
     @classmethod
     def begin(cls, seen: Observation, *, began: float) -> Observations:
-        """Return what there is after the first one."""
+        """Return the state after the first observation."""
         return cls(first=seen, latest=seen, began=began, earlier=_earlier(seen, began), pulls=_pulls(seen))
 
     def and_then(self, seen: Observation) -> Observations:
-        """Return what there is after one more. A journal that gives a reason, and what the cluster said, are kept until there is another one."""
+        """Return the state after another observation.
+
+        A journal with a reason, and the cluster's view, are kept until there is a newer one.
+        """
         kept = seen if observation.last_reason(seen.journal) else replace(seen, journal=self.latest.journal)
         kept = kept if kept.cluster is not None else replace(kept, cluster=self.latest.cluster)
         earlier = {**_earlier(seen, self.began), **self.earlier}
@@ -67,7 +76,7 @@ class Observations:
 
 
 def permanent_failure(observations: Observations) -> PermanentFailure | None:
-    """Return the first rule that says that waiting is pointless."""
+    """Return the result of the first rule by which waiting is pointless."""
     return next((found for rule in RULES if (found := rule(observations)) is not None), None)
 
 
@@ -83,9 +92,9 @@ def _kubelet_failure(observations: Observations) -> PermanentFailure | None:
 
 
 def _crash_loop(observations: Observations) -> PermanentFailure | None:
-    """Later components may end because an earlier one is not there, so the first that does not stay up is the one to tell.
+    """Return the first component that keeps exiting: later ones may exit because an earlier one is missing.
 
-    One that had ended often before, in another run, has to end once more: what it lacked may have come.
+    One that had exited often before, in another run, must exit once more: its dependencies may have become available.
     """
     for component in observations.latest.components:
         if component.runs or not component.ends:
@@ -112,7 +121,7 @@ def _image(observations: Observations) -> PermanentFailure | None:
 
 
 def _cannot_be_pulled(observations: Observations, image: str) -> bool:
-    """Whether the kubelet has tried in earnest, or is not allowed to try."""
+    """Whether the kubelet has tried often enough, or is not allowed to try."""
     if any(_NEVER in line and image in line for line in observations.latest.journal):
         return True
     return sum(image in line for line in observations.pulls) >= PULLS
@@ -131,9 +140,9 @@ RULES: Final[tuple[Callable[[Observations], PermanentFailure | None], ...]] = (_
 
 
 def reason(seen: Observation, own: str, *, now: float) -> str:
-    """Return one line: what stands in the way first, as far down as can be seen; `own` is what the wait itself knows.
+    """Return one line with the most fundamental visible reason; `own` is that of the wait itself.
 
-    Where no static pod is waited for, it is the kubelet that does something: its own log says why it has not.
+    If the wait is not for a static pod, it is for the kubelet, whose log contains the reason.
     """
     if seen.kubelet is not None and not seen.kubelet.running:
         return _with(_kubelet(seen.kubelet), observation.last_reason(seen.journal))
@@ -151,12 +160,12 @@ def reason(seen: Observation, own: str, *, now: float) -> str:
 
 
 def _cluster(view: ClusterView) -> str:
-    """Say what became of the request for a certificate, or else that the clock is wrong."""
+    """Return the state of the certificate request, or else that the clock is wrong."""
     return view.request.text if view.request is not None else view.clock
 
 
 def remedy(seen: Observation) -> str:
-    """Return what to do about what was seen last, '' where nothing points to it."""
+    """Return the remedy for the latest observation, '' if there is none."""
     if seen.cluster is not None and seen.cluster.request is not None:
         return seen.cluster.request.remedy
     if seen.cluster is not None and seen.cluster.clock:
@@ -165,7 +174,10 @@ def remedy(seen: Observation) -> str:
 
 
 def report(seen: Observation, said: Mapping[str, Sequence[str]]) -> str:
-    """Return several lines: the state of everything that is waited for, with last lines. `said` has those of components, by name."""
+    """Return several lines: the state of everything that the wait depends on, with last lines.
+
+    `said` has those of components, by name.
+    """
     return "\n".join(_report(seen, said))
 
 
@@ -184,7 +196,7 @@ def _report(seen: Observation, said: Mapping[str, Sequence[str]]) -> Iterator[st
 
 
 def with_heading(whose: str, lines: Sequence[str]) -> list[str]:
-    """Return a heading and lines, indented; nothing without lines."""
+    """Return a heading and indented lines; nothing without lines."""
     return [f"the last lines of {whose}:", *(f"  {_cut(line.rstrip())}" for line in lines)] if lines else []
 
 
@@ -226,7 +238,7 @@ def _state(container: Container) -> str:
 
 
 def _before(component: Component) -> str:
-    """Say how often it ended before."""
+    """Return how often it exited before."""
     if component.latest is not None and component.latest.state is ContainerState.EXITED:
         return f", for the {_ordinal(component.ends)} time" if component.ends > 1 else ""
     return (

@@ -1,6 +1,6 @@
-"""What a machine says of its kubelet, its container runtime and its static pods at one moment, and which lines of their logs matter.
+"""The state of a machine's kubelet, container runtime and static pods at one moment, and the relevant lines of their logs.
 
-Only reads, and never fails.
+Only reads, and never raises.
 """
 
 from __future__ import annotations
@@ -21,42 +21,43 @@ from kubewright.lifecycle.diagnosis.cluster import ClusterView
 LONGEST: Final = 240
 """Characters of a line that is shown as a reason."""
 _HEAD: Final = 90
-"""Of these, those of its beginning: it says what was done, and the end says why it failed."""
+"""How many of these are from its beginning, which names the action; the end contains the reason of its failure."""
 _CAUSES: Final = Pattern(
     r'"Failed to pull image"|is not present with pull policy|MountVolume\.SetUp failed'
     r'|"(RunPodSandbox|StartContainer|CreateContainer in sandbox) from runtime service failed"'
 )
-"""How a kubelet says why a container is not there (k8s.io/cri-client, pkg/kubelet/kuberuntime)."""
+"""Messages of a kubelet about missing containers (k8s.io/cri-client, pkg/kubelet/kuberuntime)."""
 _HEADER: Final = Pattern(r"^(?P<level>[IWEF])\d{4} \d\d:\d\d:\d\d\.\d+\s+\d+ \S+:\d+\] ")
-"""What Kubernetes' components put in front of a line: level, date, time, thread, file and line (k8s.io/klog)."""
+"""The header of a log line of Kubernetes' components: level, date, time, thread, file and line (k8s.io/klog)."""
 _SYSTEMD: Final = Pattern(r"^(\S+\.service: |(Started|Starting|Stopped|Stopping) )")
 _FAILED: Final = Pattern(r"^\S+\.service: (Failed (?!with result)|Unable )")
-"""What systemd says of a service that it could not even start."""
+"""Messages of systemd about a service that it could not start at all."""
 _ERROR: Final = Pattern(r'^(error|panic|fatal|invalid|flag provided|unknown)\b|"level":"(error|d?panic|fatal)"', re.IGNORECASE)
-"""How the last lines of a component begin that does not use klog: a bad flag, which all of its usage follows, or etcd's own log."""
+"""The beginning of the last lines of a component without klog: a bad flag, followed by the whole usage, or etcd's own log."""
 _MEMBERS: Final = ("msg", "error")
-"""Of a line of etcd's log, which is JSON."""
+"""The members of a line of etcd's log, which is JSON."""
 _CONSEQUENCES: Final = Pattern(
     r"connection refused|Unable to read config path|cni plugin not initialized|network not ready|node \S+ not found|Error getting (the current )?node"
     r"|Missing actuated pod level|Failed to ensure lease|Unable to register node|CrashLoopBackOff|Failed to watch|ImagePullBackOff|UnmountVolume|orphaned pod"
     r"|checkpoint is not found|Unable to write event|Server rejected event|set owner ref to the node lease|no imagefs label|oom.score|PLEG is not healthy"
 )
-"""Errors of a kubelet while there is no API server: that is what is waited for, and no reason."""
+"""Errors of a kubelet while there is no API server: these are expected during the wait, and not a reason."""
 KUBELET: Final = "kubelet"
 STATIC_PODS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 NAMESPACE: Final = "kube-system"
 JOURNAL_LINES: Final = 300
-"""Of the kubelet's journal: it writes a dozen a second while there is no API server."""
+"""Lines of the kubelet's journal: it writes a dozen per second while there is no API server."""
 LOG_LINES: Final = 200
-"""Lines of a component that ended: the usage of one that does not know a flag has more than a hundred."""
+"""Lines of a component that exited: the usage printed for an unknown flag has more than a hundred."""
 ERROR_LINES: Final = 10
-"""Of these, those that are shown."""
+"""How many of these are shown."""
 
 
 def reasons(lines: Sequence[str]) -> list[str]:
-    """Return the lines that give a reason.
+    """Return the lines that contain a reason.
 
-    Why there is no container, else errors, else what the program wrote outside of its log, else why systemd could not start it.
+    These are reasons for missing containers, else errors, else the program's output outside its log, else why systemd
+    could not start it.
     """
     if causes := [line for line in lines if _CAUSES.search(line)]:
         return causes
@@ -68,7 +69,10 @@ def reasons(lines: Sequence[str]) -> list[str]:
 
 
 def distinct(lines: Sequence[str]) -> list[str]:
-    """Return each line once, where it stands last; lines that differ only in time and place in the program are one."""
+    """Return each line once, at its last position.
+
+    Lines that differ only in time and source location count as the same.
+    """
     found: dict[str, str] = {}
     for line in lines:
         found.pop(shortened(line), None)
@@ -77,18 +81,18 @@ def distinct(lines: Sequence[str]) -> list[str]:
 
 
 def errors(lines: Sequence[str]) -> list[str]:
-    """Return the errors that a component wrote; all of the lines where that cannot be told."""
+    """Return the errors in a component's lines; all lines if errors cannot be recognized."""
     return [line for line in lines if is_error(line) or _ERROR.search(line)] or list(lines)
 
 
 def last_reason(lines: Sequence[str]) -> str:
-    """Return the last line that gives a reason, without klog's header; '' of none."""
+    """Return the last line that contains a reason, without klog's header; '' if there is none."""
     chosen = reasons(lines)
     return shortened(chosen[-1]) if chosen else ""
 
 
 def shortened(line: str) -> str:
-    """Return a line of a log as part of a sentence."""
+    """Return a log line as part of a sentence."""
     matched = _HEADER.match(line)
     text = " ".join((line[matched.end() :] if matched else _of_json(line)).split())
     return text if len(text) <= LONGEST else f"{text[:_HEAD]} … {text[_HEAD + 3 - LONGEST :]}"
@@ -105,7 +109,7 @@ def _of_json(line: str) -> str:
 
 
 def is_error(line: str) -> bool:
-    """Whether a component of Kubernetes calls a line of its log an error."""
+    """Whether a log line of a Kubernetes component is an error."""
     matched = _HEADER.match(line)
     return matched is not None and matched["level"] in "EF"
 
@@ -118,8 +122,8 @@ def _is_own(line: str) -> bool:
 class Component:
     """A static pod. `containers` are those that the runtime still knows, one for each start, the latest first.
 
-    `errors` are the last ones of a container that has ended. `image` is what its manifest names; it is read only where a pod has begun and no
-    container is there.
+    `errors` are the last ones of a container that has exited. `image` is the one in its manifest; it is read only if
+    the pod has started and has no container.
     """
 
     name: str
@@ -136,26 +140,26 @@ class Component:
 
     @property
     def pod(self) -> tuple[str, str]:
-        """What tells the pods of components apart, also those that a component had before its manifest changed."""
+        """The identity of the component's pod, which changes with its manifest."""
         return self.name, self.latest.pod_uid if self.latest is not None else ""
 
     @property
     def runs(self) -> bool:
-        """Whether it runs at the moment."""
+        """Whether it is currently running."""
         return self.latest is not None and self.latest.state is ContainerState.RUNNING
 
     @property
     def ends(self) -> int:
-        """How often it has ended since its pod was made."""
+        """How often it has exited since its pod was created."""
         if self.latest is None:
             return 0
         return self.latest.attempt + (self.latest.state is ContainerState.EXITED)
 
     def ends_before(self, moment: float) -> int:
-        """Return how many of its ends, those to come included, are of lives that began before a moment.
+        """Return how many of its exits, including a future one, are of runs that started before a moment.
 
-        A run that goes on after another one does not count these: what a life lacked when it began may have come since.
-        Nor do lives of the pod that was there before its manifest changed.
+        A resumed run does not count these: dependencies that were missing then may be available now. Runs of the pod
+        before a change of its manifest do not count either.
         """
         if self.latest is None:
             return 0
@@ -168,8 +172,9 @@ class Component:
 class Observation:
     """The machine at one moment.
 
-    `kubelet` is None if no service manager knows it, or nobody asked; `journal` are its last lines, where they were read. `runtime` says why
-    the container runtime does not answer, '' if it does. `cluster` is what the cluster said, None if it was not asked.
+    `kubelet` is None if no service manager knows it, or it was not requested; `journal` are its last lines, if they
+    were read. `runtime` is why the container runtime does not answer, '' if it does. `cluster` is the cluster's view,
+    None if it was not requested.
     """
 
     kubelet: ServiceState | None = None
@@ -180,10 +185,11 @@ class Observation:
 
 
 def observe(host: Host, names: Sequence[str], *, journal: bool) -> Observation:
-    """Look at the kubelet and at static pods by the names of their components, in that order.
+    """Observe the kubelet and static pods, given the names of their components, in that order.
 
-    Where all of them run, nobody asks for the kubelet, unless its `journal` is wanted: a program is started to ask, on a machine that
-    has other things to do. The journal, which costs more than all the rest, is read only where it is wanted or the kubelet does not run.
+    If all of them run, the kubelet is not checked, unless its `journal` is wanted: the check starts a program on a busy
+    machine. The journal, which costs more than everything else, is read only if it is wanted or the kubelet does not
+    run.
     """
     try:
         components, runtime = _components(host, names), ""
@@ -200,18 +206,18 @@ def observe(host: Host, names: Sequence[str], *, journal: bool) -> Observation:
 def _kubelet_service(host: Host) -> ServiceState | None:
     try:
         return host.service(KUBELET)
-    except HostError:  # systemd does not answer in time on a machine that is busy
+    except HostError:  # on a busy machine, systemd does not answer in time
         return None
 
 
 def not_running(host: Host) -> list[str]:
-    """Return the static pods of the control plane that the kubelet has begun with and that do not run.
+    """Return the control plane's static pods that the kubelet has started and that do not run.
 
-    It tries again after pauses of up to five minutes, be it that a container ended or that there was no image for it.
+    It tries again after pauses of up to five minutes, whether a container exited or its image was missing.
     """
     try:
         found = _components(host, STATIC_PODS)
-    except HostError:  # whoever needs the runtime says so
+    except HostError:  # callers that need the runtime report it
         return []
     return [component.name for component in found if component.begun and not component.runs]
 
@@ -234,12 +240,12 @@ def _with_container(host: Host, name: str, containers: Sequence[Container]) -> C
 
 
 def last_errors(host: Host, name: str) -> list[str]:
-    """Return the last errors of a static pod, from the latest container of it that wrote anything."""
+    """Return the last errors of a static pod, from its latest container with output."""
     return errors(host.runtime.last_lines(name, count=LOG_LINES))[-ERROR_LINES:]
 
 
 def _without_container(host: Host, name: str, sandboxes: Sequence[Sandbox]) -> Component:
-    """Find out why a static pod has no container: it has not begun, or lacks its image."""
+    """Return why a static pod has no container: it has not started, or lacks its image."""
     if not any(one.ready and one.namespace == NAMESPACE and one.name.startswith(f"{name}-") for one in sandboxes):
         return Component(name=name, begun=False)
     image = _image(host, name)
@@ -247,7 +253,7 @@ def _without_container(host: Host, name: str, sandboxes: Sequence[Sandbox]) -> C
 
 
 def _image(host: Host, name: str) -> str:
-    """Return the image that a manifest names, '' if that cannot be told."""
+    """Return the image in a manifest, '' if it cannot be read."""
     path = host.layout.manifest(name)
     try:
         found = yaml.load(host.read(path) or b"", source=str(path))

@@ -1,4 +1,4 @@
-"""What to do about a kubelet or a component that fails, found by what it wrote last. Pure."""
+"""Remedies for a failing kubelet or component, found by its last messages. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 Rows = Sequence[tuple[str, str]]
-"""A text of a log line in lower case, and the remedy. Specific texts stand before general ones."""
+"""A lower-case text in a log line, and the remedy. Specific texts are before general ones."""
 
 _AGAIN: Final = "then run the same command again"
 _ANEW: Final = "correct the configuration and run the command again; where that is refused, run `kubewright reset` first"
@@ -29,7 +29,10 @@ KUBELET: Final = (
     ("address already in use", f"stop the process that uses the kubelet's port (`ss -ltnp` shows it), {_AGAIN}"),
     *_COMMON,
 )
-"""What the kubelet and systemd write (kubelet v1.36.3: cmd/kubelet/app/server.go, pkg/kubelet/cm; systemd v252: src/core/execute.c)."""
+"""Messages of the kubelet and systemd.
+
+Source: kubelet v1.36.3: cmd/kubelet/app/server.go, pkg/kubelet/cm; systemd v252: src/core/execute.c.
+"""
 KUBELET_OTHERWISE: Final = f"fix what the kubelet reports (`journalctl -u kubelet` has all of it), {_AGAIN}"
 COMPONENT: Final = (
     *_COMMON,
@@ -40,20 +43,20 @@ COMPONENT: Final = (
     ("invalid value", f"extraArgs has a value that it does not accept: {_ANEW}"),
     ("permission denied", f"correct the owner or the mode of the file that it names, {_AGAIN}"),
 )
-"""What etcd v3.6 and the components of Kubernetes write."""
+"""Messages of etcd v3.6 and the components of Kubernetes."""
 COMPONENT_OTHERWISE: Final = f"fix what the component reports, {_AGAIN}"
 
 
 def of_kubelet(lines: Sequence[str]) -> str:
-    """Return what to do about a kubelet that fails, from the lines that give a reason."""
+    """Return the remedy for a failing kubelet, from the lines that contain a reason."""
     return match(KUBELET, lines) or KUBELET_OTHERWISE
 
 
 def of_component(lines: Sequence[str]) -> str:
-    """Return what to do about a component that fails again and again, from its last errors."""
+    """Return the remedy for a component that fails repeatedly, from its last errors."""
     return match(COMPONENT, lines) or COMPONENT_OTHERWISE
 
 
 def match(rows: Rows, lines: Sequence[str]) -> str:
-    """Return the remedy of the latest line that has one, by the first row that fits it; '' where none does."""
+    """Return the remedy of the latest line that has one, by the first row that matches it; '' if none does."""
     return next((remedy for line in reversed(lines) for text, remedy in rows if text in line.lower()), "")

@@ -1,4 +1,4 @@
-"""What stands behind a wait for components of this machine: observations in a thread beside, so that what comes up loses no time."""
+"""Background observation during a wait for components of this machine, in a separate thread, so that their start is not delayed."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from kubewright.lifecycle.diagnosis.failures import Observations, PermanentFailu
 from kubewright.lifecycle.diagnosis.observation import Observation, last_errors, observe
 
 LAST_LINES: Final = 10
-"""Last lines of a component that a diagnosis has."""
+"""Last lines of a component in a diagnosis."""
 FIRST: Final = 0.9
-"""Seconds of waiting before the first observation: most waits are over by then, and the others show their first reason."""
+"""Seconds of waiting before the first observation: most waits are over by then, and others then show their first reason."""
 PAUSE: Final = 0.5
 """Seconds between the end of an observation and the next one, which costs some ms of a core."""
 JOURNAL_AFTER: Final = 3.0
-"""Seconds of waiting before the kubelet's journal is read though it runs."""
+"""Seconds of waiting before the kubelet's journal is read although it is running."""
 JOURNAL_EVERY: Final = 4
-"""Observations between two such readings."""
+"""Observations between two reads of the journal."""
 
 Submit = Callable[[Callable[[], None]], object]
-"""Has something done in the background; it never raises."""
+"""Runs a function in the background; never raises."""
 
 
 class Diagnosis(Protocol):
-    """What stands behind one wait."""
+    """The diagnosis of one wait."""
 
     def explained(self, condition: Condition, /) -> Condition:
-        """Return the condition with a better reason. It raises ComponentFailed where waiting is pointless."""
+        """Return the condition with a better reason. It raises ComponentFailed if waiting is pointless."""
         ...
 
     def diagnose(self) -> str:
-        """Return all that can be said when the wait has failed."""
+        """Return everything that is known when the wait has failed."""
         ...
 
     def remedy(self) -> str:
-        """Return what to do about what `diagnose` found, '' where nothing points to it."""
+        """Return the remedy for the result of `diagnose`, '' if there is none."""
         ...
 
 
 def in_a_thread(work: Callable[[], None]) -> None:
-    """Do it in a thread of its own, which nobody waits for."""
+    """Run a function in a separate thread that nothing waits for."""
     threading.Thread(target=work, name="diagnosis", daemon=True).start()
 
 
 class ComponentWatch:
-    """What stands behind one wait for components of this machine, in the order in which they need each other.
+    """The diagnosis of one wait for components of this machine, in the order of their dependencies.
 
-    `bootstrap` asks the cluster where the kubelet is waiting for its certificate.
+    `bootstrap` reads the cluster's view if the kubelet waits for its certificate.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ComponentWatch:
         self._background = background
         self._began = clock.now().timestamp()
         self._start = clock.monotonic()
-        self._free = threading.Event()  # no observation is under way
+        self._free = threading.Event()  # no observation is in progress
         self._free.set()
         self._next = self._start + FIRST
         self._count = 0
@@ -83,7 +83,10 @@ class ComponentWatch:
         self._told = ""
 
     def explained(self, condition: Condition, /) -> Condition:
-        """Return the condition with the machine's reason in place of its own. It raises ComponentFailed where waiting is pointless."""
+        """Return the condition with the machine's reason instead of its own.
+
+        It raises ComponentFailed if waiting is pointless.
+        """
 
         def watched() -> str | None:
             own = condition()
@@ -101,16 +104,16 @@ class ComponentWatch:
         return watched
 
     def diagnose(self) -> str:
-        """Observe once more, and return all that can be said but for the reason that was told last."""
+        """Observe once more, and return everything that is known except the reason that was reported last."""
         self._last = self._look(journal=True, thoroughly=True)
         return "\n".join(line for line in self._report(self._last).splitlines() if line != self._told)
 
     def remedy(self) -> str:
-        """Return what to do about what `diagnose` found."""
+        """Return the remedy for the result of `diagnose`."""
         return failures.remedy(self._last)
 
     def _look(self, *, journal: bool, thoroughly: bool = False) -> Observation:
-        """Observe the machine; where the journal is worth reading, asking the cluster is worth it too."""
+        """Observe the machine. Whenever reading the journal is worthwhile, requests to the cluster are too."""
         seen = observe(self._host, self._names, journal=journal)
         if self._bootstrap is None or not journal:
             return seen
@@ -133,7 +136,7 @@ class ComponentWatch:
             self._free.set()
 
     def _wants_journal(self) -> bool:
-        """Whether the journal is worth its price: something does not come up, and it was not asked a moment ago."""
+        """Return whether reading the journal is worthwhile: something does not start, and it was not read recently."""
         if self._observations is None or self._clock.monotonic() - self._start < JOURNAL_AFTER:
             return False
         components = self._observations.latest.components
@@ -154,7 +157,7 @@ class ComponentWatch:
 
 
 class LastLines:
-    """The diagnosis where somebody else watches the components: a failure shows their last lines."""
+    """The diagnosis if others watch the components: a failure shows their last lines."""
 
     def __init__(self, names: Sequence[str], *, host: Host) -> None:
         self._names = tuple(names)

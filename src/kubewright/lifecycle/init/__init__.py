@@ -1,1 +1,1 @@
-"""init: the tree of phases that makes a machine the first control plane, and what each phase does with the parts below."""
+"""init: the tree of phases that creates the first control plane, and the functions of the phases."""

@@ -25,12 +25,12 @@ Render = Callable[[Configuration, Detected], list[Body]]
 
 
 def dns_wanted(ctx: InitContext) -> str | None:
-    """CoreDNS is installed unless the configuration turns it off."""
+    """Return why CoreDNS is skipped: only if the configuration disables it."""
     return "dns.disabled is set" if ctx.cluster.dns.disabled else None
 
 
 def proxy_wanted(ctx: InitContext) -> str | None:
-    """kube-proxy is installed unless the configuration turns it off."""
+    """Return why kube-proxy is skipped: only if the configuration disables it."""
     return "proxy.disabled is set" if ctx.cluster.proxy.disabled else None
 
 
@@ -49,7 +49,7 @@ def _coredns_objects(configuration: Configuration, _: Detected) -> list[Body]:
 
 
 def _kube_proxy_objects(configuration: Configuration, detected: Detected) -> list[Body]:
-    """Without proxy variables: the manifest may be for any machine."""
+    """Return the objects without proxy variables: the manifest may be for any machine."""
     endpoint = configuration.init.local_api_endpoint
     addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
     return proxy.objects(configuration, addresses, replace(detected, proxy_environment={}))
@@ -59,11 +59,14 @@ _ADD_ONS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
     "addon/coredns": (_coredns_objects, ("Deployment", "ConfigMap", "Service", "ClusterRole", "ClusterRoleBinding", "ServiceAccount")),
     "addon/kube-proxy": (_kube_proxy_objects, ("ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding", "ConfigMap", "DaemonSet")),
 }
-"""What an add-on consists of, and the order of kinds in which kubeadm prints it."""
+"""The objects of each add-on, and the order of kinds in which kubeadm prints it."""
 
 
 def manifest(prepared: Prepared[Configuration], phase: str) -> str:
-    """Return the objects of an add-on's phase as YAML documents, each after a separator; those of a disabled one too, as kubeadm does."""
+    """Return the objects of an add-on's phase as YAML documents, each after a separator.
+
+    Also those of a disabled one, as kubeadm does.
+    """
     render, order = _ADD_ONS[phase]
     host = prepared.host
     found = patch_directory.read(host, prepared.configuration, say=_silent, user=host.facts.user)
@@ -73,11 +76,11 @@ def manifest(prepared: Prepared[Configuration], phase: str) -> str:
 
 
 def _silent(_: str) -> None:
-    """What is said about patches would stand among the documents; with kubeadm it does, so that its output is no YAML."""
+    """Print no messages about patches: they would appear among the documents, as they do in kubeadm, whose output is then invalid YAML."""
 
 
 def _printed(body: Body) -> Body:
-    """Leave out the status, and the mark of a generated configuration: who installs it by hand may change it."""
+    """Leave out the status, and the mark of a generated configuration: users who apply it manually may change it."""
     notes = {key: value for key, value in body["metadata"].get("annotations", {}).items() if key != configmaps.HASH}
     metadata = {key: value for key, value in body["metadata"].items() if key != "annotations"} | ({"annotations": notes} if notes else {})
     return {**{key: value for key, value in body.items() if key != "status"}, "metadata": metadata}

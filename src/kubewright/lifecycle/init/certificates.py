@@ -1,4 +1,4 @@
-"""The phases `certs/*` and `kubeconfig/*` of init: the shared steps, with what this run has."""
+"""The phases `certs/*` and `kubeconfig/*` of init, which call the shared steps with the values of this run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kubewright.pki.keys import Algorithm
 
 
 def certificate_directory(ctx: InitContext) -> Iterable[Change]:
-    """Say where certificates go, and begin to make the keys that this run needs: RSA takes its time, in threads."""
+    """Report the certificate directory, and start to generate the keys that this run needs: RSA keys take time, so they use threads."""
     ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
     reserve_keys(ctx)
     return ()
 
 
 def reserve_keys(ctx: InitContext) -> None:
-    """Begin to make the keys of certificates and kubeconfigs that this run lacks. A second time begins nothing anew."""
+    """Start to generate the keys of missing certificates and kubeconfigs. A second call does nothing."""
     wanted = specs.certificates_for(ctx.configuration, ctx.addresses)
     missing = certificates.missing_keys([spec for spec in wanted if ctx.runs(f"certs/{spec.name}")], ctx.certificates)
     ctx.bound.keys.have([*missing, *_of_kubeconfigs(ctx)])
@@ -31,13 +31,13 @@ def _of_kubeconfigs(ctx: InitContext) -> list[Algorithm]:
 
 
 def certificate(ctx: InitContext, row: table.Row) -> Iterable[Change]:
-    """Keep or make what a row of the certificate table says."""
+    """Keep or create the certificate of a row of the certificate table."""
     spec = specs.of(row, ctx.configuration, ctx.addresses)
     yield certificates.certificate(spec, store=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)
 
 
 def kubeconfig_directory(ctx: InitContext) -> Iterable[Change]:
-    """Say where kubeconfigs go."""
+    """Report the directory of kubeconfigs."""
     ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
     if not ctx.runs("certs"):
         ctx.bound.keys.have(_of_kubeconfigs(ctx))
@@ -45,6 +45,6 @@ def kubeconfig_directory(ctx: InitContext) -> Iterable[Change]:
 
 
 def kubeconfig(ctx: InitContext, row: table.Kubeconfig) -> Iterable[Change]:
-    """Keep or make what a row of the kubeconfig table says."""
+    """Keep or create the kubeconfig of a row of the certificate table."""
     spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
     yield certificates.kubeconfig(spec, files=ctx.kubeconfigs, certificates=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)

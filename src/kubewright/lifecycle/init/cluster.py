@@ -1,4 +1,4 @@
-"""The phases that write to the cluster: its configuration, uploaded certificates, the Node's marks, bootstrap tokens and cluster-info; and the join command."""
+"""The phases that write to the cluster: its configuration, uploaded certificates, labels and taints, bootstrap tokens, cluster-info; and the join command."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _KEY_WARNING = "Anyone with the certificate key can read the cluster's private k
 
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
-    """Let the administrators' group administrate, and store the ClusterConfiguration with the rights to read it.
+    """Give the administrators' group its permissions, and store the ClusterConfiguration with the permission to read it.
 
-    Raises ConfigurationChanged if a run goes on with a cluster that was upgraded since.
+    Raises ConfigurationChanged if a resumed run finds a cluster that was upgraded since.
     """
     if ctx.bound.resumed and ctx.bound.whole:
-        from kubewright.lifecycle.init import upgraded  # most machines are made once
+        from kubewright.lifecycle.init import upgraded  # most machines are created once
 
         upgraded.require_no_older_cluster(ctx.api, ctx.configuration)
     yield from cluster_objects.apply(ctx.api, objects.cluster_admins())
@@ -44,12 +44,15 @@ def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
 
 
 def upload_kubelet(ctx: InitContext) -> Iterable[Change]:
-    """Store the kubelet's configuration for the machines that join."""
+    """Store the kubelet's configuration for joining machines."""
     return cluster_objects.kubelet_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "kubelet"))
 
 
 def upload_certs(ctx: InitContext) -> Iterable[Change]:
-    """Store the control plane's certificates, sealed with the certificate key, for two hours. Nothing without --upload-certs."""
+    """Store the control plane's certificates, sealed with the certificate key, for two hours.
+
+    Does nothing without --upload-certs.
+    """
     if not ctx.request.upload_certs:
         ctx.say("upload-certs", "Skipping phase: use --upload-certs to store the certificates in the cluster")
         return
@@ -66,7 +69,7 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
     key = sealing.parse_key(ctx.certificate_key)
     sealed = {name: sealing.seal(content, key, random=ctx.random) for name, content in _shared_files(ctx).items()}
     metadata = stored["metadata"]
-    # A server gives every object a uid; in a plan nobody does, and kubeadm's dry run leaves it empty as well.
+    # A server sets the uid of every object; a plan has no server, and kubeadm's dry run leaves it empty as well.
     secret, *rights = objects.kubeadm_certs(sealed, owner=str(metadata["name"]), owner_uid=str(metadata.get("uid") or ""))
     yield ensure_object(ctx.api, DesiredObject(secret, lifetime=Lifetime.EPHEMERAL))
     yield from cluster_objects.apply(ctx.api, rights)
@@ -74,16 +77,19 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
 
 
 def _shared_files(ctx: InitContext) -> Mapping[str, bytes]:
-    """Return what every control plane needs, by its name in the Secret (kubeadm v1.36: phases/copycerts)."""
+    """Return the files that every control plane needs, by their names in the Secret.
+
+    Source: kubeadm v1.36: phases/copycerts.
+    """
     places = shared_files(ctx.cluster, ctx.layout)
     return {name: (ctx.host.read(path) or b"") if path is not None else b"" for name, path in places.items()}
 
 
 def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
-    """Make the configured tokens, the rights of those who join with one, and the public cluster-info.
+    """Create the configured tokens, the permissions of joining machines, and the public cluster-info.
 
-    cluster-info is signed here as well: kube-controller-manager would do it a second later, and a machine that joins right after init
-    would find no signature until then.
+    cluster-info is signed here as well: kube-controller-manager would sign it a second later, and a machine that joins
+    right after init would find no signature until then.
     """
     wanted = ctx.bootstrap_tokens
     shown = [WITHHELD if ctx.request.skip_token_print else token.token for token in wanted]
@@ -103,14 +109,14 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
 
 
 def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:
-    """Make the Secrets of tokens. A token without expiry is durable, the others are not."""
+    """Create the Secrets of tokens. A token without expiry is durable, the others are not."""
     for token in tokens:
         lifetime = Lifetime.EPHEMERAL if token.ttl or token.expires else Lifetime.DURABLE
         yield ensure_object(ctx.api, DesiredObject(secrets.secret_object(token, clock=ctx.clock), lifetime=lifetime))
 
 
 def publish(ctx: InitContext, tokens: Iterable[BootstrapToken], *, api: KubeAPI) -> Change:
-    """Publish where the cluster is and what its CA is, signed with tokens. Signatures alone are as short-lived as their tokens."""
+    """Publish the cluster's address and CA, signed with tokens. Signatures alone are as short-lived as their tokens."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
     authority = store.require_authority(ctx.certificates, "ca", wanted=cluster_info.NAME)
     body = cluster_info.config_map(server=server, ca_pem=authority.pem)
@@ -134,7 +140,7 @@ def _data(body: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def show_join_command(ctx: InitContext) -> Iterable[Change]:
-    """Say how other machines join: the shape of these commands is what scripts cut out (kubeadm v1.36: cmd/util/join.go)."""
+    """Print how other machines join: scripts extract these commands (kubeadm v1.36: cmd/util/join.go)."""
     server = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses).removeprefix("https://")
     server = shell_word(server, what="the endpoint of the control plane")
     authority = store.require_authority(ctx.certificates, "ca", wanted="the join command")
@@ -182,5 +188,5 @@ def _certificate_key(ctx: InitContext) -> str:
 
 
 def short_lived(token: str, *, seconds: int) -> BootstrapToken:
-    """Return a token for joins that are about to happen."""
+    """Return a short-lived token for imminent joins."""
     return replace(BootstrapToken(), token=token, ttl=Duration.of_seconds(seconds))

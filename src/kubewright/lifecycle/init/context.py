@@ -1,4 +1,4 @@
-"""What the phases of init work with beside what every operation has: clients of the cluster that comes up, and what was asked for."""
+"""The context of init's phases, in addition to the common one: clients of the new cluster, and the options."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class InitContext(MachineContext):
     request: InitOptions
 
     def connect(self, name: str, *, timeout: float = LONG) -> KubeAPI:
-        """Make a client from the kubeconfig of a name (`admin`, `super-admin`), or from the one that was given.
+        """Return a client for a kubeconfig (`admin`, `super-admin`), or for the one that was given.
 
-        Once the API server has answered, the cluster lasts.
+        Once the API server has answered, the cluster is permanent.
         """
         from kubewright.lifecycle.init import existing_cluster
         from kubewright.lifecycle.steps import stand_ins
@@ -44,7 +44,10 @@ class InitContext(MachineContext):
         return Noticing(client, lambda: self.bound.settle(True))
 
     def _access(self, name: str) -> Access:
-        """Read a kubeconfig. This machine's own API server is asked: a load balancer may not be there yet (kubeadm v1.36: cmd/init.go)."""
+        """Read a kubeconfig.
+
+        This machine's own API server is used: a load balancer may not be available yet (kubeadm v1.36: cmd/init.go).
+        """
         from kubewright.kube.kubeconfigs import load_access
 
         if self.request.kubeconfig:
@@ -53,14 +56,17 @@ class InitContext(MachineContext):
 
     @functools.cached_property
     def probe(self) -> KubeAPI:
-        """A client as system:masters, whom the API server obeys before its RBAC rules are there. One try for each request."""
+        """A client as system:masters, which the API server authorizes before its RBAC rules exist.
+
+        Requests are not retried.
+        """
         has_super_admin = self.kubeconfigs.read("super-admin.conf") is not None
         return self.connect("super-admin" if has_super_admin else "admin")
 
     @functools.cached_property
     def api(self) -> KubeAPI:
-        """The client that init writes with: it tries again while the control plane settles, and gives up where that does not stay up."""
-        from kubewright.kube.retrying import RetryingKube  # phases that only write files have no API
+        """The client for writing: it retries while the control plane settles, and gives up if that does not stay up."""
+        from kubewright.kube.retrying import RetryingKube  # phases that only write files need no API
 
         within = self.configuration.init.timeouts.kubernetes_api_call.seconds
         settles = self.components.diagnosis(("etcd", "kube-apiserver")).explained(lambda: "it settles")
@@ -73,7 +79,7 @@ class InitContext(MachineContext):
 
     @functools.cached_property
     def bootstrap_tokens(self) -> tuple[BootstrapToken, ...]:
-        """The configured tokens; for one that is made up, one of an earlier run where it still lives long enough."""
+        """The configured tokens; a generated one is replaced by one of an earlier run that is valid long enough."""
         from kubewright.lifecycle import bootstrap_tokens
 
         return bootstrap_tokens.reused(self.configuration.init.bootstrap_tokens, self.api, now=self.clock.now())

@@ -1,4 +1,4 @@
-"""The phases `etcd/local` and `control-plane/*` of init: the shared steps, with what this run has."""
+"""The phases `etcd/local` and `control-plane/*` of init, which call the shared steps with the values of this run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from kubewright.lifecycle.steps import static_pods
 
 
 def only_local_etcd(ctx: InitContext) -> str | None:
-    """Certificates of etcd are made for a local member only."""
+    """Return why a phase of etcd is skipped: it is only for a local member."""
     return None if ctx.cluster.etcd.external is None else "etcd is external"
 
 
 def etcd(ctx: InitContext) -> Iterable[Change]:
-    """Make etcd's data directory and write its manifest."""
+    """Create etcd's data directory and write its manifest."""
     return static_pods.etcd(ctx.inputs, host=ctx.host, patched=ctx.patched, manifests=ctx.bound.manifests, reporter=ctx.reporter)
 
 
 def manifest_directory(ctx: InitContext) -> Iterable[Change]:
-    """Say where manifests go, and make the directory."""
+    """Report the directory of manifests, and create it."""
     return static_pods.manifest_directory(ctx.cluster, ctx.layout, host=ctx.host, reporter=ctx.reporter)
 
 

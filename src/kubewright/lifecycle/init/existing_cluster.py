@@ -1,4 +1,4 @@
-"""The cluster that a machine already belongs to, for plans: what is there is read, nothing is written."""
+"""The cluster to which a machine already belongs, for plans: it is only read."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from kubewright.lifecycle import adoption, machine_record
 from kubewright.lifecycle.operation import Bound
 
 PATIENCE: Final = 20.0
-"""Seconds for which a server that does not answer is asked again: as long as one takes that is being started, or is busy."""
+"""Seconds for which requests to a server that does not answer are retried: as long as a starting or busy one takes."""
 _READ: Final = 3.0
 """Seconds that one read may take."""
 
 
 def cluster(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI | None:
-    """Return a client for the cluster of this machine as `answering` does; where it cannot be asked None, with a warning.
+    """Return a client for the cluster of this machine as `answering` does; None, with a warning, if it cannot be reached.
 
-    Raises as it does for a machine that something else made: what is planned for that one is what `--adopt` would do, and that refuses.
+    Raises as that does for a machine that another tool created: its plan shows what `--adopt` would do, and that
+    refuses.
     """
     try:
         return answering(bound, addresses, kubeconfig=kubeconfig)
-    except KubewrightError as error:  # whatever is wrong with it: the plan goes on without
+    except KubewrightError as error:  # whatever is wrong with it, the plan continues without it
         if adoption.traces(bound.base):
             raise
         bound.reporter.emit(Warned(text=f"the cluster of this machine cannot be read, so the plan assumes that it is empty: {error}"))
@@ -40,10 +41,11 @@ def cluster(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI |
 
 
 def answering(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI | None:
-    """Return a client for the cluster of this machine once the server answers; None if the machine is part of none.
+    """Return a client for the cluster of this machine once the server answers; None if the machine belongs to none.
 
-    The default kubeconfig is used with this machine's own API server, so that a load balancer may be down (kubeadm v1.36: cmd/init.go).
-    Raises WaitTimeout for a server that does not answer in time, and as `adoption.load_administrator` does.
+    The default kubeconfig is used with this machine's own API server, so that a load balancer may be down (kubeadm
+    v1.36: cmd/init.go). Raises WaitTimeout for a server that does not answer in time, and as
+    `adoption.load_administrator` does.
     """
     path = PurePosixPath(kubeconfig) if kubeconfig else _kubeconfig(bound.base)
     if path is None:
@@ -66,9 +68,9 @@ def answering(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI
 
 
 def _kubeconfig(host: Host) -> PurePosixPath | None:
-    """Return which kubeconfig counts, whether it is there or not; None for a machine without one that is part of no cluster.
+    """Return the kubeconfig to use, whether it exists or not; None for a machine without one that belongs to no cluster.
 
-    A machine of ours that has lost its admin.conf gets a new one in the next run: until then the other one will do.
+    A machine of ours that has lost its admin.conf gets a new one in the next run: until then, the other one is used.
     """
     places = [host.layout.kubeconfig(name) for name in ("admin", "super-admin")]
     foreign = bool(adoption.traces(host))
@@ -78,7 +80,10 @@ def _kubeconfig(host: Host) -> PurePosixPath | None:
 
 
 def _missing(client: KubeAPI) -> str | None:
-    """Return why the server does not answer yet with what every cluster has. Raises APIError for what no waiting mends."""
+    """Return which of a cluster's standard objects the server does not return yet.
+
+    Raises APIError for permanent errors.
+    """
     try:
         client.get(named("Namespace"), "kube-system")
     except NotFound:

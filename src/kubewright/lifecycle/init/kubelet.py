@@ -1,4 +1,4 @@
-"""The phases of init that are about this machine's kubelet and its Node: the shared steps, with what this run has."""
+"""The phases of init for this machine's kubelet and its Node, which call the shared steps with the values of this run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def start(ctx: InitContext) -> Iterable[Change]:
 
 
 def finalize(ctx: InitContext) -> Iterable[Change]:
-    """Let kubelet.conf name the certificate that the kubelet rotates."""
+    """Make kubelet.conf refer to the certificate that the kubelet rotates."""
     return kubelet.finalize(ctx.layout, host=ctx.host, reporter=ctx.reporter)
 
 

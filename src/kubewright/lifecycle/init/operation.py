@@ -1,4 +1,4 @@
-"""`init` as a row: how its configuration is made, what its phases work with, what has to be there, and in which order a control plane is started."""
+"""`init` as a row: its configuration, the context of its phases, its requirements, and the start order of a control plane."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.machine_record import MachineRecord
 
 _SIGNED: Final = {"ca": ("apiserver", "apiserver-kubelet-client"), "front-proxy-ca": ("front-proxy-client",)}
-"""The certificates that kubeadm asks for, by the file name of their authority."""
+"""The certificates that kubeadm requires to exist, by the file name of their CA."""
 START_ORDER: Final = (
     *("certs", "certs/ca", "kubeconfig", "kubeconfig/kubelet", "control-plane", "kubelet-start"),
     *("certs/etcd-ca", "certs/etcd-server", "certs/etcd-peer", "certs/etcd-healthcheck-client", "etcd/local"),
     *("certs/apiserver-etcd-client", "certs/apiserver", "certs/apiserver-kubelet-client", "certs/front-proxy-ca"),
     *("certs/front-proxy-client", "certs/sa", "control-plane/apiserver", "kubeconfig/super-admin"),
 )
-"""The phases in the order in which they are needed: a kubelet takes a second to start its first pod, and needs nothing but its own files;
-then etcd's keys, then the API server's, while the kubelet and etcd start."""
+"""The phases in the order of their dependencies: a kubelet takes a second to start its first pod, and needs only its own files; then come etcd's keys, then the API server's, while the kubelet and etcd start."""
 _STARTING: Final = frozenset({"etcd/local", "kubeconfig/super-admin", "kubelet-start", "wait-control-plane", "control-plane-check"})
 _AUTHORITIES: Final = tuple(row.base for row in table.CERTIFICATES if isinstance(row, table.Authority))
 _PATIENCE: Final = 3.0
@@ -43,10 +42,10 @@ _PATIENCE: Final = 3.0
 
 
 def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
-    """Load the configuration and find the places that it names.
+    """Load the configuration and apply the paths in it.
 
-    Raises as `configure` does, UsageError for a phase that cannot run alone, before the configuration is looked at, and ConfigurationChanged for a
-    machine that was upgraded since.
+    Raises as `configure` does, UsageError for a phase that cannot run alone, before the configuration is loaded, and
+    ConfigurationChanged for a machine that was upgraded since.
     """
     if request.only:
         PHASES.select(only=request.only)
@@ -56,7 +55,7 @@ def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
     places = _places(request, configuration, machine.layout)
     host = here if places == machine.layout else machine.at(places)
     if not request.only and _has_api_server(host):
-        from kubewright.lifecycle.init import upgraded  # most machines are made once
+        from kubewright.lifecycle.init import upgraded  # most machines are created once
 
         upgraded.require_no_older_machine(host, configuration)
     return Prepared(
@@ -72,7 +71,7 @@ def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
 
 
 def _has_api_server(host: Host) -> bool:
-    with suppress(HostError):  # whoever writes there says so
+    with suppress(HostError):  # the writing phase reports it
         return host.state(host.layout.manifest("kube-apiserver")) is not None
     return False
 
@@ -109,7 +108,7 @@ def _record(configuration: Configuration) -> MachineRecord:
 
 
 def context(request: InitOptions, configuration: Configuration, bound: Bound) -> InitContext:
-    """Make what the phases work with."""
+    """Return the context of the phases."""
     endpoint = configuration.init.local_api_endpoint
     return InitContext(
         bound=bound,
@@ -121,16 +120,19 @@ def context(request: InitOptions, configuration: Configuration, bound: Bound) ->
 
 
 def _opening(ctx: InitContext) -> None:
-    """Require what a run cannot make, and say what is made."""
+    """Require files that a run cannot create, and report the version."""
     _require_signed(ctx)
     if ctx.bound.whole:
         ctx.reporter.emit(Line(topic="init", text=f"Using Kubernetes version: {ctx.cluster.kubernetes_version}"))
 
 
 def _require_signed(ctx: InitContext) -> None:
-    """Require what a run cannot make: certificates and, for the cluster's own authority, all kubeconfigs. Nothing is written.
+    """Require files that a run cannot create: certificates and, for the cluster's own CA, all kubeconfigs.
 
-    Raises CertificateError, naming the first file that is missing or does not fit, and UsageError where certificates are to be uploaded.
+    Nothing is written.
+
+    Raises CertificateError, naming the first file that is missing or does not match, and UsageError if certificates
+    must be uploaded.
     """
     elsewhere = [base for base in _SIGNED if store.is_external(ctx.certificates, base)]
     if elsewhere and ctx.request.upload_certs:
@@ -148,8 +150,8 @@ def _require_signed(ctx: InitContext) -> None:
 
 
 def _require_certificate(ctx: InitContext, row: table.Row) -> None:
-    """Keep the certificate, as its phase does: making one ends with the error that its authority's key is not here."""
-    from kubewright.pki import ensure, specs  # few machines have such authorities
+    """Check the certificate as its phase does: creating one fails with the error that its CA's key is missing."""
+    from kubewright.pki import ensure, specs  # few machines have such CAs
 
     ensure.ensure(ctx.certificates, specs.of(row, ctx.configuration, ctx.addresses), ctx.issuing)
 
@@ -168,7 +170,7 @@ def _start_conditions(ctx: InitContext) -> Mapping[str, StartCondition]:
 
 
 def _reused(host: Host) -> list[PurePosixPath]:
-    """Return the authorities that are there; where the cluster's own is kept elsewhere, also the kubeconfigs, which nobody here can make."""
+    """Return the existing CAs; if the cluster's own CA is external, also the kubeconfigs, which cannot be created here."""
     layout, there = host.layout, host.state
     wanted = [path for base in _AUTHORITIES for path in (layout.certificate(base), layout.key(base))]
     if there(layout.certificate("ca")) is not None and there(layout.key("ca")) is None:
@@ -177,7 +179,7 @@ def _reused(host: Host) -> list[PurePosixPath]:
 
 
 def _require_administrators(host: Host, machine: Machine) -> None:
-    """Require that the kubeconfig which a run writes with can be used, where there is one. Raises as `adoption.load_administrator` does."""
+    """Require that an existing kubeconfig for writing can be used. Raises as `adoption.load_administrator` does."""
     from kubewright.lifecycle import adoption
 
     writes = host.layout.kubeconfig("super-admin")
@@ -186,9 +188,9 @@ def _require_administrators(host: Host, machine: Machine) -> None:
 
 
 def _closing(ctx: InitContext) -> None:
-    """Keep the patches, for an upgrade to use them again."""
+    """Keep the patches for upgrades."""
     if ctx.bound.whole and ctx.bound.mode is Mode.APPLY and ctx.configuration.init.patches_directory:
-        from kubewright.lifecycle import kept_patches  # few have any
+        from kubewright.lifecycle import kept_patches  # few runs have any
 
         kept_patches.keep(ctx.host, ctx.configuration.init.patches_directory)
 

@@ -1,7 +1,7 @@
-"""The tree of init, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/init.go, cmd/phases/init). Help and completion are made from it.
+"""The tree of init, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/init.go, cmd/phases/init).
 
-What each phase does is in the modules beside this one. They are named, not imported: a phase that only writes a file should not load what
-talks to a cluster, and help loads none of it.
+Help and completion are generated from it. The functions of the phases are in the other modules of this package. They
+are named, not imported: a phase that only writes a file should not load the API client, and help loads none of it.
 """
 
 from __future__ import annotations
@@ -219,8 +219,9 @@ SHOW_JOIN: Final[InitPhase] = Phase(
     depends=("bootstrap-token", "upload-certs"),
 )
 
-# kubeadm waits for all components before it writes the first object. Here the wait is for an API server that takes writes, which it does
-# a second before it calls itself ready; that everything is healthy is checked at the end.
+# kubeadm waits for all components before it writes the first object. This phase waits for an API server that accepts
+# writes, which it does
+# a second before it reports ready; the health of all components is checked at the end.
 PHASES: Final[Phases[InitContext]] = Phases(
     PREFLIGHT,
     CERTS,

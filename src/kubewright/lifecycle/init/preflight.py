@@ -1,4 +1,4 @@
-"""What the phase `preflight` does: on a real machine its checks, then the images."""
+"""The phase `preflight` of init: on a real machine its checks, then the images."""
 
 from __future__ import annotations
 
@@ -18,29 +18,31 @@ from kubewright.preflight.checks import Subject
 
 
 def named(ctx: InitContext) -> Iterable[Change]:
-    """Name the images, where nothing is really done: a plan is not the place to check a machine."""
+    """Name the images in plans and dry runs, which do not check the machine."""
     ctx.say("preflight", "The machine is checked when init really runs, or by `preflight init`")
     ctx.say("preflight", "The container runtime would need these images:\n" + "\n".join(f"\t{image}" for image in images(ctx.cluster)))
     return ()
 
 
 def checked(ctx: InitContext) -> Iterable[Change]:
-    """Check the machine, all at the same time, and get the images. What the machine is made of is kept once it is fit and has them.
+    """Run all checks of the machine concurrently, and pull the images.
 
-    Where a run is resumed, what the earlier one made does not stand in the way.
+    The configuration is stored when both have succeeded.
+
+    If a run is resumed, the results of the earlier one are not problems.
     """
-    reserve_keys(ctx)  # they are made beside the checks
+    reserve_keys(ctx)  # they are generated during the checks
     ctx.say("preflight", "Running pre-flight checks")
     report = examine(ctx.configuration, host=ctx.host, user=ctx.host.facts.user, resumed=ctx.bound.resumed)
     preflight.require_passed(report, reporter=ctx.reporter)
     ctx.say("preflight", "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
     yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
-    ctx.bound.begin(ctx.layout)  # not before: with the name of an image that does not exist, another configuration has to be possible
+    ctx.bound.begin(ctx.layout)  # not before: after the name of an image that does not exist, another configuration must be possible
 
 
 def examine(configuration: Configuration, *, host: Host, user: int, resumed: bool = False) -> Report:
-    """Run what `init` checks of a machine, for a user by number."""
+    """Run the checks of `init` for a user, given by ID."""
     registration, cluster, endpoint = configuration.init.node_registration, configuration.cluster, configuration.init.local_api_endpoint
     addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
     subject = Subject(host=host, node=registration, addresses=addresses, cluster=cluster, user=user)

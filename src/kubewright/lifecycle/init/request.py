@@ -1,4 +1,4 @@
-"""What a command line asks of `init`, the configuration that comes of it, and warnings about the arguments that it gives to components."""
+"""The options of `init`, the resulting configuration, and warnings about the arguments that it gives to components."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kubewright.host.seam import Host
 _NO_FLAGS: Final = InitOverrides()
 _KUBEADM_LAYOUT: Final = Layout()
 _ADD_ONS: Final = (("addon/coredns", "dns"), ("addon/kube-proxy", "proxy"))
-"""The phase of an add-on, and the part of the ClusterConfiguration whose `disabled` goes with it."""
+"""The phase of an add-on, and the part of the ClusterConfiguration with the corresponding `disabled`."""
 _ARGUMENTS: Final = {"apiserver": "apiServer", "controller-manager": "controllerManager", "scheduler": "scheduler"}
 """The deprecated flags `--NAME-extra-args`, and the part of the ClusterConfiguration that they set."""
 _PHASES: Final = {
@@ -30,18 +30,18 @@ _PHASES: Final = {
     "etcd": "etcd/local",
     "kubelet": "kubelet-start",
 }
-"""The phase that hands on the arguments of a component."""
+"""The phase that uses the arguments of a component."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InitOptions:
-    """One call of `init` or of one of its phases.
+    """The options of `init` or of one of its phases.
 
-    - `documents` are those of the configuration file, or made of flags; `from_file` says which.
-    - `only` names the phases to run (all if empty), `overrides.skip_phases` those to leave out.
-    - `looks_for_runtime`: a command without `--cri-socket` does not look for one (kubeadm v1.36: cmd/init.go).
-    - `kubeconfig_directory` and `kubeconfig` are other places than kubeadm's, '' if not given.
-    - `adopt`: a machine that something else made a part of a cluster is taken over.
+    - `documents` are those of the configuration file, or derived from flags; `from_file` says which.
+    - `only` names the phases to run (all if empty), `overrides.skip_phases` those to skip.
+    - `looks_for_runtime`: a command without `--cri-socket` does not detect one (kubeadm v1.36: cmd/init.go).
+    - `kubeconfig_directory` and `kubeconfig` are other paths than kubeadm's, '' if not given.
+    - `adopt`: a machine of a cluster that another tool created is taken over.
     """
 
     documents: Sequence[Document] = ()
@@ -58,10 +58,10 @@ class InitOptions:
 
 
 def configure(request: InitOptions, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:
-    """Load the configuration: file and flags, what the machine tells, and the phases that its add-ons need.
+    """Load the configuration from file, flags and the machine's facts, and select the phases that its add-ons need.
 
-    An add-on whose phase is skipped is marked as disabled, for upgrades to leave it alone; the phase of a disabled one is skipped.
-    Unknown fields are warnings, as they are for kubeadm. Raises what `load_init` raises.
+    An add-on whose phase is skipped is marked as disabled, so that upgrades leave it alone; the phase of a disabled one
+    is skipped. Unknown fields are warnings, as in kubeadm. Raises what `load_init` raises.
     """
     loaded = load_init(
         request.documents,
@@ -76,7 +76,10 @@ def configure(request: InitOptions, *, detected: Detected, random: Random, layou
 
 
 def extra_arguments(given: Mapping[str, Sequence[str]]) -> list[Document]:
-    """Make a document of the deprecated flags `--NAME-extra-args`: lists of `name=value` by NAME. Raises UsageError for other texts."""
+    """Return a document for the deprecated flags `--NAME-extra-args`: lists of `name=value` by NAME.
+
+    Raises UsageError for other texts.
+    """
     parts = {_ARGUMENTS[name]: {"extraArgs": [_argument(name, text) for text in texts]} for name, texts in given.items() if texts}
     head = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration"}
     return [Document(value={**head, **parts}, source="flags")] if parts else []
@@ -109,11 +112,11 @@ def _covered(phase: str, names: Iterable[str]) -> bool:
 
 
 def argument_warnings(given: Iterable[Given], *, configuration: Configuration, host: Host, phases: frozenset[str]) -> list[str]:
-    """Return what is to be said about the arguments that these phases use. Nothing is written."""
+    """Return the warnings about the arguments that these phases use. Nothing is written."""
     from kubewright.manifests import extra_arguments as rules  # most configurations have no arguments
 
     def exists(path: str) -> bool:
-        """As for kubeadm, what cannot be looked at counts as there."""
+        """Return whether a path exists; one that cannot be checked counts as existing, as in kubeadm."""
         try:
             return host.state(PurePosixPath(path)) is not None
         except HostError:

@@ -1,12 +1,13 @@
-"""Starting the first control plane: what its components need before they start, and the phases that wait for them.
+"""The start of the first control plane: objects that its components need before they start, and the phases that wait for them.
 
-The API server waits a fixed second before it begins to make its roles and bindings; until then nobody but system:masters is obeyed, and a
-kube-controller-manager that is refused its first lease comes back two to four seconds later. With the rights of the components made in that
-second, they can start as soon as it answers. What else it makes it makes itself: all of its 133 objects made early gained nothing.
+The API server waits a fixed second before it begins to create its roles and bindings; until then it authorizes only
+system:masters, and a kube-controller-manager that is refused its first lease retries two to four seconds later. If the
+components' permissions are created in that second, they can start as soon as it answers. The API server creates all
+other objects itself: creating all of its 133 objects early saved no time.
 
-kube-controller-manager has a service account for each of its controllers, and with the flags that kubeadm gives it (20 requests a second) it
-needs five seconds to look for them, look for their namespace, and make them: for so long no pod is made and no certificate signed. Those that
-are there already cost it one request each. The objects are the same.
+kube-controller-manager has a service account for each of its controllers, and with the flags that kubeadm gives it (20
+requests a second) it needs five seconds to look them up, look up their namespace, and create them: during that time, no
+pod is created and no certificate signed. Existing ones cost it one request each. The objects are the same.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from kubewright.workflow.phases import Step
 
 _SYSTEM: Final = "kube-system"
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", _SYSTEM)
-"""The namespaces that an API server makes."""
+"""The namespaces that an API server creates."""
 CONTROLLERS: Final = (
     "attachdetach-controller",
     "bootstrap-signer",
@@ -78,22 +79,28 @@ _DESCRIPTION: Final = (
     "kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 _DECIDING: Final = frozenset({"controllers", "feature-gates", "root-ca-file", "use-service-account-credentials"})
-"""Flags of kube-controller-manager that change which of these objects it makes, and with what in them."""
+"""Flags of kube-controller-manager that determine which of these objects it creates, and their contents."""
 _GOVERNING: Final = frozenset({"authorization-mode", "authorization-config", "emulated-version", "feature-gates", "runtime-config"})
 """Flags of kube-apiserver that change the roles, or whether there are any."""
 _FIRST_ROLE: Final = "system:kube-controller-manager"
-"""One of the first ClusterRoles that an API server makes, a second after it began to serve. The bindings of the components follow in less than
-half a second, which is less than a container and the program in it need to start."""
+"""One of the first ClusterRoles that an API server creates, a second after it starts to serve.
+
+The bindings of the components follow in less than half a second, which is less than a container and its program need to
+start.
+"""
 
 
 def component_rights(cluster: ClusterConfiguration) -> list[dict[str, Any]]:
-    """Return the rights of the components, none if another release or the user's flags may have others."""
+    """Return the permissions of the components, none if they may differ because of another release or the user's flags."""
     governed = any(one.name in _GOVERNING for one in cluster.api_server.extra_args)
     return [] if governed or cluster.kubernetes_version != rbac.BOOTSTRAP_VERSION else rbac.bootstrap_policy()
 
 
 def controller_objects(cluster: ClusterConfiguration, *, authority: bytes) -> list[dict[str, Any]]:
-    """Return the controllers' objects, none if another version or the user's flags may make others. `authority` is the cluster's CA in PEM."""
+    """Return the controllers' objects, none if they may differ because of another version or the user's flags.
+
+    `authority` is the cluster's CA in PEM.
+    """
     ours = versions.Version.parse(cluster.kubernetes_version).line == versions.OWN.line
     if not ours or any(one.name in _DECIDING for one in cluster.controller_manager.extra_args):
         return []
@@ -113,13 +120,16 @@ def _authorities(authority: str) -> Iterator[dict[str, Any]]:
 
 
 class StartupObjects:
-    """Makes objects in their order; who is first does not matter. `make` may be called again after an error and goes on where it was."""
+    """Creates objects in order; they may already exist.
+
+    `make` may be called again after an error and continues where it was.
+    """
 
     def __init__(self, wanted: Iterable[Mapping[str, Any]]) -> None:
         self._left = list(wanted)
 
     def make(self, api: KubeAPI) -> None:
-        """Make all that are left. Raises APIError while the API server is not ready for them."""
+        """Create the remaining objects. Raises APIError while the API server is not ready for them."""
         while self._left:
             with suppress(AlreadyExists):
                 api.create(self._left[0])
@@ -127,9 +137,10 @@ class StartupObjects:
 
 
 def start_conditions(cluster: ClusterConfiguration, host: Host, *, connect: Callable[[], KubeAPI]) -> Mapping[str, StartCondition]:
-    """Return when each may start: the API server with etcd, the others when what they need is made, as soon as the API server answers.
+    """Return the start conditions: the API server starts with etcd, the others when their objects have been created.
 
-    `connect` makes a client that is obeyed before there are any rights; it may raise while its kubeconfig is not there.
+    `connect` returns a client that is authorized before there are any permissions; it may raise while its kubeconfig is
+    missing.
     """
     needs = _Prerequisites(cluster, host, connect)
     conditions: dict[str, StartCondition] = {"kube-scheduler": needs.of_scheduler, "kube-controller-manager": needs.of_controller_manager}
@@ -137,16 +148,16 @@ def start_conditions(cluster: ClusterConfiguration, host: Host, *, connect: Call
 
 
 def _etcd_starts(host: Host) -> bool:
-    """Whether the kubelet has taken up a pod, for which it makes a directory (the first is etcd's), or etcd has begun its work.
+    """Return whether the kubelet has started a pod, for which it creates a directory (the first is etcd's), or etcd is running.
 
-    The kubelet looks after the volumes of each pod for 0.3 s before it starts it, and etcd listens sooner than an API server that starts at the
-    same time has come to asking for it.
+    The kubelet prepares the volumes of each pod for 0.3 s before it starts it, and etcd listens before an API server
+    that starts at the same time connects to it.
     """
     return bool(host.entries(host.layout.kubelet / "pods")) or host.state(host.layout.etcd_data / "member") is not None
 
 
 class _Prerequisites:
-    """What the components need, made in this order: the rights of both, then what kube-controller-manager would make itself."""
+    """The objects that the components need, in this order: the permissions of both, then those that kube-controller-manager would create itself."""
 
     def __init__(self, cluster: ClusterConfiguration, host: Host, connect: Callable[[], KubeAPI]) -> None:
         self._cluster, self._host, self._connect = cluster, host, connect
@@ -178,7 +189,7 @@ class _Prerequisites:
 
 
 def control_plane(ctx: InitContext) -> Iterable[Waited]:
-    """Wait until the API server accepts what the next phases write."""
+    """Wait until the API server accepts the writes of the next phases."""
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
 
     def accepts() -> str | None:
@@ -195,5 +206,5 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
 
 
 def components(ctx: InitContext) -> Iterable[Step]:
-    """Wait until the API server is ready and the other components answer that they are healthy."""
+    """Wait until the API server is ready and the other components report healthy."""
     yield from health.healthy(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests, others=ctx.health_checks)

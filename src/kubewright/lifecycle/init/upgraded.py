@@ -1,4 +1,4 @@
-"""A cluster that was upgraded after `init`: the file that it was made with names an older version, and running it again would take it back."""
+"""A cluster that was upgraded after `init`: its original file names an older version, and running it again would downgrade the cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 def require_no_older_machine(host: Host, configuration: Configuration) -> None:
-    """Refuse a configuration with an older version than this machine's API server has, whichever tool upgraded it. Raises ConfigurationChanged."""
-    with suppress(DocumentError):  # a manifest that cannot be read tells no version
+    """Refuse a configuration with an older version than this machine's API server, whichever tool upgraded it.
+
+    Raises ConfigurationChanged.
+    """
+    with suppress(DocumentError):  # a manifest that cannot be read has no version
         pod = read_static_pod(host, host.layout.manifest(API_SERVER))
         present = running.version_of(pod.body) if pod is not None else ""
         if running.is_older(configuration.cluster.kubernetes_version, present) and _lasts(host):
@@ -26,7 +29,10 @@ def require_no_older_machine(host: Host, configuration: Configuration) -> None:
 
 
 def require_no_older_cluster(api: KubeAPI, configuration: Configuration) -> None:
-    """Refuse a configuration with an older version than the cluster keeps: another control plane was upgraded first. Raises ConfigurationChanged."""
+    """Refuse a configuration with an older version than the cluster stores: another control plane was upgraded first.
+
+    Raises ConfigurationChanged.
+    """
     found = stored_configuration.find(api, stored_configuration.KUBEADM_CONFIG)
     value = found.value if found is not None else None
     stored = value.get("kubernetesVersion") if isinstance(value, dict) else None

@@ -1,1 +1,1 @@
-"""`join`: the tree of its phases, what they do, and the configuration that comes of files, flags and the cluster."""
+"""`join`: its tree of phases, their functions, and the configuration from files, flags and the cluster."""

@@ -28,7 +28,7 @@ TOPIC: Final = "preflight"
 def configuration(ctx: JoinContext) -> Configuration:
     """Return the cluster's configuration with this machine's part in `init`.
 
-    Raises APIError for what cannot be read within `timeouts.kubernetesAPICall`, ValidationError for what cannot be used.
+    Raises APIError if it cannot be read within `timeouts.kubernetesAPICall`, ValidationError if it cannot be used.
     """
     api = ctx.bootstrap
     ctx.say(TOPIC, 'Reading configuration from the "kubeadm-config" ConfigMap in namespace "kube-system"...')
@@ -38,7 +38,7 @@ def configuration(ctx: JoinContext) -> Configuration:
 
 
 def read_early(ctx: JoinContext) -> None:
-    """Find the cluster, and read what `configuration` will ask for, with one try for each: what fails is left to it.
+    """Find the cluster, and read the objects that `configuration` will need, with one attempt each: failures are left to it.
 
     Raises what finding the cluster raises.
     """
@@ -53,7 +53,7 @@ def _document(ctx: JoinContext, api: KubeAPI, row: stored_configuration.Row) -> 
 
 
 def _kube_proxy(ctx: JoinContext, api: KubeAPI) -> list[Document]:
-    """Read what kube-proxy works with; a cluster may do without."""
+    """Read kube-proxy's configuration, which a cluster may lack."""
     try:
         return [_document(ctx, api, stored_configuration.KUBE_PROXY)]
     except (NotFound, Forbidden):
@@ -62,7 +62,7 @@ def _kube_proxy(ctx: JoinContext, api: KubeAPI) -> list[Document]:
 
 
 def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
-    """Call until it succeeds: for `timeouts.kubernetesAPICall` where the server fails or is not ready, for a moment where it refuses us."""
+    """Call until it succeeds: for `timeouts.kubernetesAPICall` if the server fails or is not ready, briefly if it refuses us."""
     patience = Patience(
         api=lambda: ctx.bootstrap,
         anonymous=lambda: ctx.anonymous,
@@ -76,12 +76,15 @@ def patiently(ctx: JoinContext, call: Callable[[], T]) -> T:
 
 def _loaded(ctx: JoinContext, documents: list[Document]) -> Configuration:
     init = machine_part(ctx.join, advertise=ctx.addresses.advertise)
-    # its warnings were shown where the cluster was made; kubeadm shows them again to everybody who joins
+    # the warnings were shown when the cluster was created; kubeadm shows them again to every joining machine
     return load_cluster(documents, endpoint=init.local_api_endpoint).on_machine(init)
 
 
 def machine_part(join: JoinConfiguration, *, advertise: str) -> InitConfiguration:
-    """Return what a JoinConfiguration says of a machine, in the form that all phases read. `advertise` stands in on a worker."""
+    """Return a JoinConfiguration's settings of a machine in the form that all phases read.
+
+    `advertise` is a placeholder on a worker.
+    """
     plane = join.control_plane
     return InitConfiguration(
         node_registration=join.node_registration,

@@ -1,4 +1,4 @@
-"""What the phases of join work with beside what every operation has: the cluster that is found, and clients of it."""
+"""The context of join's phases, in addition to the common one: the cluster that was found, and clients of it."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.stored_configuration import Row
 
 WORKER = "this machine joins as a worker"
-"""Why a phase of control planes is left out."""
+"""Why a phase of control planes is skipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSources:
-    """How a join gets to know its cluster, each asked once, at first use.
+    """The sources of information about the cluster, each called once, at first use.
 
-    - `discover` finds the cluster as the configuration says, and gives the identity that asks for the node's certificate.
-    - `known` is the cluster as this machine knows it already, None if it does not.
-    - `configuration` is the cluster's, and in `init` what the JoinConfiguration says of this machine.
-    - `node` is the Node that has this machine's name before its kubelet is started, None if there is none.
-    - `etcd` makes a client of the cluster's etcd.
+    - `discover` finds the cluster as configured, and returns the identity that requests the node's certificate.
+    - `known` returns the cluster as this machine already knows it, None if it does not.
+    - `configuration` returns the cluster's, and in `init` the JoinConfiguration's settings of this machine.
+    - `node` returns the Node with this machine's name before its kubelet is started, None if there is none.
+    - `etcd` returns a client of the cluster's etcd.
     """
 
     discover: Callable[[JoinContext], Access]
@@ -48,31 +48,34 @@ class ClusterSources:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinContext(MachineContext):
-    """One run of join. `read_ahead`: documents of the cluster that were read before they were asked for."""
+    """One run of join. `read_ahead`: documents of the cluster that were read in advance."""
 
     join: JoinConfiguration
     sources: ClusterSources
     read_ahead: dict[Row, Document] = field(default_factory=dict)
 
     def connect(self, access: Access) -> KubeAPI:
-        """Make a client for an access. Administrators come after the kubelet: in a plan its Node is there for them."""
+        """Return a client for an access.
+
+        Administrators are used after the kubelet has started: in a plan, they see its Node.
+        """
         late = isinstance(access.identity, ClientCertificate)
         node = stand_ins.node(self.join.node_registration.name)
         return self.bound.connections.kube(access, stand_ins=[node] if late else ())
 
     @property
     def timeouts(self) -> Timeouts:
-        """How long each kind of wait may take; known before the cluster is."""
+        """The time limit of each kind of wait; known before the cluster is."""
         return self.join.timeouts
 
     @property
     def resumed(self) -> bool:
-        """Whether an earlier run of the same join began here, or something else joined this machine."""
+        """Whether an earlier run of the same join began here, or another tool joined this machine."""
         return self.bound.resumed
 
     @property
     def owns_node(self) -> bool:
-        """Whether nobody else can have a Node of this name, because whoever runs this join gives the names."""
+        """Whether no other machine can have a Node of this name, because the caller of this join assigns the names."""
         return False
 
     @property
@@ -82,7 +85,10 @@ class JoinContext(MachineContext):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Where everything lies. For a control plane the cluster's configuration tells where certificates and etcd's data are."""
+        """The paths of this machine.
+
+        For a control plane, the cluster's configuration sets those of certificates and etcd's data.
+        """
         if not self.control_plane:
             return self.host.layout
         cluster = self.configuration.cluster
@@ -91,53 +97,56 @@ class JoinContext(MachineContext):
 
     @functools.cached_property
     def introduced(self) -> Access:
-        """The cluster, as the identity that asks for this node's certificate: never an administrator that this machine has."""
+        """Access with the identity that requests this node's certificate: never an administrator's on this machine."""
         return self.sources.discover(self)
 
     @functools.cached_property
     def found(self) -> Access:
-        """The cluster, as the identity that may read its configuration: one that this machine has, or that it was introduced with."""
+        """Access with the identity that may read the configuration: one on this machine, or the one from discovery."""
         return self.sources.known(self) or self.introduced
 
     @functools.cached_property
     def bootstrap(self) -> KubeAPI:
-        """The client that goes with `found`. One try for each request."""
+        """The client of `found`. Requests are not retried."""
         return self.connect(self.found)
 
     @functools.cached_property
     def anonymous(self) -> KubeAPI:
-        """A client of the same server as nobody: it may ask what `bootstrap` is not told whose token is refused."""
+        """An unauthenticated client of the same server, for requests that `bootstrap` cannot make if its token is refused."""
         return self.connect(replace(self.found, identity=Anonymous(), impersonation=None))
 
     @functools.cached_property
     def configuration(self) -> Configuration:
-        """The cluster's configuration, and in `init` what the JoinConfiguration says of this machine."""
+        """The cluster's configuration, and in `init` the JoinConfiguration's settings of this machine."""
         return self.sources.configuration(self)
 
     @functools.cached_property
     def registered(self) -> Object | None:
-        """The Node that has this machine's name before its kubelet is started; None if there is none."""
+        """The Node with this machine's name before its kubelet is started; None if there is none."""
         return self.sources.node(self)
 
     @functools.cached_property
     def admin(self) -> KubeAPI:
-        """The client of the admin.conf that `control-plane-prepare` makes, at the cluster's own endpoint. One try for each request."""
+        """The client of the admin.conf that `control-plane-prepare` creates, at the cluster's own endpoint.
+
+        Requests are not retried.
+        """
         return self.connect(self._administrator)
 
     @functools.cached_property
     def api(self) -> KubeAPI:
-        """The client that join writes with: the administrator's, which tries again what time may mend."""
+        """The client for writing: the administrator's, which retries after temporary errors."""
         within = self.timeouts.kubernetes_api_call.seconds
         return RetryingKube(self.admin, clock=self.clock, within=within, look=self.bound.machine.look)
 
     @functools.cached_property
     def probe(self) -> KubeAPI:
-        """The administrator's client of the API server that comes up on this machine. One try for each request."""
+        """The administrator's client of the new API server on this machine. Requests are not retried."""
         return self.connect(replace(self._administrator, server=self.addresses.api_server))
 
     @functools.cached_property
     def etcd(self) -> Etcd:
-        """The cluster's etcd. One try for each request, at each member."""
+        """The cluster's etcd. Requests are not retried at the same member."""
         return self.bound.connections.etcd(lambda: self.sources.etcd(self))
 
     @property
@@ -146,5 +155,5 @@ class JoinContext(MachineContext):
 
 
 def only_control_planes(ctx: JoinContext) -> str | None:
-    """Leave a phase out where this machine joins as a worker."""
+    """Return why a phase of control planes is skipped on a worker."""
     return None if ctx.control_plane else WORKER

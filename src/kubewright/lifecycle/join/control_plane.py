@@ -1,7 +1,7 @@
-"""The phases of join that make a control plane.
+"""The phases of join that create a control plane.
 
-What control planes share comes from the Secret kubeadm-certs (kubeadm v1.36: phases/copycerts). Then its own certificates, kubeconfigs and manifests, the wait
-for it, and the marks of its Node.
+The shared files come from the Secret kubeadm-certs (kubeadm v1.36: phases/copycerts). Then follow its own certificates,
+kubeconfigs and manifests, the wait for it, and the labels and taints of its Node.
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ _AGAIN: Final = (
 )
 _READ: Final = {".crt": x509.parse, ".key": keys.load, ".pub": keys.load_public}
 _KUBELETS: Final = "kubeadm:apiserver-kubelet-client"
-"""What lets API servers talk to kubelets. Clusters that were made before it was known lack it (kubeadm#3310)."""
+"""The permissions for API servers to access kubelets.
+
+Clusters that were created without them lack them (kubeadm#3310).
+"""
 
 
 def download_certs(ctx: JoinContext) -> Iterable[Change]:
-    """Write what the Secret holds, all of it or nothing. Nothing to do without a certificate key.
+    """Write all files in the Secret, or none. Does nothing without a certificate key.
 
-    A join that goes on after it was interrupted keeps the files that it has: by then the Secret may be gone.
-    Raises CertificateError for a Secret that is missing or incomplete, a wrong key, and content that is no certificate or key.
+    A resumed join keeps its files: the Secret may have been deleted by then. Raises CertificateError for a Secret that
+    is missing or incomplete, a wrong key, and contents that are not a certificate or key.
     """
     key = ctx.configuration.init.certificate_key
     places = steps.shared_files(ctx.cluster, ctx.layout)
@@ -83,7 +86,7 @@ def _secret(ctx: JoinContext) -> Mapping[str, Any]:
 
 
 def _opened(secret: Mapping[str, Any], key: bytes, *, names: list[str]) -> dict[str, bytes]:
-    """Decrypt every value. An empty one is a file that the uploading machine had not."""
+    """Decrypt every value. An empty one is a file that the uploading machine did not have."""
     data = secret.get("data") or {}
     missing = [name for name in names if name not in data]
     if missing:
@@ -99,7 +102,7 @@ def _opened(secret: Mapping[str, Any], key: bytes, *, names: list[str]) -> dict[
 
 
 def _require_usable(opened: Mapping[str, bytes]) -> None:
-    """Require that every value is what its name says, and that certificates and keys of authorities fit."""
+    """Require that every value is what its name says, and that certificates and keys of CAs match."""
     for name, content in opened.items():
         if content:
             _READ[PurePosixPath(name).suffix](content, source=f"{name} of the Secret {SECRET}")
@@ -114,9 +117,9 @@ def _file(path: PurePosixPath, content: bytes) -> File:
 
 
 def certificates(ctx: JoinContext) -> Iterable[Change]:
-    """Make the certificates that are missing; those that are there must fit. What all control planes share is never made here.
+    """Create missing certificates; existing ones must match. Files shared by all control planes are never created here.
 
-    Raises CertificateError for what is missing or does not fit.
+    Raises CertificateError for files that are missing or do not match.
     """
     ctx.say("certs", f'Using certificate directory "{ctx.layout.pki}"')
     rows = list(table.rows_for(ctx.configuration))
@@ -134,7 +137,7 @@ def _certificate(ctx: JoinContext, row: table.Row) -> Change:
 
 
 def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
-    """Require authorities and the service account keys: other ones than the cluster's would be of no use."""
+    """Require CAs and the service account keys: generated ones would differ from the cluster's."""
     missing = []
     for row in rows:
         if isinstance(row, table.Authority) and store.load_authority(ctx.certificates, row.base) is None:
@@ -149,7 +152,7 @@ def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
 
 
 def kubeconfigs(ctx: JoinContext) -> Iterable[Change]:
-    """Make the kubeconfigs of a further control plane: neither the kubelet's nor that of the super-admin."""
+    """Create the kubeconfigs of a further control plane: neither the kubelet's nor that of the super-admin."""
     ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
     for spec in _kubeconfigs(ctx):
         yield steps.kubeconfig(spec, files=ctx.kubeconfigs, certificates=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)
@@ -160,7 +163,7 @@ def _kubeconfigs(ctx: JoinContext) -> list[specs.KubeconfigSpec]:
 
 
 def manifests(ctx: JoinContext) -> Iterable[Change]:
-    """Write the manifests of the components; that of etcd comes when the cluster has its member."""
+    """Write the manifests of the components; etcd's is written when the cluster has its member."""
     yield from static_pods.manifest_directory(ctx.cluster, ctx.layout, host=ctx.host, reporter=ctx.reporter)
     for name in COMPONENTS:
         yield from static_pods.component(
@@ -169,21 +172,21 @@ def manifests(ctx: JoinContext) -> Iterable[Change]:
 
 
 def reserve_keys(ctx: JoinContext) -> None:
-    """Begin to make the keys that this machine will need: RSA takes its time, in threads."""
+    """Start to generate the keys that this machine needs: RSA keys take time, so they use threads."""
     leaves = [spec for spec in specs.certificates_for(ctx.configuration, ctx.addresses) if isinstance(spec, specs.CertificateSpec)]
     missing = steps.missing_keys([spec for spec in leaves if spec.signer], ctx.certificates)
     ctx.bound.keys.have([*missing, *steps.missing_kubeconfigs(_kubeconfigs(ctx), ctx.kubeconfigs)])
 
 
 def wait(ctx: JoinContext) -> Iterable[Step]:
-    """Wait until all components of this machine are healthy, then have its kubelet use the API server beside it."""
+    """Wait until all components of this machine are healthy, then make its kubelet use the local API server."""
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
     yield from health.healthy(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests, others=ctx.health_checks)
     yield from kubelet.use_local_server(ctx)
 
 
 def mark_control_plane(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Mark the Node once it is registered, through the cluster's endpoint: the API server of this machine may not be up yet."""
+    """Label and taint the Node once it is registered, through the cluster's endpoint: this machine's API server may not be up yet."""
     registration, within = ctx.join.node_registration, ctx.join.timeouts.kubernetes_api_call.seconds
     yield from mark(registration, look=ctx.admin, write=ctx.api, components=ctx.components, within=within, reporter=ctx.reporter)
     for body in rbac.grants(rbac.Purpose.JOINING):

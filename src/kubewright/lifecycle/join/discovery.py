@@ -1,7 +1,9 @@
-"""Finding the cluster as the JoinConfiguration says: by token, by a file, or by a kubeconfig from a URL (kubeadm v1.36: discovery).
+"""Finds the cluster as the JoinConfiguration specifies: by token, by a file, or by a kubeconfig from a URL.
 
-A machine that is part of the cluster already needs none of that: a control plane has its admin.conf, and any node its kubelet.conf with the
-certificate that it names, also when the token has long expired.
+Source: kubeadm v1.36: discovery.
+
+A machine that already belongs to the cluster needs none of these: a control plane has its admin.conf, and any node its
+kubelet.conf with its certificate, even long after the token has expired.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ if TYPE_CHECKING:
 
 
 def find(ctx: JoinContext) -> Access:
-    """Find the cluster and return how to talk to it with the identity that asks for the node's certificate.
+    """Find the cluster and return access with the identity that requests the node's certificate.
 
-    Raises TrustError for a cluster that cannot be believed, WaitTimeout or APIError for one that does not answer.
+    Raises TrustError for a cluster that cannot be trusted, WaitTimeout or APIError for one that does not answer.
     """
     discovery = ctx.join.discovery
     if discovery.bootstrap_token is not None:
@@ -45,7 +47,10 @@ def find(ctx: JoinContext) -> Access:
 
 
 def known(ctx: JoinContext) -> Access | None:
-    """Return what a machine of the cluster talks with, None for others. Raises TrustError for an administrator of another cluster."""
+    """Return a cluster machine's existing access, None for other machines.
+
+    Raises TrustError for an administrator of another cluster.
+    """
     admin = ctx.host.layout.kubeconfig("admin")
     if ctx.control_plane and ctx.host.state(admin) is not None:
         return _pinned(ctx, adoption.load_administrator(ctx.host, admin, now=ctx.clock.now()), source=str(admin))
@@ -53,7 +58,7 @@ def known(ctx: JoinContext) -> Access | None:
 
 
 def _pinned(ctx: JoinContext, known: Access, *, source: str) -> Access:
-    """Require that the cluster is the one that was asked for, where its authority is pinned: a kubeconfig of an older cluster may lie there."""
+    """Require that the cluster is the requested one, if its CA is pinned: the kubeconfig may be of an older cluster."""
     asked = ctx.join.discovery.bootstrap_token
     if asked is not None and asked.ca_cert_hashes and known.ca_pem is not None:
         wanted = [pins.Pin.parse(text) for text in asked.ca_cert_hashes]
@@ -114,7 +119,7 @@ def _host_trust(ctx: JoinContext) -> bytes | None:
 
 
 def node_access(host: Host, *, now: datetime) -> Access | None:
-    """Return how this machine talks as its Node; None if it has no kubelet.conf that can be used now."""
+    """Return this machine's access as its Node; None if it has no kubelet.conf that is currently usable."""
     try:
         return require_node_access(host, now=now)
     except KubewrightError:
@@ -122,7 +127,10 @@ def node_access(host: Host, *, now: datetime) -> Access | None:
 
 
 def require_node_access(host: Host, *, now: datetime) -> Access:
-    """Read kubelet.conf and what it names. Raises what reading raises, and HostError without a certificate that is valid now."""
+    """Read kubelet.conf and the files that it names.
+
+    Raises what reading raises, and HostError without a currently valid certificate.
+    """
     path = host.layout.kubeconfig("kubelet")
     access = load_access(path, read=host.read)
     if not isinstance(access.identity, ClientCertificate):

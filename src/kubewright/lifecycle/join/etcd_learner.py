@@ -1,9 +1,10 @@
-"""A new etcd member takes over the data of its cluster in a pod of its own, before the one that stays.
+"""A new etcd member copies the data of its cluster in a temporary pod, before the permanent one starts.
 
-An etcd that starts without data first tells the cluster its name, and serves nobody until it sees that this came through. The leader sends
-it all data at the same moment, the name included, so it never sees that happen, and tries again only after its request timed out: seven
-seconds in which its API server waits (etcd v3.6: EtcdServer.publishV3). Started again, with data, it serves at once. A pod of another name
-makes that a start and not a restart, which counts as one and may be paused before.
+An etcd that starts without data first publishes its name to the cluster, and serves no clients until it sees that this
+succeeded. The leader sends it all data at the same moment, including the name, so it never sees that, and retries only
+after its request timed out: the API server waits for seven seconds (etcd v3.6: EtcdServer.publishV3). Started again,
+with data, it serves at once. A pod of another name makes this a start and not a restart, which would count as one and
+may be delayed.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 0.02
 _BY_KUBELET: Final = 8.0
-"""Seconds in which a kubelet ends a pod, if it ends pods at all."""
+"""Seconds in which a kubelet stops a pod, if it stops pods at all."""
 NAME: Final = "etcd-learner"
 _GRACE: Final = 2
-"""Seconds that it gets to end: it serves nobody, and what it has written is safe."""
+"""The grace period in seconds: it serves no clients, and its data is already written."""
 _SNAPSHOT: Final = 1.5
-"""Seconds after which a member that the others know gets no snapshot any more: the leader had the whole log for it."""
+"""Seconds after which a member that the others know will not get a snapshot any more: the leader had the whole log for it."""
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
 def possible(ctx: JoinContext) -> bool:
-    """Whether a pod whose manifest is removed would end.
+    """Return whether the kubelet would stop a pod whose manifest is removed.
 
-    A kubelet ends no static pod before it has heard from an API server. One that asks the server of its own machine hears nothing until
-    etcd is there.
+    A kubelet stops no static pod before it has a response from an API server. If it uses the server of its own machine,
+    it has none until etcd is up.
     """
     for name in ("kubelet", "bootstrap-kubelet"):
         content = ctx.host.read(ctx.layout.kubeconfig(name))
@@ -51,9 +52,11 @@ def possible(ctx: JoinContext) -> bool:
 
 
 def learn(ctx: JoinContext, pod: Mapping[str, Any]) -> Iterable[Change | Waited]:
-    """Let etcd run until it has the data of the cluster, and end it. `pod` is the one that stays; nothing of this one stays but the data.
+    """Run etcd until it has the data of the cluster, and stop it.
 
-    Raises WaitTimeout, soon where the other members do not reach this machine.
+    `pod` is the permanent one; this pod leaves only the data.
+
+    Raises WaitTimeout, early if the other members do not reach this machine.
     """
     path = ctx.layout.manifest(NAME)
     ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
@@ -65,13 +68,13 @@ def learn(ctx: JoinContext, pod: Mapping[str, Any]) -> Iterable[Change | Waited]
 
 
 def end(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """End the pod in which etcd learns, also one that a killed run left."""
+    """Stop the temporary pod, also one that a killed run left."""
     if ctx.host.remove(ctx.layout.manifest(NAME)):
         yield from wait_until_gone(ctx, pods=(NAME,))
 
 
 def serving(ctx: JoinContext) -> Waited:
-    """Wait until this machine's etcd serves clients and follows a leader: the one that stays, not one that a killed run let learn."""
+    """Wait until the permanent etcd of this machine serves clients and follows a leader, not the temporary one of a killed run."""
     endpoint = client_url(ctx.addresses)
     return ctx.components.until(
         lambda: _still_learns(ctx) or ctx.etcd.status(endpoint).reason or None,
@@ -83,9 +86,10 @@ def serving(ctx: JoinContext) -> Waited:
 
 
 def _still_learns(ctx: JoinContext) -> str:
-    """Say that the etcd of an earlier run has not ended, which its manifest did not outlive.
+    """Return that the temporary etcd of an earlier run is still running, although its manifest was removed.
 
-    A kubelet that is just starting may run a pod whose manifest has gone meanwhile. It serves, because it has data, and is ended then.
+    A kubelet that is just starting may run a pod whose manifest was removed in the meantime. It serves, because it has
+    data, and is stopped then.
     """
     if not ctx.resumed:
         return ""
@@ -102,7 +106,10 @@ def _patience(ctx: JoinContext) -> float:
 
 
 class _Learned:
-    """Whether the data of the cluster is there. The new member itself is not asked: it lets whoever asks wait."""
+    """Whether the data of the cluster has been copied.
+
+    The new member itself is not queried, because it lets clients wait.
+    """
 
     def __init__(self, ctx: JoinContext) -> None:
         self._ctx = ctx
@@ -120,7 +127,7 @@ class _Learned:
         return None
 
     def _look_for_name(self) -> str:
-        """See whether the others know it by its name, which means that it has begun."""
+        """Record whether the others know it by its name, which means that it has started."""
         try:
             own = by_peer_url(self._ctx.etcd.members(agreed=False), peer_url(self._ctx.addresses))
         except APIError as error:
@@ -132,24 +139,24 @@ class _Learned:
 
 
 def _has_data(ctx: JoinContext) -> bool:
-    """Whether a snapshot of the leader has arrived, and its database is in its place."""
+    """Return whether a snapshot of the leader has arrived, and its database is in place."""
     names = [path.name for path in ctx.host.entries(ctx.layout.etcd_data / "member" / "snap")]
     return any(name.endswith(".snap") for name in names) and not any(name.endswith(".snap.db") for name in names)
 
 
 def _apart(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return etcd's pod and container under another name: nobody takes it for the member's own, and nobody probes it."""
+    """Return etcd's pod and container under another name, without probes, so that it is not mistaken for the permanent one."""
     containers = [{**{key: value for key, value in one.items() if key not in _PROBES}, "name": NAME} for one in pod["spec"]["containers"]]
     spec = {**pod["spec"], "containers": containers, "terminationGracePeriodSeconds": _GRACE}
     return {**pod, "metadata": {"name": NAME, "namespace": pod["metadata"]["namespace"]}, "spec": spec}
 
 
 def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change | Waited]:
-    """Wait until nobody holds this machine's peer port any more; `pods` are the static pods whose manifests were taken away.
+    """Wait until nothing uses this machine's peer port; `pods` are the static pods whose manifests were removed.
 
-    A kubelet ends no static pod before it has heard from an API server, which one that a failed run left behind may never have. It is
-    started anew then: it does not know the pods any more, and does not bring back what the container runtime removes.
-    Raises WaitTimeout.
+    A kubelet stops no static pod before it has a response from an API server, which one that a failed run left behind
+    may never get. It is restarted then: afterwards it no longer knows the pods, and does not restart what the container
+    runtime removes. Raises WaitTimeout.
     """
     patience = ctx.configuration.init.timeouts.etcd_api_call.seconds
     try:

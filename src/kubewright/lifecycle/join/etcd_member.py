@@ -1,4 +1,7 @@
-"""The phases `check-etcd` and `etcd-join`: this machine's member of the cluster's etcd (kubeadm v1.36: util/etcd/etcd.go)."""
+"""The phases `check-etcd` and `etcd-join`: this machine's member of the cluster's etcd.
+
+Source: kubeadm v1.36: util/etcd/etcd.go.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ EXISTING: Final = "existing"
 _CLUSTER: Final = "initial-cluster"
 _STATE: Final = "initial-cluster-state"
 _WITHDRAWING: Final = 10.0
-"""Seconds for taking back a member: the command has failed already."""
+"""Seconds for removing the member after a failure."""
 
 
 def check(ctx: JoinContext) -> Iterable[Waited]:
-    """Wait until more than half of the others are healthy, and then, for seconds, until all that vote are up.
+    """Wait until more than half of the other members are healthy and then, briefly, until all voting ones are up.
 
-    The member of this machine does not count: a run that was killed may have left it without an etcd, which this one starts. Raises
-    WaitTimeout, which names those that are not healthy.
+    The member of this machine does not count: a killed run may have left it without an etcd, which this run starts.
+    Raises WaitTimeout, which names the unhealthy ones.
     """
     if ctx.cluster.etcd.external is not None:
         ctx.say(CHECK, "Skipping etcd check in external mode")
@@ -56,10 +59,10 @@ def check(ctx: JoinContext) -> Iterable[Waited]:
 
 
 def join(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Make this machine's member be there, start its etcd, and give it its vote once it has caught up.
+    """Ensure that this machine's member exists, start its etcd, and promote it once it has caught up.
 
-    A member that has never voted is removed again where its etcd does not come up, or join is stopped. Whoever is killed leaves a learner that
-    the same join goes on with. Raises WaitTimeout, ComponentFailed, APIError.
+    A member that has never voted is removed again if its etcd does not start, or join is stopped. A killed run leaves a
+    learner with which the same join continues. Raises WaitTimeout, ComponentFailed, APIError.
     """
     if ctx.cluster.etcd.external is not None:
         return
@@ -79,7 +82,7 @@ def join(ctx: JoinContext) -> Iterable[Change | Waited]:
     try:
         yield joining.add(desired)
         yield from _started(ctx, joining, desired)
-    except BaseException as error:  # signals, and an output that nobody reads any more, as well
+    except BaseException as error:  # also signals, and a closed output
         _withdraw(ctx, desired, error)
         raise
 
@@ -94,12 +97,12 @@ def _desired(ctx: JoinContext) -> EtcdMember:
 
 
 def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Remove what an earlier attempt left: a manifest and data of a member that the cluster does not know any more.
+    """Remove the files of an earlier attempt: the manifest and data of a member that the cluster no longer knows.
 
-    Raises HostError for data that this join did not make.
+    Raises HostError for data that this join did not create.
     """
     data = ctx.layout.etcd_data
-    member = data / MEMBER  # etcd's own: the cluster's configuration may name a directory that has other things in it
+    member = data / MEMBER  # etcd's own: the configured directory may contain other files
     if ctx.host.entries(data) and (not ctx.resumed or machine_record.was_there_before(ctx.host, member)):
         raise HostError(
             f"{data} holds the data of another etcd",
@@ -115,7 +118,10 @@ def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
 
 
 def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterable[Change | Waited]:
-    """Start etcd and wait until it serves; only then may it vote: a voter that is not up would stop a cluster of two."""
+    """Start etcd and wait until it serves.
+
+    Only then may it vote, because a voter that is down would stop a cluster of two.
+    """
     flags = _flags(ctx, joining, desired)
     yield ctx.host.ensure(Directory(path=ctx.layout.etcd_data, mode=static_pods.PRIVATE))
     if not desired.has_data and etcd_learner.possible(ctx):
@@ -131,18 +137,18 @@ def _started(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Iterabl
         yield peers.arrived(ctx)
     promoted = joining.promote(desired)
     if desired.has_data:
-        yield promoted  # else it is part of making the member
+        yield promoted  # otherwise it is part of creating the member
 
 
 def _flags(ctx: JoinContext, joining: Joining, desired: EtcdMember) -> Mapping[str, str]:
-    """Return the flags that tell a new member of the others. One that has data does not look at them: they stay as they were."""
+    """Return the flags that tell a new member about the others. One with data ignores them: they stay unchanged."""
     found = _written(ctx) if desired.has_data else None
     members = initial_cluster(joining.look(), name=desired.name, peer_url=desired.peer_url)
     return {_CLUSTER: found or members, _STATE: EXISTING}
 
 
 def _written(ctx: JoinContext) -> str | None:
-    """Return the initial cluster that this machine's manifest names."""
+    """Return the initial cluster in this machine's manifest."""
     content = ctx.host.read(ctx.layout.manifest(COMPONENT))
     if content is None:
         return None
@@ -156,7 +162,7 @@ def _written(ctx: JoinContext) -> str | None:
 
 
 def _withdraw(ctx: JoinContext, desired: EtcdMember, why: BaseException) -> None:
-    """Take back a member that has never voted, so that etcd takes the next one; and its manifest, which would start it in vain."""
+    """Remove a member that has never voted, so that etcd accepts the next one, and its manifest, which would start it in vain."""
     try:
         found = by_peer_url(ctx.etcd.members(), desired.peer_url)
         if found is None:

@@ -1,7 +1,7 @@
-"""Refusing to join while a voting member of etcd is dead, before anything is written.
+"""Refuses to join while a voting member of etcd is dead, before anything is written.
 
-Etcd would take no new member, and kubeadm tries for two minutes to add one, in words that name no member. What etcd is asked with lies on no
-machine that only begins to join, so it is made in an overlay.
+Etcd would accept no new member, and kubeadm tries for two minutes to add one, with messages that name no member. A
+joining machine does not have the files for etcd's client yet, so they are created in an overlay.
 """
 
 from __future__ import annotations
@@ -27,13 +27,16 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
 _WITHIN: Final = 5.0
-"""Seconds that a member may need to start again: etcd waits as long after one has come before it takes the next."""
+"""Seconds that a member may need to restart: etcd waits as long after one was added before it accepts the next."""
 _CLIENT: Final = "etcd-healthcheck-client"
 _ADMINISTRATOR: Final = "admin"
 
 
 def alive(ctx: JoinContext) -> Waited:
-    """Wait, for seconds, until every voting member is up. Raises WaitTimeout that names those that are not, and the command that removes them."""
+    """Wait briefly until every voting member is up.
+
+    Raises WaitTimeout that names the others, and the command that removes them.
+    """
     found = Voters(members=(), dead=())
 
     def dead() -> str | None:
@@ -64,16 +67,16 @@ def _remedy(found: Voters, *, pki: PurePosixPath) -> str:
 
 
 def removal(member: Member, *, by: Sequence[Member], pki: PurePosixPath) -> str:
-    """Return the command that removes a member, in the static pod of one that lives."""
+    """Return the command that removes a member, run in the static pod of a living one."""
     place = pki / "etcd"
     credentials = f"--cacert={place}/ca.crt --cert={place}/healthcheck-client.crt --key={place}/healthcheck-client.key"
     return f"kubectl -n {NAMESPACE} exec etcd-{by[0].name} -- etcdctl {credentials} member remove {member.hex_id}"
 
 
 def rehearsed(ctx: JoinContext) -> JoinContext | None:
-    """Return a context that can ask the cluster's etcd, and whose machine is an overlay: what lets it in is made there, and written nowhere.
+    """Return a context with a client of the cluster's etcd, whose machine is an overlay: the credentials are created there only.
 
-    None if the authorities that sign for it are kept elsewhere, or etcd is. Raises as `download_certs` does.
+    None if the CAs that sign them, or etcd, are external. Raises as `download_certs` does.
     """
     if ctx.cluster.etcd.external is not None:
         return None
@@ -94,7 +97,7 @@ def rehearsed(ctx: JoinContext) -> JoinContext | None:
 
 
 class _QuickKeys:
-    """Makes keys that cost nothing, whatever the cluster's are like: they live for seconds."""
+    """Generates cheap keys, regardless of the cluster's algorithm: they are used for seconds."""
 
     def take(self, _: keys.Algorithm | str, /) -> keys.PrivateKey:
         return keys.generate(keys.Algorithm.ECDSA_P256)

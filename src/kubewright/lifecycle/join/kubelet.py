@@ -1,14 +1,17 @@
-"""The phases `kubelet-start` and `kubelet-wait-bootstrap` (kubeadm v1.36: cmd/phases/join/kubelet.go): the Node that the kubelet registers, its certificate, and the server that it talks to.
+"""The phases `kubelet-start` and `kubelet-wait-bootstrap`: the kubelet's Node, its certificate, and its server.
+
+Source: kubeadm v1.36: cmd/phases/join/kubelet.go.
 
 The Node of another machine is not taken over.
 
-A kubelet that waits for its certificate goes on as nobody, is refused its Node, and asks for it again after pauses that double: in a cluster
-whose kube-controller-manager is just starting, it comes to know of its Node seconds after it has its certificate. So it is started when the
-requests that others made are answered.
+A kubelet that waits for its certificate continues unauthenticated, is refused its Node, and requests it again after
+pauses that double: in a cluster whose kube-controller-manager is just starting, it gets its Node seconds after its
+certificate. Therefore it is started when earlier requests of others have been answered.
 
-kubeadm has the kubelet of a control plane ask the API server of its own machine for its certificate (ControlPlaneKubeletLocalMode): it is not up
-then, and the kubelet waits for seconds between its attempts. Here, in a run that also waits for the control plane, the kubelet asks the cluster
-that it was introduced to, and is pointed to its own machine once there is a server. Phases that run one by one do as kubeadm's do.
+kubeadm makes the kubelet of a control plane request its certificate from its own machine's API server
+(ControlPlaneKubeletLocalMode): that is not up then, and the kubelet waits for seconds between its attempts. Here, in a
+run that also waits for the control plane, the kubelet uses the server from discovery, and is switched to its own
+machine once that has a server. Phases that run one by one behave as in kubeadm.
 """
 
 from __future__ import annotations
@@ -49,9 +52,9 @@ if TYPE_CHECKING:
 _OVERRIDE: Final = "hostname-override"
 _SIGNER: Final = "kubernetes.io/kube-apiserver-client-kubelet"
 _LOOKED_AT: Final = 50
-"""Requests that are read: in a large cluster there are thousands, and where nobody signs, any of them will do."""
+"""How many requests are read: in a large cluster there are thousands, and if there is no signer, any of them shows it."""
 _SLOW, _OLD = 1.0, 15.0
-"""Seconds. One that is answered sooner tells nothing, and one that waits for longer may wait for a human being."""
+"""Seconds. A request that is answered sooner shows nothing, and one that waits longer may wait for manual approval."""
 _SIGNING: Final = 15.0
 TOPIC: Final = "kubelet-start"
 BOOTSTRAP: Final = "bootstrap-kubelet"
@@ -61,10 +64,11 @@ _HEALTH_PORT: Final = 10248
 
 
 def start(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Give the kubelet what it asks for its certificate with, its files and the cluster's CA, and start it.
+    """Write the kubelet's bootstrap credentials, its files and the cluster's CA, and start it.
 
-    A kubelet that has its certificate keeps it. Raises APIError if another machine is a Node of this name. The directory of static pods is
-    made on workers too, as the kubelet's package does: without it the kubelet writes an error every second.
+    A kubelet that has its certificate keeps it. Raises APIError if another machine has a Node of this name. The
+    directory of static pods is created on workers too, as the kubelet's package does: without it, the kubelet logs an
+    error every second.
     """
     if is_bootstrapped(ctx):
         ctx.say(TOPIC, f'The kubelet has its certificate: "{ctx.layout.kubeconfig("kubelet")}" is used')
@@ -109,10 +113,11 @@ def _bootstrap_kubeconfig(ctx: JoinContext) -> Change:
 
 
 def server(ctx: JoinContext) -> str:
-    """Return whom the kubelet asks for its certificate.
+    """Return the server from which the kubelet requests its certificate.
 
-    A control plane's asks the cluster as well, if this run points it to its own machine later: its own API server is not up yet, and the
-    kubelet would pause for seconds between attempts. Otherwise it is pointed there at once, as with kubeadm.
+    It is the cluster's also on a control plane, if this run switches the kubelet to its own machine later: its own API
+    server is not up yet, and the kubelet would pause for seconds between attempts. Otherwise its own server is used at
+    once, as in kubeadm.
     """
     later = not ctx.control_plane or ctx.runs("wait-control-plane")
     return ctx.introduced.server if later else ctx.addresses.api_server
@@ -127,14 +132,17 @@ def _credentials(found: Identity) -> Credentials:
 
 
 def _authority(ctx: JoinContext) -> Iterable[Change]:
-    """Write the cluster's CA where the kubelet's configuration expects it, unless something is there."""
+    """Write the cluster's CA where the kubelet's configuration expects it, unless a file exists there."""
     path = authority_path(ctx.join, ctx.host.layout)
     if ctx.found.ca_pem is not None and ctx.host.state(path) is None:
         yield ctx.host.ensure(File(path=path, content=ctx.found.ca_pem, mode=0o644, show=Show.SIZE))
 
 
 def wait_bootstrap(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Wait until the kubelet is healthy and has its certificate. What it asked with is removed afterwards, however this ends."""
+    """Wait until the kubelet is healthy and has its certificate.
+
+    Its bootstrap credentials are removed afterwards in any case.
+    """
     path = ctx.layout.kubeconfig(BOOTSTRAP)
     timeouts = ctx.join.timeouts
     removed = None
@@ -159,13 +167,13 @@ def _until(ctx: JoinContext, condition: Callable[[], str | None], *, within: flo
 
 
 def _as_the_kubelet(ctx: JoinContext) -> KubeAPI:
-    """Make a client with what the kubelet asks for its certificate with. Raises KubewrightError if it is missing."""
+    """Return a client with the kubelet's bootstrap credentials. Raises KubewrightError if they are missing."""
     access = load_access(ctx.layout.kubeconfig(BOOTSTRAP), read=ctx.host.read)
     return ctx.bound.connections.kube(access, timeout=PATIENCE)
 
 
 def _health_server(ctx: JoinContext) -> str:
-    """Return where the kubelet answers how it is, '' if it does not."""
+    """Return the URL of the kubelet's health endpoint, '' if it has none."""
     content = ctx.host.read(ctx.layout.kubelet_config)
     found = yaml.load(content, source=str(ctx.layout.kubelet_config)) if content else None
     config = found if isinstance(found, dict) else {}
@@ -182,9 +190,10 @@ def _lacks(ctx: JoinContext) -> str | None:
 
 
 def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Put this machine's API server into kubelet.conf, and start the kubelet with it.
+    """Set this machine's API server in kubelet.conf, and restart the kubelet with it.
 
-    The kubelet is stopped first: whoever is killed in between leaves one that does not run, which the next join sees and starts.
+    The kubelet is stopped first: a run that is killed in between leaves a stopped one, which the next join notices and
+    starts.
     """
     path = ctx.layout.kubeconfig("kubelet")
     content = ctx.host.read(path)
@@ -201,18 +210,18 @@ def use_local_server(ctx: JoinContext) -> Iterable[Change | Waited]:
 
 
 def node_name(ctx: JoinContext) -> str:
-    """Return the name that the kubelet will register with."""
+    """Return the name with which the kubelet will register."""
     return _name(ctx.configuration.init.node_registration)
 
 
 def _name(registration: NodeRegistration) -> str:
-    """An argument counts more than the configuration."""
+    """Return the name: an argument takes precedence over the configuration."""
     given = [arg.value for arg in registration.kubelet_extra_args if arg.name == _OVERRIDE]
     return given[-1] if given else registration.name
 
 
 def is_bootstrapped(ctx: JoinContext) -> bool:
-    """Return whether an earlier run of this join came so far that the kubelet has its certificate."""
+    """Return whether an earlier run of this join has got as far as the kubelet's certificate."""
     return ctx.resumed and discovery.node_access(ctx.host, now=ctx.clock.now()) is not None
 
 
@@ -225,7 +234,9 @@ def find_node(ctx: JoinContext) -> Object | None:
 
 
 def require_free_name(ctx: JoinContext) -> Change:
-    """Return that the kubelet registers a Node; one that is there and not Ready, or surely this machine's own, is taken over.
+    """Return the change for the kubelet's Node.
+
+    An existing one is taken over if it is not Ready, or surely this machine's own.
 
     Raises APIError for another one that is Ready.
     """
@@ -242,9 +253,10 @@ def require_free_name(ctx: JoinContext) -> Change:
 
 
 def wait_for_signer(ctx: JoinContext) -> Iterable[Waited]:
-    """Wait, for seconds at most, while young requests of kubelets remain unanswered; not at all where that cannot be seen.
+    """Wait, at most for seconds, while recent requests of kubelets are unanswered; not at all if they cannot be read.
 
-    What this machine's kubelet says does not count: it has no configuration yet, and a package may have it start in vain again and again.
+    The messages of this machine's kubelet do not count: it has no configuration yet, and a package may start it in vain
+    repeatedly.
     """
     with suppress(WaitTimeout):
         yield ctx.waiter.until(
@@ -269,5 +281,5 @@ def _unanswered(ctx: JoinContext) -> str | None:
 
 
 def _age(request: dict[str, Any], now: datetime) -> float:
-    """Return seconds; a clock that is wrong makes a request too old or not born yet, and nobody waits for it."""
+    """Return seconds; with a wrong clock, a request seems too old or not yet created, and is not waited for."""
     return (now - datetime.fromisoformat(request["metadata"]["creationTimestamp"])).total_seconds()

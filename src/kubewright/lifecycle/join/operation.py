@@ -1,4 +1,4 @@
-"""`join` as a row: how its configuration is made, what its phases work with, in which order a control plane is started, and what is said at the end."""
+"""`join` as a row: its configuration, the context of its phases, the start order of a control plane, and the final messages."""
 
 from __future__ import annotations
 
@@ -56,19 +56,22 @@ def prepare(request: JoinOptions, machine: Machine) -> Prepared[JoinConfiguratio
 
 
 def context(_: JoinOptions, configuration: JoinConfiguration, bound: Bound) -> JoinContext:
-    """Make what the phases work with."""
+    """Return the context of the phases."""
     return JoinContext(bound=bound, join=configuration, addresses=addresses(configuration), sources=SOURCES)
 
 
 def _opening(ctx: JoinContext) -> None:
-    """Require, before a plan, that the cluster of a control plane which something else made can be asked. Raises as `adoption.load_administrator` does."""
+    """Require, before a plan, that the cluster of a control plane by another tool can be read.
+
+    Raises as `adoption.load_administrator` does.
+    """
     host, layout = ctx.bound.base, ctx.bound.base.layout
     if ctx.bound.mode is Mode.PLAN and adoption.traces(host) and host.state(layout.manifest("kube-apiserver")) is not None:
         adoption.load_administrator(host, layout.kubeconfig("admin"), now=ctx.clock.now())
 
 
 def start_conditions(ctx: JoinContext) -> Mapping[str, StartCondition]:
-    """Return when each component may start: the API server with the etcd that stays, the others when the API server answers."""
+    """Return the start conditions: the API server starts with the permanent etcd, the others when the API server answers."""
 
     def etcd_starts() -> bool:
         return ctx.cluster.etcd.external is not None or ctx.host.state(ctx.layout.manifest("etcd")) is not None
@@ -80,12 +83,15 @@ def start_conditions(ctx: JoinContext) -> Mapping[str, StartCondition]:
 
 
 def _discover(ctx: JoinContext) -> Access:
-    """Find the cluster as the configuration says. A dry run to which none answers goes on with stand-ins (kubeadm v1.36: util/apiclient/dryrun.go)."""
+    """Find the cluster as configured.
+
+    A dry run without an answer continues with stand-ins (kubeadm v1.36: util/apiclient/dryrun.go).
+    """
     return ctx.bound.connections.find(lambda: discovery.find(ctx), instead=lambda: _nobody(ctx))
 
 
 def _nobody(ctx: JoinContext) -> tuple[Access, list[Mapping[str, Any]]]:
-    """Return kubeadm's stand-ins: whatever token and pin are given, because there is nobody to prove anything."""
+    """Return kubeadm's stand-ins, for any token and pin, because no server proves anything."""
     plane, token = ctx.join.control_plane, ctx.join.discovery.tls_bootstrap_token
     key = plane.certificate_key if plane is not None else ""
     shared = [stand_ins.shared_certificates(key, clock=ctx.clock, random=ctx.random)] if key else []
@@ -114,26 +120,26 @@ SOURCES: Final = ClusterSources(
 
 
 def _bootstrap_kubeconfig(layout: Layout) -> list[PurePosixPath]:
-    """Return what the kubelet is let in with: people want to see it in a dry run."""
+    """Return the kubelet's bootstrap credentials, which users want to see in a dry run."""
     return [layout.kubeconfig(_BOOTSTRAP)]
 
 
 def _remove_token(bound: Bound) -> None:
-    """Remove what a kubelet asks for its certificate with where join ends before the phase that does so: it holds a token."""
+    """Remove the kubelet's bootstrap credentials, which contain a token, if join ends before the phase that does so."""
     if "kubelet-start" in bound.phases:
         bound.host.remove(bound.host.layout.kubeconfig(_BOOTSTRAP))
 
 
 def _impatient(configuration: JoinConfiguration) -> JoinConfiguration:
-    """Ask a cluster once: where it does not answer, stand-ins take its place."""
+    """Return the configuration with a single attempt: if the cluster does not answer, stand-ins take its place."""
     return replace(configuration, timeouts=replace(configuration.timeouts, discovery=_AT_ONCE, kubernetes_api_call=_AT_ONCE))
 
 
 def _closing(ctx: JoinContext) -> None:
-    """Say what has become of this machine, where something was done to it, and keep its patches for an upgrade."""
+    """Report the result for this machine if something was done, and keep its patches for upgrades."""
     if ctx.bound.whole and ctx.bound.mode is Mode.APPLY:
         if ctx.join.patches_directory:
-            from kubewright.lifecycle import kept_patches  # few have any
+            from kubewright.lifecycle import kept_patches  # few runs have any
 
             kept_patches.keep(ctx.host, ctx.join.patches_directory)
         ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))

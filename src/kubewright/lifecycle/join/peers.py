@@ -1,8 +1,8 @@
-"""Whether this machine and the other members of etcd reach each other's peer ports.
+"""Checks that this machine and the other members of etcd reach each other's peer ports.
 
-Etcd counts a new member before it has come, takes no other one meanwhile, and would say of a packet filter only that a member is not in sync.
-What the members send takes whichever connection there is, so a filter in one direction may show only when the leader has to send a snapshot.
-kubeadm looks in neither direction.
+Etcd counts a new member before it has connected, accepts no other one in the meantime, and would report a packet filter
+only as a member that is not in sync. Messages of members use any existing connection, so a filter in one direction may
+be noticed only when the leader must send a snapshot. kubeadm checks neither direction.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
 _WITHIN: Final = 10.0
-"""Seconds for reaching the peer ports: what bars them, a firewall, does not go by itself. Members try every tenth of a second."""
+"""Seconds for reaching the peer ports: a firewall is not a temporary problem. Members try every tenth of a second."""
 _EVERY: Final = 1.0
 _REMEDY: Final = "let the control planes reach each other on port {port}, in both directions (a firewall?), then run the same command again"
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 nothing is bound here
 
 
 def reached(ctx: JoinContext) -> Waited:
-    """Wait until this machine reaches the peer ports of the members that are healthy: a member that does not would never come up.
+    """Wait until this machine reaches the peer ports of the healthy members: otherwise its member would never come up.
 
-    Raises WaitTimeout, which names those that are not reached.
+    Raises WaitTimeout, which names the unreachable ones.
     """
 
     def problems() -> str | None:
@@ -43,12 +43,15 @@ def reached(ctx: JoinContext) -> Waited:
 
 
 def arrived(ctx: JoinContext) -> Waited:
-    """Wait until the healthy members have connected to the peer port of this machine's etcd, which runs. Raises WaitTimeout, which names the others."""
+    """Wait until the healthy members have connected to the peer port of this machine's running etcd.
+
+    Raises WaitTimeout, which names the others.
+    """
     return ctx.waiter.until(lambda: _told(ctx, _missing(ctx)) or None, within=_patience(ctx), saying=_saying(ctx), remedy=_remedy(ctx))
 
 
 class Arrivals:
-    """Watches, beside another wait, whether the other members come to the peer port of this machine's etcd once it listens."""
+    """Checks, during another wait, whether the other members connect to the peer port of this machine's etcd once it listens."""
 
     def __init__(self, ctx: JoinContext) -> None:
         self._ctx = ctx
@@ -56,7 +59,7 @@ class Arrivals:
         self._complete = False
 
     def require(self) -> None:
-        """Raise WaitTimeout where members have not come in time."""
+        """Raise WaitTimeout if members have not connected in time."""
         if self._complete:
             return
         now = self._ctx.clock.monotonic()
@@ -68,7 +71,7 @@ class Arrivals:
             self._next = now + _EVERY
             try:
                 missing = _missing(self._ctx)
-            except APIError:  # the wait beside tells it
+            except APIError:  # the other wait reports it
                 return
             if missing:
                 raise WaitTimeout(f"gave up waiting for {_saying(self._ctx)}", detail=_told(self._ctx, missing), remedy=_remedy(self._ctx))
@@ -81,7 +84,7 @@ def _others(ctx: JoinContext) -> list[Member]:
 
 
 def _missing(ctx: JoinContext) -> list[Member]:
-    """Return the members that are not connected; none if some connections come from addresses of nobody: they are translated on the way."""
+    """Return the members that are not connected; none if connections have unknown source addresses because of NAT."""
     others = {one: _addresses(one) for one in _others(ctx)}
     came = set(ctx.host.network.connected(ctx.addresses.ports.etcd_peer))
     if came - {address for addresses in others.values() for address in addresses} - {ctx.addresses.advertise}:
@@ -90,7 +93,7 @@ def _missing(ctx: JoinContext) -> list[Member]:
 
 
 def _addresses(member: Member) -> Sequence[str]:
-    """Return the addresses of a member's peer URLs; none if they have names."""
+    """Return the addresses in a member's peer URLs; none if they contain names."""
     found = []
     for url in member.peer_urls:
         try:

@@ -1,6 +1,7 @@
-"""The tree of join, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/join.go, cmd/phases/join). Help and completion are made from it.
+"""The tree of join, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/join.go, cmd/phases/join).
 
-What each phase does is in the modules beside this one. They are named, not imported: a worker should not load what makes control planes.
+Help and completion are generated from it. The functions of the phases are in the other modules of this package. They
+are named, not imported: a worker should not load the modules for control planes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _HERE: Final = "kubewright.lifecycle.join"
 _CONTROL_PLANES: Final = f"{_HERE}.context:only_control_planes"
 _ENDPOINT: Final = "api-server-endpoint"
 _TAKEN: Final = "api-server-endpoint, not shown"
-"""Names of positional arguments: kubeadm takes the endpoint here as well, and does not show it."""
+"""Names of positional arguments: kubeadm accepts the endpoint here as well, and does not show it."""
 
 _DISCOVERY = (
     "discovery-file discovery-token discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification tls-bootstrap-token token"

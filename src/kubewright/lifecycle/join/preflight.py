@@ -1,4 +1,4 @@
-"""What the phase `preflight` does: checks of this machine, discovery, the cluster's configuration, and a control plane's images."""
+"""The phase `preflight` of join: checks of this machine, discovery, the cluster's configuration, and a control plane's images."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ TOPIC: Final = "preflight"
 
 
 def named(ctx: JoinContext) -> Iterable[Change]:
-    """Say where checks are made, and read the cluster's configuration: a plan is not the place to check a machine."""
+    """Report the checks, and read the cluster's configuration: plans do not check a machine."""
     ctx.say(TOPIC, "The machine is checked when join really runs, or by `preflight join`")
     _require_possible(ctx)
     return ()
 
 
 def checked(ctx: JoinContext) -> Iterable[Change | Waited]:
-    """Check the machine, find the cluster and read its configuration. What the machine is made of is kept once it can join.
+    """Check the machine, find the cluster and read its configuration. The machine's record is stored once it can join.
 
-    The cluster is looked for and its configuration read beside the checks, which mostly wait. For a control plane there are more checks then, the
-    cluster's etcd among them, and its images are pulled.
+    Discovery and reading run concurrently with the checks, which mostly wait. A control plane has further checks,
+    including the cluster's etcd, and its images are pulled.
     """
     ctx.say(TOPIC, "Running pre-flight checks")
     user, found = ctx.host.facts.user, BackgroundTask(lambda: configuration.read_early(ctx))
@@ -57,8 +57,8 @@ def checked(ctx: JoinContext) -> Iterable[Change | Waited]:
 
 
 def _control_plane_can_join(ctx: JoinContext, *, user: int) -> Iterable[Waited]:
-    """Check this machine and the cluster's etcd for one more control plane, the first while the second is looked for."""
-    from kubewright.lifecycle.join import control_plane, etcd_voters  # with what makes certificates
+    """Check this machine and the cluster's etcd for one more control plane, concurrently."""
+    from kubewright.lifecycle.join import control_plane, etcd_voters  # includes the modules for certificates
 
     control_plane.reserve_keys(ctx)
     asked = BackgroundTask(lambda: etcd_voters.rehearsed(ctx))
@@ -71,7 +71,10 @@ def _control_plane_can_join(ctx: JoinContext, *, user: int) -> Iterable[Waited]:
 
 
 def _require_possible(ctx: JoinContext) -> None:
-    """Read the cluster's configuration. Raises ValidationError or HostError if it cannot have another control plane from here."""
+    """Read the cluster's configuration.
+
+    Raises ValidationError or HostError if this machine cannot become another control plane.
+    """
     cluster = ctx.cluster
     if not ctx.control_plane:
         return
@@ -89,7 +92,7 @@ def _require_possible(ctx: JoinContext) -> None:
 
 
 def _require_authorities(ctx: JoinContext) -> None:
-    """Require what control planes share, where nothing opens the uploaded copies of it."""
+    """Require the files that control planes share, if there is no key for the uploaded copies."""
     names = ["ca.crt", "sa.key", "front-proxy-ca.crt"] + (["etcd/ca.crt"] if ctx.cluster.etcd.external is None else [])
     missing = [name for name in names if ctx.certificates.read(name) is None]
     if missing:
@@ -100,7 +103,7 @@ def _require_authorities(ctx: JoinContext) -> None:
 
 
 def _control_plane(ctx: JoinContext, *, user: int) -> Report:
-    """Check this machine as a control plane, now that the cluster's configuration is known."""
+    """Run the checks of a control plane on this machine, which need the cluster's configuration."""
     registration = ctx.configuration.init.node_registration
     more = lists.control_plane_join(
         ctx.cluster,
@@ -114,9 +117,9 @@ def _control_plane(ctx: JoinContext, *, user: int) -> Report:
 
 
 def for_join(configuration: JoinConfiguration, *, host: Host, user: int, resumed: bool = False) -> Report:
-    """Run what `join` checks before it asks the cluster anything; what depends on the cluster's configuration is not among it.
+    """Run the checks of `join` before it contacts the cluster, without those that need the cluster's configuration.
 
-    Where a run is `resumed`, what the earlier one made does not stand in the way.
+    If a run is `resumed`, the results of the earlier one are not problems.
     """
     registration, control_plane = configuration.node_registration, configuration.control_plane
     places = addresses(configuration)

@@ -1,4 +1,4 @@
-"""What a command line asks of `join`, and the configuration that it results in (kubeadm v1.36.3: cmd/join.go)."""
+"""The options of `join`, and the resulting configuration (kubeadm v1.36.3: cmd/join.go)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from kubewright.base.yaml import Document
 
 @dataclass(frozen=True, kw_only=True)
 class JoinFlags:
-    """What is given on the command line. None, and an empty text or list, means that a flag was not given."""
+    """The values of the command line. None, and an empty text or list, mean that a flag was not given."""
 
     endpoint: str = ""
-    """`host:port`, the positional argument: what makes it discovery by token."""
+    """`host:port`, the positional argument, which selects discovery by token."""
     discovery_file: str = ""
     discovery_token: str = ""
     tls_bootstrap_token: str = ""
     token: str = ""
-    """Takes the place of the other two where they are not given."""
+    """Replaces the other two if they are not given."""
     ca_cert_hashes: Sequence[str] = ()
     unsafe_skip_ca_verification: bool = False
     control_plane: bool = False
@@ -44,13 +44,14 @@ class JoinFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinOptions:
-    """One call of `join` or of one of its phases.
+    """The options of `join` or of one of its phases.
 
-    - `documents` are those of the configuration file; `from_file` tells whether there is one. The discovery and the control plane are then
-      the file's alone.
-    - `looks_for_runtime`: a command without `--cri-socket` does not look for one.
-    - `adopt`: a machine that something else made a part of a cluster is taken over.
-    - `discovers`: a phase command without discovery flags works with the admin kubeconfig, which has to be there on control planes.
+    - `documents` are those of the configuration file; `from_file` says whether there is one. Discovery and control
+      plane are then set by the file alone.
+    - `looks_for_runtime`: a command without `--cri-socket` does not detect one.
+    - `adopt`: a machine of a cluster that another tool created is taken over.
+    - `discovers`: a phase command without discovery flags uses the admin kubeconfig, which must exist on control
+      planes.
     """
 
     documents: Sequence[Document] = ()
@@ -65,10 +66,12 @@ class JoinOptions:
 def configure(
     request: JoinOptions, *, detected: Detected, exists: Callable[[str], bool], admin_kubeconfig: str
 ) -> LoadedKind[JoinConfiguration]:
-    """Load the configuration: file and flags, and what the machine tells. `exists` tells whether a file of this machine is there.
+    """Load the configuration from file, flags and the machine's facts.
 
-    Unknown fields are warnings, as they are for kubeadm. Raises what `load_join` raises, and HostError without an admin kubeconfig that is
-    needed: a worker has none, and its file says how it finds the cluster.
+    `exists` returns whether a file of this machine exists.
+
+    Unknown fields are warnings, as in kubeadm. Raises what `load_join` raises, and HostError without a required admin
+    kubeconfig: a worker has none, and its file must specify the discovery.
     """
     missing = HostError(
         f"{admin_kubeconfig} is not there",
@@ -109,16 +112,16 @@ _FLAGS: Final = {
     "patches.directory": "--patches",
     "skipPhases": "--skip-phases",
 }
-"""What the fields of a JoinConfiguration are on the command line."""
+"""The flags of a JoinConfiguration's fields."""
 _MISSING: Final = {
     "HOST:PORT or --discovery-file": "join has to know where the cluster is: give one of them",
     "--discovery-token-ca-cert-hash": "anyone who knows the token could impersonate the cluster: give it, or --discovery-token-unsafe-skip-ca-verification",
 }
-"""What is said of flags that were not given."""
+"""The messages for flags that were not given."""
 
 
 def _about_flags(error: ValidationError, flags: JoinFlags) -> ValidationError:
-    """Say the same of the flags, for those who wrote no file. `--token` stands for two fields."""
+    """Return the error with flags instead of fields, for users without a file. `--token` stands for two fields."""
     told: dict[str, FieldError] = {}
     for one in error.errors:
         name = _FLAGS.get(one.path.text.partition("[")[0], one.path.text)
@@ -132,11 +135,11 @@ def _about_flags(error: ValidationError, flags: JoinFlags) -> ValidationError:
 
 
 _ANY_ADDRESS: Final = "127.0.0.1"
-"""Stands for the address of a worker, which serves no API."""
+"""A placeholder for the address of a worker, which serves no API."""
 
 
 def addresses(configuration: JoinConfiguration) -> Addresses:
-    """Return where a machine that joins listens; on a worker only the kubelet does."""
+    """Return the addresses of a joining machine; on a worker only the kubelet listens."""
     plane = configuration.control_plane
     endpoint = plane.local_api_endpoint if plane is not None else None
     if endpoint is None or not endpoint.advertise_address:
@@ -145,13 +148,13 @@ def addresses(configuration: JoinConfiguration) -> Addresses:
 
 
 def authority_path(configuration: JoinConfiguration, layout: Layout) -> PurePosixPath:
-    """Return where the cluster's CA is written to: kubeadm's default stands for the place that the machine has for it."""
+    """Return the path for the cluster's CA: kubeadm's default means the machine's own path."""
     named = configuration.ca_cert_path
     return layout.certificate("ca") if named == JoinConfiguration.ca_cert_path else PurePosixPath(named)
 
 
 def _changed(given: JoinConfiguration, flags: JoinFlags, *, from_file: bool) -> JoinConfiguration:
-    """Put the flags into what the file says; without a file they are everything."""
+    """Apply the flags to the file's settings; without a file, they are the only settings."""
     if not from_file:
         given = replace(given, discovery=_discovery(flags), control_plane=_control_plane(flags))
     for attribute, value in (
@@ -189,7 +192,7 @@ def _control_plane(flags: JoinFlags) -> JoinControlPlane | None:
 
 
 def _warnings(request: JoinOptions) -> list[str]:
-    """Say which flags have no effect."""
+    """Return warnings about flags without effect."""
     flags = request.flags
     found = []
     if request.from_file and flags.endpoint:

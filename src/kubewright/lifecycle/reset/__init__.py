@@ -1,1 +1,4 @@
-"""`reset`: undoing on a machine what init or join did, and nothing else. Every step is tried; what fails is told at the end."""
+"""`reset`: undo the changes of init or join on a machine, and nothing else.
+
+Every step is tried; failures are reported at the end.
+"""

@@ -1,4 +1,4 @@
-"""What the phases of reset work with."""
+"""The context of reset's phases."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class ResetContext:
 
     @property
     def reporter(self) -> Reporter:
-        """Who is told."""
+        """The reporter of the run."""
         return self.bound.reporter
 
     def connect(self) -> KubeAPI:
-        """Make a client of the cluster: with the kubeconfig that was named, else the administrator's, else the kubelet's."""
+        """Return a client of the cluster with the named kubeconfig, else the administrator's, else the kubelet's."""
         from kubewright.kube.kubeconfigs import load_access
 
         layout, base = self.inventory.layout, self.bound.base
@@ -66,11 +66,11 @@ class ResetContext:
         raise HostError("there is no kubeconfig to ask the cluster with", remedy="name one with --kubeconfig")
 
     def etcd(self, endpoints: tuple[str, ...]) -> Etcd:
-        """Make a client of etcd, at these endpoints or where the cluster tells."""
+        """Return a client of etcd, at these endpoints or those from the cluster."""
         return self.bound.connections.etcd(lambda: self.etcd_client(endpoints))
 
     def etcd_client(self, endpoints: tuple[str, ...]) -> Etcd:
-        """Make a client at endpoints that the machine tells, else at those that the cluster tells."""
+        """Return a client at the endpoints from the machine, else those from the cluster."""
         from kubewright.lifecycle import stacked_etcd
 
         urls = list(endpoints) or stacked_etcd.endpoints(self.connect())
@@ -78,7 +78,7 @@ class ResetContext:
 
     @functools.cached_property
     def cleanup(self) -> Cleanup:
-        """What the steps of `cleanup-node` work with, which keeps the failures of all phases."""
+        """The context of `cleanup-node`'s steps, which keeps the failures of all phases."""
         return Cleanup(
             host=self.host,
             clock=self.clock,
@@ -90,17 +90,17 @@ class ResetContext:
         )
 
     def clean(self) -> Iterable[Change]:
-        """Do the phase `cleanup-node`."""
+        """Run the phase `cleanup-node`."""
         return cleanup.run(self.cleanup)
 
     def tell(self, done: str, planned: str) -> None:
-        """Report a step: `done` where it is done, `planned` in a dry run. An empty text is not said."""
+        """Report a step: `done` if it is done, `planned` in a dry run. An empty text is skipped."""
         self.bound.tell(done, planned, topic=TOPIC)
 
     def tell_people(self, text: str) -> None:
-        """Report a text that stands without a topic."""
+        """Report a text without a topic."""
         self.reporter.emit(Line(topic="", text=text))
 
     def say(self, text: str) -> None:
-        """Report one line of progress, whatever the run is for."""
+        """Report one line of progress in every mode."""
         self.reporter.emit(Line(topic=TOPIC, text=text))

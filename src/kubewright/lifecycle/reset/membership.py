@@ -1,6 +1,7 @@
 """The phases `remove-etcd-member` and `delete-node`: this machine leaves its cluster.
 
-Its etcd member goes with its data, somebody else's etcd is left alone; its Node goes, if the user wants that, while there are credentials to do it with.
+Its etcd member is removed with its data, an external etcd is left alone; its Node is deleted, if the user wants that,
+while there are still credentials.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from kubewright.etcd.api import Etcd
 
 LEADERLESS: Final = 20.0
-"""Seconds in which etcd may find a leader. kubeadm waits for two minutes, as we do while a leader answers that the member cannot go yet."""
+"""Seconds in which etcd may elect a leader. kubeadm waits for two minutes, as we do while a leader answers that the member cannot be removed yet."""
 PREFIX = "system:node:"
 
 
 def remove_etcd_member(ctx: ResetContext) -> Iterator[Change]:
-    """Remove the member and empty its data directory. A member that cannot be removed is a warning, as with kubeadm."""
+    """Remove the member and empty its data directory. A member that cannot be removed is a warning, as in kubeadm."""
     yield from ctx.cleanup.attempt(lambda: _leave(ctx))
     yield from ctx.cleanup.attempt(lambda: cleanup.empty_etcd(ctx.cleanup))
 
@@ -62,12 +63,12 @@ def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Ite
 
 
 def node_stays(ctx: ResetContext) -> str | None:
-    """Say why the Node stays."""
+    """Return why the Node stays."""
     return None if ctx.inventory.options.node else "--delete-node was not given"
 
 
 def delete_node(ctx: ResetContext) -> Iterable[Change]:
-    """Delete the Node object of this machine; one that is gone is fine."""
+    """Delete the Node object of this machine; a missing one is not an error."""
     return ctx.cleanup.attempt(lambda: _delete(ctx))
 
 
@@ -89,7 +90,7 @@ def _delete(ctx: ResetContext) -> Iterator[Change]:
 
 
 def node_name(ctx: ResetContext) -> str:
-    """Return the name of this machine's Node, which its kubelet's certificate bears. Raises HostError if nothing tells it."""
+    """Return the name of this machine's Node, from its kubelet's certificate. Raises HostError if it is unknown."""
     from kubewright.kube.credentials import ClientCertificate
     from kubewright.kube.kubeconfigs import load_access
     from kubewright.pki import certificates

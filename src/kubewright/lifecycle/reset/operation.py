@@ -1,4 +1,4 @@
-"""`reset` as a row: how its configuration is made, what its phases work with, the phase `preflight`, and what is said at the end."""
+"""`reset` as a row: its configuration, the context of its phases, the phase `preflight`, and the final messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CLEANUP: Final = "cleanup-node"
 
 @dataclass(frozen=True, kw_only=True)
 class ResetTask:
-    """The configuration of a reset, and what was found on the machine. `default_pki` is where its certificates would be."""
+    """The configuration of a reset, and the detected cluster. `default_pki` is the default certificate directory."""
 
     configuration: ResetConfiguration
     detected: DetectedCluster
@@ -65,7 +65,7 @@ def prepare(request: ResetOptions, machine: Machine) -> Prepared[ResetTask]:
 
 
 def _named(configuration: ResetConfiguration) -> bool:
-    """Whether somebody has named the certificate directory: the default of the configuration cannot be told from none."""
+    """Return whether the certificate directory was named explicitly: the configuration's default is indistinguishable from none."""
     return configuration.certificates_dir != _DEFAULT_PKI
 
 
@@ -75,7 +75,7 @@ def _places(configuration: ResetConfiguration, found: Layout, layout: Layout) ->
 
 
 def context(request: ResetOptions, task: ResetTask, bound: Bound) -> ResetContext:
-    """Make what the phases work with."""
+    """Return the context of the phases."""
     return ResetContext(
         bound=bound,
         configuration=task.configuration,
@@ -85,7 +85,7 @@ def context(request: ResetOptions, task: ResetTask, bound: Bound) -> ResetContex
 
 
 class BestEffortReporter:
-    """Goes on where the inner reporter is gone, or its disk is full."""
+    """Continues if the inner reporter is closed, or its disk is full."""
 
     def __init__(self, inner: Reporter) -> None:
         self._inner = inner
@@ -96,21 +96,21 @@ class BestEffortReporter:
 
 
 def _opening(ctx: ResetContext) -> None:
-    """Begin to ask what takes long, where something will be done."""
+    """Start slow queries, unless this is a plan."""
     if ctx.bound.mode is Mode.APPLY:
         ctx.inventory.begin()
 
 
 def _closing(ctx: ResetContext) -> None:
-    """Say what is left."""
+    """Report what is left."""
     if ctx.bound.whole:
         ctx.tell_people(_left_on_machine(ctx.inventory.options))
 
 
 def _asked(ctx: ResetContext) -> Iterable[Change]:
-    """Check who runs it, list what goes, and ask, unless the configuration says `force` or nothing is there.
+    """Check the user, list what will be removed, and ask for confirmation, unless the configuration sets `force` or nothing is there.
 
-    Raises HostError without `force` where an upgrade was interrupted.
+    Raises HostError without `force` if an upgrade was interrupted.
     """
     _checked(ctx)
     if not ctx.configuration.force:
@@ -128,14 +128,14 @@ def _asked(ctx: ResetContext) -> Iterable[Change]:
 
 
 def _stop_kubelet_early(ctx: ResetContext) -> None:
-    """Begin to stop the kubelet, which takes time: nobody is asked whether to go on."""
-    with suppress(Exception):  # the step that stops it meets the same, and tells it
+    """Start to stop the kubelet, which takes time, if no confirmation is needed."""
+    with suppress(Exception):  # the step that stops it meets the same error, and reports it
         if _CLEANUP in ctx.bound.phases and ctx.inventory.kubelet is not None:
             ctx.cleanup.stopping.begin()
 
 
 def _confirm(ask: Callable[[str], str] | None) -> None:
-    """Ask whether to go on. Raises UsageError for any other answer than y or yes."""
+    """Ask whether to continue. Raises UsageError for any other answer than y or yes."""
     if ask is not None and ask(_QUESTION).rstrip("\r\n").lower() not in _YES:
         raise UsageError("nothing was reset: the answer was not y", remedy="answer y, or give --force, which does not ask")
 
@@ -159,7 +159,7 @@ _CHECKS: Final = (Check(name=PRIVILEGED, find=_privileged, comes_first=True),)
 
 
 def _left_on_machine(options: CleanupOptions) -> str:
-    """Return the last text."""
+    """Return the final text."""
     return "\n".join(["Reset leaves on this machine, or in the cluster:", *(f"- {line}" for line in _left(options)), f"See also {_PAGE}"])
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = "kubewright.lifecycle.reset"
 _IGNORED: Final = "ignored"
-"""Names the positional arguments that kubeadm takes and does not look at."""
+"""The names of positional arguments that kubeadm accepts and ignores."""
 
 PHASES: Final[Phases[ResetContext]] = Phases(
     Phase(

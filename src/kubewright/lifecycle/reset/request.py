@@ -1,4 +1,4 @@
-"""What a command line asks of `reset`, and the configuration that comes of it (kubeadm v1.36: cmd/reset.go)."""
+"""The options of `reset`, and the resulting configuration (kubeadm v1.36: cmd/reset.go)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubewright.base.yaml import Document
 
 @dataclass(frozen=True, kw_only=True)
 class ResetFlags:
-    """What is given on the command line. None, and an empty text or list, means that a flag was not given."""
+    """The values of the command line. None, and an empty text or list, mean that a flag was not given."""
 
     cert_dir: str = ""
     cri_socket: str = ""
@@ -26,9 +26,12 @@ class ResetFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class ResetOptions:
-    """One call of `reset` or of one of its phases; `looks_for_runtime` as for `join`. `kubeconfig` is '' if none was named.
+    """The options of `reset` or of one of its phases; `looks_for_runtime` as for `join`.
 
-    The others are ours: files of CNI, rules of the packet filter, the Node object go as well. `ask` is given a question, and returns the answer.
+    `kubeconfig` is '' if none was named.
+
+    The others are ours: also remove files of CNI, packet filter rules, the Node object. `ask` takes a question, and
+    returns the answer.
     """
 
     documents: Sequence[Document] = ()
@@ -44,7 +47,10 @@ class ResetOptions:
 
 
 def configure(request: ResetOptions, *, detected: Detected) -> LoadedKind[ResetConfiguration]:
-    """Load the configuration: file and flags, and what the machine tells. Unknown fields are warnings. Raises what `load_reset` raises."""
+    """Load the configuration from file, flags and the machine's facts.
+
+    Unknown fields are warnings. Raises what `load_reset` raises.
+    """
     return load_reset(
         request.documents,
         detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),

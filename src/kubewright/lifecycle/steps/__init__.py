@@ -1,1 +1,1 @@
-"""Work that several operations do to a machine or its cluster."""
+"""Steps that several operations perform on a machine or its cluster."""

@@ -64,7 +64,7 @@ def _carried(found: str, installed: str) -> str:
 
 
 def _told(changes: Iterable[Change], name: str, *, say: Say) -> Iterable[Change]:
-    """Yield the changes of an add-on, and say at their end whether there were any."""
+    """Yield the changes of an add-on, and report at the end whether there were any."""
     changed = False
     for change in changes:
         changed = changed or bool(change)
@@ -73,7 +73,7 @@ def _told(changes: Iterable[Change], name: str, *, say: Say) -> Iterable[Change]
 
 
 def with_patches(bodies: Iterable[Body], patched: Callable[[str, Body], Body]) -> Iterator[Body]:
-    """Yield the objects of an add-on, those that can be patched as the user wants them."""
+    """Yield the objects of an add-on, with the user's patches applied to those that can be patched."""
     for body in bodies:
         target = _TARGETS.get(body["kind"])
         yield body if target is None else patched(target, body)

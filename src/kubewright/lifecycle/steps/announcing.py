@@ -1,4 +1,7 @@
-"""Noticing what goes to a cluster: a step that writes is told before its first write, or that nothing had to be done; and the first answer."""
+"""Observes writes to a cluster, so that a step is reported before its first write, or as unnecessary.
+
+And the first response.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _READS: Final = frozenset({"get", "list", "watch"})
 def announced(
     api: KubeAPI, write: Callable[[KubeAPI], Iterable[Change]], *, say: Callable[[str], None], doing: Iterable[str], kept: str
 ) -> Iterator[Change]:
-    """Yield the changes of `write`, which gets the API to write with; the lines of `doing` are said before its first write, or `kept` at its end."""
+    """Yield the changes of `write`, which is passed the API.
+
+    The lines of `doing` are reported before its first write, or `kept` at its end.
+    """
 
     def tell() -> None:
         for line in doing:
@@ -48,7 +54,7 @@ class _Announcing(KubeAPI):
 
 
 class Noticing(KubeAPI):
-    """Calls `answered` after each answer, a refusal included."""
+    """Calls `answered` after each response, including refusals."""
 
     def __init__(self, inner: KubeAPI, answered: Callable[[], None]) -> None:
         self._inner = inner

@@ -1,7 +1,8 @@
 """A unit that runs before the kubelet at the next boot, while an operation is replacing files that belong together.
 
-A component that finds a certificate without its key does not start. After a power cut between the two, the unit completes the pair, so that the
-machine comes up by itself. It asks nobody and restarts nothing: the operation itself goes on only when somebody runs it again.
+A component that finds a certificate without its key does not start. After a power cut between the two, the unit
+completes the pair, so that the machine starts by itself. It asks no questions and restarts nothing: the operation
+itself continues only when the user runs it again.
 """
 
 from __future__ import annotations
@@ -38,15 +39,17 @@ WantedBy=multi-user.target
 
 
 def unit_path(host: Host) -> PurePosixPath:
-    """Return where the unit lies."""
+    """Return the path of the unit."""
     return host.layout.units / f"{SERVICE}.service"
 
 
 @contextmanager
 def enabled(host: Host, program: Sequence[str], *, needed: bool, reporter: Reporter) -> Iterator[None]:
-    """Have the unit while an operation is at work, and longer if that leaves a checkpoint in progress. `program` is how kubewright is called.
+    """Install the unit while an operation is running, and longer if that leaves a checkpoint in progress.
 
-    A machine whose service manager does not take it is told what that means. Nothing is done unless it is `needed`.
+    `program` is the command of kubewright.
+
+    If the service manager does not accept it, the consequences are reported. Does nothing unless it is `needed`.
     """
     if not needed:
         yield

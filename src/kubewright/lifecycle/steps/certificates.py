@@ -1,4 +1,4 @@
-"""The phases `certs/*` and `kubeconfig/*`: what is kept or made is told; and the files that all control planes of a cluster share."""
+"""The phases `certs/*` and `kubeconfig/*`: reporting what is kept or created, and the files that all control planes of a cluster share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAID: Final = {
     (True, True, True): 'Using the existing "{0}" key, generated its public key {0}.pub',
     (True, False, True): 'Using the existing "{}" key',
 }
-"""What is said of a certificate or (first) a key pair, by whether something was made and whether its key was there before."""
+"""The message for a certificate or (first) a key pair, by whether something was created and whether its key existed."""
 _ALWAYS: Final = ("ca.crt", "ca.key", "front-proxy-ca.crt", "front-proxy-ca.key", "sa.pub", "sa.key")
 _LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")
 
@@ -33,7 +33,7 @@ _LOCAL_ETCD: Final = ("etcd/ca.crt", "etcd/ca.key")
 def certificate(
     spec: specs.CertificateSpec | specs.KeyPairSpec, *, store: CertificateStore, sources: IssuingSources, reporter: Reporter
 ) -> Change:
-    """Keep or make a certificate or a key pair. Raises as `pki.ensure` does."""
+    """Keep or create a certificate or a key pair. Raises as `pki.ensure` does."""
     has_key = store.read(spec.key_file) is not None
     change = ensure.ensure(store, spec, sources)
     reporter.emit(Line(topic=_TOPIC, text=_SAID[isinstance(spec, specs.KeyPairSpec), bool(change), has_key].format(spec.base)))
@@ -46,7 +46,7 @@ def certificate(
 def kubeconfig(
     spec: specs.KubeconfigSpec, *, files: CertificateStore, certificates: CertificateStore, sources: IssuingSources, reporter: Reporter
 ) -> Change:
-    """Keep or make a kubeconfig. `files` are those of the Kubernetes directory. Raises as `pki.kubeconfigs` does."""
+    """Keep or create a kubeconfig. `files` are those of the Kubernetes directory. Raises as `pki.kubeconfigs` does."""
     change = kubeconfigs.ensure_kubeconfig(files, certificates, spec, sources)
     done = "Wrote" if change.action is not Action.NONE else "Using existing"
     reporter.emit(Line(topic="kubeconfig", text=f'{done} "{spec.file}"'))
@@ -54,17 +54,17 @@ def kubeconfig(
 
 
 def missing_keys(wanted: Iterable[specs.CertificateSpec | specs.KeyPairSpec], store: CertificateStore) -> list[Algorithm]:
-    """Return the algorithms of the keys that are not there, one for each."""
+    """Return the algorithms of the missing keys, one for each."""
     return [spec.algorithm for spec in wanted if store.read(spec.key_file) is None]
 
 
 def missing_kubeconfigs(wanted: Iterable[specs.KubeconfigSpec], files: CertificateStore) -> list[Algorithm]:
-    """Return the algorithms of the keys in the kubeconfigs that are not there, one for each."""
+    """Return the algorithms of the keys of missing kubeconfigs, one for each."""
     return [spec.certificate.algorithm for spec in wanted if files.read(spec.file) is None]
 
 
 def shared_files(cluster: ClusterConfiguration, layout: Layout) -> dict[str, PurePosixPath | None]:
-    """Return the names and where the files lie on a machine; None for a file of an external etcd that is not configured."""
+    """Return the names and the paths of the files on a machine; None for a file of an external etcd that is not configured."""
     external = cluster.etcd.external
     names = _ALWAYS if external is not None else (*_ALWAYS, *_LOCAL_ETCD)
     places: dict[str, PurePosixPath | None] = {name.replace("/", "-"): layout.pki / name for name in names}

@@ -1,6 +1,9 @@
-"""The phase `cleanup-node`, of `reset` and of `node leave`: steps in a table, each tried whatever became of those before it (kubeadm v1.36: cmd/phases/reset/cleanupnode.go).
+"""The phase `cleanup-node` of `reset` and of `node leave`: a table of steps, each tried even after failures.
 
-kubeadm unmounts first and removes pods then, and stops at a file system that is busy. Here pods go first: they keep them busy.
+Source: kubeadm v1.36: cmd/phases/reset/cleanupnode.go.
+
+kubeadm unmounts first and then removes pods, and stops at a busy file system. Here pods are removed first, because they
+keep file systems busy.
 """
 
 from __future__ import annotations
@@ -30,9 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Cleanup:
-    """What the steps work with. `tell` reports a step, as `Bound.tell` does: what is said where it is done, and in a dry run.
+    """The context of the steps.
 
-    `member_removed`: the etcd member has been removed in this run, and may have written until it ended.
+    `tell` reports a step, as `Bound.tell` does: one text if it is done, another in a dry run.
+
+    `member_removed`: the etcd member was removed in this run, and may have written until it exited.
     """
 
     host: Host
@@ -46,20 +51,23 @@ class Cleanup:
 
     @functools.cached_property
     def stopping(self) -> BackgroundTask[Change]:
-        """Stopping the kubelet, which may be begun before its step."""
+        """Stopping the kubelet, which may be started before its step."""
         return BackgroundTask(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
 
     def attempt(self, work: Callable[[], Iterable[Change]]) -> Iterator[Change]:
-        """Yield the changes of a step. What it raises, be it a bug of ours, is told and kept for the end, and the next step follows."""
+        """Yield the changes of a step.
+
+        Exceptions, including bugs of ours, are reported and kept for the end, and the next step follows.
+        """
         try:
             yield from work()
-        except Exception as error:  # the keys that the next step removes are worth more than our surprise
+        except Exception as error:  # removing the keys in the next step matters more than this exception
             failure = expected(error)
             self.failures.append(failure)
             self.warn(str(failure))
 
     def warn(self, text: str) -> None:
-        """Report what the user should know, and what is no failure of the run."""
+        """Report a warning, which is not a failure of the run."""
         self.reporter.emit(Warned(text=text))
 
 
@@ -67,7 +75,7 @@ Step = Callable[[Cleanup], Iterable[Change]]
 
 
 def run(ctx: Cleanup) -> Iterator[Change]:
-    """Go through all steps. What we keep of the machine goes last, and not after a failure: the next run needs it."""
+    """Run all steps. Our record of the machine is removed last, and not after a failure: the next run needs it."""
     before = len(ctx.failures)
     for step in STEPS:
         yield from ctx.attempt(lambda step=step: step(ctx))  # type: ignore[misc]
@@ -76,9 +84,9 @@ def run(ctx: Cleanup) -> Iterator[Change]:
 
 
 def stop_kubelet(ctx: Cleanup) -> Iterator[Change]:
-    """Stop the kubelet: it would start the pods again."""
+    """Stop the kubelet, which would start the pods again."""
     runs = True
-    with suppress(Exception):  # what does not tell its state may stop all the same
+    with suppress(Exception):  # a service of unknown state may still be stopped
         found = ctx.inventory.kubelet
         if found is None:
             ctx.warn("no service manager that knows the kubelet was found: make sure that it does not run")
@@ -89,9 +97,10 @@ def stop_kubelet(ctx: Cleanup) -> Iterator[Change]:
 
 
 def remove_pods(ctx: Cleanup) -> Iterator[Change]:
-    """Stop and remove all pods. Without a container runtime that is a warning, as with kubeadm.
+    """Stop and remove all pods. A missing container runtime is a warning, as in kubeadm.
 
-    One that did not list its pods at the beginning is asked again. One that is there and never answers may have them running: a failure.
+    A runtime that did not list its pods at the beginning is tried again. One that exists and never answers may have
+    running pods: a failure.
     """
     ctx.tell("", "Would remove Kubernetes-managed containers")
     known = not isinstance(ctx.inventory.pods, HostError)
@@ -112,7 +121,7 @@ def remove_pods(ctx: Cleanup) -> Iterator[Change]:
 
 
 def remove_files(ctx: Cleanup) -> Iterator[Change]:
-    """Remove the kubeconfigs, and certificates that lie where nobody named them. All of them are tried."""
+    """Remove the kubeconfigs, and certificates in a directory that was not named explicitly. All of them are tried."""
     paths = [*ctx.inventory.kubeconfigs, *ctx.inventory.certificates]
     there = [path for path in paths if _seen(ctx.host.state, path)]
     ctx.tell(f"Deleting files: {_list(there)}" * bool(there), f"Would delete files: {_list(paths)}")
@@ -120,7 +129,7 @@ def remove_files(ctx: Cleanup) -> Iterator[Change]:
 
 
 def empty_directories(ctx: Cleanup) -> Iterator[Change]:
-    """Empty the directories of the cluster, which stay, but for the kubelet's. All of them are tried."""
+    """Empty the directories of the cluster, except the kubelet's; the directories stay. All of them are tried."""
     inventory, kubelet = ctx.inventory, ctx.inventory.layout.kubelet
     if kubelet not in inventory.directories:
         ctx.warn(f'"{kubelet}" is not there, and not emptied')
@@ -131,7 +140,7 @@ def empty_directories(ctx: Cleanup) -> Iterator[Change]:
 
 
 def unmount(ctx: Cleanup) -> Iterator[Change]:
-    """Unmount what is below the kubelet's directory, what was mounted last first. All of it is tried."""
+    """Unmount file systems below the kubelet's directory, the latest mount first. All of them are tried."""
     directory = ctx.inventory.layout.kubelet
     flags, mounts = ctx.unmount_flags, ctx.inventory.mounts
     ctx.tell(f'Unmounting mounted directories in "{directory}"' * bool(mounts), f'Would unmount mounted directories in "{directory}"')
@@ -140,7 +149,7 @@ def unmount(ctx: Cleanup) -> Iterator[Change]:
 
 
 def empty_kubelet(ctx: Cleanup) -> Iterator[Change]:
-    """Empty the kubelet's directory, after all else: pods have filled it, and nobody knows with what."""
+    """Empty the kubelet's directory last: pods have filled it with arbitrary contents."""
     if ctx.inventory.layout.kubelet in ctx.inventory.directories:
         yield ctx.host.empty(ctx.inventory.layout.kubelet)
 
@@ -156,7 +165,7 @@ def remove_accounts(ctx: Cleanup) -> Iterator[Change]:
 
 
 def remove_cni(ctx: Cleanup) -> Iterator[Change]:
-    """Remove the CNI configuration that the list named. All of it is tried."""
+    """Remove the CNI configuration in the list. All of it is tried."""
     paths = ctx.inventory.cni
     if paths:
         ctx.tell(f"Deleting CNI configuration: {_list(paths)}", f"Would delete CNI configuration: {_list(paths)}")
@@ -164,7 +173,7 @@ def remove_cni(ctx: Cleanup) -> Iterator[Change]:
 
 
 def remove_rules(ctx: Cleanup) -> Iterator[Change]:
-    """Remove what kube-proxy and CNI plugins left in the packet filter. All of it is tried."""
+    """Remove rules of kube-proxy and CNI plugins from the packet filter. All of them are tried."""
     rules = ctx.inventory.rules
     if isinstance(rules, HostError):
         raise rules
@@ -188,12 +197,12 @@ def empty_etcd(ctx: Cleanup) -> Iterator[Change]:
 
 
 def empty_etcd_again(ctx: Cleanup) -> Iterator[Change]:
-    """Remove what etcd wrote between the phase that emptied its directory and its end."""
+    """Remove files that etcd wrote between the phase that emptied its directory and its exit."""
     return empty_etcd(ctx) if ctx.member_removed else iter(())
 
 
 def remove_units(ctx: Cleanup) -> Iterator[Change]:
-    """Remove the unit files of the kubelet that we installed: those of a package stay."""
+    """Remove the kubelet's unit files that we installed; those of a package stay."""
     units = ctx.inventory.units
     if units:
         ctx.tell(f"Deleting the units of the kubelet: {_list(units)}", f"Would delete the units of the kubelet: {_list(units)}")
@@ -208,7 +217,7 @@ def remove_recovery(ctx: Cleanup) -> Iterator[Change]:
 
 
 def restore_service(ctx: Cleanup) -> Iterator[Change]:
-    """Enable or disable the kubelet's service as it was before a join changed that, where its unit is not ours."""
+    """Enable or disable the kubelet's service as it was before a join changed it, if its unit is not ours."""
     earlier = kubelet_service.to_restore(ctx.host)
     if earlier is not None:
         what = f"the kubelet service, as it was before: {'enabled' if earlier.enabled else 'disabled'}"
@@ -217,18 +226,24 @@ def restore_service(ctx: Cleanup) -> Iterator[Change]:
 
 
 def remove_tunnel(ctx: Cleanup) -> Iterator[Change]:
-    """Remove the machine's end of a VPN: its service, an interface that outlived it, its unit. The key has gone with its directory."""
+    """Remove the machine's end of a VPN: its service, an interface that outlived it, its unit.
+
+    The key was removed with its directory.
+    """
     unit = ctx.inventory.tunnel
     if unit is None:
         return
     ctx.tell(f"Removing the tunnel {unit.stem}", f"Would remove the tunnel {unit.stem}")
     yield ctx.host.ensure(Service(name=unit.stem, running=False))
     yield ctx.host.remove_tunnel(unit.stem)
-    yield ctx.host.remove_units(unit.stem, units=(unit,))  # last: a run that is broken off leaves what the next one finds
+    yield ctx.host.remove_units(unit.stem, units=(unit,))  # last: an interrupted run leaves it for the next one
 
 
 def forget(ctx: Cleanup) -> Iterator[Change]:
-    """Remove what we keep of the machine. What else is in its directory is not this machine's: a hub may have its state there."""
+    """Remove our files of the machine.
+
+    Other files in the directory are not this machine's: a hub may have its state there.
+    """
     layout = ctx.inventory.layout
     there = [path for path in layout.kept_files if ctx.host.state(path) is not None]
     if there:
@@ -254,7 +269,7 @@ STEPS: Final[tuple[Step, ...]] = (
     restore_service,
     remove_tunnel,
 )
-"""Keys and kubeconfigs go before the kubelet's directory, where a mount may hang and a tree may take long."""
+"""Keys and kubeconfigs are removed before the kubelet's directory, where a mount may hang and a tree may take long."""
 
 
 def _list(paths: Iterable[PurePosixPath]) -> str:
@@ -262,15 +277,18 @@ def _list(paths: Iterable[PurePosixPath]) -> str:
 
 
 def _seen(look: Callable[[PurePosixPath], object], path: PurePosixPath) -> bool:
-    """Whether there is something; True if that cannot be seen: the step tries it all the same."""
+    """Return whether something exists; True if that cannot be determined: the step then tries it."""
     try:
         return bool(look(path))
-    except Exception:  # the step tells of it
+    except Exception:  # the step reports it
         return True
 
 
 def _attempt_all(acts: Iterable[Callable[[], Change]], *, what: str, remedy: str = "") -> Iterator[Change]:
-    """Do all of a step, whatever becomes of its parts, and yield the changes. Then raises HostError, saying `what`, for those that failed."""
+    """Do all parts of a step, regardless of failures, and yield the changes.
+
+    Then raises HostError, with `what`, for those that failed.
+    """
     failed = list[KubewrightError]()
     for act in acts:
         try:
@@ -284,7 +302,10 @@ def _attempt_all(acts: Iterable[Callable[[], Change]], *, what: str, remedy: str
 
 
 def _combined(failed: Sequence[KubewrightError], *, what: str, remedy: str, names: Sequence[str] = ()) -> HostError:
-    """Return one error for several, by the names of what failed; where one of them is a bug of ours, its remedy says so too."""
+    """Return one error for several, with the names of the failed parts.
+
+    If one of them is a bug of ours, its remedy includes that.
+    """
     told_of = [f"{name}: {error}" for name, error in zip(names, failed, strict=True)] if names else list(map(str, failed))
     remedies = dict.fromkeys([remedy, *(error.remedy for error in failed if error.remedy == BUG)])
     told = HostError(what, detail="\n".join(told_of), remedy="; ".join(filter(None, remedies)))

@@ -1,4 +1,4 @@
-"""Objects with which a cluster describes itself: its configuration, and what machines that join may do."""
+"""Objects that describe a cluster: its configuration, and the permissions of joining machines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def apply(api: KubeAPI, wanted: Iterable[Mapping[str, Any]]) -> Iterator[Change]
 
 
 def kubeadm_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> Iterator[Change]:
-    """Store the ClusterConfiguration with the rights to read it."""
+    """Store the ClusterConfiguration with the permission to read it."""
     stored, *rights = objects.kubeadm_config(configuration)
     yield from announced(
         api,
@@ -35,7 +35,7 @@ def kubeadm_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> I
 
 
 def kubelet_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> Iterator[Change]:
-    """Store the kubelet's configuration for the machines that join."""
+    """Store the kubelet's configuration for joining machines."""
     stored, *rights = objects.kubelet_config(configuration)
     yield from announced(
         api,
@@ -48,7 +48,7 @@ def kubelet_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> I
 
 
 def joining(*, api: KubeAPI, say: Say) -> Iterator[Change]:
-    """Make the rights of machines that join."""
+    """Create the permissions of joining machines."""
     return announced(
         api,
         lambda writing: list(apply(writing, objects.joining())),

@@ -1,6 +1,9 @@
-"""What the files of a machine tell of the cluster that it is part of: where its certificates are, whether an etcd is its own. Only reads.
+"""Facts about a machine's cluster from the machine's files: its certificate directory, whether it has its own etcd.
 
-kubeadm asks the cluster, which may be gone. Here the machine's own files are looked at: its manifests, whatever wrote them, and our record.
+Only reads.
+
+kubeadm reads them from the cluster, which may be gone. Here the machine's own files are read: its manifests, whatever
+wrote them, and our record.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ Tree = Mapping[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class StaticPod:
-    """A manifest that could be read. `body` is what it holds."""
+    """A readable manifest. `body` is its content."""
 
     body: Mapping[str, object]
 
@@ -41,7 +44,7 @@ class StaticPod:
         return found[-1] if found else ""
 
     def host_path(self, volume: str) -> PurePosixPath | None:
-        """Return the directory of the machine behind a volume; None if it names none, or no absolute one."""
+        """Return the host directory of a volume; None if it has none, or a relative one."""
         for one in map(_map, _items(self._spec.get("volumes"))):
             path = _map(one.get("hostPath")).get("path")
             if one.get("name") == volume and isinstance(path, str) and path.startswith("/"):
@@ -50,12 +53,12 @@ class StaticPod:
 
     @property
     def image_tag(self) -> str:
-        """The tag of the image of its first container, '' without one; a digest behind it does not count."""
+        """The image tag of its first container, '' without one; a following digest is ignored."""
         return str(self._container.get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2]
 
     @property
     def user(self) -> int | None:
-        """The number of the user that it runs as, None if it does not say."""
+        """The ID of the user that it runs as, None if it is not set."""
         found = _map(self._spec.get("securityContext")).get("runAsUser")
         return found if isinstance(found, int) else None
 
@@ -89,14 +92,14 @@ def _items(value: object) -> list[object]:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """The etcd member of this machine. `endpoints` are where it and its peers may be asked, none if only the cluster knows."""
+    """The etcd member of this machine. `endpoints` are its and its peers' URLs, none if only the cluster knows them."""
 
     peer_url: str
     endpoints: tuple[str, ...] = ()
 
 
 class DetectedCluster:
-    """The cluster that a machine is part of, each fact looked up once. `warnings` are what could not be read."""
+    """The cluster of a machine, each fact looked up once. `warnings` are about what could not be read."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -105,7 +108,7 @@ class DetectedCluster:
 
     @functools.cached_property
     def etcd(self) -> StaticPod | None:
-        """The static pod of etcd, or the one in which a member learns during a join."""
+        """The static pod of etcd, or the temporary one of a member during a join."""
         return self._pod(ETCD) or self._pod(LEARNER)
 
     @functools.cached_property
@@ -115,7 +118,7 @@ class DetectedCluster:
 
     @functools.cached_property
     def record(self) -> Mapping[str, Tree]:
-        """The documents, by kind, that we made this machine of; none if we did not."""
+        """The documents, by kind, with which we created this machine; none if we did not."""
         if self._host.state(self._layout.machine_record) is None:
             return {}
         from kubewright.lifecycle import machine_record
@@ -123,7 +126,7 @@ class DetectedCluster:
         try:
             found = machine_record.load(self._host)
             documents = [] if found is None else yaml.load_all(found.configuration, source=str(self._layout.machine_record))
-        except Exception as error:  # whatever is wrong with it: the machine is reset without it
+        except Exception as error:  # whatever is wrong with it, the machine is reset without it
             self.warnings.append(str(expected(error)))
             return {}
         values = [document.value for document in documents]
@@ -131,7 +134,7 @@ class DetectedCluster:
 
     @property
     def layout(self) -> Layout:
-        """The layout with the places that the cluster's configuration has moved."""
+        """The layout with the paths that the cluster's configuration has changed."""
         cluster = self.record.get("ClusterConfiguration", {})
         volume = self.api_server.host_path("k8s-certs") if self.api_server else None
         pki = _text(cluster, "certificatesDir") or str(volume or self._layout.pki)
@@ -140,7 +143,7 @@ class DetectedCluster:
 
     @property
     def member(self) -> Member | None:
-        """The etcd member of this machine; None if etcd is somebody else's, or nothing says that it is ours."""
+        """The etcd member of this machine; None if etcd is external, or not known to be ours."""
         if self.etcd is not None:
             peer_url = self.etcd.argument("initial-advertise-peer-urls").partition(",")[0] or self._peer_url
             return Member(peer_url=peer_url, endpoints=_endpoints(self.etcd, own=peer_url)) if peer_url else None
@@ -150,21 +153,21 @@ class DetectedCluster:
 
     @property
     def has_broken_etcd(self) -> bool:
-        """Whether there is a manifest of etcd that cannot be read, so that nobody knows where its data is."""
+        """Whether the manifest of etcd cannot be read, so that its data directory is unknown."""
         return self.etcd is None and self._host.state(self._layout.manifest(ETCD)) is not None
 
     @property
     def rootless(self) -> bool:
-        """Whether components run as users of their own (feature gate RootlessControlPlane)."""
+        """Whether components run as their own users (feature gate RootlessControlPlane)."""
         gates = self.record.get("ClusterConfiguration", {}).get("featureGates")
         told = isinstance(gates, dict) and gates.get("RootlessControlPlane") is True
         return told or bool(self.api_server and self.api_server.user)
 
     @property
     def _says_local_etcd(self) -> bool:
-        """Whether this machine has, or was to have, a member without a manifest of it: a join that was interrupted, a reset as well.
+        """Whether this machine has, or was to have, a member without a manifest: after an interrupted join or reset.
 
-        A control plane with etcd on this machine has its certificates; one with an etcd of somebody else's does not.
+        A control plane with etcd on this machine has its certificates; one with an external etcd does not.
         """
         if self.has_broken_etcd or self._host.state(self.layout.certificate("etcd/server")) is None:
             return False
@@ -186,13 +189,13 @@ class DetectedCluster:
     def _pod(self, name: str) -> StaticPod | None:
         try:
             return read_static_pod(self._host, self._layout.manifest(name))
-        except Exception as error:  # whatever is wrong with it: the machine is reset without it
+        except Exception as error:  # whatever is wrong with it, the machine is reset without it
             self.warnings.append(str(expected(error)))
             return None
 
 
 def _endpoints(etcd: StaticPod, *, own: str) -> tuple[str, ...]:
-    """Return where the member answers clients, its loopback address first, and where its peers do, with kubeadm's port."""
+    """Return the member's client URLs, its loopback address first, and those of its peers, with kubeadm's port."""
     mine = [one for one in etcd.argument("listen-client-urls").split(",") if one]
     peers = [member.partition("=")[2] for member in etcd.argument("initial-cluster").split(",")]
     others = [url(host, _CLIENTS) for peer in peers if peer and peer != own and (host := _parts(peer).hostname)]
@@ -200,7 +203,7 @@ def _endpoints(etcd: StaticPod, *, own: str) -> tuple[str, ...]:
 
 
 def _parts(text: str) -> SplitResult:
-    """Return the parts of a URL, empty ones of what is none."""
+    """Return the parts of a URL, empty ones for an invalid one."""
     try:
         return urlsplit(text)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Emptying a node: no new pods, and those that are there are evicted, as `kubectl drain --force --delete-emptydir-data` does.
+"""Draining a node: no new pods, and existing ones are evicted, as `kubectl drain --force --delete-emptydir-data` does.
 
-The kubelet's own identity is enough: it may mark its Node and evict its own pods (NodeRestriction).
+The kubelet's own identity is sufficient: it may change its Node and evict its own pods (NodeRestriction).
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ _LOOK, _LONGEST_LOOK = 0.2, 2.0
 
 
 def evictable(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the pods that have to go: neither static ones nor a DaemonSet's, which come back, nor what has ended. Pure."""
+    """Return the pods to evict: neither static ones nor a DaemonSet's, which come back, nor those that have ended.
+
+    Pure.
+    """
     return [pod for pod in pods if not _stays(pod)]
 
 
@@ -35,10 +38,13 @@ def _stays(pod: Mapping[str, Any]) -> bool:
 
 
 def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator[Change | Waited]:
-    """Keep new pods away from a node, then evict its pods and wait until they are gone. Raises WaitTimeout, naming those that are left."""
+    """Cordon a node, then evict its pods and wait until they are gone.
+
+    Raises WaitTimeout, naming the remaining ones.
+    """
     try:
         found = api.get(NODE, node)
-    except NotFound:  # it has left before, and its pods have gone with it
+    except NotFound:  # it has left before, and its pods are gone with it
         return
     if (found.get("spec") or {}).get("unschedulable"):
         yield Change(target=f"node {node}", action=Action.NONE)
@@ -62,7 +68,7 @@ def _pods(api: KubeAPI, node: str) -> Sequence[Object]:
 
 
 def _left(api: KubeAPI, node: str) -> str | None:
-    """Evict what is there, and say what is left. Budgets may hold pods back for a while."""
+    """Evict the remaining pods, and return which are left. Disruption budgets may delay evictions."""
     try:
         left = evictable(_pods(api, node))
     except APIError as error:

@@ -1,4 +1,4 @@
-"""Waiting for the components of this machine to be healthy (kubeadm v1.36: util/apiclient/wait.go), with what it says of them as the reason."""
+"""Waits for healthy components of this machine (kubeadm v1.36: util/apiclient/wait.go), with the machine's observations as the reason."""
 
 from __future__ import annotations
 
@@ -23,22 +23,25 @@ if TYPE_CHECKING:
     from kubewright.workflow.phases import Step
 
 LOOK: Final = 0.02
-"""Seconds between two looks at a server that is about to answer: its start is what everything else waits for."""
+"""Seconds between two checks of a server that is about to answer: everything else waits for it."""
 _REMEDY: Final = "fix what the component reports, then run the same command again"
 _PATIENCE: Final = 2.0
 
 
 class MakeDiagnosis(Protocol):
-    """Makes the diagnosis of one wait, for static pods by their names."""
+    """Creates the diagnosis of one wait, for static pods by their names."""
 
     def __call__(self, names: Sequence[str], /, *, bootstrap: BootstrapLook | None = None) -> Diagnosis:
-        """Return it: it observes from now on."""
+        """Return the diagnosis, which observes from now on."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentWaiter:
-    """Waits for what static pods of one machine do. `diagnosis` gives what says why they do not, `within` is how many seconds they may take."""
+    """Waits for static pods of one machine.
+
+    `diagnosis` returns the reasons of failures, `within` is the time limit in seconds.
+    """
 
     waiter: Waiter
     diagnosis: MakeDiagnosis
@@ -56,11 +59,14 @@ class ComponentWaiter:
         remedy: str = _REMEDY,
         bootstrap: BootstrapLook | None = None,
     ) -> Waited:
-        """Wait, `within` seconds at most; without them, for as long as components may take. Looks are `every` seconds apart, in the end `at_most`.
+        """Wait at most `within` seconds; without them, the limit of components.
 
-        `blame` names the static pods that it needs, in the order in which they need each other; none if it is the kubelet itself that is
-        waited for. What they, the kubelet, the runtime and, through `bootstrap`, the cluster say is the reason that is shown, and the diagnosis
-        of a failure. Raises ComponentFailed as soon as waiting is pointless, WaitTimeout in the end; `remedy` is for what nothing points to.
+        Checks are `every` seconds apart, growing to `at_most`.
+
+        `blame` names the static pods that it needs, in the order of their dependencies; none for a wait for the kubelet
+        itself. The messages of these pods, the kubelet, the runtime and, through `bootstrap`, the cluster are the
+        reason that is shown, and the diagnosis of a failure. Raises ComponentFailed as soon as waiting is pointless,
+        WaitTimeout in the end; `remedy` is used if the diagnosis has none.
         """
         diagnosis = self.diagnosis(blame, bootstrap=bootstrap)
         return self.waiter.until(
@@ -77,7 +83,7 @@ class ComponentWaiter:
 def healthy(
     components: ComponentWaiter, *, probe: KubeAPI, manifests: DeferredManifests, others: Mapping[str, Condition]
 ) -> Iterable[Step]:
-    """Wait for the API server that `probe` asks, write the manifests that are left, and wait for the other components of this machine."""
+    """Wait for the API server of `probe`, write the remaining manifests, and wait for the other components of this machine."""
     yield from api_server(components, probe=probe, manifests=manifests)
     yield from manifests.finish()
     for name, condition in others.items():
@@ -85,7 +91,7 @@ def healthy(
 
 
 def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: DeferredManifests) -> Iterable[Waited]:
-    """Wait until the API server calls itself ready: all its post-start hooks are through. Raises what went wrong with a manifest."""
+    """Wait until the API server reports ready, after all its post-start hooks. Raises the error of a manifest."""
 
     def ready() -> str | None:
         manifests.check()
@@ -95,7 +101,7 @@ def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: Deferr
 
 
 def unready(probe: KubeAPI) -> str | None:
-    """Return why an API server does not call itself ready; None if it does."""
+    """Return why an API server does not report ready; None if it does."""
     try:
         answer = probe.raw("GET", "/readyz")
     except APIError as error:
@@ -104,13 +110,13 @@ def unready(probe: KubeAPI) -> str | None:
 
 
 def _failing(body: str) -> str:
-    """Name the checks that /readyz calls failed."""
+    """Return the names of the failed checks in /readyz."""
     names = [line.removeprefix("[-]").split(" ")[0] for line in body.splitlines() if line.startswith("[-]")]
     return f"not yet: {', '.join(names)}" if names else "it is not ready"
 
 
 def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses, detected: Detected) -> Mapping[str, HealthEndpoint]:
-    """Return where the components are asked that have no client."""
+    """Return the health endpoints of the components without a client."""
 
     def endpoint(component: ControlPlaneComponent, port: int, path: str) -> HealthEndpoint:
         given = Inputs(configuration=configuration, layout=layout, addresses=addresses, detected=detected, extra_args=component.extra_args)
@@ -125,9 +131,10 @@ def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses
 
 
 class HealthEndpoint:
-    """Where a program of this machine says how it is: a condition that holds once it answers 200.
+    """A health endpoint of a program on this machine: a condition that holds once it answers 200.
 
-    All looks take one connection, which is closed when it is healthy. Over TLS its certificate is not looked at: it is its own.
+    All requests use one connection, which is closed when it is healthy. Its TLS certificate is not verified: it is
+    self-signed.
     """
 
     def __init__(self, server: str, path: str) -> None:
@@ -151,5 +158,5 @@ class HealthEndpoint:
         return f"{self.server}{self.path} answers {answer.status}: {answer.body[:200].decode(errors='replace')}"
 
     def close(self) -> None:
-        """Close the connection; a later look opens another one. Idempotent."""
+        """Close the connection; a later request opens another one. Idempotent."""
         self._transport.close()

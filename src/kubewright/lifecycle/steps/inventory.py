@@ -1,4 +1,4 @@
-"""What of a cluster is on a machine, and would go: the list that comes before the question, and what the steps work through."""
+"""A cluster's files and other traces on a machine that will be removed: the list before the confirmation, and the input of the steps."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ if TYPE_CHECKING:
 SERVICE: Final = "kubelet"
 KUBECONFIGS: Final = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
 CNI_FILES: Final = frozenset({".conf", ".conflist", ".json", ".kubeconfig"})
-"""What container runtimes read of a CNI directory, and the kubeconfigs that plugins put beside it."""
+"""Files of a CNI directory that container runtimes read, and the kubeconfigs of plugins next to them."""
 NAMED: Final = 12
 """How many pods the list names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CleanupOptions:
-    """What is removed besides what kubeadm's reset removes. `whole_pki` False: the certificate directory was found, and nobody named it."""
+    """What is removed in addition to kubeadm's reset.
+
+    `whole_pki` False: the certificate directory was detected, and not named explicitly.
+    """
 
     temporary: bool = False
     cni: bool = False
@@ -40,7 +43,7 @@ class CleanupOptions:
 
 
 class Inventory:
-    """What is there, each kind read once, when it is asked for. `host` has the layout of the cluster's own places."""
+    """The existing objects, each kind read once, at first use. `host` has the layout with the cluster's own paths."""
 
     def __init__(self, host: Host, *, detected: DetectedCluster, options: CleanupOptions, default_pki: PurePosixPath) -> None:
         self._host = host
@@ -51,7 +54,7 @@ class Inventory:
 
     @property
     def layout(self) -> Layout:
-        """Where everything is."""
+        """The paths of the machine."""
         return self._host.layout
 
     def _list_pods(self) -> list[Sandbox]:
@@ -64,7 +67,7 @@ class Inventory:
 
     @property
     def etcd_data(self) -> list[PurePosixPath]:
-        """What is in the data directory of this machine's member; nothing if the directory is somebody else's."""
+        """The contents of the data directory of this machine's member; none if the directory is not its own."""
         return self._host.entries(self.layout.etcd_data) if self.member is not None else []
 
     @property
@@ -93,12 +96,12 @@ class Inventory:
         return path if is_ours(self._host.read(path)) else None
 
     def begin(self) -> None:
-        """Begin to ask the container runtime: that takes as long as everything else together."""
+        """Start to query the container runtime, which takes as long as everything else together."""
         self._pods.begin()
 
     @functools.cached_property
     def pods(self) -> list[Sandbox] | HostError:
-        """The pods that the container runtime knew when it was first asked, or why they are not known."""
+        """The pods that the container runtime knew when it was first queried, or why they are unknown."""
         try:
             return self._pods.result()
         except HostError as error:
@@ -108,7 +111,7 @@ class Inventory:
 
     @property
     def mounts(self) -> list[PurePosixPath]:
-        """What is mounted below the kubelet's directory, in the order in which it was mounted."""
+        """The mount points below the kubelet's directory, in the order in which they were mounted."""
         return self._host.mounts(self.layout.kubelet)
 
     @property
@@ -122,12 +125,12 @@ class Inventory:
 
     @property
     def kubeconfigs(self) -> list[PurePosixPath]:
-        """The kubeconfigs that are removed, there or not."""
+        """The kubeconfigs that are removed, whether they exist or not."""
         return [self.layout.kubeconfig(name) for name in KUBECONFIGS]
 
     @functools.cached_property
     def certificates(self) -> list[PurePosixPath]:
-        """The cluster's files in a certificate directory that nobody named: those that are ours by their names, nothing beside them."""
+        """The cluster's files in a certificate directory that was not named explicitly: ours by their names, no others."""
         layout = self.layout
         if self.options.whole_pki or layout.pki == self._default_pki:
             return []
@@ -139,24 +142,27 @@ class Inventory:
 
     @functools.cached_property
     def accounts(self) -> bool:
-        """Whether users and groups of a rootless control plane go."""
+        """Whether users and groups of a rootless control plane are removed."""
         return self._detected.rootless
 
     @functools.cached_property
     def cni(self) -> list[PurePosixPath]:
-        """The files of CNI that go, if that is wanted."""
+        """The CNI files to remove, if requested."""
         return [path for path in self._host.entries(self.layout.cni) if path.suffix in CNI_FILES] if self.options.cni else []
 
     @functools.cached_property
     def rules(self) -> list[Rules] | HostError:
-        """What goes of the packet filter, if that is wanted, or why it is not known."""
+        """The packet filter rules to remove, if requested, or why they are unknown."""
         try:
             return self._host.packet_filter.found() if self.options.packet_filter else []
         except HostError as error:
             return error
 
     def listing(self) -> list[str]:
-        """Return what goes, a line each; empty if there is nothing. What cannot be read is listed as such, and ends nothing."""
+        """Return what will be removed, one line each; empty if there is nothing.
+
+        Unreadable parts are listed as such, without an error.
+        """
         return [f"{kind}: {text}" for kind, look in self._rows() if (text := _described(look))]
 
     def _rows(self) -> Iterator[tuple[str, Callable[[], str]]]:
@@ -179,7 +185,7 @@ class Inventory:
 
 
 def _described(look: Callable[[], str]) -> str:
-    """Return what is found, or why it is not known."""
+    """Return what is found, or why it is unknown."""
     try:
         return look()
     except Exception as error:

@@ -1,4 +1,7 @@
-"""The phases `kubelet-start`, `kubelet-finalize` and `mark-control-plane`: the kubelet of this machine, and its Node (kubeadm v1.36: phases/kubelet, phases/markcontrolplane)."""
+"""The phases `kubelet-start`, `kubelet-finalize` and `mark-control-plane`: the kubelet of this machine, and its Node.
+
+Mirrors kubeadm v1.36: phases/kubelet, phases/markcontrolplane.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,9 @@ SERVICE = "kubelet"
 FILE_MODE = 0o644
 PRIVATE = 0o700
 FIX: Final = "fix what the kubelet reports (`journalctl -xeu kubelet` has all of it), then run the same command again"
-"""The remedy of a wait for the kubelet where the diagnosis knows none."""
+"""The remedy of a wait for the kubelet if the diagnosis has none."""
 LOOK: Final = 0.05
-"""Seconds between two looks at what the kubelet is waited for."""
+"""Seconds between two checks of the kubelet."""
 _START: Final = "kubelet-start"
 _MARK: Final = "mark-control-plane"
 
@@ -48,12 +51,15 @@ def start(
     reporter: Reporter,
     credentials: tuple[PurePosixPath, ...] = (),
 ) -> Iterable[Change]:
-    """Write the kubelet's files, then start it; it is restarted where one of them changed, also in a run that was killed before it did.
+    """Write the kubelet's files, then start it.
 
-    It is restarted too where a static pod that it has begun with does not run: it pauses for minutes before it tries again, though what was
-    missing may have come. Where no package brought a unit for it, that is installed. Starting is best effort, as with kubeadm: where there
-    is no service manager, that is only said. `stand_ins` are files that it makes once it runs, for a plan, in which none is started.
-    `credentials` are files that the caller has written: a kubelet that has begun before holds older ones, and may have given up with them.
+    It is restarted if one of them changed, even in a run that was killed before the restart.
+
+    It is also restarted if a static pod that it has started does not run: it pauses for minutes before it tries again,
+    although the cause may be fixed. If no package installed a unit for it, that is installed. Starting is best effort,
+    as in kubeadm: without a service manager, that is only reported. `stand_ins` are files that it creates once it runs,
+    for a plan, in which none is started. `credentials` are files that the caller has written: a running kubelet has
+    older ones, and may have given up with them.
     """
     yield host.ensure(Directory(path=layout.kubelet, mode=PRIVATE))
     changed = False
@@ -80,13 +86,16 @@ def start(
 
 
 def _missed(host: Host, paths: Iterable[PurePosixPath], found: ServiceState) -> bool:
-    """Return whether the kubelet has begun before one of its files was written as it is."""
+    """Return whether the kubelet has started before one of its files was last written."""
     states = [host.state(path) for path in paths]
     return bool(found.since) and any(state is not None and state.modified > found.since for state in states)
 
 
 def missing_units(host: Host, layout: Layout, found: ServiceState | None) -> tuple[File, ...]:
-    """Return the kubelet's unit and drop-in where no package has brought a unit and systemd is there to read it; else nothing."""
+    """Return the kubelet's unit and drop-in if no package has installed a unit and systemd is there to read it.
+
+    Else nothing.
+    """
     theirs = kubelet_service.is_of_others(host, found)
     program = None if theirs or not host.facts.systemd else host.programs.path(SERVICE)
     if program is None:
@@ -95,7 +104,7 @@ def missing_units(host: Host, layout: Layout, found: ServiceState | None) -> tup
 
 
 def finalize(layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Change]:
-    """Let kubelet.conf name the certificate that the kubelet rotates, once it has one, in place of the embedded one."""
+    """Make kubelet.conf refer to the certificate that the kubelet rotates, once it has one, instead of the embedded one."""
     path, current = layout.kubeconfig("kubelet"), str(layout.kubelet_client_current)
     content = host.read(path)
     if content is None or host.read(layout.kubelet_client_current) is None:
@@ -117,7 +126,7 @@ def finalize(layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Chan
 
 
 def with_server(kubeconfig: bytes, server: str) -> bytes | None:
-    """Return a kubeconfig with another server and everything else as it was; None if that is its server already."""
+    """Return a kubeconfig with another server and everything else unchanged; None if it already has that server."""
     document: Any = yaml.load_one(kubeconfig, source="kubelet.conf").value
     clusters = [row["cluster"] for row in document.get("clusters") or ()]
     if all(cluster.get("server") == server for cluster in clusters):
@@ -130,7 +139,10 @@ def with_server(kubeconfig: bytes, server: str) -> bytes | None:
 def mark(
     registration: NodeRegistration, *, look: KubeAPI, write: KubeAPI, components: ComponentWaiter, within: float, reporter: Reporter
 ) -> Iterable[Change | Waited]:
-    """Label and taint a machine's Node, once its kubelet has registered it, in so many seconds. `look` tries each request once."""
+    """Label and taint a machine's Node, once its kubelet has registered it, within so many seconds.
+
+    Requests of `look` are not retried.
+    """
     name = registration.name
     yield components.until(
         lambda: _unregistered(look, name), saying=f"Node {name} to register", blame=(), within=within, every=LOOK, remedy=FIX

@@ -1,6 +1,7 @@
-"""The kubelet's service where a package, or a person, has brought its unit: what it was before we enabled it, and making it so again.
+"""The kubelet's service if a package or a user installed its unit: its state before we enabled it, and restoring that.
 
-What it was is kept in a file of its own, which is written before the first change and stays until everything of the node has gone.
+The state is stored in a separate file, which is written before the first change and stays until everything of the node
+is removed.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _PRIVATE: Final = 0o700
 
 
 def is_of_others(host: Host, found: ServiceState | None) -> bool:
-    """Return whether somebody else than us has brought the unit of a service that was found."""
+    """Return whether the unit of an existing service was not installed by us."""
     return found is not None and not kubelet.is_ours(host.read(kubelet.UNIT))
 
 
 def remember(host: Host) -> Iterator[Change]:
-    """Keep whether the service is enabled. What an earlier run has kept stays: that was before its own changes."""
+    """Store whether the service is enabled. A value of an earlier run stays: it is from before that run's changes."""
     found = host.service(SERVICE)
     if found is not None and is_of_others(host, found) and host.state(host.layout.kubelet_service) is None:
         content = f"{json.dumps({_ENABLED: found.enabled})}\n".encode()
@@ -34,12 +35,12 @@ def remember(host: Host) -> Iterator[Change]:
 
 
 def to_restore(host: Host) -> Service | None:
-    """Return the service as it was, None if nothing is kept of it, or it is so already."""
+    """Return the service in its former state, None if none is stored, or it is already in it."""
     content, found = host.read(host.layout.kubelet_service), host.service(SERVICE)
     if content is None or found is None:
         return None
     try:
         enabled = json.loads(content)[_ENABLED]
-    except (ValueError, LookupError, TypeError):  # a damaged file tells nothing
+    except (ValueError, LookupError, TypeError):  # a damaged file is ignored
         return None
     return Service(name=SERVICE, running=False, enabled=enabled) if enabled is not found.enabled and isinstance(enabled, bool) else None

@@ -1,7 +1,8 @@
 """The Lease that a machine holds while it stops its member of etcd or its API server: one machine of a cluster at a time.
 
-kubeadm has no such lock, so who holds it still looks at the other machines before each stop. The lock of the machine lies inside of it, so that
-the name of the Node is enough to tell holders apart: a machine that was killed, or lost power, goes on with the lease that it had.
+kubeadm has no such lock, so the holder still checks the other machines before each stop. The lock of the machine is
+taken before it, so that the name of the Node is sufficient to identify holders: a machine that was killed, or lost
+power, continues with its lease.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class OperationLease:
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self.off = False
-        """Nobody may write leases here: there is no lock."""
+        """Leases may not be written here: there is no lock."""
 
     def require(self) -> None:
-        """Wait until this machine has the lease. Raises WaitTimeout, naming the machine that keeps it."""
+        """Wait until this machine has the lease. Raises WaitTimeout, naming the machine that holds it."""
         if not self.off:
             self._waiter.until(
                 self._attempt,
@@ -55,13 +56,13 @@ class OperationLease:
             )
 
     def renew(self) -> None:
-        """Renew the lease until it is given back. An API server that is restarted answers again before the time is over."""
+        """Renew the lease until it is released. An API server that is restarted answers again before it expires."""
         while not self._stopped.wait(RENEWED_EVERY):
             with suppress(APIError):
                 self._attempt()
 
     def give_back(self) -> None:
-        """Let another machine have it at once."""
+        """Release it, so that another machine can have it at once."""
         self._stopped.set()
         if self.off:
             return
@@ -97,7 +98,10 @@ class OperationLease:
 
 @contextmanager
 def held(api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter: Reporter) -> Iterator[OperationLease]:
-    """Hold the lease for the time of a block, and wait for it first. An identity that may write no leases goes on without, and is told."""
+    """Wait for the lease, and hold it during a block.
+
+    An identity that may not write leases continues without it, with a message.
+    """
     lease = OperationLease(api, identity=identity, clock=clock, waiter=waiter)
     try:
         lease.require()

@@ -1,4 +1,4 @@
-"""What the phases `preflight` of `init` and `join` share: the outcome of their checks, and the images of a control plane."""
+"""Common parts of the phases `preflight` of `init` and `join`: the result of their checks, and the images of a control plane."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require_passed(report: Report, *, reporter: Reporter) -> None:
 def pull(
     cluster: ClusterConfiguration, registration: NodeRegistration, *, host: Host, clock: Clock, reporter: Reporter
 ) -> Iterable[Change]:
-    """Pull the images of a control plane as the registration of its node says."""
+    """Pull the images of a control plane as configured in its node registration."""
     from kubewright.host.images_and_sandboxes import Pull, PullPolicy, pull_images  # a worker pulls none
 
     how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)

@@ -1,6 +1,8 @@
-"""Renewing the certificates of a control plane: which they are, derived from pki's table, and where their files lie (kubeadm v1.36: phases/certs/renewal).
+"""Renewal of a control plane's certificates: the list, derived from pki's table, and the locations of their files.
 
-Authorities, the service account keys and kubelet.conf are never renewed. With an external etcd its certificates are somebody else's.
+Source: kubeadm v1.36: phases/certs/renewal.
+
+CAs, the service account keys and kubelet.conf are never renewed. With an external etcd, its certificates are not ours.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Renewable:
-    """One certificate of a control plane. `name` is the word of `certs renew`; `base` is '' for one inside a kubeconfig."""
+    """One certificate of a control plane.
+
+    `name` is its name in `certs renew`; `base` is '' for one inside a kubeconfig.
+    """
 
     name: str
     long_name: str
@@ -46,13 +51,13 @@ def renewables(cluster: ClusterConfiguration) -> list[Renewable]:
 
 
 def authorities(cluster: ClusterConfiguration) -> list[table.Authority]:
-    """Return the authorities that a cluster has, sorted by name."""
+    """Return the CAs of a cluster, sorted by name."""
     found = (row for row in table.CERTIFICATES if isinstance(row, table.Authority))
     return sorted((row for row in found if _has(cluster, row.owner)), key=lambda row: row.name)
 
 
 def everything() -> list[Renewable]:
-    """Return every row that there can be, sorted by name."""
+    """Return all possible rows, sorted by name."""
     return sorted((*_pairs(), *_kubeconfigs()), key=lambda row: row.name)
 
 
@@ -80,7 +85,7 @@ def _has(cluster: ClusterConfiguration, owner: table.Owner) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateLocations:
-    """One machine's certificate directory and Kubernetes directory, as stores, and the machine for what lies elsewhere."""
+    """One machine's certificate directory and Kubernetes directory, as stores, and the machine for files elsewhere."""
 
     certificates: CertificateStore
     kubeconfigs: CertificateStore
@@ -88,7 +93,7 @@ class CertificateLocations:
 
     @classmethod
     def of(cls, host: Host, *, certificates: PurePosixPath, kubeconfigs: PurePosixPath | None = None) -> CertificateLocations:
-        """Return the places of a machine. Without `kubeconfigs` they are in the layout's Kubernetes directory."""
+        """Return the locations of a machine. Without `kubeconfigs` they are in the layout's Kubernetes directory."""
         return cls(
             certificates=HostCertificateStore(host, directory=certificates),
             kubeconfigs=HostCertificateStore(host, directory=kubeconfigs or host.layout.kubernetes),
@@ -101,7 +106,7 @@ class CertificateLocations:
 
 
 class RenewalResult(enum.Enum):
-    """What became of one row."""
+    """The result for one row."""
 
     RENEWED = "renewed"
     MISSING = "missing"
@@ -110,7 +115,7 @@ class RenewalResult(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Renewal:
-    """One row, what became of it, and what was written."""
+    """One row, its result, and the changes."""
 
     row: Renewable
     result: RenewalResult
@@ -132,7 +137,7 @@ class Renewal:
 
 
 def reserve(places: CertificateLocations, rows: Iterable[Renewable], *, terms: Terms, keys: KeyPool) -> None:
-    """Have the keys of the rows generated in threads, before each of them is renewed.
+    """Start to generate the keys of the rows in threads, before they are renewed.
 
     Raises CertificateError for a row whose CA is missing.
     """
@@ -142,7 +147,7 @@ def reserve(places: CertificateLocations, rows: Iterable[Renewable], *, terms: T
 
 
 def renew(places: CertificateLocations, row: Renewable, *, terms: Terms, sources: IssuingSources, same_key: bool = False) -> Renewal:
-    """Renew a row, whatever time is left. With `same_key` the key of a pair stays, where it can.
+    """Renew a row, regardless of the remaining time. With `same_key`, the key of a pair is kept if possible.
 
     Raises CertificateError for a file that cannot be read, or whose CA is missing.
     """

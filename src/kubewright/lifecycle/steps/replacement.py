@@ -1,6 +1,7 @@
-"""Replacing files of a checkpoint step by step: each step is proved before the next one begins, and a step that fails takes all of them back.
+"""Replaces files of a checkpoint step by step: each step is verified before the next one begins, and a failure reverts all of them.
 
-What was replaced goes back in reverse order, and each of it is proved again. Steps that changed nothing are neither waited for nor taken back.
+Replaced files are restored in reverse order, and each is verified again. Steps that changed nothing are neither waited
+for nor reverted.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ Proof = Callable[[], Iterable[Step]]
 
 @dataclass(frozen=True, kw_only=True)
 class Replacement:
-    """One step. `name` is what runs from these files, such as `kube-scheduler`.
+    """A step. `name` is what runs from these files, such as `kube-scheduler`.
 
-    `before` does what comes before the files are replaced; it is not taken back, except by `undo`, which comes before the old contents. `prove`
-    raises unless what runs now is what the new contents say, `prove_old` the same for the old ones. `required`: the step is done even if its
-    files stay as they are.
+    `before` runs before the files are replaced; only `undo`, which runs before the old contents are restored, reverts
+    it. `prove` raises unless the new contents are running, `prove_old` does the same for the old ones. `required`: the
+    step is done even if its files stay the same.
     """
 
     name: str
@@ -41,11 +42,11 @@ class Replacement:
 def carry_out(
     host: Host, found: Checkpoint, steps: Sequence[Replacement], *, reporter: Reporter, topic: str, settle: Proof = tuple
 ) -> Iterator[Step]:
-    """Do the steps in their order. Where one fails, or the run is ended by a signal, the machine is brought back to what it was.
+    """Run the steps in order. If one fails, or a signal ends the run, the machine is restored to its earlier state.
 
-    Steps of an earlier run that was interrupted are proved again. `settle` comes after the last step, if any of them had something to do: it raises
-    where what was proved does not last. Raises HostError that says what failed and how the machine is now, and what `require_known` raises before
-    anything is changed.
+    Steps of an earlier run that was interrupted are verified again. `settle` runs after the last step, if any of them
+    changed something: it raises if the verified state does not last. Raises HostError with what failed and the state of
+    the machine, and what `require_known` raises before anything is changed.
     """
     checkpoint.require_known(host, found)
     again = found.state is State.IN_PROGRESS
@@ -63,7 +64,7 @@ def carry_out(
         doing = found.operation
         if begun:
             yield from settle()
-    except BaseException as error:  # signals as well
+    except BaseException as error:  # also signals
         _back(host, found, begun, doing=doing, failed=error, reporter=reporter, topic=topic)
         raise
     checkpoint.finish(host, found, State.DONE)
@@ -81,9 +82,9 @@ def _forward(host: Host, found: Checkpoint, step: Replacement) -> Iterator[Step]
 
 
 def take_back(host: Host, found: Checkpoint, steps: Sequence[Replacement]) -> list[Change]:
-    """Bring the files of these steps back to what they were, the last step first, and prove each. Raises what a proof raises.
+    """Restore the files of these steps, the last step first, and verify each. Raises what a verification raises.
 
-    All but the first step are proved once more in the end: what went back early may have suffered from what went back after it.
+    All but the first step are verified once more at the end: later restorations may have affected them.
     """
     changes = []
     for step in reversed(steps):
@@ -104,7 +105,10 @@ def _all(steps: Proof) -> None:
 def _back(
     host: Host, found: Checkpoint, begun: Sequence[Replacement], *, doing: str, failed: BaseException, reporter: Reporter, topic: str
 ) -> None:
-    """Take back what a failed run has begun. Raises HostError in place of an error of ours; a signal goes on as it is."""
+    """Revert what a failed run has begun.
+
+    Raises HostError instead of an error of ours; a signal is passed on unchanged.
+    """
     reporter.emit(Line(topic=topic, text=f"{doing} failed: going back to the earlier state"))
     try:
         take_back(host, found, begun)

@@ -1,7 +1,8 @@
-"""Proving what a static pod runs: its container is looked at and the component itself is asked, whatever the phase of the pod says.
+"""Verifies what a static pod runs: its container and the component itself are checked, regardless of the pod's phase.
 
-A pod is Running as soon as its container has been started once, also when that has ended since. Here a component runs from a manifest when a container
-that was made after the manifest was written has stayed up, answers that it is healthy, and reports the version of the manifest's image.
+A pod is Running as soon as its container has been started once, even if that has exited since. Here a component runs
+from a manifest if a container that was created after the manifest was written has stayed up, reports healthy, and
+reports the version of the manifest's image.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from kubewright.host.states import Container, ContainerState
 from kubewright.lifecycle.diagnosis.observation import NAMESPACE
 
 STEADY: Final = 10.0
-"""Seconds for which a container has to run: what ends at its start has ended by then."""
+"""Seconds for which a container must run: one that fails at its start has exited by then."""
 _BUILD: Final = Pattern(r'(?m)^kubernetes_build_info\{[^}\n]*git_version="(?P<version>[^"\n]*)"')
 _CORE: Final = Pattern(r"^v?(?P<core>\d+\.\d+\.\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """How a component is asked: whether it is healthy, and which version it has. `version` returns '' where it does not tell, and raises APIError."""
+    """The requests to a component: its health, and its version.
+
+    `version` returns '' if it is not reported, and raises APIError.
+    """
 
     healthy: Condition
     version: Callable[[], str]
@@ -36,9 +40,11 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class StaticPodProof:
-    """A static pod of a machine that is proved to run. `name` is that of its component and container; `now` gives seconds since 1970.
+    """A static pod of a machine whose running is verified.
 
-    `earlier` are the pods that there were before the manifest was replaced: taking it back may make one of them go on.
+    `name` is that of its component and container; `now` returns seconds since 1970.
+
+    `earlier` are the pods that existed before the manifest was replaced: restoring it may continue one of them.
     """
 
     name: str
@@ -48,14 +54,18 @@ class StaticPodProof:
     earlier: set[str] = field(default_factory=set)
 
     def note(self) -> None:
-        """Remember the pods that there are before the manifest is replaced. Where the runtime does not answer, whoever waits says so."""
+        """Record the existing pods before the manifest is replaced.
+
+        If the runtime does not answer, the wait reports it.
+        """
         with suppress(HostError):
             self.earlier.update(one.pod_uid for one in self._containers() if one.pod_uid)
 
     def fault(self, version: str, *, back: bool = False, steady: float = 0.0) -> str | None:
-        """Say why the component does not run from its manifest with this version, '' for any; None if it does.
+        """Return why the component does not run from its manifest with this version, '' for any; None if it does.
 
-        `back`: the manifest was taken back, and the pod that it had may have gone on running. `steady`: seconds for which it has to have run.
+        `back`: the manifest was restored, and its former pod may still be running. `steady`: seconds for which it must
+        have run.
         """
         try:
             running = self._running(back=back)
@@ -88,19 +98,19 @@ class StaticPodProof:
 
 
 def core(text: str) -> str:
-    """Return the three numbers of a version or of an image's tag, '' of what begins with none: `1.36.3` of `v1.36.3-build.2`."""
+    """Return the three numbers of a version or of an image's tag, '' if it has none: `1.36.3` of `v1.36.3-build.2`."""
     found = _CORE.match(text)
     return found["core"] if found else ""
 
 
 def version_of(pod: Mapping[str, Any]) -> str:
-    """Return the version that the image of a static pod has by its tag; '' where it does not tell."""
+    """Return the version in the image tag of a static pod; '' if it has none."""
     name = str(_container(pod).get("image") or "").partition("@")[0].rpartition("/")[2]
     return core(name.partition(":")[2])
 
 
 def probed(pod: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the server and the path that the liveness probe of a static pod asks; None if it has no such probe."""
+    """Return the server and path of a static pod's liveness probe; None if it has no such probe."""
     container = _container(pod)
     try:
         asked, ports = container["livenessProbe"]["httpGet"], {one.get("name"): one["containerPort"] for one in container.get("ports", ())}
@@ -119,12 +129,12 @@ def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def build_version(metrics: str) -> str:
-    """Return the version that a component of Kubernetes reports in its metrics, '' where it does not."""
+    """Return the version in the metrics of a Kubernetes component, '' if it is missing."""
     found = _BUILD.search(metrics)
     return found["version"] if found else ""
 
 
 def is_older(first: str, second: str) -> bool:
-    """Whether the first of two versions or tags is older; no if one of them tells none."""
+    """Return whether the first of two versions or tags is older; False if one of them has no version."""
     old, new = core(first), core(second)
     return bool(old and new) and Version.parse(f"v{old}") < Version.parse(f"v{new}")

@@ -1,7 +1,8 @@
-"""What plans and dry runs read of a cluster that is not there: kubeadm's stand-ins (kubeadm v1.36: util/apiclient/dryrun.go).
+"""Objects of a missing cluster for plans and dry runs: kubeadm's stand-ins (kubeadm v1.36: util/apiclient/dryrun.go).
 
-An object or a file that somebody else makes in a real run, after what the phases did before; and the whole cluster that `join --dry-run` meets where
-there is none. Values are kubeadm's, so that a command line with its pin fits both tools.
+These are objects or files that others create in a real run, based on what the phases did before; and the whole cluster
+for `join --dry-run` if there is none. Values are kubeadm's, so that a command line with its pin is valid for both
+tools.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kubewright.lifecycle import stored_configuration
 from kubewright.manifests import configmaps
 
 KUBELET_FILES: Final[tuple[Callable[[Layout], PurePosixPath], ...]] = (lambda layout: layout.kubelet_client_current,)
-"""Files that the kubelet makes once it runs. Their content is never looked at."""
+"""Files that the kubelet creates once it runs. Their content is never read."""
 SERVER: Final = "https://192.168.0.101:6443"
 _CA: Final = """
 MIIDBTCCAe2gAwIBAgIINJftaB+OWwAwDQYJKoZIhvcNAQELBQAwFTETMBEGA1UEAxMKa3ViZXJuZXRlczAeFw0yNDA3MDgxMjQwMDRaFw0zNDA3MDYxMjQ1
@@ -75,7 +76,7 @@ def _own_node(configuration: Configuration) -> dict[str, Any]:
 
 
 OBJECTS: Final[tuple[Callable[[Configuration], dict[str, Any]], ...]] = (_own_node,)
-"""Objects that others make in the cluster."""
+"""Objects that others create in the cluster."""
 
 
 def objects(configuration: Configuration) -> list[dict[str, Any]]:
@@ -89,18 +90,21 @@ def kubelet_files(layout: Layout) -> tuple[File, ...]:
 
 
 def cluster_authority() -> bytes:
-    """Return the certificate of the CA, as PEM. Nobody has its key."""
+    """Return the certificate of the CA, as PEM. Its key does not exist."""
     content = base64.b64encode(base64.b64decode(_CA)).decode()
     return ("-----BEGIN CERTIFICATE-----\n" + "\n".join(textwrap.wrap(content, 64)) + "\n-----END CERTIFICATE-----\n").encode()
 
 
 def cluster_objects() -> list[dict[str, Any]]:
-    """Return what a joining machine reads of the cluster."""
+    """Return the objects that a joining machine reads."""
     return [configmaps.config_map(name, {key: yaml.dump(document)}) for (name, key, _), document in _STORED]
 
 
 def shared_certificates(certificate_key: str, *, clock: Clock, random: Random) -> dict[str, Any]:
-    """Return the Secret with what control planes share, sealed with a key. All of it is made anew: nobody trusts it."""
+    """Return the Secret with the files that control planes share, sealed with a key.
+
+    They are all new, and nothing trusts them.
+    """
     from kubewright.pki import ensure, sealing, specs, table
     from kubewright.pki.store import MemoryStore
 

@@ -1,6 +1,7 @@
 """The phases `etcd/local` and `control-plane/*`: static pod manifests.
 
-With the feature gate RootlessControlPlane also the users, owners of files and security contexts of their components (kubeadm v1.36: util/staticpod/utils_linux.go).
+With the feature gate RootlessControlPlane also the users, owners of files and security contexts of their components
+(kubeadm v1.36: util/staticpod/utils_linux.go).
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ MANIFEST_MODE = 0o600
 PRIVATE = 0o700
 NO_FLAGS: Final[Mapping[str, str]] = {}
 HAS_DATA: Final[Mapping[str, str]] = {"initial-cluster-state": "existing"}
-"""Flags of a member of etcd that has data: with it they say nothing; without it, it ends instead of making an empty cluster of its own."""
+"""Flags of an etcd member that has data: it ignores them then.
+
+Without data, it exits instead of creating an empty cluster.
+"""
 _FIRST_START: Final = ("--initial-cluster=", "--initial-cluster-state=")
 ETCD: Final = "etcd"
 _TOPIC: Final = "control-plane"
@@ -37,7 +41,10 @@ _DOING: Final = {Action.CREATE: "Creating the", Action.UPDATE: "Updating the", A
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What the static pods of one machine are made from. `overrides` gives the flags of a component that the machine changes."""
+    """The inputs of one machine's static pods.
+
+    `overrides` returns the flags of a component that the machine changes.
+    """
 
     configuration: Configuration
     layout: Layout
@@ -52,7 +59,7 @@ class Inputs:
         return self.configuration.cluster
 
     def pod(self, name: str, *, more: Mapping[str, str] = NO_FLAGS) -> Body:
-        """Return the static pod of a component, as it is before patches. `more` are flags that only this run knows."""
+        """Return the static pod of a component, before patches. `more` are flags of this run only."""
         return static_pods.render(
             name,
             self.configuration,
@@ -69,9 +76,10 @@ Patched = Callable[[str, Mapping[str, Any]], Body]
 
 
 def manifest_directory(cluster: ClusterConfiguration, layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Change]:
-    """Say where manifests go, and make the directory: a kubelet that starts without it looks again only after twenty seconds.
+    """Report the directory of manifests, and create it: a kubelet that starts without it looks again only after twenty seconds.
 
-    Without root, it comes with the first manifest, as nothing must be made where the users of the components cannot be.
+    Without root, it is created with the first manifest, because nothing must be created if the users of the components
+    cannot be.
     """
     reporter.emit(Line(topic=_TOPIC, text=f'Using manifest directory "{layout.manifests}"'))
     if not features.enabled(cluster, features.ROOTLESS):
@@ -79,7 +87,7 @@ def manifest_directory(cluster: ClusterConfiguration, layout: Layout, *, host: H
 
 
 def etcd(inputs: Inputs, *, host: Host, patched: Patched, manifests: DeferredManifests, reporter: Reporter) -> Iterable[Change]:
-    """Make etcd's data directory and write its manifest."""
+    """Create etcd's data directory and write its manifest."""
     yield host.ensure(Directory(path=inputs.layout.etcd_data, mode=PRIVATE))
     yield from write(ETCD, inputs, host=host, patched=patched, manifests=manifests, reporter=reporter)
 
@@ -101,7 +109,10 @@ def write(
     reporter: Reporter,
     more: Mapping[str, str] = NO_FLAGS,
 ) -> Iterable[Change]:
-    """Write the manifest of a static pod, now or when it may start, and say so. `more` are flags that only this run knows."""
+    """Write the manifest of a static pod, now or when it may start, and report it.
+
+    `more` are flags of this run only.
+    """
     hardened, user = yield from harden(name, inputs.pod(name, more=more), inputs=inputs, host=host)
     content = yaml.dump(patched(name, hardened)).encode()
     manifest = File(path=inputs.layout.manifest(name), content=content, mode=MANIFEST_MODE, same=same_pod)
@@ -115,7 +126,7 @@ def write(
 
 
 def same_pod(found: bytes, wanted: bytes) -> bool:
-    """Return whether the kubelet would make the same pod of two manifests, up to flags with which an etcd that has data does nothing."""
+    """Return whether the kubelet would create the same pod from two manifests, except for flags that an etcd with data ignores."""
     try:
         pods = [yaml.load(one, source="manifest") for one in (found, wanted)]
     except DocumentError:
@@ -124,7 +135,7 @@ def same_pod(found: bytes, wanted: bytes) -> bool:
 
 
 def _meant(value: object) -> object:
-    """Return what a manifest means: without fields that say nothing, and without what only the first start of an etcd needs."""
+    """Return the meaning of a manifest: without fields that have no effect, and without those for the first start of an etcd."""
     if isinstance(value, Mapping):
         return {key: meant for key, one in value.items() if (meant := _meant(one)) not in (None, {})}
     if isinstance(value, list):
@@ -133,10 +144,12 @@ def _meant(value: object) -> object:
 
 
 def harden(name: str, pod: Body, *, inputs: Inputs, host: Host) -> Generator[Change, None, tuple[Body, str]]:
-    """Yield what is done for a component that does not run as root, and return its pod, and what to say of its user; without the gate, as it is.
+    """Yield the changes for a component that does not run as root, and return its pod and the message about its user.
 
-    Where the users are only told and not made, as in a dry run, there are no numbers, and the pod stays as it is.
-    Raises HostError for accounts that do not fit, and for files that are not there.
+    Without the gate, unchanged.
+
+    If the users are only reported and not created, as in a dry run, there are no IDs, and the pod stays unchanged.
+    Raises HostError for unsuitable accounts, and for missing files.
     """
     cluster, layout = inputs.cluster, inputs.layout
     if not features.enabled(cluster, features.ROOTLESS):
