@@ -85,7 +85,7 @@ def test_another_configuration_is_refused(machine: Machine) -> None:
     write(machine, "/root/other.yaml", INIT.format(address=machine.address).replace("10.244.0.0/16", "10.245.0.0/16"))
     ended = kubewright(machine, "init", "--config", "/root/other.yaml", check=False)
     assert ended.code == 1
-    assert "made with another configuration" in ended.err
+    assert "created with another configuration" in ended.err
     assert "10.245.0.0/16" in ended.err
 
 

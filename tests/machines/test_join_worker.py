@@ -171,7 +171,7 @@ def test_the_same_command_again_changes_nothing_without_a_valid_token(cluster: C
 def test_another_configuration_is_refused_with_the_difference(cluster: Cluster) -> None:
     ended = kubewright(cluster.bed["two"], "join", *cluster.joining(), "--node-name", "other", check=False)
     assert ended.code == 1
-    assert "made with another configuration" in ended.err
+    assert "created with another configuration" in ended.err
     assert "+  name: other" in ended.err
 
 

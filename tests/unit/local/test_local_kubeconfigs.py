@@ -155,7 +155,7 @@ def test_the_kubeconfig_of_a_cluster_is_not_changed(one: ClusterPaths) -> None:
 def test_foreign_entries_of_the_name_are_not_replaced(one: ClusterPaths, config: Path) -> None:
     text = THEIRS.replace("name: me,", "name: kubewright-one,")
     config.write_text(text)
-    with pytest.raises(UsageError, match="did not make"):
+    with pytest.raises(UsageError, match="did not create"):
         kubeconfig.use(one, config)
     assert config.read_text() == text
 

@@ -1,4 +1,4 @@
-"""What a hub answers a node, as the status of a NodeJoinRequest has it and as a value."""
+"""A hub's answer to a node, as the status of a NodeJoinRequest and as a value."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
 CERTIFICATE_FILE: Final = "/etc/oneinfra/kubelet.crt"
 KEY_FILE: Final = "/etc/oneinfra/kubelet.key"
 CLIENT_CA_FILE: Final = "/etc/oneinfra/kubelet-client-ca.crt"
-"""Where stock nodes put what the kubelet's configuration of an answer names."""
+"""The path of the file that the kubelet's configuration in an answer names on stock nodes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TunnelAnswer:
-    """A node's end of the VPN. `address` has the length of the mask, `endpoint` is host:port, keys are WireGuard's base64.
+    """A node's end of the VPN. `address` has the prefix length, `endpoint` is host:port, keys are WireGuard's base64.
 
-    What is ours and not oneinfra's: a `private_key` that is empty says that the node's own is used, and that the tunnel carries the node's traffic;
-    `cidr` and `address` may then be several, with commas between, and `mtu` and `keepalive` (seconds) are there.
+    Extensions to oneinfra: an empty `private_key` means that the node's own is used, and that the tunnel carries the
+    node's traffic; `cidr` and `address` may then contain several values, separated by commas, and `mtu` and `keepalive`
+    (seconds) are set.
     """
 
     cidr: str
@@ -34,7 +35,7 @@ class TunnelAnswer:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Everything that a node needs. `kubeconfig` and `kubelet_config` are YAML, certificates and keys PEM."""
+    """All data that a node needs. `kubeconfig` and `kubelet_config` are YAML, certificates and keys PEM."""
 
     kubernetes_version: str
     kubeconfig: str = field(repr=False)
@@ -61,14 +62,17 @@ _TUNNEL_FIELDS: Final = {
     "endpoint_key": "endpointPublicKey",
 }
 _TUNNEL_EXTRAS: Final = {"mtu": "mtu", "keepalive": "keepalive"}
-"""Left out where they are empty: stock nodes get what they know."""
+"""Omitted if they are empty: stock nodes get only fields that they know."""
 _TUNNEL: Final = "vpn"
 _LONGEST: Final = 1 << 18
-"""Characters of one field: a kubeconfig has some 8,000, and a bundle of authorities may be longer."""
+"""Characters of one field: a kubeconfig has some 8,000, and a CA bundle may be longer."""
 
 
 def write(answer: Answer, key: SymmetricKey, *, random: Random) -> dict[str, Any]:
-    """Return the fields of the status, encrypted. Stock nodes need all of them there before the request is called issued."""
+    """Return the fields of the status, encrypted.
+
+    Stock nodes require all of them before the request is marked as issued.
+    """
     values = shallow(answer)
     status: dict[str, Any] = {name: key.seal(values[attribute], random=random) for attribute, name in _FIELDS.items()}
     if answer.tunnel is not None:

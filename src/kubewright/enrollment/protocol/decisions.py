@@ -1,6 +1,6 @@
-"""What a hub does about one request: from what was seen to one of a few outcomes. Pure.
+"""The hub's decision about one request: from the observation to one of a few outcomes. Pure.
 
-The order is that of cost: what has ended is never opened again, and names are looked at before anything is decrypted.
+The order is that of cost: a request that has ended is never decrypted again, and names are checked before decryption.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TOO_MANY: Final = "TooManyRequests"
 KEY_TAKEN: Final = "KeyTaken"
 NO_ADDRESS: Final = "NoAddress"
 VPN_UNAVAILABLE: Final = "VPNUnavailable"
-"""A request waits for these two, until the VPN has an address for it and works."""
+"""The reasons of a request that waits until the VPN has an address for it and works."""
 AWAITING_APPROVAL: Final = "AwaitingApproval"
 APPROVAL_DENIED: Final = "ApprovalDenied"
 EXPIRED: Final = "Expired"
@@ -43,11 +43,11 @@ _LONGEST_ENDPOINT: Final = 300
 _DIGITS: Final = 32
 _ENDED: Final = frozenset({"True", "False"})
 _MOST_METADATA: Final = 32768
-"""Characters that somebody may hang on a request: the kind has no limit for them, and the API server takes a megabyte and a half."""
+"""The limit of characters in a request's metadata: the kind has none, and the API server accepts a megabyte and a half."""
 
 
 class Approval(enum.StrEnum):
-    """Who decides about a request that breaks no rule."""
+    """Who decides about a request that violates no rule."""
 
     AUTOMATIC = "automatic"
     HUMAN = "human"
@@ -55,9 +55,11 @@ class Approval(enum.StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What a cluster asks of those who join. `kept` is how long a request stays after its end, `waits` how long it may wait for a person.
+    """A cluster's requirements for joining nodes.
 
-    `crowded`: there are so many requests that those which were refused go at once, and no more wait for a person.
+    `kept` is how long a request stays after it ended, `waits` how long it may wait for approval.
+
+    `crowded`: there are so many requests that refused ones are deleted at once, and no more wait for approval.
     """
 
     names: NamePolicy = field(default_factory=NamePolicy)
@@ -69,12 +71,12 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One object, as it was seen.
+    """The observation of one object.
 
-    `contents` is None until it has been opened. `first` is the uid of the request that came with the same encrypted key first, '' if none did.
-    `approved` is what a person has said about this object, None if nobody has. `registered`: there is a Node of this name. `deleting`: somebody has
-    deleted it, and finalizers hold it. `burden` counts the characters of what is in its metadata and not the API server's,
-    `contents_digest` is of its spec while it has no answer.
+    `contents` is None until it has been decrypted. `first` is the uid of the first request with the same encrypted key,
+    '' if there is none. `approved` is an administrator's decision about this object, None if there is none.
+    `registered`: a Node of this name exists. `deleting`: it was deleted, and finalizers keep it. `burden` counts the
+    characters of its metadata that are not the API server's, `contents_digest` is of its spec while it has no answer.
     """
 
     name: str
@@ -92,30 +94,33 @@ class Seen:
 
     @property
     def subject(self) -> str:
-        """What a person decides about: this object, as it is now. Whoever can write to the tenant could put another request in its place."""
+        """The subject of an administrator's decision: this object in its current form.
+
+        Anyone with write access to the tenant could replace the request.
+        """
         return f"{self.uid}.{self.contents_digest[:_DIGITS]}"
 
     @property
     def ended(self) -> bool:
-        """Whether it has been answered, or goes without an answer: nothing is asked about it any more."""
+        """Whether it has been answered, or ends without an answer: nothing more is done about it."""
         return self.deleting or (self.condition is not None and self.condition.status in _ENDED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Open:
-    """It has to be decrypted before anything can be said."""
+    """It must be decrypted before a decision."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Issue:
-    """Give the node what it asked for."""
+    """Issue what the node requested."""
 
     request: JoinRequest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Look again after so many seconds. With a reason the object is to say what it waits for."""
+    """Check again after so many seconds. With a reason, the object shows what it waits for."""
 
     after: float
     reason: str = ""
@@ -124,7 +129,7 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Refuse:
-    """Say in the object why not."""
+    """Show the reason of the refusal in the object."""
 
     reason: str
     message: str
@@ -139,7 +144,7 @@ Outcome = Open | Issue | Wait | Refuse | Forget
 
 
 def look(request: Mapping[str, Any]) -> Seen:
-    """Return what can be seen of an object without decrypting anything."""
+    """Return the observation of an object without decrypting anything."""
     metadata, condition = core.metadata(request), node_join_requests.condition_of(request)
     asked = condition is None or condition.status not in _ENDED
     return Seen(
@@ -161,7 +166,7 @@ def _burden(metadata: Mapping[str, Any]) -> int:
 
 
 def decide(seen: Seen, record: JoinRecord | None, policy: Policy, now: datetime) -> Outcome:
-    """Say what is to be done with a request. `record` is that of the node's name."""
+    """Return what to do with a request. `record` is that of the node's name."""
     if seen.deleting:
         return Forget()
     if seen.condition is not None and seen.ended:
@@ -212,7 +217,10 @@ def _refusal(seen: Seen, request: JoinRequest, record: JoinRecord | None, policy
 
 
 def endpoint_problem(endpoint: str) -> str:
-    """Return what keeps an endpoint out of a kubeconfig: node and hub ask this alike. '' stands for the cluster's own."""
+    """Return why an endpoint is not allowed in a kubeconfig.
+
+    Node and hub use the same check. '' stands for the cluster's own.
+    """
     if not endpoint:
         return ""
     if len(endpoint) > _LONGEST_ENDPOINT or not endpoint.isprintable():

@@ -1,9 +1,9 @@
-"""How a node proves that it leaves.
+"""A node's proof that it leaves.
 
-An annotation of its Node, signed with the key of the client certificate that the hub gave it. Pure.
+It is an annotation of its Node, signed with the key of the client certificate that the hub gave it. Pure.
 
 A label would prove nothing, because others than the node may write to Nodes. A proof is `CERTIFICATE SIGNATURE`, both
-base64: the hub remembers the fingerprint of each certificate that it has issued, not the certificate. The signed text
+base64: the hub stores the fingerprint of each certificate that it has issued, not the certificate. The signed text
 contains the Node's name, its uid and the certificate, so a proof is valid for one Node object and one join: a node that
 leaves and joins again has another certificate.
 """
@@ -24,31 +24,34 @@ from kubewright.pki.certificates import Pair
 
 _PURPOSE: Final = "kubewright: this node leaves, 1"
 _LONGEST: Final = 8192
-"""Characters of a proof; one made with RSA-2048 has about 1,800."""
+"""Characters of a proof; one with RSA-2048 has about 1,800."""
 _CLIENT: Final = "client"
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaveProof:
-    """A certificate, DER, and what its key has signed."""
+    """A certificate, DER, and the signature by its key."""
 
     certificate: bytes
     signature: bytes
 
     @property
     def text(self) -> str:
-        """The form that it has in the annotation."""
+        """Its form in the annotation."""
         return " ".join(base64.b64encode(part).decode() for part in (self.certificate, self.signature))
 
 
 def prove(node: str, uid: str, given: Pair) -> LeaveProof:
-    """Prove that a node leaves. `uid` is that of its Node, `given` the client certificate that the hub gave it, with its key."""
+    """Create the proof that a node leaves.
+
+    `uid` is that of its Node, `given` the client certificate from the hub, with its key.
+    """
     der = given.leaf.der
     return LeaveProof(certificate=der, signature=given.key.sign(_statement(node, uid, der)))
 
 
 def read(text: str) -> LeaveProof | None:
-    """Read an annotation, None for one that holds no proof."""
+    """Parse an annotation, None for one without a proof."""
     words = text.split(" ") if len(text) <= _LONGEST else []
     try:
         certificate, signature = (base64.b64decode(word, validate=True) for word in words)

@@ -1,4 +1,4 @@
-"""What a node asks for, as a NodeJoinRequest has it and as a value."""
+"""A node's request, as a NodeJoinRequest and as a value."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ _ENDPOINT: Final = "apiServerEndpoint"
 _SANS: Final = "extraSANs"
 RUNTIME: Final = "containerRuntimeEndpoint"
 IMAGES: Final = "imageServiceEndpoint"
-"""These two are for the node itself: a hub does not open them."""
+"""These two are for the node itself: a hub does not decrypt them."""
 _TUNNEL_KEY: Final = "vpnPublicKey"
-"""Ours, not oneinfra's: sent to hubs that say that they take it."""
+"""Ours, not oneinfra's: sent only to hubs that announce support for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest:
-    """What a node asks for. `endpoint` is where it reaches the API server, '' if it leaves that to the hub; `sans` are in the order of the request.
+    """A node's request.
 
-    `tunnel_key` is the public key of its end of the VPN, '' where the hub is to make both halves.
+    `endpoint` is its address of the API server, '' to leave it to the hub; `sans` are in the order of the request.
+
+    `tunnel_key` is the public key of its end of the VPN, '' if the hub should generate both halves.
     """
 
     endpoint: str = ""
@@ -41,12 +43,12 @@ class JoinRequest:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names and addresses that nobody else may have, in their one form."""
+        """The names and addresses that must be unique, in canonical form."""
         return tuple(node_names.known_as(san) for san in self.sans if san not in node_names.LOOPBACKS)
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """All that nobody else may hold (`JoinRecord.held`)."""
+        """Everything that must be unique (`JoinRecord.held`)."""
         return (*self.names, join_records.tunnel_key_name(self.tunnel_key)) if self.tunnel_key else self.names
 
 
@@ -57,12 +59,12 @@ def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def digest(request: Mapping[str, Any]) -> str:
-    """Return what tells an object from a copy of it: encryption of the key is never twice the same."""
+    """Return an identifier of an object and its copies: encryptions of a key always differ."""
     return hashlib.sha256(str(spec_of(request).get(_KEY)).encode(errors="replace")).hexdigest()
 
 
 def contents_digest(request: Mapping[str, Any]) -> str:
-    """Return what tells a request from the same object with anything else in its spec."""
+    """Return an identifier of a request that changes with its spec."""
     return hashlib.sha256(json.dumps(spec_of(request), sort_keys=True, default=str).encode()).hexdigest()
 
 
@@ -97,7 +99,7 @@ def _tunnel_key(spec: Mapping[str, Any], key: SymmetricKey) -> str:
 def write(
     name: str, request: JoinRequest, *, recipient: RecipientKey, runtime_endpoint: str, image_endpoint: str, random: Random
 ) -> dict[str, Any]:
-    """Make the object that a node sends."""
+    """Return the object that a node sends."""
     seal = request.key.seal
     spec: dict[str, Any] = {
         _KEY: fields.seal_key(request.key, recipient),
@@ -113,7 +115,7 @@ def write(
 
 
 def reread(found: Mapping[str, Any], key: SymmetricKey) -> JoinRequest:
-    """Read, as the node that has made it, what an object asks for. Raises MalformedField for one that another key has made."""
+    """Decrypt an object as the node that created it. Raises MalformedField for one with another key."""
     spec = spec_of(found)
     return JoinRequest(
         endpoint=key.open(spec.get(_ENDPOINT), name=_ENDPOINT),

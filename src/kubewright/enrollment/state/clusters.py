@@ -32,16 +32,19 @@ _TUPLES: Final = ("reserved", "pod_subnets", "node_names", "names", "ranges")
 class TenantCluster:
     """One tenant cluster.
 
-    - `server` is where nodes reach its API server that do not say where; `server_ca` what they trust there.
-    - `client_ca` and `client_key` sign the certificates of kubelets for the API server, `serving_ca` and `serving_key` those that kubelets serve
-      with; `kubelet_client_ca` is whom kubelets believe. A cluster that kubeadm made has one authority for all of these.
+    - `server` is its API server's address for nodes that do not name one; `server_ca` is the CA that they trust there.
+    - `client_ca` and `client_key` sign the kubelets' certificates for the API server, `serving_ca` and `serving_key`
+      their serving certificates; kubelets trust `kubelet_client_ca`. A cluster that kubeadm created has one CA for all
+      of these.
     - `reserved`, `node_names`, `names`, `ranges` and `open_addresses` are those of `NamePolicy`.
-    - `key_algorithm` is that of nodes' keys: oneinfra's is RSA-2048; nodes look into none.
+    - `key_algorithm` is that of nodes' keys: oneinfra's is RSA-2048; nodes do not check it.
     - `vpn` is None if nodes get none; `vpn_key` is the private key of the hub's end.
-    - `generation` is the store's: which of its clusters of this name it is, and as of which change; '' for one that is in no store.
-    - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds, and so is `lifetime`, of certificates.
+    - `generation` is the store's: it identifies the cluster among those of the same name, and its latest change; '' for
+      one that is not stored.
+    - `kubelet_config` are further fields for the kubelets' configuration. `kept` and `waits` are seconds, and so is
+      `lifetime`, of certificates.
 
-    All authorities are PEM, `kubeconfig` is YAML, with which the hub acts in the cluster.
+    All CAs are PEM, `kubeconfig` is YAML with the hub's credentials in the cluster.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""How the rows of a hub's state are sealed in every store.
+"""The seals of a hub's rows, which are the same in every store.
 
 A seal encrypts the secrets of a row and authenticates its key and value, so no row can be moved to another node or
 cluster. Anyone with write access but without the sealing key can only delete rows or restore older ones.
@@ -28,7 +28,10 @@ class OldState(HostError):
 
 
 class StateSeal:
-    """Seals with `key`, 32 bytes that are kept elsewhere. `place` names the state in errors. What is opened raises TrustError where it was altered."""
+    """Seals with `key`, 32 bytes that are kept elsewhere.
+
+    `place` names the state in errors. Opening an altered value raises TrustError.
+    """
 
     def __init__(self, key: bytes, *, random: Random, place: str) -> None:
         self._key = key
@@ -36,11 +39,14 @@ class StateSeal:
         self._place = place
 
     def seal(self, row: str, value: Any, *, secret: str = "") -> bytes:
-        """Seal a row; its key is `KIND/CLUSTER` or `KIND/CLUSTER/NAME`. `value` is JSON, which is stored beside the seal."""
+        """Seal a row; its key is `KIND/CLUSTER` or `KIND/CLUSTER/NAME`.
+
+        `value` is JSON, which is stored next to the seal.
+        """
         return sealing.seal(secret.encode(), self._key, random=self._random, about=_about(row, value))
 
     def opened(self, row: str, value: Any, sealed: bytes) -> str:
-        """Return the secrets of a row. Raises TrustError unless key and value are those that were sealed."""
+        """Return the secrets of a row. Raises TrustError unless key and value are the sealed ones."""
         return sealing.opened(sealed, self._key, what=self._what(row), about=_about(row, value), remedy=_REMEDY).decode()
 
     def opened_old(self, row: str, sealed: bytes) -> str:

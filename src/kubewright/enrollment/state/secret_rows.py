@@ -1,17 +1,21 @@
-"""Rows of a hub's state in Secrets of one namespace: read once, then written a transaction at a time.
+"""Rows of a hub's state in Secrets of one namespace: read once, then written one transaction at a time.
 
-One Secret, the head, has the number of the last transaction, the transaction itself, and the last lines of the journal. Writing it, with the
-resourceVersion that was seen, is what commits: whoever comes second is refused, reads what has changed, and decides again. Then the Secrets that hold
-the rows follow. Whoever is killed in between has committed all the same: the next one who writes brings them up to the head first, and whoever
-reads takes the head into account.
+One Secret, the head, contains the number of the last transaction, the transaction itself, and the last lines of the
+journal. Writing it with the resourceVersion that was read is the commit: a concurrent writer is refused, reads the
+changes, and decides again. Then the Secrets with the rows are written. A process that is killed in between has
+committed nevertheless: the next writer first brings them up to the head, and readers take the head into account.
 
-Rows that change together lie in one Secret, a group: a node's record with the digests of its requests; a cluster with its tokens. Each group has the
-number of the last transaction that changed it, and the head has the number of the transaction that removed a cluster. So a writer that was paused
-neither removes nor overwrites anything newer, and what it creates too late does not count:
+Rows that change together are in one Secret, a group: a node's record with the digests of its requests; a cluster with
+its tokens. Each group has the number of the last transaction that changed it, and the head has the number of the
+transaction that removed a cluster. So a writer that was paused neither removes nor overwrites anything newer, and
+groups that it creates too late do not count:
 
-- it updates a group only with the resourceVersion that it saw, and stops when the head has changed: whoever wrote that has done the rest of its work
-- it deletes an object only with the uid and the resourceVersion that it saw, and only if it is older than the transaction
-- a group is ignored, and removed later, that is older than the removal of its cluster, or belongs to a state that was deleted and begun anew
+- it updates a group only with the resourceVersion that it read, and stops if the head has changed: the writer of the
+  new head has completed the transaction
+- it deletes an object only with the uid and the resourceVersion that it read, and only if it is older than the
+  transaction
+- a group is ignored, and removed later, if it is older than the removal of its cluster, or belongs to a state that was
+  deleted and created again
 """
 
 from __future__ import annotations
@@ -43,20 +47,23 @@ from kubewright.kube import core
 from kubewright.kube.core import Object
 
 FORMAT: Final = 2
-"""In format 1 rows had no seals, and states no identities."""
+"""In format 1, rows had no seals, and states no identities."""
 CHUNK: Final = 64
-"""Lines of the journal in the head, and in each Secret beside it."""
+"""Lines of the journal in the head, and in each further Secret."""
 _OF_NODES: Final = ("record", "digests")
 _DIGITS: Final = 12
 _MOST_DROPS: Final = 1000
-"""Removed clusters that are remembered."""
+"""How many removed clusters are remembered."""
 
 Line = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transaction:
-    """What becomes of rows, by their keys; None removes one. `dropped` is a cluster all of whose rows go. `format` is that of the state from then on."""
+    """New values of rows by their keys; None removes one.
+
+    All rows of `dropped`, a cluster, are removed. `format` is the state's new format.
+    """
 
     rows: Mapping[str, Any] = field(default_factory=dict)
     dropped: str = ""
@@ -68,13 +75,13 @@ class _Overtaken(Exception):
 
 
 def group_of(key: str) -> str:
-    """Return the group of a row: `record/CLUSTER/NODE` and `digests/CLUSTER/NODE` are one, everything else of a cluster another."""
+    """Return the group of a row: `record/CLUSTER/NODE` and `digests/CLUSTER/NODE` share one, all other rows of a cluster another."""
     kind, cluster, *rest = key.split("/")
     return f"{cluster}/{rest[0]}" if kind in _OF_NODES else cluster
 
 
 class Rows:
-    """Rows by their keys, `KIND/CLUSTER` or `KIND/CLUSTER/NAME`, each kind of each cluster apart."""
+    """Rows by their keys, `KIND/CLUSTER` or `KIND/CLUSTER/NAME`, grouped by kind and cluster."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[str, str], dict[str, Any]] = {}
@@ -85,7 +92,7 @@ class Rows:
         return self._tables.get((kind, cluster), {}).get(name)
 
     def put(self, key: str, row: Any) -> None:
-        """Replace a row, or remove it if it is None. The last one that was put is the last one of its kind."""
+        """Replace a row, or remove it if it is None. A new row is the last one of its kind."""
         kind, cluster, name = _parts(key)
         table = self._tables.setdefault((kind, cluster), {})
         table.pop(name, None)
@@ -93,7 +100,7 @@ class Rows:
             table[name] = row
 
     def of(self, kind: str, cluster: str) -> Mapping[str, Any]:
-        """Return the rows of a kind and a cluster by their names, in the order in which they were put."""
+        """Return the rows of a kind and a cluster by their names, in the order of their writing."""
         return self._tables.get((kind, cluster), {})
 
     def clusters(self, kind: str) -> list[str]:
@@ -101,7 +108,7 @@ class Rows:
         return sorted(cluster for (one, cluster), table in self._tables.items() if one == kind and table)
 
     def items(self) -> Iterator[tuple[str, Any]]:
-        """Give all rows with their keys."""
+        """Yield all rows with their keys."""
         for (kind, cluster), table in self._tables.items():
             for name, row in table.items():
                 yield _key(kind, cluster, name), row
@@ -143,11 +150,11 @@ class SecretRows:
         self.lines: list[Line] = []
         self._head: Object | None = None
         self._content: dict[str, Any] = {}
-        """What the head holds."""
+        """The content of the head."""
         self._groups: dict[str, Object] = {}
-        """Groups by their names, as they were last seen."""
+        """Groups by their names, as they were last read."""
         self._chunks: dict[str, tuple[Object, list[Line]]] = {}
-        """Older lines, with the Secrets that hold them."""
+        """Older lines, with the Secrets that contain them."""
         self._stale: list[Object] = []
         """Secrets that no longer count; the next write removes them."""
         self._settled = 0
@@ -164,12 +171,12 @@ class SecretRows:
 
     @property
     def _state(self) -> str:
-        """The identity of this state: another one of the same name, made when this one had been deleted, has another."""
+        """The identity of this state: a new one of the same name, after this one was deleted, has another."""
         return str(self._content.get("state", ""))
 
     @property
     def _drops(self) -> Mapping[str, int]:
-        """The numbers of the transactions that have removed clusters, by their labels."""
+        """The numbers of the transactions that removed clusters, by their labels."""
         found: Mapping[str, int] = self._content.get("drops") or {}
         return found
 
@@ -206,11 +213,11 @@ class SecretRows:
         self._order_lines()
 
     def _counts(self, one: Object) -> bool:
-        """Whether a Secret is part of this state as it is now."""
+        """Return whether a Secret belongs to the current content of this state."""
         return self._is_ours(one) and number_of(one) >= self._drops.get(label_of(one, CLUSTER_LABEL), 0)
 
     def _is_ours(self, one: Object) -> bool:
-        """Whether a Secret belongs to this state, and not to one that was deleted."""
+        """Return whether a Secret belongs to this state, and not to one that was deleted."""
         state = annotation_of(one, STATE_ID)
         from_before = not state and (self.format < FORMAT or label_of(one, PART_LABEL) == LINES)
         return from_before or state == self._state
@@ -234,10 +241,12 @@ class SecretRows:
         return True
 
     def commit(self, transaction: Transaction, line: Line, *, oldest: str = "", most: int = 0) -> bool:
-        """Write a transaction with its line of the journal, to which it gives a number. Raises Conflict, having read what has changed.
+        """Write a transaction with its line of the journal, which gets a number.
 
-        Returns whether nobody has written since; otherwise everything has been read again.
-        Of the journal lines go that are older than `oldest` (RFC 3339), or beyond the `most` newest; '' and 0 leave all.
+        Raises Conflict after reading the changes of others.
+
+        Returns whether no other process has written since; otherwise everything has been read again. Lines of the
+        journal are removed if they are older than `oldest` (RFC 3339), or beyond the `most` newest; '' and 0 keep all.
         """
         if not self._settle():
             raise self._conflict()
@@ -268,7 +277,7 @@ class SecretRows:
             self._drop_chunks(oldest, last=mine["number"] - most if most else 0)
         alone = self._settle()
         if not alone and self._state != state:
-            raise self._conflict()  # the state was deleted and begun anew, without this transaction
+            raise self._conflict()  # the state was deleted and created again, without this transaction
         return alone
 
     def _conflict(self) -> Conflict:
@@ -283,9 +292,10 @@ class SecretRows:
             self.rows.put(key, row)
 
     def _settle(self) -> bool:
-        """Bring the groups up to the last transaction. Idempotent, also where others do the same.
+        """Bring the groups up to the last transaction. Idempotent, even if others do the same.
 
-        Returns False if somebody has written meanwhile, having read everything again: whoever writes does this first, so that it is done.
+        Returns False, after reading everything again, if another process has written in the meantime: that writer has
+        done this first.
         """
         transaction = self._transaction
         try:
@@ -328,7 +338,7 @@ class SecretRows:
         return int(lines[-1]["number"]) if lines else 0
 
     def _order_lines(self) -> None:
-        """Put the lines in order; one that is in the head and in a Secret beside it already counts once."""
+        """Sort the lines; one that is both in the head and in another Secret counts once."""
         kept = (lines for _, lines in self._chunks.values())
         found = {line["number"]: line for lines in (*kept, self._content.get("lines", [])) for line in lines}
         self.lines = [found[number] for number in sorted(found)]
@@ -346,12 +356,12 @@ class SecretRows:
         self._chunks[name] = (made, lines)
 
     def _require_head(self, error: Exception) -> None:
-        """Require that nobody has written since the head was read. Raises _Overtaken."""
+        """Require that no other process has written since the head was read. Raises _Overtaken."""
         if version_of(self._secrets.find(self._secrets.name)) != version_of(self._head):
             raise _Overtaken from error
 
     def _drop_chunks(self, oldest: str, *, last: int) -> None:
-        """Remove those of whose lines none is kept."""
+        """Remove Secrets none of whose lines are kept."""
         old = [name for name, (_, lines) in self._chunks.items() if lines[-1]["number"] <= last or lines[-1]["at"] < oldest]
         for name in old:
             self._secrets.delete(self._chunks.pop(name)[0])

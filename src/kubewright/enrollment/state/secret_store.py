@@ -1,6 +1,8 @@
-"""A hub's state in Secrets of a management cluster: `HubStore` over `SecretRows`. Reads see what this process read last; each write decides anew.
+"""A hub's state in Secrets of a management cluster: `HubStore` over `SecretRows`.
 
-For one thread at a time. Several processes may use the same Secrets: the daemon, and commands beside it.
+Reads return the last read state; writes decide again.
+
+For one thread at a time. Several processes may use the same Secrets: the daemon, and concurrent commands.
 """
 
 from __future__ import annotations
@@ -28,18 +30,20 @@ from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
 
 _TRIES: Final = 20
-"""Writers that are overtaken so often in a row give up."""
+"""How often a writer may be overtaken in a row before it gives up."""
 _AT_A_TIME: Final = 40
-"""Rows of an earlier format that are brought forward with one write: so many have room in a Secret."""
+"""Rows of an earlier format that are converted by one write: a Secret has room for so many."""
 _MOST_VERDICTS: Final = 1000
-"""What people have said about so many requests of a cluster is kept: they are about requests that wait."""
+"""For how many waiting requests of a cluster decisions are kept."""
 
 
 class SecretStore:
-    """The Secrets of a hub. `key` seals rows: 32 bytes. Raises HostError for Secrets that cannot be used, and what the API raises.
+    """The Secrets of a hub.
 
-    A state of an earlier format is taken over where an event for the journal says so, and otherwise refused with OldState: not everything in it is
-    authenticated.
+    `key` seals rows: 32 bytes. Raises HostError for Secrets that cannot be used, and API errors.
+
+    A state of an earlier format is taken over if an event for the journal is given, and otherwise refused with
+    OldState, because not everything in it is authenticated.
     """
 
     def __init__(
@@ -71,7 +75,10 @@ class SecretStore:
         self._index()
 
     def _bring_forward(self, event: Event) -> None:
-        """Seal all rows of a state of format 1, a part at a time: one Secret does not hold all. Whoever is killed on the way goes on."""
+        """Seal all rows of a state of format 1, in parts that fit into a Secret.
+
+        After a kill, the next process continues.
+        """
         for _ in range(_TRIES):
             old = [key for key, row in self._rows.rows.items() if not is_sealed(row)]
             parts = [old[first : first + _AT_A_TIME] for first in range(0, len(old), _AT_A_TIME)]
@@ -95,11 +102,14 @@ class SecretStore:
         return self._row(key, row)
 
     def _row(self, key: str, value: Any, *, secret: str = "") -> dict[str, Any]:
-        """Return a row as it is kept: what is not secret, and the seal."""
+        """Return the stored form of a row: the value without secrets, and the seal."""
         return {"value": value, "seal": base64.b64encode(self._sealed.seal(key, value, secret=secret)).decode()}
 
     def _opened(self, key: str) -> tuple[Any, str] | None:
-        """Return what a row says, and what is secret in it; None if there is none. Raises TrustError for a row that was altered."""
+        """Return the value and the secrets of a row; None if there is none.
+
+        Raises TrustError for a row that was altered.
+        """
         row = self._rows.rows.get(key)
         if row is None:
             return None
@@ -112,7 +122,7 @@ class SecretStore:
         return row["value"], self._sealed.opened(key, row["value"], seal)
 
     def _values(self, kind: str, cluster: str) -> Iterator[tuple[str, Any, str]]:
-        """Give the rows of a kind and a cluster with their names, sorted by these."""
+        """Yield the rows of a kind and a cluster, sorted by name."""
         for name in sorted(self._rows.rows.of(kind, cluster)):
             found = self._opened(f"{kind}/{cluster}/{name}")
             if found is not None:
@@ -139,7 +149,7 @@ class SecretStore:
             self._hold(record)
 
     def _hold(self, record: JoinRecord) -> None:
-        """Have a node hold what its record says, and nothing else."""
+        """Make a node hold exactly what its record says."""
         self._release(record.cluster, record.node)
         self._held[record.cluster, record.node] = record.held
         self._owners.setdefault(record.cluster, {}).update(dict.fromkeys(record.held, record.node))
@@ -306,7 +316,7 @@ class SecretStore:
         return [Event(**line) for line in self._rows.lines if line["number"] > after][:most]
 
     def _write(self, decide: Callable[[], Transaction], event: Event) -> Transaction:
-        """Commit what is decided, and return it; decide again where somebody else was first."""
+        """Commit a decided transaction, and return it; decide again if another process was first."""
         line = _line(event)
         for _ in range(_TRIES):
             transaction = decide()
@@ -334,10 +344,10 @@ def _line(event: Event) -> dict[str, Any]:
 
 
 def is_sealed(row: object) -> bool:
-    """Whether a row has the form that it has since format 2. Pure."""
+    """Return whether a row has the form of format 2 and later. Pure."""
     return isinstance(row, dict) and row.keys() == {"value", "seal"} and isinstance(row["seal"], str)
 
 
 def _digest(rows: object) -> str:
-    """Return what tells rows from any others, also from the same ones at another time: no two seals are the same."""
+    """Return an identifier of rows, which also differs between times: no two seals are the same."""
     return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()

@@ -43,9 +43,12 @@ def backup(store: SQLiteStore, target: Path) -> None:
 
 
 def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, event: Event) -> None:
-    """Put a copy in the state's place, in one transaction. Raises HostError for what is no copy, TrustError for one that another key has sealed.
+    """Replace the state by a copy, in one transaction.
 
-    What is newer in the state is lost: that is what it is for. A copy of an earlier format is brought forward: a person has named it.
+    Raises HostError for an invalid copy, TrustError for one that another key has sealed.
+
+    Later changes of the state are lost, as intended. A copy of an earlier format is converted, because an administrator
+    has named it.
     """
     if not source.is_file():
         raise HostError(f"{source} does not exist", remedy="name a file that `hub backup` has written")

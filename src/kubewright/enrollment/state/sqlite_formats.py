@@ -1,9 +1,9 @@
-"""The tables of a hub's state in a file, and how a state of an earlier format is brought forward.
+"""The tables of a hub's state in a file, and the conversion of earlier formats.
 
-| format | what came |
+| format | what it added |
 |---|---|
 | 1 | |
-| 2 | how long digests of requests stay |
+| 2 | how long digests of requests are kept |
 | 3 | a seal for every row, over its key and its whole value |
 """
 
@@ -38,18 +38,21 @@ CREATE TABLE IF NOT EXISTS journal (
 """
 INDEX: Final = "CREATE INDEX IF NOT EXISTS requests_until ON requests (until) WHERE until != '';"
 _SECOND: Final = "ALTER TABLE requests ADD COLUMN until TEXT NOT NULL DEFAULT '';"
-"""What a state of the first format lacks. '' stands for ever: nobody knows any more which tokens there were."""
+"""The additions to a state of the first format. '' means forever: the earlier tokens are unknown."""
 _THIRD: Final = "".join(f"ALTER TABLE {table} ADD COLUMN seal BLOB NOT NULL DEFAULT x'';" for table in ("records", "requests", "verdicts"))
 
 
 def execute(db: sqlite3.Connection, script: str) -> None:
-    """Execute statements in the transaction that is under way: `executescript` would end it."""
+    """Execute statements in the current transaction, which `executescript` would end."""
     for statement in script.split(";"):
         db.execute(statement)
 
 
 def bring_forward(db: sqlite3.Connection, found: int, sealed: StateSeal) -> None:
-    """Give a state of format 1 or 2 the present one, in the transaction that is under way. Raises TrustError if the key is another one."""
+    """Convert a state of format 1 or 2 to the current one, in the current transaction.
+
+    Raises TrustError for a wrong key.
+    """
     execute(db, (_SECOND if found < 2 else "") + INDEX + _THIRD)
     for name, document, secrets in db.execute("SELECT name, document, secrets FROM clusters").fetchall():
         row = f"cluster/{name}"
@@ -71,10 +74,10 @@ def bring_forward(db: sqlite3.Connection, found: int, sealed: StateSeal) -> None
 
 
 def token_value(expires: str, description: str) -> dict[str, str]:
-    """Return what is not secret in a token, as it is sealed."""
+    """Return the non-secret part of a token, as it is sealed."""
     return {"expires": expires, "description": description}
 
 
 def request_value(uid: str, until: str) -> dict[str, str]:
-    """Return what is kept of a request, as it is sealed."""
+    """Return the stored part of a request, as it is sealed."""
     return {"uid": uid, "until": until}

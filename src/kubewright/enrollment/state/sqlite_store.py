@@ -1,6 +1,6 @@
 """A hub's state in one SQLite file: write-ahead log, full synchronisation, rows sealed with a key that is kept elsewhere.
 
-One connection, to be used from one thread at a time. Several processes may have it open: the daemon, and commands beside it.
+One connection, for one thread at a time. Several processes may have it open: the daemon, and concurrent commands.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ _OF_CLUSTERS: Final = ("tokens", "records", "names", "requests", "verdicts")
 _SEALS: Final = """SELECT secrets FROM clusters WHERE name = :cluster
 UNION ALL SELECT secret FROM tokens WHERE cluster = :cluster UNION ALL SELECT seal FROM records WHERE cluster = :cluster
 UNION ALL SELECT seal FROM requests WHERE cluster = :cluster UNION ALL SELECT seal FROM verdicts WHERE cluster = :cluster"""
-"""No two seals are the same, not even of the same row: they tell every state of a cluster from every other."""
+"""No two seals are the same, not even of the same row: they distinguish every state of a cluster from all others."""
 
 
 class SQLiteStore:
-    """The file at `path`, made for its owner only if there is none. `key` seals rows: 32 bytes.
+    """The file at `path`, created for its owner only if it does not exist. `key` seals rows: 32 bytes.
 
-    Without a `retention` nothing old is removed. A state of an earlier format is taken over where an event for the journal says so, and otherwise
-    refused with OldState: not everything in it is authenticated. Raises HostError for a file that cannot be opened, or that a later version has made.
+    Without a `retention`, nothing old is removed. A state of an earlier format is taken over if an event for the
+    journal is given, and otherwise refused with OldState, because not everything in it is authenticated. Raises
+    HostError for a file that cannot be opened, or that a later version has created.
     """
 
     def __init__(
@@ -96,12 +97,12 @@ class SQLiteStore:
         self._db.close()
 
     def copy_to(self, target: sqlite3.Connection) -> None:
-        """Copy everything as it is now into another database. Raises HostError."""
+        """Copy the current content into another database. Raises HostError."""
         with self._failing():
             self._db.backup(target)
 
     def replace_by(self, other: SQLiteStore) -> None:
-        """Have everything that another one has, and nothing else. Raises HostError."""
+        """Replace the content by another store's. Raises HostError."""
         other.copy_to(self._db)
 
     def problem(self) -> str:

@@ -1,12 +1,14 @@
-"""The Secrets of one hub's state, as objects: how they are told apart, read and written. Nothing is deleted or overwritten but what was seen.
+"""The Secrets of one hub's state as objects: identifying, reading and writing them.
 
-| part | what |
+Only versions that were read are deleted or overwritten.
+
+| part | content |
 |---|---|
 | head | one Secret: the last transaction, the last lines of the journal |
 | group | rows that change together |
 | journal | older lines of the journal |
 
-Each has the number of the transaction that wrote it, and the identity of the state that it belongs to.
+Each has the number of the transaction that wrote it, and the identity of its state.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class StateSecrets:
     def __init__(self, api: KubeAPI, *, namespace: str, name: str) -> None:
         self.name = name
         self.place = f"the Secrets {namespace}/{name}"
-        """Where the state is, for messages."""
+        """The location of the state, for messages."""
         self._api = api
         self._namespace = namespace
 
@@ -57,7 +59,10 @@ class StateSecrets:
             return None
 
     def write(self, body: Object, *, over: Object | None) -> Object:
-        """Create a Secret, or update it as it was seen (`over`). Raises Conflict, AlreadyExists or NotFound where it is not like that any more."""
+        """Create a Secret, or update the version that was read (`over`).
+
+        Raises Conflict, AlreadyExists or NotFound if it has changed.
+        """
         if over is None:
             return self._api.create(body)
         seen = core.metadata(over)
@@ -65,7 +70,7 @@ class StateSecrets:
         return self._api.update({**body, "metadata": metadata})
 
     def delete(self, seen: Object) -> None:
-        """Delete a Secret as it was seen; one that has changed since, or is another, stays."""
+        """Delete a Secret if it is still the one that was read; one that was changed or replaced stays."""
         name, metadata = core.identity_of(seen)[0], core.metadata(seen)
         uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
         with suppress(NotFound, Conflict):
@@ -81,33 +86,33 @@ class StateSecrets:
 
 
 def label(cluster: str) -> str:
-    """Return a cluster's name as a label has room for."""
+    """Return a cluster's name in a form that fits into a label."""
     return hashlib.sha256(cluster.encode()).hexdigest()[:40]
 
 
 def label_of(secret: Object, name: str) -> str:
-    """Return a label of a Secret, '' where it has none."""
+    """Return a label of a Secret, '' if it has none."""
     return str((core.metadata(secret).get("labels") or {}).get(name) or "")
 
 
 def annotation_of(secret: Object, name: str) -> str:
-    """Return an annotation of a Secret, '' where it has none."""
+    """Return an annotation of a Secret, '' if it has none."""
     return str((core.metadata(secret).get("annotations") or {}).get(name) or "")
 
 
 def number_of(secret: Object) -> int:
-    """Return the number of the transaction that has written a Secret, 0 if it has none."""
+    """Return the number of the transaction that wrote a Secret, 0 if it has none."""
     text = annotation_of(secret, NUMBER)
     return int(text) if text.isdecimal() else 0
 
 
 def version_of(secret: Object | None) -> tuple[Any, Any] | None:
-    """Return what tells an object as it was seen from every other, and from itself later."""
+    """Return an identifier of a version of an object, different for every object and change."""
     return (core.metadata(secret).get("uid"), core.metadata(secret).get("resourceVersion")) if secret is not None else None
 
 
 def content_of(secret: Object) -> dict[str, Any]:
-    """Read what a Secret of ours holds. Raises HostError for one that somebody has changed."""
+    """Return the content of one of our Secrets. Raises HostError for one that others have changed."""
     try:
         found = json.loads(base64.b64decode((secret.get("data") or {})[_CONTENT], validate=True))
     except (KeyError, ValueError, TypeError) as error:

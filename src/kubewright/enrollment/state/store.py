@@ -1,4 +1,4 @@
-"""What a hub keeps: tenant clusters, tokens, join records, what people have decided, and a journal.
+"""A hub's data: tenant clusters, tokens, join records, decisions of administrators, and a journal.
 
 A narrow interface with the same semantics for all stores.
 
@@ -20,14 +20,14 @@ from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
 
 TAKEN_OVER: Final = "state of an earlier format migrated"
-"""The event of a state in which not everything was authenticated before."""
+"""The event for taking over a state that was not completely authenticated."""
 _TOKEN_LIVES_ON: Final = timedelta(minutes=1)
 """An API server accepts a token for ten seconds after it expires."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinToken:
-    """A token with which nodes may ask to join one cluster. `expires` is RFC 3339, '' for never."""
+    """A token with which nodes may request to join one cluster. `expires` is RFC 3339, '' for never."""
 
     cluster: str
     token: BootstrapTokenString
@@ -37,7 +37,7 @@ class JoinToken:
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """One line of the journal. `number` is given by the store. Holds no secret."""
+    """One line of the journal. The store assigns `number`. Contains no secrets."""
 
     at: str
     cluster: str
@@ -53,10 +53,10 @@ class Event:
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """How long lines of the journal stay, and how many of them at most. What is too old goes when something is written, a little each time.
+    """How long lines of the journal are kept, and how many at most. Each write removes a few of those that are too old.
 
-    Digests of requests have a rule of their own: they stay as long as a token could bring a copy, that is until the last token has ended that was
-    in force when the request was answered.
+    Digests of requests have their own rule: they are kept as long as a token could send a copy, that is until the last
+    token has expired that was valid when the request was answered.
     """
 
     age: timedelta = timedelta(days=90)
@@ -64,7 +64,7 @@ class Retention:
 
 
 class Overtaken(TryAgain):
-    """Something that a write was decided on has changed since: nothing was written."""
+    """The state has changed since a write was decided: nothing was written."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"{what} has changed in the meantime, and nothing was written", remedy="check it, and run the command again")
@@ -75,7 +75,10 @@ class Taken(KubewrightError):
 
 
 def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, before: JoinRecord | None) -> None:
-    """Require that nobody has what a record is to hold: `owners` of it, the `first` request with its digest, the record `before` it. Raises Taken."""
+    """Require that a record's names and addresses are free: `owners` have them, `first` is the first request with its digest, `before` the previous record.
+
+    Raises Taken.
+    """
     others = {name: node for name, node in owners.items() if node != record.node}
     if others:
         raise Taken(f"{', '.join(sorted(others))}: another node has it")
@@ -86,20 +89,23 @@ def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, b
 
 
 def require_same(what: str, *, now: object, decided: object) -> None:
-    """Require that something in the state is what a write was decided on. Raises Overtaken."""
+    """Require that a value in the state is still the one on which a write was decided. Raises Overtaken."""
     if now != decided:
         raise Overtaken(what)
 
 
 def require_new(clusters: Iterable[TenantCluster], known: Iterable[str]) -> None:
-    """Require that a hub has no cluster of these names. Raises Taken."""
+    """Require that a hub has no clusters of these names. Raises Taken."""
     taken = sorted({cluster.name for cluster in clusters} & set(known))
     if taken:
         raise Taken(f"the hub serves {', '.join(taken)} already")
 
 
 def copies_until(ends: Iterable[str], at: str) -> str:
-    """Return until when a token that is in force `at` a moment could bring a copy of a request, '' for ever. `ends` are those of all tokens."""
+    """Return until when a token that is valid `at` a moment could send a copy of a request, '' for forever.
+
+    `ends` are the expiry times of all tokens.
+    """
     found = [at, *ends]
     end = parse_moment(max(found)) if "" not in found else None
     return rfc3339(end + _TOKEN_LIVES_ON) if end is not None else ""
@@ -120,21 +126,30 @@ class HubStore(Protocol):
         ...
 
     def save_cluster(self, cluster: TenantCluster, event: Event) -> None:
-        """Add a cluster, or replace the one that it was made from (`TenantCluster.generation`). Raises Overtaken if another one is there."""
+        """Add a cluster, or replace the version that it was made from (`TenantCluster.generation`).
+
+        Raises Overtaken if that has changed.
+        """
         ...
 
     def add_clusters(
         self, clusters: Sequence[TenantCluster], tokens: Sequence[JoinToken], records: Sequence[JoinRecord], event: Event
     ) -> None:
-        """Add clusters with their tokens and records, all or nothing. Raises Taken if there is a cluster of one of the names."""
+        """Add clusters with their tokens and records, all or nothing.
+
+        Raises Taken if a cluster with one of the names exists.
+        """
         ...
 
     def contents(self, cluster: str) -> str:
-        """Return what changes with every change to a cluster, its tokens and its records; '' if there is nothing of it."""
+        """Return a value that changes with every change to a cluster, its tokens and its records; '' if there is nothing of it."""
         ...
 
     def remove_cluster(self, name: str, event: Event, *, contents: str) -> None:
-        """Remove a cluster with its tokens and records. Raises Overtaken unless these `contents` are all that there is."""
+        """Remove a cluster with its tokens and records.
+
+        Raises Overtaken unless these `contents` are the current ones.
+        """
         ...
 
     def tokens(self, cluster: str = "") -> list[JoinToken]:
@@ -146,7 +161,7 @@ class HubStore(Protocol):
         ...
 
     def remove_token(self, token: JoinToken, event: Event) -> bool:
-        """Remove a token; False if there was none. Raises Overtaken if there is another one with its id."""
+        """Remove a token; False if there was none. Raises Overtaken if another one has its id."""
         ...
 
     def record(self, cluster: str, node: str) -> JoinRecord | None:
@@ -158,35 +173,44 @@ class HubStore(Protocol):
         ...
 
     def each_record(self, cluster: str = "") -> Iterator[JoinRecord]:
-        """Give the same one after the other: there may be more than are to be had at a time. Nothing else may be done with the store meanwhile."""
+        """Yield the records one after the other, because there may be too many for memory.
+
+        The store must not be used in the meantime.
+        """
         ...
 
     def owners(self, cluster: str, names: Iterable[str]) -> dict[str, str]:
-        """Return which nodes hold these names and addresses; those that nobody has are left out."""
+        """Return the nodes that hold these names and addresses, without those that are free."""
         ...
 
     def first_request(self, cluster: str, digest: str) -> str:
-        """Return the uid of the request that came with an encrypted key first, '' if none has."""
+        """Return the uid of the first request with an encrypted key, '' if there is none."""
         ...
 
     def keep(self, record: JoinRecord, event: Event, *, before: JoinRecord | None = None, digest: str = "", generation: str = "") -> None:
         """Save a record and what its node holds (`JoinRecord.held`); `digest` is that of the request it answers.
 
-        `before` is the record that it replaces, `generation` that of the cluster for which it was decided. Raises Taken where another node holds something
-        of it, Overtaken where another record or another cluster is there by now; then nothing is kept.
+        `before` is the record that it replaces, `generation` that of the cluster for which it was decided. Raises Taken
+        if another node holds some of it, Overtaken if the record or the cluster has changed; then nothing is stored.
         """
         ...
 
     def forget(self, record: JoinRecord, event: Event) -> bool:
-        """Remove a record: its node's name is free; False if there was none. Raises Overtaken if there is another one by now."""
+        """Remove a record, so that its node's name is free; False if there was none.
+
+        Raises Overtaken if it was replaced.
+        """
         ...
 
     def verdict(self, cluster: str, subject: str) -> bool | None:
-        """Return a person's decision about a request (`Seen.subject`); None if there is none."""
+        """Return an administrator's decision about a request (`Seen.subject`); None if there is none."""
         ...
 
     def save_verdict(self, cluster: str, subject: str, *, approved: bool, event: Event, generation: str = "") -> None:
-        """Keep what a person has said about a request to the cluster of this generation. Raises Overtaken if that has changed."""
+        """Store an administrator's decision about a request to the cluster of this generation.
+
+        Raises Overtaken if that has changed.
+        """
         ...
 
     def tell(self, event: Event) -> None:

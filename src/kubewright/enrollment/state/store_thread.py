@@ -1,4 +1,4 @@
-"""A hub's store for its event loop: one thread does everything with it, in order, so that no request waits for a disk on the loop."""
+"""A hub's store for its event loop: one thread performs all work on it, in order, so that no request waits for a disk on the loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class StoreThread:
-    """Runs what is asked of a store in its thread. `close` ends what was begun, and closes the store."""
+    """Runs work on a store in its thread. `close` completes pending work, and closes the store."""
 
     def __init__(self, store: HubStore, *, require: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -21,7 +21,10 @@ class StoreThread:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store")
 
     async def ask(self, work: Callable[[HubStore], T]) -> T:
-        """Do something with the store, and return what comes of it. Raises what it raises, and what keeps this process from working with it."""
+        """Run a function with the store, and return its result.
+
+        Raises its exceptions, and errors that prevent this process from using the store.
+        """
         self._require()
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._store)
 

@@ -1,7 +1,7 @@
-"""The hub's end of a cluster's VPN: an interface whose peers are the records of nodes, no more and no less.
+"""The hub's end of a cluster's VPN: an interface whose peers are exactly those of the nodes' records.
 
-Whoever has kept a record waits until the interface has it; those who wait at the same time are served by one look. What somebody changes of the
-interface is repaired at the next one.
+A caller that has stored a record waits until the interface has it; concurrent callers share one comparison. Manual
+changes of the interface are reverted by the next one.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _log = logging.getLogger(__name__)
 AGAIN: Final = 30.0
 """Seconds between two checks of an interface without known changes."""
 _FRESH: Final = 0.4
-"""Seconds for which one look at an interface is shared by all callers."""
+"""Seconds for which one comparison of an interface is shared by all callers."""
 LINGER: Final = 5.0
 """Seconds that the peer of a departed node stays, so that the node can learn the result."""
 
 
 def ensure(host: Host, vpn: VPN, private_key: str, peers: Iterable[TunnelPeer], *, found: TunnelPrograms) -> list[Change]:
-    """Make the hub's interface what it should be, with the programs that were found. Raises HostError."""
+    """Ensure the hub's interface, with the programs that were found. Raises HostError."""
     changes = []
     if found.daemon is not None:
         unit = File(path=units.unit_path(vpn.interface), content=units.device_unit(vpn.interface, found).encode(), mode=0o644)
@@ -74,16 +74,16 @@ class HubTunnel:
         self._state: TunnelState | None = None
         self._looked = float("-inf")
         self._known: Mapping[str, TunnelPeer] | None = None
-        """The peers that the interface was given, None if it has to be looked at."""
+        """The peers that the interface was given, None if it must be read."""
         self._lock = asyncio.Lock()
         self._asked = self._done = 0
 
     def load(self, records: Iterable[JoinRecord]) -> None:
-        """Take note of all records."""
+        """Record all records."""
         self._peers = {record.node: found for record in records if (found := vpns.peer(record)) is not None}
 
     def put(self, record: JoinRecord) -> None:
-        """Take note of one record that has changed."""
+        """Record one record that has changed."""
         found = vpns.peer(record)
         if found is None:
             self._peers.pop(record.node, None)
@@ -97,7 +97,7 @@ class HubTunnel:
             self._leaving[node] = found, asyncio.get_running_loop().time() + self.linger
 
     def offer(self, node: str, key: str) -> float:
-        """Accept a second key of a node beside its current one.
+        """Accept a second key of a node in addition to its current one.
 
         Return for how many seconds it has been accepted.
         """
@@ -108,7 +108,7 @@ class HubTunnel:
         return now - known[1]
 
     def withdraw(self, node: str) -> None:
-        """Note that a node no longer offers another key."""
+        """Record that a node no longer offers another key."""
         self._offers.pop(node, None)
 
     async def heard(self, node: str, key: str) -> bool:
@@ -137,10 +137,10 @@ class HubTunnel:
         return (*self._peers.values(), *lingering, *offered)
 
     async def follow(self, *, look: bool = False) -> None:
-        """Have the interface as the records are now. Raises HostError.
+        """Make the interface match the current records. Raises HostError.
 
-        What has changed since the last time is told the interface, which costs the same however many nodes there are; with a `look`, and after a
-        failure, it is compared with all of them.
+        Only changes since the last time are sent to the interface, which costs the same for any number of nodes; with
+        `look`, and after a failure, it is compared with all of them.
         """
         self._asked += 1
         mine = self._asked

@@ -20,10 +20,10 @@ from kubewright.base.records import dataclass
 
 _FIRST: Final = 1
 _ASKED, _MOST_ASKED = 16, 4096
-"""Addresses to ask about at a time: more each time when a network is nearly full."""
+"""How many addresses are looked up at a time: more each time when a network is nearly full."""
 
 Owners = Callable[[Iterable[str]], Mapping[str, str]]
-"""Says of addresses which node has them; those that nobody has are left out."""
+"""Maps addresses to the nodes that have them, without free ones."""
 
 
 class NoAddressLeft(KubewrightError):
@@ -38,17 +38,17 @@ class NoAddressLeft(KubewrightError):
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """A network whose addresses are given to nodes, all but those at its ends and the `hub`'s own."""
+    """A network whose addresses are allocated to nodes, except those at its ends and the `hub`'s own."""
 
     network: Network
     hub: IPAddress
 
     def may_give(self, address: IPAddress) -> bool:
-        """Whether a node may have this address."""
+        """Return whether a node may have this address."""
         return address != self.hub and is_inside(address, self.network)
 
     def candidates(self, node: str) -> Iterator[IPAddress]:
-        """Return all addresses that may be given, each once, in the order in which they are tried for a node."""
+        """Yield all addresses that may be allocated, each once, in the order in which they are tried for a node."""
         room, hub = capacity(self.network), int(self.hub) - int(self.network.network_address)
         start = int.from_bytes(hashlib.sha256(node.encode()).digest()) % room if room else 0
         offsets = (_FIRST + (start + index) % room for index in range(room))
@@ -56,7 +56,7 @@ class Pool:
 
 
 def hub_address(network: Network, *, taken: Container[IPAddress] = frozenset()) -> IPAddress:
-    """Return the address that a hub takes: the first one, or the last one that nobody has where a node has the first. Raises NoAddressLeft."""
+    """Return the address of a hub: the first one or, if a node has that, the last free one. Raises NoAddressLeft."""
     others = range(network.num_addresses - 2, _FIRST, -1)
     free = next((network[offset] for offset in chain((_FIRST,), others) if network[offset] not in taken), None)
     if free is None:
@@ -77,10 +77,10 @@ def is_inside(address: IPAddress, network: Network) -> bool:
 def pick(pools: Sequence[Pool], node: str, *, kept: Sequence[str], owners: Owners, reported: Owners = lambda _: {}) -> tuple[str, ...]:
     """Return the addresses of a node, one for each network.
 
-    `kept` are those that it has: they stay. Raises NoAddressLeft.
+    `kept` are those that it already has. Raises NoAddressLeft.
 
     An address that another node only reports (`reported`) is avoided while there are others near it. If there is no
-    other, it is used: otherwise a node could keep all others out by reporting every address.
+    other, it is used: otherwise a node could block all others by reporting every address.
     """
     return tuple(_of_pool(pool, node, kept=kept, owners=owners, reported=reported) for pool in pools)
 

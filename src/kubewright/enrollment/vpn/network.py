@@ -17,12 +17,12 @@ from kubewright.enrollment.vpn.leases import Pool
 from kubewright.host.desired import Tunnel, TunnelPeer
 
 MTU: Final = 1420
-"""What fits into 1500 bytes, even over IPv6."""
+"""The largest MTU for packets of 1500 bytes, even over IPv6."""
 LEAST_MTU: Final = 1280
 """The minimum MTU of IPv6."""
 MOST_MTU: Final = 9000
 KEEPALIVE: Final = 20
-"""Seconds, as oneinfra has them."""
+"""In seconds, as in oneinfra."""
 _NARROWEST: Final = 8
 """A network with a shorter prefix would route much of the internet through the hub."""
 _INTERFACE: Final = Pattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")
@@ -31,10 +31,12 @@ _DIGITS: Final = 12
 
 @dataclass(frozen=True, kw_only=True)
 class VPN:
-    """What a cluster's VPN is like. `networks` are CIDRs, one of a family; `endpoint` is host:port, where nodes reach the hub.
+    """The definition of a cluster's VPN.
 
-    `server` is the URL of the API server through the tunnel, '' where API traffic does not use it. `keepalive` is in seconds. `hub` are the hub's
-    own addresses, where they are not the first ones of the networks.
+    `networks` are CIDRs, one of each family; `endpoint` is the hub's host:port for nodes.
+
+    `server` is the URL of the API server through the tunnel, '' if API traffic does not use it. `keepalive` is in
+    seconds. `hub` are the hub's own addresses, if they are not the first ones of the networks.
     """
 
     networks: tuple[str, ...]
@@ -52,7 +54,7 @@ class VPN:
 
     @property
     def pools(self) -> tuple[Pool, ...]:
-        """The networks as what is given out, each with the hub's address in it."""
+        """The networks as address pools, each with the hub's address."""
         own = [address for text in self.hub if (address := formats.address(text)) is not None]
         return tuple(Pool(network=network, hub=_own_address(network, own)) for network in self.ranges)
 
@@ -63,7 +65,7 @@ class VPN:
 
     @property
     def hub_addresses(self) -> tuple[str, ...]:
-        """The hub's own addresses, with the length of the mask."""
+        """The hub's own addresses, with the prefix length."""
         return tuple(f"{pool.hub}/{pool.network.prefixlen}" for pool in self.pools)
 
     @property
@@ -74,7 +76,7 @@ class VPN:
         return (*self.networks, f"{found}/{found.max_prefixlen}") if found is not None and outside else self.networks
 
     def with_mask(self, lease: Sequence[str]) -> tuple[str, ...]:
-        """Return addresses of a node with the length of their network's mask."""
+        """Return addresses of a node with the prefix length of their network."""
         lengths = {network.version: network.prefixlen for network in self.ranges}
         return tuple(f"{text}/{lengths[6 if ':' in text else 4]}" for text in lease)
 
@@ -88,7 +90,7 @@ def _own_address(network: Network, own: Sequence[IPAddress]) -> IPAddress:
 
 
 def read(document: Mapping[str, Any]) -> VPN:
-    """Read what `document` has made. Raises TypeError for fields that are missing or that nobody knows."""
+    """Parse the result of `document`. Raises TypeError for missing or unknown fields."""
     return VPN(**{**document, "networks": tuple(document["networks"]), "hub": tuple(document.get("hub") or ())})
 
 
@@ -101,7 +103,7 @@ def beside(vpn: VPN, nodes: Iterable[str]) -> VPN:
 
 
 def interface_name(cluster: str) -> str:
-    """Return the name of a cluster's interface on the hub: of fifteen characters, which is all that Linux takes."""
+    """Return the name of a cluster's interface on the hub: at most fifteen characters, Linux's limit."""
     return f"wg-{hashlib.sha1(cluster.encode(), usedforsecurity=False).hexdigest()[:_DIGITS]}"
 
 
@@ -115,9 +117,10 @@ def unusable(network: Network) -> str:
 
 
 def problem(vpn: VPN, *, subnets: Iterable[str], server: str, others: Iterable[VPN]) -> str:
-    """Say what keeps a cluster from having this VPN, '' if nothing does.
+    """Return why a cluster cannot have this VPN, '' if it can.
 
-    `subnets` are those of Services and pods: beside kube-proxy no address of theirs can be a node's. `server` is where nodes ask to join.
+    `subnets` are those of Services and pods: kube-proxy would intercept their addresses, so nodes cannot have them.
+    `server` is where nodes send join requests.
     """
     ranges = vpn.ranges
     families = [network.version for network in ranges]

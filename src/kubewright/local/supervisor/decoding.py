@@ -167,7 +167,7 @@ def _kind(reader: FieldReader, body: Mapping[str, Any]) -> None:
 def _name(reader: FieldReader, meta: Mapping[str, Any], path: FieldPath) -> str:
     name = reader.text(meta, "name", path)
     if not name:
-        reader.required(path / "name", "a pod has a name")
+        reader.required(path / "name", "a pod needs a name")
     elif len(name) > 253 or not _NAME.fullmatch(name):
         reader.refuse(path / "name", "must be a DNS name of lower-case letters, digits, '-' and '.'", value=name)
     return name
