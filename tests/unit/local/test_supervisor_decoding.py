@@ -78,8 +78,8 @@ def test_all_fields_that_concern_a_process_are_read() -> None:
 @pytest.mark.parametrize(
     ("path", "value", "error"),
     [
-        ("apiVersion", "v2", 'apiVersion: Invalid value: "v2": has to be v1'),
-        ("kind", None, "kind: Invalid value: null: has to be Pod"),
+        ("apiVersion", "v2", 'apiVersion: Invalid value: "v2": must be v1'),
+        ("kind", None, "kind: Invalid value: null: must be Pod"),
         ("metadata", [], "metadata: Wrong type: []: must be an object"),
         ("metadata.name", "", "metadata.name: Required value"),
         ("metadata.name", "../etcd", 'metadata.name: Invalid value: "../etcd"'),

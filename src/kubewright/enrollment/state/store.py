@@ -75,7 +75,9 @@ class Taken(KubewrightError):
 
 
 def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, before: JoinRecord | None) -> None:
-    """Require that a record's names and addresses are free: `owners` have them, `first` is the first request with its digest, `before` the previous record.
+    """Require that a record's names and addresses are free.
+
+    `owners` have them, `first` is the first request with its digest, `before` the previous record.
 
     Raises Taken.
     """

@@ -121,7 +121,7 @@ class FieldReader:
         value = parent.get(name)
         if value is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
             return value
-        self.refuse(path / name, f"has to be {said}", type=FieldErrorType.TYPE, value=value)
+        self.refuse(path / name, f"must be {said}", type=FieldErrorType.TYPE, value=value)
         return None
 
 
@@ -161,7 +161,7 @@ def digest(body: Mapping[str, Any], *, node: str) -> str:
 def _kind(reader: FieldReader, body: Mapping[str, Any]) -> None:
     for field, wanted in (("apiVersion", "v1"), ("kind", "Pod")):
         if body.get(field) != wanted:
-            reader.refuse(ROOT / field, f"has to be {wanted}", value=body.get(field))
+            reader.refuse(ROOT / field, f"must be {wanted}", value=body.get(field))
 
 
 def _name(reader: FieldReader, meta: Mapping[str, Any], path: FieldPath) -> str:
