@@ -32,7 +32,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/compat/test_output_differential.py": BOTH,
     # programs of other minor releases
     "tests/compat/test_other_versions.py": REST,
-    "tests/compat/test_patches_beside.py::test_kube_proxy_is_patched_as_the_next_kubeadm_does": REST,
+    "tests/compat/test_patches_comparison.py::test_kube_proxy_is_patched_as_the_next_kubeadm_does": REST,
     "tests/compat/test_row_deletion.py": REST,
     # control planes: kills, replicas, several clusters at a time, builds, and long waits
     "tests/controlplane/test_agent_disturbed.py": REST,
@@ -47,7 +47,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_hub_real.py::test_joins_succeed_if_hubs_and_nodes_are_killed_at_random_moments": REST,
     "tests/controlplane/test_hub_real.py::test_hundreds_of_hostile_requests_do_not_delay_good_ones": REST,
     "tests/controlplane/test_hub_secrets_real.py": REST,
-    "tests/controlplane/test_local_beside.py": REST,
+    "tests/controlplane/test_local_concurrency.py": REST,
     "tests/controlplane/test_local_control_planes.py": REST,
     "tests/controlplane/test_local_down.py": REST,
     "tests/controlplane/test_local_down.py::test_down_leaves_nothing[well]": FIRST,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from accepted import COMMANDS, DRY, Found
 from arena import CONFIG, Answer, Files, Request, arena
-from certs_beside import INIT, find_kubeadm
+from certs_comparison import INIT, find_kubeadm
 from command_kit import first_error, lines, named
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed

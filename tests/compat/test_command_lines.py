@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from arena import Arena, Request, arena
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 from command_kit import first_error, named
 
 SOURCE = Path(__file__).parents[2] / "src"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 
 from kubewright.cli.main import main
 from kubewright.cli.printers import helptext

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from accepted import FILES, Found
 from arena import CONFIG, Request, Run, arena
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 from config_kit import V1BETA3, broken_files, configurations
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from accepted import DRY, MACHINES, Found
 from arena import CONFIG, Answer, File, Request, arena
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 from config_kit import TOKEN, V1BETA4
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed

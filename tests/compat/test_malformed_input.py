@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from accepted import DRY
 from arena import CONFIG, SOURCE, Answer, File, Files, Request, Worker, alone
-from certs_beside import INIT
+from certs_comparison import INIT
 from fuzzing import SEED, examples
 from hostile_documents import hostile
 from hypothesis import given, note, seed

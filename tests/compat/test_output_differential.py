@@ -10,7 +10,7 @@ import os
 import subprocess
 
 import pytest
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 from fuzzing import SEED, examples
 from hypothesis import given, note, seed
 from template_kit import FORMATS, GO_TEMPLATES, PATHS

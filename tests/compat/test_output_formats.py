@@ -6,7 +6,7 @@ import os
 import subprocess
 
 import pytest
-from certs_beside import DEFAULT, Pair, Run, find_kubeadm
+from certs_comparison import DEFAULT, Pair, Run, find_kubeadm
 from output_templates import ABSENT_KEYS, CERTIFICATES, IMAGES, REFUSED
 
 from kubewright.cli.main import main

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import arena_api
 import pytest
 from arena import Answer, Arena, Request, arena
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 from machine_files import Description, describe
 
 from matrices import Matrix

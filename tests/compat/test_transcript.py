@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import transcript
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 
 
 @pytest.fixture(scope="module")

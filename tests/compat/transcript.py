@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from arena import Answer, Request, Run, arena
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 
 PAGE = Path(__file__).parents[2] / "docs" / "compat" / "transcript.md"
 

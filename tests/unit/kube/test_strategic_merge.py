@@ -1,4 +1,4 @@
-"""Strategic merge patches: each directive, and the order of merged lists. tests/compat/test_patches_beside.py compares them with Go's."""
+"""Strategic merge patches: each directive, and the order of merged lists. tests/compat/test_patches_comparison.py compares them with Go's."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from certs_beside import find_kubeadm
-from phases_beside import Root
+from certs_comparison import find_kubeadm
+from phases_comparison import Root
 
 from kubewright.base import yaml
 

@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from certs_beside import DEFAULT, INIT, Pair, find_kubeadm
+from certs_comparison import DEFAULT, INIT, Pair, find_kubeadm
 
 import certificate_summaries as summaries
 from kubewright.base import yaml

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from accepted import DRY
 from arena import Answer, Request, arena
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 from machine_files import describe
 
 TOKEN, PIN = "abcdef.abcdef0123456789", "sha256:3b793efefe27a19f93b0fbe6e637e9c41d0dde8a377d6ab1c0f656bf1136dd8a"

@@ -10,7 +10,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 
 from kubewright.cli import rootfs
 from kubewright.cli.main import main

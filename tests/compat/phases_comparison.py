@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 
 from kubewright.apis.machine import Detected
 from kubewright.base.clock import SystemClock

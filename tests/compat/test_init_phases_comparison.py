@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 import pytest
-from certs_beside import DEFAULT, INIT, find_kubeadm
-from leaves_beside import Machine
+from certs_comparison import DEFAULT, INIT, find_kubeadm
+from leaves_comparison import Machine
 
 from kubewright.base import yaml
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from arena import Answer, Arena, Request, arena
-from certs_beside import find_kubeadm
+from certs_comparison import find_kubeadm
 
 ETCD = """\
 apiVersion: v1
