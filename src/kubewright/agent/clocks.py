@@ -9,7 +9,7 @@ from typing import Final
 from kubewright.agent.periodic import Periodic
 from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
-from kubewright.kube import server_clock
+from kubewright.kube import server_info
 from kubewright.kube.api import AsyncKubeAPI
 
 _log = logging.getLogger(__name__)
@@ -41,10 +41,10 @@ class ClockWatch:
 
     async def _look(self) -> None:
         try:
-            answer = await self._api().raw("GET", server_clock.VERSION)
+            answer = await self._api().raw("GET", server_info.VERSION)
         except KubewrightError:
             return
-        found = server_clock.trouble(server_clock.difference(answer.headers.get("date", ""), now=self._clock.now()))
+        found = server_info.trouble(server_info.difference(answer.headers.get("date", ""), now=self._clock.now()))
         if found and found != self.trouble:
             _log.warning("node %s: %s", self._node_name, found)
         self.trouble = found

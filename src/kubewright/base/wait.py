@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from kubewright.base import deadlines
 from kubewright.base.clock import Clock
@@ -95,7 +96,20 @@ def _worth_it(on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exce
     return isinstance(error, on) if isinstance(on, (type, tuple)) else on(error)
 
 
-class Waiter(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """One wait: for what, how long, and what an error says. The fields are the arguments of `Waiter.until`."""
+
+    condition: Condition
+    within: float
+    saying: str
+    every: float
+    at_most: float
+    diagnose: Callable[[], str] | None
+    remedy: Remedy
+
+
+class Waiter(ABC):
     """How a phase waits. In a plan the answer is immediate, because nothing was started."""
 
     def until(
@@ -116,70 +130,54 @@ class Waiter(Protocol):
         that hangs ends with the limit too, or `LOOK_AT_LEAST` seconds after its start.
         Raises WaitTimeout with the time that it took, the last reason and, where given, the diagnosis.
         """
-        ...
+        return self.wait(
+            Wait(condition=condition, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
+        )
+
+    @abstractmethod
+    def wait(self, asked: Wait, /) -> Waited:
+        """Do what `until` says."""
 
 
-class PollingWaiter:
+class PollingWaiter(Waiter):
     """Waits for real, reporting at most once a second."""
 
     def __init__(self, *, clock: Clock, reporter: Reporter) -> None:
         self._clock = clock
         self._reporter = reporter
 
-    def until(
-        self,
-        condition: Condition,
-        /,
-        *,
-        within: float,
-        saying: str,
-        every: float = 0.05,
-        at_most: float = 0.5,
-        diagnose: Callable[[], str] | None = None,
-        remedy: Remedy = "",
-    ) -> Waited:
-        start, within = self._clock.monotonic(), deadlines.at_most(within)
-        pause, told = every, start
+    def wait(self, asked: Wait, /) -> Waited:
+        start, within = self._clock.monotonic(), deadlines.at_most(asked.within)
+        pause, told = asked.every, start
         while True:
             with look_until(start + within, clock=self._clock):
-                reason = condition()
+                reason = asked.condition()
             now = self._clock.monotonic()
             if reason is None:
-                done = Waited(what=saying, seconds=now - start)
+                done = Waited(what=asked.saying, seconds=now - start)
                 self._reporter.emit(done)
                 return done
             if now - start >= within:
-                detail = "\n".join(part for part in (reason, diagnose() if diagnose else "") if part)
+                detail = "\n".join(part for part in (reason, asked.diagnose() if asked.diagnose else "") if part)
                 raise WaitTimeout(
-                    f"gave up waiting for {saying} after {format_seconds(now - start)}",
+                    f"gave up waiting for {asked.saying} after {format_seconds(now - start)}",
                     detail=detail,
-                    remedy=remedy if isinstance(remedy, str) else remedy(),
+                    remedy=asked.remedy if isinstance(asked.remedy, str) else asked.remedy(),
                 )
             if now - told >= REPORT_AFTER:
                 told = now
-                self._reporter.emit(Waiting(what=saying, reason=reason, elapsed=now - start))
+                self._reporter.emit(Waiting(what=asked.saying, reason=reason, elapsed=now - start))
             self._clock.sleep(min(pause, max(0.0, start + within - now)))
-            pause = min(pause * 1.5, at_most)
+            pause = min(pause * 1.5, asked.at_most)
 
 
-class InstantWaiter:
+class InstantWaiter(Waiter):
     """Answers at once, without looking: for plans, where what is waited for was never started. `told` hears what would be waited for."""
 
     def __init__(self, told: Callable[[str], None] | None = None) -> None:
         self._told = told
 
-    def until(
-        self,
-        condition: Condition,
-        /,
-        *,
-        within: float,
-        saying: str,
-        every: float = 0.05,
-        at_most: float = 0.5,
-        diagnose: Callable[[], str] | None = None,
-        remedy: Remedy = "",
-    ) -> Waited:
+    def wait(self, asked: Wait, /) -> Waited:
         if self._told is not None:
-            self._told(saying)
-        return Waited(what=saying, seconds=0.0)
+            self._told(asked.saying)
+        return Waited(what=asked.saying, seconds=0.0)

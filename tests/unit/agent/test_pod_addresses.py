@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.agent.pods.addresses import AddressPool, PodAddresses
+from kubewright.agent.pods.simulated import AddressPool, PodAddresses
 
 
 def test_the_first_pod_gets_the_address_after_that_of_the_gateway():

@@ -10,7 +10,7 @@ import pytest
 from kubewright.base.errors import ServerError
 from kubewright.base.records import replace
 from kubewright.controllers import approving, requests
-from kubewright.controllers.reviews import SharedReviews
+from kubewright.controllers.certificates import SharedReviews
 
 pytestmark = pytest.mark.looptime
 TOOK = 1.0

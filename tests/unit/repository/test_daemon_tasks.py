@@ -19,7 +19,7 @@ AWAITED = {
     ("cli/handlers/daemons.py", "work"): "its result is taken",
     ("cli/handlers/hub/run.py", "daemons.keep_told"): "in a group, which `keep_running` runs",
     ("cli/handlers/hub/run.py", "leading.beside"): "the same",
-    ("controllers/reviews.py", "self._ask"): "whoever asks waits for the answer",
+    ("controllers/certificates.py", "self._ask"): "whoever asks waits for the answer",
     ("enrollment/hub/hub.py", "self._keep_serving"): "it catches everything",
     ("enrollment/hub/tenants.py", "Workers(…).run"): "in a group, which `_keep_serving` runs",
     ("enrollment/hub/tenants.py", "informer.run"): "the same",

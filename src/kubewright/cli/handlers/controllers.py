@@ -7,6 +7,7 @@ import logging
 import os
 from datetime import timedelta
 from pathlib import PurePosixPath
+from types import TracebackType
 from typing import Final
 
 from kubewright.base import logs
@@ -18,7 +19,6 @@ from kubewright.cli.handlers.daemons import keep_told, until_stopped
 from kubewright.cli.parsing.flag_documents import FlagDocument
 from kubewright.cli.parsing.inputs import absolute, given_duration
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.parsing.usage_problems import UsageProblems
 from kubewright.cli.rows.controllers import RUN_FLAGS, SIGNERS
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
@@ -141,3 +141,37 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
         await stop_serving()
         await api.close()
     return 0
+
+
+class UsageProblems:
+    """Collects wrong values, so that a user who wrote three of them sees all three at once.
+
+    A context for each value, as often as is needed; `require` comes before the values are used.
+
+    problems = UsageProblems()
+    with problems:
+        rate = rate_of(parsed)
+    with problems:
+        pair = pair_of(parsed)
+    problems.require()
+    """
+
+    def __init__(self) -> None:
+        self._found: list[UsageError] = []
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> bool:
+        if isinstance(error, UsageError):
+            self._found.append(error)
+            return True
+        return False
+
+    def require(self) -> None:
+        """Raise what was found: UsageError, of several one that names them all."""
+        if len(self._found) == 1:
+            raise self._found[0]
+        if self._found:
+            rows = [f"{error}; {error.remedy}" if error.remedy else str(error) for error in self._found]
+            raise UsageError(f"{len(rows)} values are wrong", detail="\n".join(rows), remedy="correct each of them")

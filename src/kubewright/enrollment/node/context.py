@@ -23,7 +23,7 @@ from kubewright.host.desired import File, Show
 from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS
 from kubewright.kube.resources import NODE_JOIN_REQUEST
-from kubewright.kube.server_version import server_version
+from kubewright.kube.server_info import server_version
 from kubewright.lifecycle.operation import Bound
 from kubewright.manifests.tunnels import NODE_INTERFACE
 from kubewright.pki import wireguard

@@ -46,15 +46,15 @@ class BootstrapLook:
         Requests of earlier runs of the kubelet are ignored. `thoroughly` includes expensive requests.
         """
         from kubewright.discovery.node_requests import NodeRequests  # most waits are over before this is needed
-        from kubewright.kube import server_clock
+        from kubewright.kube import server_info
 
         try:
             if self._api is None or self._requests is None:
                 self._api = self._connect()
                 self._requests = NodeRequests(self._api, self._node_name, clock=self._clock)
-            date = self._api.raw("GET", server_clock.VERSION).headers.get("date", "")
+            date = self._api.raw("GET", server_info.VERSION).headers.get("date", "")
         except KubewrightError:
             return ClusterView()
-        ahead = server_clock.difference(date, now=self._clock.now())
+        ahead = server_info.difference(date, now=self._clock.now())
         since = datetime.fromtimestamp(kubelet.since, UTC) - ahead - _ROUNDED if kubelet is not None and kubelet.since else None
-        return ClusterView(request=self._requests.look(since=since, thoroughly=thoroughly), clock=server_clock.trouble(ahead))
+        return ClusterView(request=self._requests.look(since=since, thoroughly=thoroughly), clock=server_info.trouble(ahead))

@@ -13,8 +13,8 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, ComponentFailed
 from kubewright.base.events import Reporter, State, Waited
 from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass, field
-from kubewright.base.wait import Condition, PollingWaiter, Remedy, Waiter
+from kubewright.base.records import dataclass, field, replace
+from kubewright.base.wait import Condition, PollingWaiter, Wait, Waiter
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
@@ -61,7 +61,7 @@ class UpRun:
         return machine_host(self.paths, self.cluster.control_plane.name, programs=self.programs, daemon=self.daemon)
 
 
-class WatchfulWaiter:
+class WatchfulWaiter(Waiter):
     """Waits as another waiter does, and checks the control plane periodically: `look` raises if waiting is pointless.
 
     A component with a bad flag fails within a second; without this check, that would be reported only after the
@@ -74,26 +74,15 @@ class WatchfulWaiter:
         self._monotonic = monotonic
         self._looked = 0.0
 
-    def until(
-        self,
-        condition: Condition,
-        /,
-        *,
-        within: float,
-        saying: str,
-        every: float = 0.05,
-        at_most: float = 0.5,
-        diagnose: Callable[[], str] | None = None,
-        remedy: Remedy = "",
-    ) -> Waited:
+    def wait(self, asked: Wait, /) -> Waited:
         def watched() -> str | None:
-            reason = condition()
+            reason = asked.condition()
             if reason is not None and self._monotonic() - self._looked >= _CHECK_EVERY:
                 self._looked = self._monotonic()
                 self._look()
             return reason
 
-        return self._inner.until(watched, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
+        return self._inner.wait(replace(asked, condition=watched))
 
 
 def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:

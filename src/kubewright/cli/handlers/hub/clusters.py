@@ -31,7 +31,7 @@ from kubewright.host.files import Files
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.credentials import BearerToken as TokenIdentity
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.kube.server_version import server_version
+from kubewright.kube.server_info import server_version
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
 

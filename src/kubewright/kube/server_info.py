@@ -1,0 +1,55 @@
+"""What an API server says about itself to anyone with a credential: its version (GET /version), and its time in the Date header.
+
+Source: ClusterRole system:public-info-viewer.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from kubewright.base.errors import APIError
+from kubewright.base.messages import quoted
+from kubewright.base.versions import Version
+from kubewright.kube.api import KubeAPI
+from kubewright.pki.certificates import span
+
+_REFUSED: Final = 400
+_SHOWN: Final = 80
+TOLERATED: Final = timedelta(seconds=60)
+"""The difference between two clocks that does not matter."""
+VERSION: Final = "/version"
+
+
+def server_version(api: KubeAPI, *, remedy: str = "see what `kubectl version` says") -> Version:
+    """Ask for the version. Raises APIError for an answer that has none, a refusal included, and Unreachable."""
+    answer = api.raw("GET", VERSION)
+    if answer.status >= _REFUSED:
+        raise _untold(f"it answers with status {answer.status}", remedy)
+    try:
+        return Version.parse(str(json.loads(answer.body)["gitVersion"]))
+    except (ValueError, LookupError, TypeError) as error:
+        raise _untold(f"it answers {quoted(answer.body[:_SHOWN].decode(errors='replace'))}", remedy) from error
+
+
+def _untold(detail: str, remedy: str) -> APIError:
+    return APIError("the API server does not report its version", detail=detail, remedy=remedy)
+
+
+def difference(date: str, *, now: datetime) -> timedelta:
+    """Return by how much our clock is ahead of a Date header's; nothing for a header that is none."""
+    try:
+        theirs = parsedate_to_datetime(date)
+    except ValueError:
+        return timedelta(0)
+    return now - (theirs if theirs.tzinfo is not None else theirs.replace(tzinfo=UTC))
+
+
+def trouble(ahead: timedelta) -> str:
+    """Say how far our clock is from the API server's, '' where that is of no matter."""
+    if abs(ahead) <= TOLERATED:
+        return ""
+    way = "ahead of" if ahead > timedelta(0) else "behind"
+    return f"the clock of this machine is {span(abs(ahead))} {way} the API server's: set it"
