@@ -8,7 +8,6 @@ from typing import Final
 from kubewright.base.messages import quoted
 from kubewright.base.patterns import Pattern
 
-NANOSECOND: Final = 1
 SECOND: Final = 1_000_000_000
 MINUTE: Final = 60 * SECOND
 HOUR: Final = 60 * MINUTE

@@ -164,9 +164,6 @@ class _QuietProcesses:
     def signal(self, identity: Identity, number: Signals, /) -> bool:
         return self._base.alive(identity)
 
-    def signal_group(self, leader: Identity, number: Signals, /) -> bool:
-        return self._base.alive(leader)
-
 
 class _PlannedFilter:
     """The packet filter of the host below; rules that would be removed count as removed."""

@@ -122,18 +122,6 @@ class RealProcesses:
             os.close(opened)
         return True
 
-    def signal_group(self, leader: Identity, number: Signals, /) -> bool:
-        found = self._stat(leader.pid)
-        if found is None or self._identity(leader.pid, found) != leader or found.group != leader.pid:
-            return False
-        try:
-            os.killpg(leader.pid, number)  # a zombie still prevents its pid from being reused
-        except ProcessLookupError:
-            return False
-        except PermissionError as error:
-            raise _not_ours(leader, number) from error
-        return True
-
     def _require_own_numbers(self) -> None:
         """Require that pids in /proc are those of our PID namespace: a signal would reach the wrong process otherwise.
 

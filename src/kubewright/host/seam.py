@@ -340,7 +340,3 @@ class Processes(Protocol):
     def signal(self, identity: Identity, number: Signals, /) -> bool:
         """Write: send a signal to exactly this process; False if it is gone. Raises HostError if it is not ours."""
         ...
-
-    def signal_group(self, leader: Identity, number: Signals, /) -> bool:
-        """Write: send a signal to the group that this process leads; False if the leader is gone and reaped, or leads none."""
-        ...

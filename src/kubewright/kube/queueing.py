@@ -198,11 +198,6 @@ class WorkQueue(Generic[K]):
         """Return how many keys wait to be taken."""
         return sum(map(len, self._waiting.values()))
 
-    @property
-    def delayed(self) -> int:
-        """How many keys wait for a time to come."""
-        return len(self._timers)
-
     def add(self, key: K, *, owner: Hashable = None) -> None:
         """Have a key worked on. One that waits already waits once."""
         if self._closed or key in self._dirty:

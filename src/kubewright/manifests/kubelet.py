@@ -30,7 +30,6 @@ DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/10-kubeadm
 UNIT_FILES: Final = (UNIT, DROP_IN)
 JOINED_DROP_IN: Final = PurePosixPath("/etc/systemd/system/kubelet.service.d/90-kubewright-hub.conf")
 """Read after kubeadm's, which a package may have installed in either place: neither is changed."""
-JOINED_FILES: Final = (UNIT, JOINED_DROP_IN)
 OWN_FILES: Final = (*UNIT_FILES, JOINED_DROP_IN)
 """All files that may be ours."""
 UNIT_HEADER: Final = "# Installed by kubewright, because no package had brought a unit for the kubelet. `kubewright reset` removes it."

@@ -15,7 +15,7 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.pki import certificates, issuing, keys
 from kubewright.pki.keys import FreshKeys, KeySource, PrivateKey
-from kubewright.pki.specs import CHECKS, CertificateSpec, Check, Found, KeyPairSpec, require_fit
+from kubewright.pki.specs import CertificateSpec, Found, KeyPairSpec, require_fit
 from kubewright.pki.store import (
     CERTIFICATE_MODE,
     KEY_MODE,
@@ -55,9 +55,7 @@ def ensure(store: CertificateStore, spec: CertificateSpec | KeyPairSpec, sources
     return ensure_certificate(store, spec, sources)
 
 
-def ensure_certificate(
-    store: CertificateStore, spec: CertificateSpec, sources: IssuingSources, *, checks: tuple[Check, ...] = CHECKS
-) -> Change:
+def ensure_certificate(store: CertificateStore, spec: CertificateSpec, sources: IssuingSources) -> Change:
     """Keep a certificate that matches its spec; create one, and its key, if there is none.
 
     A leaf matches if it chains to its CA, its key exists and belongs to it, and it has the subject, the usages and at
@@ -75,7 +73,7 @@ def ensure_certificate(
     found = Found(
         certificates=tuple(certificates.parse(text, source=spec.certificate_file)), key=_read_key(store, spec), authority=authority
     )
-    require_fit(spec, found, checks=checks)
+    require_fit(spec, found)
     return _kept(spec.name, f"existing, {certificates.expiry(found.leaf, sources.clock.now())}")
 
 

@@ -2,8 +2,8 @@
 
 A specification is a row of the table with a machine's configuration filled in. A table of checks, each of which returns
 the first difference, decides whether a certificate matches. kubeadm's `init` checks only the chain, so that a leaf
-without key or without a name fails much later, in a component's log. Here all checks apply; `KUBEADM_INIT` names those
-of kubeadm. Expiry is not a mismatch: renewal handles it.
+without key or without a name fails much later, in a component's log. Here all checks apply. Expiry
+is not a mismatch: renewal handles it.
 """
 
 from __future__ import annotations
@@ -218,7 +218,6 @@ class Check:
     name: str
     differs: Callable[[CertificateSpec, Found], str]
     remedy: str
-    kubeadm: bool = False
 
 
 def _chain(spec: CertificateSpec, found: Found) -> str:
@@ -262,7 +261,7 @@ def _names(spec: CertificateSpec, found: Found) -> str:
 
 
 CHECKS: Final[tuple[Check, ...]] = (
-    Check(name="chain", differs=_chain, remedy="restore the CA that signed it, or " + _AGAIN, kubeadm=True),
+    Check(name="chain", differs=_chain, remedy="restore the CA that signed it, or " + _AGAIN),
     Check(name="key there", differs=_key_there, remedy="put {key} back, or remove {crt} to have both created again"),
     Check(name="key fits", differs=_key_fits, remedy="restore both from the same copy, or " + _AGAIN),
     Check(name="subject", differs=_subject, remedy=_AGAIN),
@@ -270,12 +269,10 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(name="names", differs=_names, remedy=_AGAIN + ", or remove the name from the configuration"),
 )
 
-KUBEADM_INIT: Final = tuple(check for check in CHECKS if check.kubeadm)
 
-
-def require_fit(spec: CertificateSpec, found: Found, *, checks: tuple[Check, ...] = CHECKS) -> None:
+def require_fit(spec: CertificateSpec, found: Found) -> None:
     """Require that a found certificate may be kept. Raises CertificateMismatch with the first difference."""
-    for check in checks:
+    for check in CHECKS:
         difference = check.differs(spec, found)
         if difference:
             raise CertificateMismatch(

@@ -25,9 +25,7 @@ NAMESPACE: Final = "kube-system"
 TYPE: Final = "bootstrap.kubernetes.io/token"
 PREFIX: Final = "bootstrap-token-"
 SIGNING: Final = "signing"
-AUTHENTICATION: Final = "authentication"
 _USAGE: Final = "usage-bootstrap-"
-_GROUP: Final = re.compile(r"system:bootstrappers:[a-z0-9:-]{0,255}[a-z0-9]", re.ASCII)
 # Go's time.RFC3339, as time.Parse reads it: fractions allowed, letters in capitals.
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
@@ -96,10 +94,6 @@ class StoredToken:
     def signs(self, now: datetime) -> bool:
         """Whether the bootstrap signer uses it."""
         return SIGNING in self.usages and not self.expired(now)
-
-    def authenticates(self, now: datetime) -> bool:
-        """Whether the API server lets its holder in: usage, time, and no group that is not a bootstrappers' group."""
-        return AUTHENTICATION in self.usages and not self.expired(now) and all(map(_GROUP.fullmatch, self.groups))
 
 
 def parse_moment(text: str) -> datetime | None:

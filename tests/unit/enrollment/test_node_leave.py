@@ -239,7 +239,7 @@ def test_a_unit_installed_by_a_join_is_removed_whatever_happened(tmp_path):
     node = Node(tmp_path)
     node.cluster = LeavingCluster(ours=True)
     node.join()
-    assert [kubelet.is_ours(node.disk.read(path)) for path in kubelet.JOINED_FILES] == [True, True]
+    assert [kubelet.is_ours(node.disk.read(path)) for path in (kubelet.UNIT, kubelet.JOINED_DROP_IN)] == [True, True]
     assert node.disk.state(node.layout.kubelet_service) is None
     leave(node, skip=())
     assert [node.disk.read(path) for path in kubelet.OWN_FILES] == [None] * 3

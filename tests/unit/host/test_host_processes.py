@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -50,7 +49,6 @@ def test_a_reused_pid_is_another_process(processes, sleeper, other):
     assert processes.handle(before) is None
     assert processes.usage(before) is None
     assert processes.signal(before, signal.SIGKILL) is False
-    assert processes.signal_group(before, signal.SIGKILL) is False
     assert sleeper.poll() is None
 
 
@@ -59,28 +57,6 @@ def test_a_signal_reaches_exactly_this_process(processes, sleeper):
     assert processes.signal(identity, signal.SIGTERM) is True
     assert sleeper.wait() == -signal.SIGTERM
     assert processes.signal(identity, signal.SIGTERM) is False
-
-
-def test_a_group_is_signalled_through_its_leader_even_when_that_is_a_zombie(processes):
-    script = "import os, subprocess; print(subprocess.Popen(['sleep', '60']).pid, flush=True)"
-    with subprocess.Popen([sys.executable, "-c", script], start_new_session=True, stdout=subprocess.PIPE) as leader:
-        identity = processes.of(leader.pid)
-        child = int(leader.stdout.readline())
-        os.waitid(os.P_PID, leader.pid, os.WEXITED | os.WNOWAIT)
-        assert [one.pid for one in processes.group(leader.pid)] == [child]
-        handle = processes.handle(processes.of(child))
-        assert processes.signal_group(identity, signal.SIGKILL) is True
-        assert select.select([handle], [], [], 5)[0] == [handle]
-        os.close(handle)
-    assert processes.group(leader.pid) == []
-    assert processes.signal_group(identity, signal.SIGKILL) is False
-
-
-def test_a_process_that_leads_no_group_is_not_treated_as_one(processes):
-    with subprocess.Popen(["sleep", "60"]) as member:
-        assert processes.signal_group(processes.of(member.pid), signal.SIGKILL) is False
-        assert member.poll() is None
-        member.kill()
 
 
 def test_a_handle_reports_the_end(processes, sleeper):

@@ -312,7 +312,6 @@ def test_an_overlay_sends_no_signal(host):
         identity = Identity.of(process.pid)
         over = OverlayHost(host).processes
         assert over.signal(identity, signal.SIGKILL)
-        assert over.signal_group(identity, signal.SIGKILL)
         assert over.alive(identity)
         assert over.of(process.pid) == identity
         assert over.group(process.pid) == [identity]

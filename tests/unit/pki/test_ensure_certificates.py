@@ -167,17 +167,6 @@ def test_a_certificate_for_a_wildcard_is_kept():
     assert not ensure_one(store, "apiserver")
 
 
-def test_with_the_rules_of_kubeadm_only_the_chain_is_checked():
-    store = full_store()
-    store.remove("apiserver.key")
-    spec = replace(SPECS["apiserver"], names=Names(dns=("new.example.com",)))
-
-    change = ensure.ensure_certificate(store, spec, sources(), checks=specs.KUBEADM_INIT)
-
-    assert change.action is Action.NONE
-    assert [check.name for check in specs.KUBEADM_INIT] == ["chain"]
-
-
 def test_every_check_has_a_row():
     assert [check.name for check in specs.CHECKS] == ["chain", "key there", "key fits", "subject", "usages", "names"]
 
