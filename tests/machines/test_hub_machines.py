@@ -22,6 +22,7 @@ from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
 import canaries
 from kubewright import binaries
+from kubewright.apis.node_join_requests import CONFIG_MAP, NAMESPACE
 from kubewright.manifests import units
 from kubewright.pki import certificates
 
@@ -93,6 +94,12 @@ class Tenant:
         if runs:
             eventually(lambda: self.served > before, "the hub to notice")
 
+    def takes_requests(self) -> bool:
+        """Whether the cluster has the join key and the token."""
+        token = f"bootstrap-token-{self.created['token'].partition('.')[0]}"
+        wanted = (("configmap", CONFIG_MAP, NAMESPACE), ("secret", token, "kube-system"))
+        return all(kubectl(self.one, "-n", namespace, "get", kind, name) for kind, name, namespace in wanted)
+
     @property
     def served(self) -> int:
         """How often the hub has started to serve the cluster."""
@@ -148,7 +155,9 @@ def bare(parts: Parts) -> Iterator[Tenant]:
         made.add()
         serving.run("systemctl", "daemon-reload")
         serving.run("systemctl", "enable", "--now", "hub")
-        yield Tenant(bed, json.loads(made.hub("token", "create", "a", "-o", "json").out), made.units)
+        tenant = Tenant(bed, json.loads(made.hub("token", "create", "a", "-o", "json").out), made.units)
+        eventually(tenant.takes_requests, "the hub to have made the cluster ready for nodes")  # a join waits ten seconds for that
+        yield tenant
 
 
 def _service(machine: Machine) -> tuple[str, str]:
