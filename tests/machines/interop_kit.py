@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, begin, run
-from machine_kit import SHARED, eventually, kubectl
+from machine_kit import SHARED, administer, eventually, kubectl
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -138,9 +138,7 @@ def nodes(machine: Machine) -> Mapping[str, tuple[bool, bool]]:
 
 def members(machine: Machine) -> Mapping[str, bool]:
     """Return the members of etcd by name, and whether each may vote."""
-    said = machine.run(
-        *("kubectl", "-n", "kube-system", "exec", f"etcd-{machine.name}", "--", *_ETCDCTL, "member", "list"), env=_ADMINISTRATOR
-    )
+    said = administer(machine, "-n", "kube-system", "exec", f"etcd-{machine.name}", "--", *_ETCDCTL, "member", "list")
     return {one["name"]: not one.get("isLearner", False) for one in json.loads(said.out)["members"]}
 
 

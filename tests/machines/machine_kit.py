@@ -12,9 +12,25 @@ from testbed.configuration import KUBEADM
 from testbed.machine import Ended, Machine
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 
-__all__ = ["CONFIG", "ENVIRONMENT", "INIT", "PATIENT", "SHARED", "Running", "argv", "eventually", "kubectl", "kubewright", "ready", "write"]
+__all__ = [
+    "CONFIG",
+    "ENVIRONMENT",
+    "INIT",
+    "PATIENT",
+    "SHARED",
+    "Running",
+    "administer",
+    "argv",
+    "eventually",
+    "kubectl",
+    "kubewright",
+    "ready",
+    "write",
+]
 
 CONFIG = "/root/kubeadm.yaml"
+_PASSING = ("etcdserver: ", "timeout", "timed out", "reset by peer", "EOF", "currently unable to handle", "try again")
+"""What kubectl says when the same command may work a moment later."""
 PATIENT = """\
 timeouts:
   controlPlaneComponentHealthCheck: 10m
@@ -65,9 +81,22 @@ class Running:
 
 
 def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
-    """Make a request with the administrator's kubeconfig; returns an empty result for an answer that is not JSON yet."""
-    ended = machine.run("kubectl", *arguments, "-o", "json", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=False)
+    """Ask with the administrator's kubeconfig; {} for what does not exist, or without an API server."""
+    ended = administer(machine, *arguments, "-o", "json", check=False)
     return dict(json.loads(ended.out)) if ended.code == 0 else {}
+
+
+def administer(machine: Machine, *arguments: str, check: bool = True) -> Ended:
+    """Run kubectl with the administrator's kubeconfig; again where the cluster is only just not able to answer, as while etcd elects a leader."""
+    for _ in range(60):
+        ended = machine.run("kubectl", *arguments, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=False)
+        if ended.code == 0 or not any(text in ended.err for text in _PASSING):
+            break
+        time.sleep(1)
+    assert ended.code == 0 or not check, (
+        f"kubectl {' '.join(arguments)} on {machine.name} ended with {ended.code}:\n{ended.err or ended.out}"
+    )
+    return ended
 
 
 def eventually(condition: Callable[[], bool], what: str, *, within: float = 600) -> None:

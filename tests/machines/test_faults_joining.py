@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, configuration
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, Running, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, Running, administer, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -104,14 +104,10 @@ def test_an_unreachable_api_server_is_reported_at_the_timeout(cluster: Cluster) 
     assert nothing_written(two)
 
 
-def administer(cluster: Cluster, *words: str) -> None:
-    cluster.one.run("kubectl", *words, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
-
-
 @pytest.fixture
 def unapproved(cluster: Cluster) -> Iterator[None]:
     """A cluster that approves no requests of kubelets; at the end it does again."""
-    administer(cluster, "delete", "clusterrolebinding", FIRST.name)
+    administer(cluster.one, "delete", "clusterrolebinding", FIRST.name)
     yield
     kubewright(cluster.one, "init", "phase", "bootstrap-token", "--config", CONFIG)
 
@@ -129,7 +125,7 @@ def test_a_pending_request_is_reported_with_the_missing_binding_and_the_join_con
     assert found, line
     assert f"ClusterRoleBinding {FIRST.name}" in line
     assert "Unable to read config path" not in joining.said
-    administer(cluster, "certificate", "approve", found[1])
+    administer(cluster.one, "certificate", "approve", found[1])
     ended = joining.ended()
     assert ended.code == 0, ended.err
     eventually(lambda: cluster.ready("two"), "the Node to be Ready")
@@ -137,14 +133,14 @@ def test_a_pending_request_is_reported_with_the_missing_binding_and_the_join_con
 
 @pytest.mark.usefixtures("unapproved")
 def test_a_denied_request_ends_the_join_and_shows_who_denied_it_and_why(cluster: Cluster) -> None:
-    administer(cluster, "delete", "clusterrolebinding", ASKING.name)
+    administer(cluster.one, "delete", "clusterrolebinding", ASKING.name)
     joining = Running(cluster.prepared("three"), "join", "--config", CONFIG)
     said = joining.says("no certificate can be asked for: system:bootstrap:abcdef")
     assert f"ClusterRoleBinding {ASKING.name}" in said
-    administer(cluster, "create", "clusterrolebinding", ASKING.name, f"--clusterrole={ASKING.role}", f"--group={ASKING.group}")
+    administer(cluster.one, "create", "clusterrolebinding", ASKING.name, f"--clusterrole={ASKING.role}", f"--group={ASKING.group}")
     found = PENDING.search(joining.says("is Pending"))
     assert found
-    administer(cluster, "certificate", "deny", found[1])
+    administer(cluster.one, "certificate", "deny", found[1])
     said = complaint(joining.ended())
     why = "KubectlDeny: This CSR was denied by kubectl certificate deny."
     assert f"error: certificate request {found[1]} was denied by kubectl: {why}" in said

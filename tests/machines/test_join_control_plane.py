@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, at_once, configuration
-from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, administer, argv, eventually, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -59,8 +59,8 @@ class Cluster:
         """Whether each member votes, by name, or by peer address if it has not started."""
         pki = f"{PKI}/etcd"
         credentials = [f"--cacert={pki}/ca.crt", f"--cert={pki}/healthcheck-client.crt", f"--key={pki}/healthcheck-client.key"]
-        words = ["kubectl", "-n", "kube-system", "exec", "etcd-one", "--", "etcdctl", *credentials, "member", "list", "-w", "json"]
-        found = json.loads(self.one.run(*words, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}).out)["members"]
+        words = ["-n", "kube-system", "exec", "etcd-one", "--", "etcdctl", *credentials, "member", "list", "-w", "json"]
+        found = json.loads(administer(self.one, *words).out)["members"]
         return {row.get("name") or row["peerURLs"][0]: not row.get("isLearner", False) for row in found}
 
     def restarts(self, name: str) -> dict[str, int]:
