@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Collection
@@ -70,7 +71,7 @@ class Plugin:
         self._progress.finish(report.nodeid)
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None and (line := self._progress.line(time.monotonic())):
-            reporter.write(f"\n{line}\n")
+            reporter.write(f"\n{line}; load average {os.getloadavg()[0]:.1f}\n")
 
 
 def pytest_configure(config: pytest.Config) -> None:
