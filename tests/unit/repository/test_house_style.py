@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,13 @@ MOST_LINES = 500
 MOST_FUNCTION_LINES = 60
 
 
+@cache
+def tree(path):
+    return ast.parse(path.read_text())
+
+
 def functions(path):
-    return [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
 
 
 def test_files_are_short():
@@ -39,8 +45,7 @@ def test_functions_are_short():
 def test_every_module_and_public_class_has_a_docstring():
     lacking = []
     for path in SOURCES:
-        tree = ast.parse(path.read_text())
-        nodes = [tree, *(node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))]
+        nodes = [tree(path), *(node for node in tree(path).body if isinstance(node, ast.ClassDef) and not node.name.startswith("_"))]
         lacking += [f"{path.relative_to(ROOT)} {getattr(node, 'name', '')}" for node in nodes if not ast.get_docstring(node)]
     assert lacking == []
 
@@ -66,9 +71,8 @@ def test_no_message_uses_the_name_of_another_program():
     for path in SOURCES:
         if not named.search(path.read_text()):
             continue
-        tree = ast.parse(path.read_text())
-        documentation = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        texts = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in documentation]
+        documentation = {id(node.value) for node in ast.walk(tree(path)) if isinstance(node, ast.Expr)}
+        texts = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Constant) and id(node) not in documentation]
         found += [node.value for node in texts if isinstance(node.value, str) and named.search(node.value)]
     assert {text for text in found if not OLD_KUBEADM.search(text)} == NAMED_SO_BY_KUBEADM
 
