@@ -57,25 +57,34 @@ SUITE = {
 COUNTS = {"first": (5, "examples 60 7"), "rest": (1, "examples 240 8"), "": (7, "examples 300 7")}
 
 
-@pytest.mark.parametrize("processes", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two processes"])
-def test_each_test_is_in_one_part_and_examples_are_divided(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, processes: tuple[str, ...]
-) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+def test_each_test_is_in_one_part_and_examples_are_divided(suite: Path) -> None:
+    ran = {part: _ran(suite, part) for part in COUNTS}
+    assert sorted(ran["first"] + ran["rest"]) == ran[""]
+    assert (suite / "build" / "first.txt").read_text().startswith("first part: 6 passed")
+
+
+def test_processes_of_one_run_have_the_same_part(suite: Path) -> None:
+    _ran(suite, "first", "-p", "xdist", "-n", "2")
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester) -> Path:
     for name, text in SUITE.items():
         (pytester.path / name).parent.mkdir(parents=True, exist_ok=True)
         (pytester.path / name).write_text(text)
     (pytester.path / "conftest.py").write_text('pytest_plugins = ["parts", "seconds"]\n')
-    ran = {}
-    for part, (tests, said) in COUNTS.items():
-        given = ("--part", part) if part else ()
-        result = _run(pytester.path, "-rA", *given, *processes)
-        names = [line.split()[1] for line in result.splitlines() if line.startswith("PASSED ")]
-        ran[part] = sorted(name for name in names if "differential" not in name)
-        assert (len(ran[part]), len(names) - len(ran[part])) == (tests - (not part), 1)
-        assert said in result
-    assert sorted(ran["first"] + ran["rest"]) == ran[""]
-    assert (pytester.path / "build" / "first.txt").read_text().startswith("first part: 6 passed")
+    return pytester.path
+
+
+def _ran(suite: Path, part: str, *options: str) -> list[str]:
+    """Run a part, require as many tests and examples as it has, and return the names of the tests that have no examples."""
+    tests, said = COUNTS[part]
+    result = _run(suite, "-rA", *(("--part", part) if part else ()), *options)
+    names = [line.split()[1] for line in result.splitlines() if line.startswith("PASSED ")]
+    found = sorted(name for name in names if "differential" not in name)
+    assert (len(found), len(names) - len(found)) == (tests - (not part), 1)
+    assert said in result
+    return found
 
 
 def _run(root: Path, *arguments: str, code: int = 0) -> str:
