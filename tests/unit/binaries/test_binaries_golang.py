@@ -219,19 +219,28 @@ def test_a_silent_build_still_reports_progress(go, tmp_path, monkeypatch):
     from kubewright.binaries import build as child
 
     monkeypatch.setattr(child, "TICK", 0.05)
-    go.behave("[ $verb = build ] && sleep 0.4")
-    reporter = RecordingReporter()
-    ensure(go, tmp_path, reporter=reporter)
-    assert len([event for event in reporter.events if isinstance(event, Progress) and event.task.startswith("build")]) >= 2
+    go.behave('[ $verb = build ] && until [ -e "$here/../told" ]; do sleep 0.05; done')
+
+    class Watching(RecordingReporter):
+        def emit(self, event):
+            super().emit(event)
+            if len([one for one in self.events if isinstance(one, Progress) and one.task.startswith("build")]) == 2:
+                (go.root / "told").touch()
+
+    ensure(go, tmp_path, reporter=Watching())
+    assert (go.root / "told").exists()
 
 
 def test_a_hanging_build_is_killed(go, tmp_path, monkeypatch):
     from kubewright.binaries import build as child
 
     monkeypatch.setattr(child, "TICK", 0.05)
-    monkeypatch.setattr(child, "LONGEST_SILENCE", 2)
-    go.behave('[ $verb = build ] && { echo $$ > "$here/../pid"; exec sleep 100; }')
-    assert "said nothing for" in refusal(go, tmp_path).detail
+    go.behave('[ $verb = build ] && { echo $$ > "$here/../pid"; exec sleep 1000; }')
+    for seconds in (1, 10, HANGS):  # on a busy machine a short time is over before the build has begun
+        monkeypatch.setattr(child, "LONGEST_SILENCE", seconds)
+        assert "said nothing for" in refusal(go, tmp_path).detail
+        if (go.root / "pid").exists():
+            break
     assert not Path(f"/proc/{(go.root / 'pid').read_text().strip()}").exists()
 
 
