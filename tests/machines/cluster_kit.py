@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, signed, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -95,7 +95,9 @@ def both(parts: Parts, *, topic: str, names: Sequence[str] = ("one",)) -> Iterat
 def begin(cluster: Cluster) -> str:
     """Make the first machine a control plane; returns the output of `init`."""
     write(cluster.first, CONFIG, configuration(cluster.first))
-    return cluster.call(cluster.first, "init", "--config", CONFIG, "--upload-certs").out
+    said = cluster.call(cluster.first, "init", "--config", CONFIG, "--upload-certs").out
+    signed(cluster.first, TOKEN)
+    return said
 
 
 def service_account_token(cluster: Cluster, name: str) -> BearerToken:

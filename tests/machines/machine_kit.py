@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from testbed.configuration import KUBEADM
@@ -22,13 +22,16 @@ __all__ = [
     "administer",
     "argv",
     "eventually",
+    "join_command",
     "kubectl",
     "kubewright",
     "ready",
+    "signed",
     "write",
 ]
 
 CONFIG = "/root/kubeadm.yaml"
+ADMINISTRATOR = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 _PASSING = ("etcdserver: ", "timeout", "timed out", "reset by peer", "EOF", "currently unable to handle", "try again")
 """What kubectl says when the same command may work a moment later."""
 PATIENT = """\
@@ -89,7 +92,7 @@ def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
 def administer(machine: Machine, *arguments: str, check: bool = True) -> Ended:
     """Run kubectl with the administrator's kubeconfig; again where the cluster is only just not able to answer, as while etcd elects a leader."""
     for _ in range(60):
-        ended = machine.run("kubectl", *arguments, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"}, check=False)
+        ended = machine.run("kubectl", *arguments, env=ADMINISTRATOR, check=False)
         if ended.code == 0 or not any(text in ended.err for text in _PASSING):
             break
         time.sleep(1)
@@ -97,6 +100,20 @@ def administer(machine: Machine, *arguments: str, check: bool = True) -> Ended:
         f"kubectl {' '.join(arguments)} on {machine.name} ended with {ended.code}:\n{ended.err or ended.out}"
     )
     return ended
+
+
+def join_command(machine: Machine, *, tool: Sequence[str] = argv()) -> list[str]:
+    """Have a control plane create a token; returns the words of the join command from `join` on, once a join finds the signature of the token."""
+    words = machine.run(*tool, "token", "create", "--print-join-command", env={**ENVIRONMENT, **ADMINISTRATOR}).out.split()[1:]
+    signed(machine, words[words.index("--token") + 1])
+    return words
+
+
+def signed(machine: Machine, token: str) -> None:
+    """Wait for the signature of a token. A join waits for seconds only: in a cluster of some age the controller has had its time to sign."""
+    key = f"jws-kubeconfig-{token.partition('.')[0]}"
+    info = ("-n", "kube-public", "get", "configmap", "cluster-info")
+    eventually(lambda: key in kubectl(machine, *info).get("data", {}), "cluster-info to be signed with the token")
 
 
 def eventually(condition: Callable[[], bool], what: str, *, within: float = 600) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 from agent_bed import ADMIN, UNIT, Meddler, Scarcity, Wire, Worker, all_differences, spoken, unlike
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, join_command, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Machine
 from testbed.sharing import PYTHON
@@ -45,10 +45,10 @@ def workers(parts: Parts) -> Iterator[tuple[Worker, Worker]]:
         one = bed["one"]
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)
-        words = kubewright(one, "token", "create", "--print-join-command").out.split()[2:]
+        words = join_command(one)
         found = []
         for name in ("two", "three"):
-            kubewright(bed[name], "join", *words, IGNORED)
+            kubewright(bed[name], *words, IGNORED)
             found.append(Worker(one, bed[name]))
         for worker in found:
             worker.ready()

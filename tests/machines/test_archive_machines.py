@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from archive_kit import NAME, archive
-from machine_kit import CONFIG, INIT, eventually, kubectl, write
+from machine_kit import CONFIG, INIT, eventually, kubectl, signed, write
 from testbed.bed import Bed, Parts
 from testbed.kit import programs
 from testbed.machine import Ended, Machine
@@ -111,6 +111,7 @@ def test_machines_join_and_leave_with_the_archive(bed: Bed) -> None:
     write(one, CONFIG, INIT.format(address=one.address))
     said = call(one, "init", "--config", CONFIG).out
     words = call(one, "token", "create", "--print-join-command").out.split()
+    signed(one, words[words.index("--token") + 1])
     call(two, *words[1:], IGNORED)
     assert "--discovery-token-ca-cert-hash sha256:" in said
     eventually(

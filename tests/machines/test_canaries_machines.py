@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from canary_kit import CERTIFICATE_KEY, GIVEN, PASSWORD, TOKEN, Arguments, Kept, files, journal, made, seen
 from cluster_kit import at_once
-from machine_kit import CONFIG, INIT, SHARED, kubewright
+from machine_kit import CONFIG, INIT, SHARED, kubewright, signed
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -105,6 +105,7 @@ def test_init_prints_the_token_and_the_key_once_and_no_other_secret(initialized:
 def joined(initialized: Scene) -> Scene:
     """With a second control plane and a worker."""
     scene = initialized
+    signed(scene.bed["first"], TOKEN)
     for name in ("second", "worker"):
         secret(scene.bed[name], "/root/token", f"{TOKEN}\n")
         secret(scene.bed[name], "/root/key", f"{CERTIFICATE_KEY}\n")

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster_kit import KUBEADM, KUBEWRIGHT, at_once, content, run
 from cryptography import x509
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, join_command, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Machine
 
@@ -77,8 +77,7 @@ def test_real_kubelets_join_with_either_tool_and_renew_their_certificates(parts:
         write(one, CONFIG, _configuration(one))
         kubewright(one, "init", "--config", CONFIG)
         _start_controllers(one)
-        words = kubewright(one, "token", "create", "--print-join-command").out.split()[1:]
-        words.append("--ignore-preflight-errors=SystemVerification")
+        words = [*join_command(one), "--ignore-preflight-errors=SystemVerification"]
         at_once(lambda: run(KUBEADM, two, *words), lambda: run(KUBEWRIGHT, three, *words))
         first = {machine: _link(machine, "client") for machine in (two, three)}
         eventually(lambda: all(_node_ready(one, name) for name in ("two", "three")), "both Nodes to be Ready")

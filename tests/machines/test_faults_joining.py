@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, configuration
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, Running, administer, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, Running, administer, argv, eventually, join_command, kubectl, kubewright, signed, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -63,7 +63,8 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         one = bed["one"]
         write(one, CONFIG, configuration(one))
         kubewright(one, "init", "--config", CONFIG, "--upload-certs")
-        yield Cluster(bed, kubewright(one, "token", "create", "--print-join-command").out.split()[-1])
+        signed(one, TOKEN)
+        yield Cluster(bed, join_command(one)[-1])
 
 
 def join(machine: Machine, *, check: bool = True) -> Ended:

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from cluster_kit import configuration
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, write
+from cluster_kit import TOKEN, configuration
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, join_command, kubectl, kubewright, signed, write
 from test_faults_joining import Cluster, complaint, join
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
@@ -20,7 +20,8 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         one = bed["one"]
         write(one, CONFIG, configuration(one))
         kubewright(one, "init", "--config", CONFIG, "--upload-certs")
-        made = Cluster(bed, kubewright(one, "token", "create", "--print-join-command").out.split()[-1])
+        signed(one, TOKEN)
+        made = Cluster(bed, join_command(one)[-1])
         join(made.prepared("two", control_plane=True))
         yield made
 

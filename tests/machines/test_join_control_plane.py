@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, at_once, configuration
-from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, administer, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, administer, argv, eventually, kubectl, kubewright, signed, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -91,6 +91,7 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         said = kubewright(one, "init", "--config", CONFIG, "--upload-certs").out
         pin = re.search(r"sha256:[0-9a-f]{64}", said)
         assert pin is not None
+        signed(one, TOKEN)
         yield Cluster(bed, pin.group())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 import trustme
-from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, INIT, SHARED, eventually, join_command, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Ended, Machine
 
@@ -102,8 +102,7 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)
         time.sleep(AGE)
-        command = kubewright(one, "token", "create", "--print-join-command").out.split()
-        yield Cluster(bed, tuple(command[2:]))
+        yield Cluster(bed, tuple(join_command(one)[1:]))
 
 
 def refused(machine: Machine, *arguments: str) -> Ended:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from cluster_kit import at_once
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, join_command, kubectl, kubewright, write
 from testbed.bed import Bed, Parts
 from testbed.machine import Machine
 from testbed.sharing import PYTHON
@@ -60,15 +60,10 @@ def init(machine: Machine, *, tool: str = "kubewright") -> None:
         machine.run("kubeadm", "init", "--config", CONFIG)
 
 
-def command(first: Machine) -> list[str]:
-    """Return the arguments of a join command without the program."""
-    return first.run("kubeadm", "token", "create", "--print-join-command").out.split()[1:]
-
-
 def join(first: Machine, worker: Machine, *, tool: str = "kubewright") -> None:
     """Join the machine. A Node from an earlier join of the machine is deleted first, because it would stay Ready for another minute."""
     first.run("kubectl", "delete", "node", worker.name, "--ignore-not-found", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
-    words = [*command(first), IGNORED]
+    words = [*join_command(first, tool=("kubeadm",)), IGNORED]
     if tool == "kubewright":
         kubewright(worker, *words)
     else:
@@ -208,7 +203,16 @@ def test_reset_removes_a_learner_that_never_started(cluster: Bed) -> None:
     """A join that was interrupted after it had added the member: no Node, no manifest of etcd. kubeadm's reset cannot remove that member."""
     one, two = cluster["one"], cluster["two"]
     key = kubewright(one, "init", "phase", "upload-certs", "--upload-certs").out.split()[-1]
-    prepare = ("join", "phase", "control-plane-prepare", "all", *command(one)[1:], "--control-plane", "--certificate-key", key)
+    prepare = (
+        "join",
+        "phase",
+        "control-plane-prepare",
+        "all",
+        *join_command(one, tool=("kubeadm",))[1:],
+        "--control-plane",
+        "--certificate-key",
+        key,
+    )
     kubewright(two, *prepare)
 
     def members(*more: str) -> list[str]:
