@@ -70,6 +70,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/controlplane/test_agent_run.py": Cost(2, 60),
     "tests/controlplane/test_controllers_replicas_real.py": Cost(3, 45),
     "tests/controlplane/test_etcd_membership.py": Cost(2, 30),
+    "tests/controlplane/test_etcd_restore.py": Cost(4, 120),
     "tests/controlplane/test_hub_real.py": Cost(2, 40),
     "tests/controlplane/test_hub_secrets_real.py": Cost(3, 40),
     "tests/controlplane/test_local_concurrency.py": Cost(3, 100),

@@ -44,6 +44,8 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_controllers_real.py::test_every_request_ends_as_with_kube_controller_manager": REST,
     "tests/controlplane/test_controllers_replicas_real.py": REST,
     "tests/controlplane/test_etcd_membership.py": REST,
+    "tests/controlplane/test_etcd_restore.py": REST,
+    "tests/controlplane/test_etcd_restore.py::test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again": FIRST,
     "tests/controlplane/test_hub_real.py::test_joins_succeed_if_hubs_and_nodes_are_killed_at_random_moments": REST,
     "tests/controlplane/test_hub_real.py::test_hundreds_of_hostile_requests_do_not_delay_good_ones": REST,
     "tests/controlplane/test_hub_secrets_real.py": REST,

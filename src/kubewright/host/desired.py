@@ -182,12 +182,14 @@ class TunnelKey:
 class Generated:
     """A directory that a program writes. It gets its name when the program has succeeded; what a killed run left is removed first.
 
-    `arguments` gives the program and its arguments for the path at which it has to write. `within` are the seconds that it may take.
+    `arguments` gives the program and its arguments for the path at which it has to write. `within` are the seconds that it may take. `stand_ins` are
+    the names of directories that it makes there; plans have them.
     """
 
     path: PurePosixPath
     arguments: Callable[[PurePosixPath], Sequence[str]]
     within: float
+    stand_ins: tuple[str, ...] = ()
 
     @property
     def partial(self) -> PurePosixPath:

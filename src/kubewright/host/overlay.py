@@ -104,7 +104,8 @@ class OverlayHost(StoreHost):
             return self._note(super().move(path, target))
 
     def _generate(self, desired: Generated) -> None:
-        self._overlay.make(Directory(path=desired.path, mode=_PRIVATE))
+        for path in (desired.path, *(desired.path / name for name in desired.stand_ins)):
+            self._overlay.make(Directory(path=path, mode=_PRIVATE))
 
     def _stream(self, desired: Streamed) -> None:
         self._overlay.write(File(path=desired.path, content=b"", mode=desired.mode))

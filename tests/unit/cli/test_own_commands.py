@@ -14,6 +14,8 @@ _ROWS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands
 KUBEADMS = {row["command"].partition(" ")[2]: row for row in _ROWS}
 _HUB = "config key-file output state state-kubeconfig"
 _NODE = "accept-kubelet-fields apiserver-ca-cert-file apiserver-endpoint container-runtime-endpoint extra-san{} image-service-endpoint join-key-fingerprint join-token nodename output plan"
+_RESTORE = "etcdutl fence from-this-member output peers-are-gone plan unfence yes"
+_BACKUP_RESTORE = "etcdutl key-file output peers-are-gone plan yes"
 _ETCD = "cert-dir endpoints output"
 OWN = {
     "up": "binaries-dir config control-planes controllers kubernetes-version name nodes output state-dir wait",
@@ -108,6 +110,21 @@ OWN = {
     "upgrade rollback phase preflight": "output plan yes",
     "upgrade rollback phase control-plane": "output plan",
     "etcd member remove": f"{_ETCD} yes",
+    "etcd member replace": "endpoints output plan yes",
+    "etcd member replace phase": "",
+    "etcd member replace phase preflight": "endpoints output plan yes",
+    "etcd member replace phase replace": "endpoints output plan yes",
+    "etcd restore": _RESTORE,
+    "etcd restore phase": "",
+    "etcd restore phase preflight": _RESTORE,
+    "etcd restore phase restore": _RESTORE,
+    "backup": "",
+    "backup create": "key-file local output plain",
+    "backup show": "key-file output",
+    "backup restore": _BACKUP_RESTORE,
+    "backup restore phase": "",
+    "backup restore phase preflight": _BACKUP_RESTORE,
+    "backup restore phase restore": _BACKUP_RESTORE,
     "etcd snapshot": "",
     "etcd snapshot save": "cert-dir endpoints local output",
     "etcd snapshot verify": "etcdutl output",

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from kubewright.apis.machine import Layout
+from kubewright.base.change import Action
 from kubewright.base.errors import ComponentFailed, HostError, WaitTimeout
 from kubewright.base.events import Line, RecordingReporter
 from kubewright.host.desired import File
@@ -246,19 +247,19 @@ def test_verified_components_must_stay_up_until_the_end(box):
 def test_a_parked_file_is_known_while_it_is_away(box):
     files = [File(path=box.path("etcd"), content=b"new"), File(path=box.path("kube-apiserver"), content=b"old kube-apiserver")]
     parks = [file.path for file in files]
-    found = checkpoint.prepare(box.host, operation="etcd restore", goal="x", files=files, at=START, parks=parks)
+    found = checkpoint.prepare(box.host, operation="etcd-restore", goal="x", files=files, at=START, parks=parks)
     assert [checkpoint.form(box.host, swap) for swap in found.swaps] == [Form.OLD, Form.NEW]
-    changes = checkpoint.park(box.host, checkpoint.mark(box.host, found, State.IN_PROGRESS))
-    assert ([change.action.value for change in changes], box.contents()) == (["delete", "delete"], [None, None, None])
-    again = checkpoint.prepare(box.host, operation="etcd restore", goal="x", files=files, at=START + timedelta(hours=1), parks=parks)
+    checkpoint.park(box.host, checkpoint.mark(box.host, found, State.IN_PROGRESS))
+    assert box.contents() == [None, None, None]
+    again = checkpoint.prepare(box.host, operation="etcd-restore", goal="x", files=files, at=START + timedelta(hours=1), parks=parks)
     assert (again.directory, [checkpoint.form(box.host, swap) for swap in again.swaps]) == (found.directory, [Form.PARKED] * 2)
     checkpoint.require_known(box.host, again)
-    with pytest.raises(HostError, match="was interrupted: etcd restore to x") as caught:
+    with pytest.raises(HostError, match="was interrupted: etcd-restore to x") as caught:
         checkpoint.require_none_in_progress(box.host)
     assert "run the same command again" in caught.value.remedy
-    for swap in again.swaps:
-        checkpoint.put_new(box.host, again, swap.target)
-    assert box.contents() == ["new", "old kube-apiserver", None]
+    changes = [checkpoint.put_new(box.host, again, swap.target) for swap in again.swaps]
+    assert ([change.action for change in changes], box.contents()) == ([Action.UPDATE] * 2, ["new", "old kube-apiserver", None])
+    assert ("-old etcd" in changes[0].diff, changes[1].reason) == (True, "mode 0640 instead of 0600")
 
 
 def test_a_file_that_is_missing_without_being_parked_counts_as_removed_by_others(box):
@@ -289,7 +290,7 @@ def test_other_effects_of_a_step_are_undone_before_its_files_are_restored(box):
         required=True,
     )
     files = [File(path=box.path("etcd"), content=b"old etcd", mode=0o640)]
-    found = checkpoint.prepare(box.host, operation="etcd restore", goal="x", files=files, at=START)
+    found = checkpoint.prepare(box.host, operation="etcd-restore", goal="x", files=files, at=START)
     with pytest.raises(HostError, match="back in its earlier state"):
         list(carry_out(box.host, found, [step], reporter=RecordingReporter(), topic="etcd"))
     assert done == [f"{what}, with old etcd" for what in ("before", "prove", "undo", "prove old")]

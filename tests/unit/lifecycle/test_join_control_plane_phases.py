@@ -18,6 +18,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import Member, Status
 from kubewright.etcd.recording import RecordingEtcd
+from kubewright.host.listeners import Listener
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.lifecycle.join import control_plane, etcd_learner, kubelet, operation
@@ -257,6 +258,7 @@ def learning_context(box, *, waiter, clock):
         waiter=waiter,
         data=etcd_data,
         resumed=False,
+        node_name="two",
     )
 
 
@@ -334,9 +336,8 @@ def test_a_learning_etcd_is_not_mistaken_for_the_permanent_one(box, resumed):
 def test_an_etcd_that_the_kubelet_does_not_stop_is_stopped_by_restarting_it(box):
     clock, done = FakeClock(), []
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
-    ctx.node_name = "two"
     pods = [SimpleNamespace(name=f"{name}-two") for name in ("etcd", "etcd-learner", "kube-apiserver")]
-    listening = [SimpleNamespace(address="10.0.0.2", port=2380)]
+    listening = [Listener(address="10.0.0.2", port=2380, user=0, inode=1)]
     ctx.host = SimpleNamespace(
         ensure=lambda desired: done.append((desired.name, desired.restart)),
         network=SimpleNamespace(listeners=lambda: listening),

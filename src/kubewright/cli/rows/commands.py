@@ -66,6 +66,7 @@ _CONTROLLERS = "kubewright.cli.rows.controllers"
 _HUB = "kubewright.cli.rows.hub"
 _NODE = "kubewright.cli.rows.node"
 _ETCD = "kubewright.cli.rows.etcd"
+_BACKUP = "kubewright.cli.rows.backup"
 
 HEADS = (
     Head("up", "Start a local cluster, or repair and scale an existing one", _LOCAL),
@@ -83,6 +84,7 @@ HEADS = (
     Head("node", "Join this machine to a cluster through a hub", _NODE),
     Head("upgrade", "Upgrade a cluster to another version", _MACHINE),
     Head("etcd", "Look after etcd: its members and snapshots of its data", _ETCD),
+    Head("backup", "Save a control plane to a file, and restore it on a fresh machine", _BACKUP),
     Head("certs", "Manage certificates", _CLUSTER, alias="certificates"),
     Head("config", "Print, check and migrate configuration files", _CLUSTER),
     Head("kubeconfig", "Create kubeconfig files", _CLUSTER),

@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, BOOL, LIST, PATH, Argument, Command, Flag
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, LIST, PATH, Argument, Command, Flag, Workflow
 
 _WHERE = (
     Flag("endpoints", "URLs where etcd answers clients; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
     Flag("cert-dir", "directory of the certificates; if not given, the one in the manifests of this machine", metavar="dir", form=PATH),
 )
 _HOW = "Needs no API server: the manifests of this machine say where etcd is, and its certificates give access."
+
+_YES = Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y")
+_PLAN = Flag("plan", "show what would change; write nothing", kind=BOOL, default=False)
+_RESTORE_FLAGS = (
+    Flag("from-this-member", "use the data of this machine's member, for example if the other members are lost", kind=BOOL, default=False),
+    Flag("fence", "only stop etcd and the API server of this machine, before another machine restores", kind=BOOL, default=False),
+    Flag("unfence", "start what --fence has stopped", kind=BOOL, default=False),
+    Flag("peers-are-gone", "the machines of members that do not answer do not exist any more", kind=BOOL, default=False),
+    Flag("etcdutl", "program that reads the snapshot; if not given, the etcdutl on PATH, else it is fetched", metavar="file", form=PATH),
+    _YES,
+    _PLAN,
+    ALL_FORMATS,
+)
+_RESTORE = {flag.name: flag for flag in _RESTORE_FLAGS}
+_REPLACE_FLAGS = (
+    Flag("endpoints", "URLs where other members answer clients; if not given, they are looked for", kind=LIST, metavar="urls"),
+    _YES,
+    _PLAN,
+    ALL_FORMATS,
+)
+_REPLACE = {flag.name: flag for flag in _REPLACE_FLAGS}
+_FILE = Argument("file", "snapshot to restore", shown="[FILE]")
 
 ROWS = (
     Command("etcd", summary("etcd")),
@@ -21,7 +43,7 @@ ROWS = (
         description=f"All members are asked at once, each for two seconds. Exits with 0 if all of them serve and none has raised an alarm, 4 otherwise. {_HOW}",
         examples=("etcd status", "etcd status -o json"),
     ),
-    Command("etcd member", "List and remove members of etcd"),
+    Command("etcd member", "List, remove and replace members of etcd"),
     Command(
         "etcd member list",
         "List the members of etcd",
@@ -35,10 +57,26 @@ ROWS = (
         "Remove a member of etcd",
         handler="kubewright.cli.handlers.etcd:remove_member",
         argument=Argument("member", "name of the member, or its id", shown="NAME|ID", least=1),
-        flags=(*_WHERE, Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y"), ALL_FORMATS),
+        flags=(*_WHERE, _YES, ALL_FORMATS),
         description="For a member whose machine no longer exists; on a machine that does, `reset` removes the member together with its data."
         " A member is not removed if the others would then not have a majority. The etcd of a removed member stops; its data stays.",
         examples=("etcd member remove three", "etcd member remove 83372268fbcf589d --yes"),
+    ),
+    Command(
+        "etcd member replace",
+        "Let this machine's member of etcd receive all data from the other members",
+        flags=_REPLACE_FLAGS,
+        description="The member is removed, and comes back as a new one, first without a vote. Use this for a member that lost its data, whose data is"
+        " corrupt, or that was fenced by `etcd restore --fence`. The others must have a majority. etcd and the API server of this machine are stopped"
+        " meanwhile; the earlier data is renamed, not removed. Running the same command again goes on with an interrupted one.",
+        examples=("etcd member replace", "etcd member replace --endpoints https://10.0.0.1:2379 --yes"),
+        workflow=Workflow(
+            "kubewright.lifecycle.etcd.replace_phases:PHASES",
+            flags=_REPLACE,
+            ours="plan output",
+            operation="kubewright.lifecycle.etcd.replace:ROW",
+            request="kubewright.cli.handlers.etcd_requests:replace_request",
+        ),
     ),
     Command("etcd snapshot", "Save and verify snapshots of etcd"),
     Command(
@@ -67,5 +105,24 @@ ROWS = (
         description="Checks the size and the checksum, compares the file with FILE.json, and if there is an etcdutl, counts the keys with it."
         " Exits with 3 if the file is not a whole snapshot.",
         examples=("etcd snapshot verify /var/backups/etcd.db",),
+    ),
+    Command(
+        "etcd restore",
+        "Let etcd begin again with one member, from a snapshot or from this member's data",
+        argument=_FILE,
+        flags=_RESTORE_FLAGS,
+        description="This machine's member becomes the only one. etcd and the API server of this machine are stopped meanwhile, and the other members"
+        " have to be stopped: run `etcd restore --fence` on their machines, or give --peers-are-gone. The earlier data is renamed, not removed."
+        " Revisions never go back, and clients that watch are told to list again. If the restored data does not serve, the earlier data goes back."
+        " Running the same command again goes on with a restore that was interrupted. Afterwards run `etcd member replace` on the other control planes.",
+        examples=("etcd restore /var/backups/etcd.db", "etcd restore --from-this-member --peers-are-gone", "etcd restore --fence"),
+        workflow=Workflow(
+            "kubewright.lifecycle.etcd.restore_phases:PHASES",
+            flags=_RESTORE,
+            arguments={"file": _FILE},
+            ours="plan output",
+            operation="kubewright.lifecycle.etcd.restore:ROW",
+            request="kubewright.cli.handlers.etcd_requests:restore_request",
+        ),
     ),
 )

@@ -88,9 +88,14 @@ def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPa
         "etcdVersion": status.version,
         "storageVersion": status.storage_version,
         "kubernetesVersion": server.image_tag if server else "",
-        "certificateAuthorities": {base: pin for base in _AUTHORITIES if (pin := _authority(host, pki / f"{base}.crt"))},
-        "serviceAccountKeys": _service_account_keys(host, pki / "sa.pub"),
+        "certificateAuthorities": authorities(host, pki),
+        "serviceAccountKeys": service_account_keys(host, pki),
     }
+
+
+def authorities(files: FileReader, pki: PurePosixPath) -> dict[str, str]:
+    """Return the pins of the CAs in a certificate directory, by their names."""
+    return {base: pin for base in _AUTHORITIES if (pin := _authority(files, pki / f"{base}.crt"))}
 
 
 def _authority(files: FileReader, path: PurePosixPath) -> str:
@@ -101,7 +106,9 @@ def _authority(files: FileReader, path: PurePosixPath) -> str:
         return ""
 
 
-def _service_account_keys(files: FileReader, path: PurePosixPath) -> list[str]:
+def service_account_keys(files: FileReader, pki: PurePosixPath) -> list[str]:
+    """Return the pins of the public keys for service account tokens."""
+    path = pki / "sa.pub"
     content = files.read(path)
     try:
         return [str(pins.of_public_key(der)) for der in keys.load_public(content, source=str(path))] if content else []

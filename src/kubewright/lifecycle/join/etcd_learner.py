@@ -14,22 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, HostError, WaitTimeout
+from kubewright.base.errors import APIError, HostError
 from kubewright.base.events import Waited
 from kubewright.etcd.api import by_peer_url
-from kubewright.host.desired import Directory, File, Service
+from kubewright.host.desired import Directory, File
 from kubewright.host.states import ContainerState
 from kubewright.lifecycle.join import peers
 from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
-from kubewright.lifecycle.steps import kubelet, static_pods
+from kubewright.lifecycle.steps import static_pods, stopping
 from kubewright.lifecycle.steps.kubelet import with_server
+from kubewright.lifecycle.steps.stopping import StaticPods
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
 
-_LOOK: Final = 0.02
-_BY_KUBELET: Final = 8.0
-"""Seconds in which a kubelet stops a pod, if it stops pods at all."""
 NAME: Final = "etcd-learner"
 _GRACE: Final = 2
 """The grace period in seconds: it serves no clients, and its data is already written."""
@@ -152,36 +150,7 @@ def _apart(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change | Waited]:
-    """Wait until nothing uses this machine's peer port; `pods` are the static pods whose manifests were removed.
-
-    A kubelet stops no static pod before it has a response from an API server, which one that a failed run left behind
-    may never get. It is restarted then: afterwards it no longer knows the pods, and does not restart what the container
-    runtime removes. Raises WaitTimeout.
-    """
-    patience = ctx.configuration.init.timeouts.etcd_api_call.seconds
-    try:
-        yield _port_is_free(ctx, within=min(_BY_KUBELET, patience))
-    except WaitTimeout:
-        yield ctx.host.ensure(Service(name=kubelet.SERVICE, restart=True))
-        names = {f"{pod}-{ctx.node_name}" for pod in pods}
-        for sandbox in ctx.host.runtime.sandboxes():
-            if sandbox.name in names:
-                yield ctx.host.runtime.remove_sandbox(sandbox)
-        yield _port_is_free(ctx, within=patience)
-
-
-def _port_is_free(ctx: JoinContext, *, within: float) -> Waited:
-    address, port = ctx.addresses.advertise, ctx.addresses.ports.etcd_peer
-
-    def free() -> str | None:
-        held = any(one.port == port and one.address in {address, "0.0.0.0", "::"} for one in ctx.host.network.listeners())  # noqa: S104
-        return f"port {port} is still listened on" if held else None
-
-    return ctx.waiter.until(
-        free,
-        within=within,
-        saying="the etcd that was here to end",
-        every=_LOOK,
-        at_most=_LOOK,
-        remedy=f"find the process that listens on port {port} with `ss -ltnp`, and stop it",
-    )
+    """Wait until nothing uses this machine's peer port; `pods` are the static pods whose manifests were removed. Raises WaitTimeout."""
+    held = (ctx.addresses.advertise, ctx.addresses.ports.etcd_peer)
+    ended = StaticPods(names=tuple(pods), node=ctx.node_name, held=(held,))
+    return stopping.until_gone(ended, host=ctx.host, waiter=ctx.waiter, within=_patience(ctx))

@@ -18,8 +18,10 @@ from typing import Any, Final
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, replace
+from kubewright.host.decisions import decide_file
 from kubewright.host.desired import Directory, File, Show
 from kubewright.host.seam import Host
+from kubewright.host.states import FileState, Kind
 
 KEPT: Final = 3
 """How many finished checkpoints stay."""
@@ -162,9 +164,10 @@ def _in_progress(found: Checkpoint) -> HostError:
 
 _REMEDY: Final = "finish it with the same command and configuration, or take it back with `kubewright upgrade rollback`"
 _REMEDIES: Final = {
-    "etcd restore": "run the same command again: it goes on where it was interrupted",
-    "etcd member replace": "run the same command again: it goes on where it was interrupted",
-    "etcd fence": "run `kubewright etcd member replace`, or start etcd as it was with `kubewright etcd restore --unfence`",
+    "backup-restore": "run the same command again: it goes on where it was interrupted",
+    "etcd-restore": "run the same command again: it goes on where it was interrupted",
+    "etcd-member-replace": "run the same command again: it goes on where it was interrupted",
+    "etcd-fence": "run `kubewright etcd member replace`, or start etcd as it was with `kubewright etcd restore --unfence`",
 }
 """What finishes an operation, by its name."""
 
@@ -242,16 +245,27 @@ def require_known(host: Host, found: Checkpoint) -> None:
         )
 
 
-def park(host: Host, found: Checkpoint) -> list[Change]:
+def park(host: Host, found: Checkpoint) -> None:
     """Take away the files that are parked while the operation works. Their contents stay in the checkpoint."""
-    return [host.remove(swap.target, own=(swap.target,)) for swap in found.swaps if swap.parks]
+    for swap in found.swaps:
+        if swap.parks:
+            host.remove(swap.target, own=(swap.target,))
 
 
 def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
-    """Give a file its new content. Raises KeyError for one that is not in the checkpoint."""
+    """Give a file its new content. Raises KeyError for one that is not in the checkpoint. One that was parked is compared with its old content."""
     swap = found.swap(target)
-    show = Show.MADE if swap.pair else Show.DIFF
-    return host.ensure(File(path=target, content=content(host, found, swap, side="new"), mode=swap.new_mode, show=show))
+    wanted = File(
+        path=target,
+        content=content(host, found, swap, side="new"),
+        mode=swap.new_mode,
+        show=Show.MADE if swap.pair else Show.DIFF,
+    )
+    parked = swap.before != ABSENT and form(host, swap) is Form.PARKED
+    change = host.ensure(wanted)
+    if not parked:
+        return change
+    return decide_file(FileState(kind=Kind.FILE, mode=swap.old_mode), content(host, found, swap, side="old"), wanted)
 
 
 def put_pair(host: Host, found: Checkpoint, name: str) -> list[Change]:

@@ -1,0 +1,101 @@
+"""`backup create` and `backup show`."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from contextlib import closing
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import UsageError
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers import machine
+from kubewright.cli.parsing import inputs
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.progress import progress
+from kubewright.host.files import Files
+from kubewright.lifecycle.etcd import access, backup, saving, this_member
+from kubewright.lifecycle.etcd.access import EtcdFlags
+from kubewright.lifecycle.etcd.request import BackupRestoreOptions
+from kubewright.pki import sealing
+
+_PRIVATE: Final = 0o600
+_SHOWN: Final = (
+    ("created", "time"),
+    ("node", "node"),
+    ("peer URL", "peerURL"),
+    ("Kubernetes", "kubernetesVersion"),
+    ("etcd", "etcdVersion"),
+)
+
+
+def create(parsed: Parsed) -> int:
+    """Write a backup of this control plane."""
+    key, host, clock = _key_for_new(parsed), machine.host(), SystemClock()
+    member = this_member.find(host)
+    path = PurePosixPath(inputs.absolute(parsed.text("file")))
+    found = access.find(host, EtcdFlags())
+    with closing(access.connect(host, found, clock=clock)) as etcd, progress("backup create", form=parsed.text("output")) as reporter:
+        source = saving.choose(etcd, local=found.endpoints[0] if parsed.flag("local") else "")
+        with Files().replacing(path, mode=_PRIVATE) as file:
+            random = SystemRandom()
+            collected = backup.write(
+                host, member, etcd, source, file.write, name=str(path), key=key, clock=clock, random=random, reporter=reporter
+            )
+    inputs.warn(collected.warnings)
+    if parsed.text("output") != "text":
+        rows = [str(one.path) for one in collected.files]
+        write_result(
+            {"file": str(path), "sealed": key is not None, "files": rows, "warnings": list(collected.warnings)}, form=parsed.text("output")
+        )
+    else:
+        kind = "sealed" if key is not None else "plain, readable for anybody who gets it"
+        sys.stdout.write(f"Saved {path} ({kind}): {len(collected.files)} files and the data of etcd member {source.member.name}\n")
+    return 0
+
+
+def show(parsed: Parsed) -> int:
+    """Read a backup to its end, and say what is in it."""
+    path = PurePosixPath(inputs.absolute(parsed.text("file")))
+    pieces = functools.partial(Files().pieces, path)
+    found = backup.read(pieces, name=str(path), key=_key(parsed))
+    if parsed.text("output") != "text":
+        shown = {**found.description, "files": [str(one.path) for one in found.files], "etcd": dict(found.etcd)}
+        write_result({"file": str(path), **shown}, form=parsed.text("output"))
+        return 0
+    lines = [f"{path} is a whole backup: {len(found.files)} files and {found.snapshot.size / 1e6:.1f} MB of etcd"]
+    lines += [f"  {label:<10}  {found.description.get(name)}" for label, name in _SHOWN]
+    lines += [f"  {'revision':<10}  {found.etcd.get('revision')}", *(f"  {one.path}" for one in found.files)]
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    return 0
+
+
+def restore_request(parsed: Parsed, *, only: tuple[str, ...]) -> BackupRestoreOptions:
+    """Turn the flags of `backup restore` into a request. Raises UsageError for a key that is none."""
+    return inputs.record(
+        parsed,
+        BackupRestoreOptions,
+        file=inputs.absolute(parsed.text("file")),
+        key=_key(parsed),
+        only=only,
+        ask=functools.partial(inputs.ask, form=parsed.text("output")),
+    )
+
+
+def _key(parsed: Parsed) -> bytes | None:
+    given = inputs.given_text(parsed, "key-file")
+    return sealing.parse_key(inputs.read_file(given)) if given else None
+
+
+def _key_for_new(parsed: Parsed) -> bytes | None:
+    """Return the key to seal with, None for a plain backup, which has to be asked for. Raises UsageError."""
+    key = _key(parsed)
+    if (key is None) is not parsed.flag("plain"):
+        raise UsageError(
+            "a backup contains all private keys and Secrets of the cluster: give either --key-file, or --plain",
+            remedy="make a key with `kubewright certs certificate-key > FILE`, and store it elsewhere than the backups",
+        )
+    return key

@@ -1,0 +1,187 @@
+"""Backups of a control plane: which files of the machine belong to one, and writing and reading backup files, sealed or plain.
+
+A cluster that is restored serves its pods and users only with the same CAs, the same keys for service account tokens and the same configuration for
+encryption, so a backup has them beside etcd's data. The sealed form is that of `pki.sealed_files` around the archive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
+from kubewright.base import yaml
+from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.errors import KubewrightError, TrustError, UsageError
+from kubewright.base.records import dataclass
+from kubewright.host.states import Kind
+from kubewright.kube.credentials import ClientCertificate
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle.etcd import archive, saving
+from kubewright.lifecycle.etcd.archive import Archive, ArchiveWriter, StoredFile
+from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
+from kubewright.pki import sealed_files
+from kubewright.pki.sealed_files import SealedWriter
+
+if TYPE_CHECKING:
+    from kubewright.apis.machine import Layout
+    from kubewright.base.events import Reporter
+    from kubewright.base.randomness import Random
+    from kubewright.etcd.api import Etcd
+    from kubewright.host.seam import Host
+    from kubewright.lifecycle.etcd.saving import Source
+    from kubewright.lifecycle.etcd.this_member import ThisMember
+
+FIRST_LINE: Final = b"kubewright backup 1\n"
+"""How a sealed backup begins."""
+_LEFT_OUT: Final = ("tmp",)
+"""Directories below /etc/kubernetes that are not part of a backup: kubeadm's copies of what it has replaced."""
+_NAMED: Final = (
+    "encryption-provider-config",
+    "audit-policy-file",
+    "admission-control-config-file",
+    "authentication-config",
+    "authorization-config",
+)
+"""Flags of kube-apiserver that name a configuration file."""
+_NEEDED: Final = {"ca.key": "certificates", "sa.key": "service account tokens", "etcd/ca.key": "etcd's certificates"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """The files of a machine that belong to its backup, and what it lacks."""
+
+    files: tuple[StoredFile, ...]
+    warnings: tuple[str, ...]
+
+
+def collect(host: Host, member: ThisMember) -> Collected:
+    """Read the files of a control plane that belong to a backup."""
+    layout = member.layout
+    places = [layout.kubernetes, layout.pki, layout.patches]
+    single = [layout.kubelet_config, layout.kubelet_flags, layout.kubelet_instance_config, layout.machine_record]
+    left_out = tuple(layout.kubernetes / name for name in _LEFT_OUT)
+    found = dict.fromkeys(chain(single, *(_below(host, place, left_out) for place in places)))
+    own = layout.kubeconfig("kubelet")
+    files = [_stored(host, path) for path in found if path != own]
+    kept = [one for one in files if one is not None]
+    kubelet = _with_certificate(host, own, node=member.name)
+    paths = {one.path for one in kept}
+    lacking = [(layout.pki / name, what) for name, what in _NEEDED.items() if layout.pki / name not in paths]
+    warnings = [f"there is no {path}: a restored control plane cannot make {what}" for path, what in lacking]
+    return Collected(files=(*kept, *([kubelet] if kubelet else [])), warnings=(*warnings, *_elsewhere(host, layout, set(found))))
+
+
+def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
+    """Return the directories in which a backup has files."""
+    return (layout.kubernetes, layout.pki, layout.kubelet, layout.state)
+
+
+def _below(host: Host, place: PurePosixPath, left_out: Sequence[PurePosixPath]) -> Iterator[PurePosixPath]:
+    for path in host.entries(place):
+        state = host.state(path)
+        if path in left_out or state is None:
+            continue
+        if state.kind is Kind.DIRECTORY:
+            yield from _below(host, path, left_out)
+        elif state.kind in (Kind.FILE, Kind.LINK):
+            yield path
+
+
+def _stored(host: Host, path: PurePosixPath) -> StoredFile | None:
+    content, state = host.read(path), host.state(path)
+    if content is None or state is None:
+        return None
+    return StoredFile(path=path, content=content, mode=state.mode if state.kind is Kind.FILE else 0o600)
+
+
+def _with_certificate(host: Host, path: PurePosixPath, *, node: str) -> StoredFile | None:
+    """Return the kubelet's kubeconfig with its certificate in it: the files that it names are links, and belong to the kubelet."""
+    stored = _stored(host, path)
+    with suppress(KubewrightError):
+        access = load_access(path, read=host.read)
+        if stored is not None and isinstance(access.identity, ClientCertificate):
+            credentials = EmbeddedCertificate(certificate_pem=access.identity.cert_pem, key_pem=access.identity.key_pem)
+            document = kubeconfig_document(
+                server=access.server, ca_pem=access.ca_pem, cluster_name="kubernetes", user=f"system:node:{node}", credentials=credentials
+            )
+            return StoredFile(path=path, content=yaml.dump(document).encode(), mode=0o600)
+    return stored
+
+
+def _elsewhere(host: Host, layout: Layout, found: set[PurePosixPath]) -> Iterator[str]:
+    """Name configuration files of the API server that a backup does not have."""
+    server = DetectedCluster(host).api_server
+    for flag in _NAMED if server else ():
+        text = server.argument(flag) if server else ""
+        if text and PurePosixPath(text) not in found:
+            yield f"{text} (--{flag}) is not below {layout.kubernetes}, so it is not part of the backup: save it in another way"
+
+
+def describe(host: Host, member: ThisMember, *, clock: Clock) -> dict[str, Any]:
+    """Return what a backup says of its machine."""
+    layout = member.layout
+    return {
+        "time": rfc3339(clock.now()),
+        "node": member.name,
+        "hostName": host.facts.detected.host_name,
+        "peerURL": member.peer_url,
+        "kubernetesVersion": member.kubernetes,
+        "etcdVersion": member.version,
+        "certificateAuthorities": saving.authorities(host, layout.pki),
+        "directories": {"kubernetes": str(layout.kubernetes), "pki": str(layout.pki), "etcdData": str(layout.etcd_data)},
+    }
+
+
+def write(
+    host: Host,
+    member: ThisMember,
+    etcd: Etcd,
+    source: Source,
+    out: Callable[[bytes], object],
+    *,
+    name: str,
+    key: bytes | None,
+    clock: Clock,
+    random: Random,
+    reporter: Reporter,
+) -> Collected:
+    """Write a backup, sealed with a key, or plain without one. Raises as `saving.save` does."""
+    collected = collect(host, member)
+    sealed = None if key is None else SealedWriter(out, key, first_line=FIRST_LINE, random=random)
+    made = ArchiveWriter(out if sealed is None else sealed.write)
+    made.begin(describe(host, member, clock=clock), collected.files)
+    snapshot = saving.save(etcd, source, made.database, name=name, clock=clock, reporter=reporter)
+    made.finish(saving.describe(host, source, snapshot, pki=member.layout.pki, clock=clock))
+    if sealed is not None:
+        sealed.finish()
+    return collected
+
+
+def read(pieces: Callable[[], Iterable[bytes]], *, name: str, key: bytes | None) -> Archive:
+    """Read a backup to its end and check it. Raises UsageError where the key is missing, TrustError, and DocumentError as `archive.read` does."""
+    return archive.read(_content(pieces, name=name, key=key), name=name)
+
+
+def database(pieces: Callable[[], Iterable[bytes]], *, name: str, key: bytes | None) -> Iterator[bytes]:
+    """Yield the snapshot in a backup that has been checked before. Raises as `read` does."""
+    return archive.database(_content(pieces, name=name, key=key), name=name)
+
+
+def _content(pieces: Callable[[], Iterable[bytes]], *, name: str, key: bytes | None) -> Iterable[bytes]:
+    """Return the archive, decrypted where it is sealed."""
+    begins = next(iter(pieces()), b"").startswith(FIRST_LINE)
+    if begins and key is None:
+        raise UsageError(f"{name} is sealed", remedy="give the key with --key-file")
+    if not begins and key is not None:
+        raise TrustError(
+            f"{name} is not sealed, although a key was given",
+            detail="it may have been exchanged, or is a plain backup",
+            remedy="leave --key-file out if you trust the file",
+        )
+    if key is None:
+        return pieces()
+    return sealed_files.opened(pieces(), key, first_line=FIRST_LINE, name=name, remedy="use another backup")

@@ -1,0 +1,212 @@
+"""`backup restore` as a row: a fresh machine becomes the control plane that a backup was made of, with an etcd of one member.
+
+A checkpoint says that it was begun; the same command goes on with it. Manifests come last: nothing starts before everything is there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import PurePosixPath
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from kubewright.apis.machine import Layout
+from kubewright.base.change import Change
+from kubewright.base.errors import CheckFailed, DocumentError, UsageError
+from kubewright.host.desired import Directory, File, Show, Streamed
+from kubewright.host.files import Files
+from kubewright.host.overlay import OverlayHost
+from kubewright.host.seam import Host
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.etcd import backup, etcdutl, fencing, this_member
+from kubewright.lifecycle.etcd.archive import Archive
+from kubewright.lifecycle.etcd.backup_phases import PHASES
+from kubewright.lifecycle.etcd.context import BackupContext, agreed
+from kubewright.lifecycle.etcd.data import DataSwap
+from kubewright.lifecycle.etcd.request import BackupRestoreOptions, MemberTask
+from kubewright.lifecycle.etcd.restore_checks import seconds_since
+from kubewright.lifecycle.etcd.this_member import RESTORE_BACKUP
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine_record import MEMBER
+from kubewright.lifecycle.operation import Bound, Operation, Prepared
+from kubewright.lifecycle.steps import checkpoint, kubelet
+from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
+from kubewright.lifecycle.steps.static_pods import HAS_DATA, MANIFEST_MODE
+from kubewright.workflow.phases import Step
+
+_PRIVATE: Final = 0o700
+_DATABASE: Final = "restored.db"
+_PLACES: Final = (PurePosixPath("/etc"), PurePosixPath("/var/lib"))
+"""Where a directory of certificates may be that a cluster has moved."""
+
+
+def prepare(request: BackupRestoreOptions, machine: Machine) -> Prepared[MemberTask]:
+    """Read and check the whole backup. Raises UsageError without its key, TrustError and DocumentError for a file that is no whole backup."""
+    found = backup.read(_pieces(request), name=request.file, key=request.key)
+    layout = _layout(found, machine.layout, name=request.file)
+    host = machine.at(layout)
+    allowed = backup.roots(layout)
+    for one in found.files:
+        if not any(one.path != root and one.path.is_relative_to(root) for root in allowed):
+            raise DocumentError(f"{request.file} is not a backup that can be used", detail=f"{one.path} is not a file of a control plane")
+    restored = OverlayHost(host)
+    for one in found.files:
+        if one.path.parent != layout.manifests or restored.state(one.path) is None:
+            restored.ensure(File(path=one.path, content=one.content, mode=one.mode))
+    task = MemberTask(member=this_member.find(restored), description=found.description, archive=found)
+    return Prepared(configuration=task, host=host, only=request.only)
+
+
+def _pieces(request: BackupRestoreOptions) -> Callable[[], Iterable[bytes]]:
+    return lambda: Files().pieces(PurePosixPath(request.file))
+
+
+def _layout(found: Archive, own: Layout, *, name: str) -> Layout:
+    """Return the directories of the machine of the backup. Raises DocumentError for one that is not a control plane's."""
+    told: dict[str, Any] = found.description.get("directories") or {}
+    pki, data, kubernetes = (PurePosixPath(str(told.get(one, ""))) for one in ("pki", "etcdData", "kubernetes"))
+    moved = [
+        one for one in (pki, data) if ".." in one.parts or not any(one.is_relative_to(place) for place in (*_PLACES, kubernetes.parent))
+    ]
+    if kubernetes != own.kubernetes or moved:
+        raise DocumentError(
+            f"{name} was made on a machine with other directories",
+            detail=f"{', '.join(map(str, moved or [kubernetes]))} instead of {own.kubernetes}",
+            remedy="restore it on a machine that is set up in the same way",
+        )
+    return own.at(pki=str(pki), etcd_data=str(data))
+
+
+def check(ctx: BackupContext) -> Iterable[Change]:
+    """Check the machine, and ask. Raises CheckFailed, HostError, UsageError for any answer but yes."""
+    resumed = _begun(ctx.host) is not None
+    planned(ctx)
+    _ = ctx.etcdutl  # it may have to be fetched: that comes before anything is written
+    told = ctx.task.description
+    question = (
+        f"This machine becomes the control plane {told.get('node')} again, as it was at {told.get('time')}.\n[backup] Continue? [y/N]: "
+    )
+    if not resumed and not agreed(question, yes=ctx.request.yes, ask=ctx.request.ask):
+        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+    return ()
+
+
+def planned(ctx: BackupContext) -> Sequence[Change]:
+    """Check the machine without asking."""
+    if _begun(ctx.host) is None:
+        checkpoint.require_none_in_progress(ctx.host)
+        _require_fresh(ctx)
+    _require_same_machine(ctx)
+    described = ctx.archive.etcd.get("members") or ()
+    unknown = [str(name) for name in described if name != ctx.member.name and name not in ctx.member.peers]
+    fencing.require_stopped(fencing.look(ctx.member.peers, unknown=unknown), gone=ctx.request.peers_are_gone)
+    return ()
+
+
+def _begun(host: Host) -> Checkpoint | None:
+    found = checkpoint.unfinished(checkpoint.every(host))
+    return found if found is not None and found.operation == RESTORE_BACKUP else None
+
+
+def _require_fresh(ctx: BackupContext) -> None:
+    layout = ctx.member.layout
+    places = [layout.kubeconfig("kubelet"), layout.kubelet_config, layout.etcd_data / MEMBER, *map(layout.manifest, ctx.member.manifests)]
+    there = [str(path) for path in places if ctx.host.state(path) is not None]
+    if there:
+        raise CheckFailed(
+            "this machine belongs to a cluster already",
+            detail=f"{', '.join(there)} {'exists' if len(there) == 1 else 'exist'}",
+            remedy="restore on a fresh machine, or reset this one first: kubewright reset",
+        )
+
+
+def _require_same_machine(ctx: BackupContext) -> None:
+    told, name = ctx.task.description, ctx.host.facts.detected.host_name
+    if told.get("hostName") != name:
+        raise CheckFailed(
+            f"the backup is of the machine {told.get('hostName')}, and this one is called {name}",
+            remedy=f"restore it on a machine of that name: hostnamectl set-hostname {told.get('hostName')}",
+        )
+    address = urlsplit(ctx.member.peer_url).hostname or ""
+    own = {one.address for one in ctx.host.network.interface_addresses()}
+    if address not in own and not _is_loopback(address):
+        raise CheckFailed(
+            f"the backup is of a machine with the address {address}, which this one does not have",
+            detail=f"it has {', '.join(sorted(own))}",
+            remedy="give this machine that address: certificates and manifests contain it",
+        )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def carried_out(ctx: BackupContext) -> Iterator[Step]:
+    """Restore the machine."""
+    member, host = ctx.member, ctx.host
+    kept = _begun(host) or _prepared(ctx)
+    kept = checkpoint.mark(host, kept, State.IN_PROGRESS)
+    manifests = {swap.target for swap in kept.swaps}
+    ctx.say(f"Writing {len(ctx.archive.files)} files")
+    for one in ctx.archive.files:
+        if one.path not in manifests:
+            yield host.ensure(File(path=one.path, content=one.content, mode=one.mode, show=Show.SIZE, directory_mode=_PRIVATE))
+    swap = DataSwap(host=host, data=member.layout.etcd_data, label=kept.directory.name)
+    yield from _data(ctx, swap)
+    for manifest in kept.swaps:
+        yield checkpoint.put_new(host, kept, manifest.target)
+    yield from kubelet.start({}, host=host, layout=member.layout, stand_ins=(), reporter=ctx.bound.reporter)
+    ctx.say("Waiting for etcd to serve")
+    yield ctx.until(lambda status: status.reason or None, saying="etcd to serve")
+    yield from ctx.api_server()
+    yield from kubelet.finalize(member.layout, host=host, reporter=ctx.bound.reporter)
+    yield from swap.finish()
+    checkpoint.finish(host, kept, State.DONE)
+    ctx.say(f"{member.name} is back; Nodes and pods that were created since {ctx.task.description.get('time')} are not known to it")
+
+
+def _prepared(ctx: BackupContext) -> Checkpoint:
+    member, parent = ctx.member, ctx.member.layout.manifests
+    contents = {one.path: one.content for one in ctx.archive.files if one.path.parent == parent}
+    etcd = member.layout.manifest("etcd")
+    flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
+    contents[etcd] = this_member.edited(contents[etcd], flags)
+    files = [File(path=path, content=content, mode=MANIFEST_MODE) for path, content in contents.items()]
+    goal = f"the backup of {ctx.task.description.get('time')}"
+    return checkpoint.prepare(ctx.host, operation=RESTORE_BACKUP, goal=goal, files=files, at=ctx.clock.now())
+
+
+def _data(ctx: BackupContext, swap: DataSwap) -> Iterator[Step]:
+    """Make etcd's data directory."""
+    if swap.done:
+        return
+    database = swap.data / _DATABASE
+
+    def pieces() -> Iterable[bytes]:
+        return backup.database(_pieces(ctx.request), name=ctx.request.file, key=ctx.request.key)
+
+    yield ctx.host.ensure(Directory(path=swap.data, mode=_PRIVATE))
+    ctx.say("Making the data directory of etcd")
+    if ctx.host.state(swap.staged) is None:
+        yield ctx.host.ensure(Streamed(path=database, pieces=pieces, size=ctx.archive.snapshot.size))
+        revisions = etcdutl.bump(seconds_since(ctx.task.description, ctx.clock))
+        yield from swap.generate(etcdutl.restored(ctx.etcdutl, swap, ctx.member, source=database, revisions=revisions))
+    yield ctx.host.remove(database, own=[database])
+    yield from swap.put()
+
+
+def _context(request: BackupRestoreOptions, task: MemberTask, bound: Bound) -> BackupContext:
+    return BackupContext(bound=bound, request=request, task=task)
+
+
+ROW: Final = Operation(
+    name="backup restore",
+    phases=PHASES,
+    configure=prepare,
+    context=_context,
+    preflight={Mode.APPLY: check, Mode.PLAN: planned},
+)

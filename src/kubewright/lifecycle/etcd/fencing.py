@@ -1,0 +1,83 @@
+"""Whether the other members of etcd are stopped, before a cluster of its own is made of the data of this one.
+
+A member that runs elsewhere could still serve the old data, or come back with it: two clusters would write for one Kubernetes. A machine that refuses
+connections is up and runs no etcd. One that does not answer at all may be cut off and serve others, so somebody has to know that it is gone.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+from kubewright.base.deadlines import carried
+from kubewright.base.errors import CheckFailed
+from kubewright.base.records import dataclass
+from kubewright.http import sync, tls
+from kubewright.http.failures import NoAnswer, Reason
+
+WITHIN = 3.0
+"""Seconds that a machine may take to answer."""
+_COMMAND = "kubewright etcd restore --fence"
+
+
+class Standing(enum.Enum):
+    """What a member does, judged by its peer port."""
+
+    STOPPED = "stopped"
+    RUNNING = "running"
+    SILENT = "silent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """Another member. `url` is its peer URL, '' where nobody knows it; `problem` says why it is silent."""
+
+    name: str
+    url: str
+    standing: Standing
+    problem: str = ""
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return f"{self.name} at {self.url}" if self.url else self.name
+
+
+def look(peers: Mapping[str, str], *, unknown: Sequence[str] = ()) -> list[Peer]:
+    """Dial the peer ports of other members, all at once. `unknown` are names of members of which nobody knows where they are."""
+    with ThreadPoolExecutor(max_workers=max(1, len(peers))) as threads:
+        found = list(threads.map(carried(_dialled), peers.keys(), peers.values()))
+    return [*found, *(Peer(name=name, url="", standing=Standing.SILENT, problem="its address is not known") for name in unknown)]
+
+
+def _dialled(name: str, url: str) -> Peer:
+    context = tls.anonymous_context(None, verify=False) if url.startswith("https:") else None
+    with closing(sync.Transport(url, context=context)) as transport:
+        try:
+            transport.request("GET", "/version", timeout=WITHIN)
+        except NoAnswer as error:
+            if error.reason is Reason.REFUSED:
+                return Peer(name=name, url=url, standing=Standing.STOPPED)
+            if error.reason in (Reason.TIMED_OUT, Reason.NO_ROUTE, Reason.DNS):
+                return Peer(name=name, url=url, standing=Standing.SILENT, problem=error.reason.value)
+    return Peer(name=name, url=url, standing=Standing.RUNNING)
+
+
+def require_stopped(peers: Sequence[Peer], *, gone: bool) -> None:
+    """Require that no other member runs. `gone`: those that do not answer exist no more, as somebody has said. Raises CheckFailed."""
+    running = [one for one in peers if one.standing is Standing.RUNNING]
+    if running:
+        raise CheckFailed(
+            "other members of etcd run: they could go on with the old data",
+            detail="\n".join(f"{one.shown} answers" for one in running),
+            remedy=f"stop them: run `{_COMMAND}` on each of these machines, then the same command here again",
+        )
+    silent = [one for one in peers if one.standing is Standing.SILENT]
+    if silent and not gone:
+        raise CheckFailed(
+            "it is unknown whether other members of etcd run",
+            detail="\n".join(f"{one.shown}: {one.problem}" for one in silent),
+            remedy=f"run `{_COMMAND}` on these machines; if they do not exist any more, give --peers-are-gone",
+        )

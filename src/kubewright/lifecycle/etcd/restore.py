@@ -1,0 +1,153 @@
+"""`etcd restore` as a row: etcd begins again with one member, this machine's, from a snapshot or from the data that the member has.
+
+While the data is exchanged, neither etcd nor the API server of this machine runs: their manifests are taken away. A checkpoint keeps them. Where the new
+data does not serve, the old data and manifests go back; a run that was killed goes on with the same command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.etcd.api import Status
+from kubewright.host.desired import File, Generated, Service
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.etcd import etcdutl, restore_checks, this_member
+from kubewright.lifecycle.etcd.context import RestoreContext
+from kubewright.lifecycle.etcd.data import DataSwap
+from kubewright.lifecycle.etcd.request import MemberTask, RestoreOptions, restore_task
+from kubewright.lifecycle.etcd.restore_phases import PHASES
+from kubewright.lifecycle.etcd.this_member import FENCE, RESTORE
+from kubewright.lifecycle.operation import Bound, Operation
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import ABSENT, Checkpoint, State
+from kubewright.lifecycle.steps.kubelet import SERVICE
+from kubewright.lifecycle.steps.replacement import Replacement, carry_out
+from kubewright.lifecycle.steps.static_pods import HAS_DATA
+from kubewright.workflow.phases import Step
+
+_DATABASE: Final = "snap/db"
+"""Below the directory of a member."""
+
+
+def carried_out(ctx: RestoreContext) -> Iterator[Step]:
+    """Do what was asked for."""
+    if ctx.request.fence:
+        yield from _fence(ctx)
+    elif ctx.request.unfence:
+        yield from _unfence(ctx)
+    else:
+        yield from _restore(ctx)
+
+
+def _restore(ctx: RestoreContext) -> Iterator[Step]:
+    member = ctx.member
+    flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
+    kept = this_member.taken_over(ctx.host, member, operation=RESTORE, goal=ctx.goal, flags=flags, at=ctx.clock.now())
+    swap = DataSwap(host=ctx.host, data=member.layout.etcd_data, label=kept.directory.name)
+    step = Replacement(
+        name="etcd",
+        targets=member.paths,
+        before=lambda: _data(ctx, kept, swap),
+        undo=lambda: _undone(ctx, kept, swap),
+        prove=lambda: _proved(ctx, swap),
+        prove_old=lambda: _answers(ctx, kept),
+        required=True,
+    )
+    yield from carry_out(ctx.host, kept, [step], reporter=ctx.bound.reporter, topic="etcd")
+    if ctx.host.state(swap.aside) is not None:
+        ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove that when nobody needs it any more")
+    others = sorted(set(restore_checks.others(ctx)[0]))
+    if others:
+        ctx.say(f"On the other control planes ({', '.join(others)}) run `kubewright etcd member replace`, or reset them and join new ones")
+
+
+def _data(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:
+    """Put the new data in place, while nothing runs."""
+    if swap.done:
+        return
+    if ctx.task.source is not None:
+        ctx.say(f"Making a data directory of {ctx.task.source}")
+        yield from swap.generate(_generated(ctx, swap, ctx.task.source))
+    yield from ctx.stopped(kept)
+    if ctx.task.source is None:
+        ctx.say("Making the data directory of a cluster with one member of the data of this one")
+        yield from swap.generate(_generated(ctx, swap, swap.member / _DATABASE))
+    yield from swap.put()
+
+
+def _generated(ctx: RestoreContext, swap: DataSwap, source: PurePosixPath) -> Generated:
+    revisions = etcdutl.bump(restore_checks.seconds_since(ctx.task.description, ctx.clock))
+    return etcdutl.restored(ctx.etcdutl, swap, ctx.member, source=source, revisions=revisions, copied=ctx.task.source is None)
+
+
+def _undone(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:
+    """Put the old data back, if something was done to it."""
+    if swap.done or any(ctx.host.state(path) is None for path in ctx.member.paths):
+        yield from ctx.stopped(kept)
+    yield from swap.back()
+
+
+def _answers(ctx: RestoreContext, kept: Checkpoint) -> Iterator[Step]:
+    """Wait until the member answers from its old manifest, if it did before."""
+    had_manifest = any(swap.before != ABSENT for swap in kept.swaps)
+    if had_manifest and not ctx.status.problem:
+        yield ctx.until(lambda status: status.problem or None, saying="etcd to answer")
+
+
+def _proved(ctx: RestoreContext, swap: DataSwap) -> Iterator[Step]:
+    least = etcdutl.BUMP + (ctx.status.revision if ctx.task.source is None else 0)
+
+    def wrong(status: Status) -> str | None:
+        if not status.healthy:
+            return status.reason
+        members = ctx.own.members(agreed=False)
+        if len(members) != 1:
+            return f"it has {len(members)} members"
+        return f"its revision is {status.revision}, which is less than {least}" if status.revision < least else None
+
+    ctx.say("Waiting for etcd to serve the new data")
+    yield ctx.until(wrong, saying="etcd to serve the new data")
+    yield from ctx.api_server()
+    yield from swap.finish()
+    yield ctx.host.ensure(Service(name=SERVICE, restart=True))  # pods read Secrets and ConfigMaps again
+
+
+def _fence(ctx: RestoreContext) -> Iterator[Step]:
+    """Stop etcd and the API server until a member replaces this one, or the fence is taken away."""
+    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
+    files = [File(path=ctx.member.layout.manifest(name), content=content) for name, content in ctx.member.manifests.items()]
+    kept = begun if begun is not None and begun.operation == FENCE else None
+    if kept is None:
+        kept = checkpoint.prepare(
+            ctx.host, operation=FENCE, goal="a restore elsewhere", files=files, at=ctx.clock.now(), parks=ctx.member.paths
+        )
+        kept = checkpoint.mark(ctx.host, kept, State.IN_PROGRESS)
+    yield from ctx.stopped(kept)
+    ctx.say("etcd and the API server of this machine stay stopped, also after a boot, until `kubewright etcd member replace` or --unfence")
+
+
+def _unfence(ctx: RestoreContext) -> Iterator[Step]:
+    """Start etcd and the API server again as they were."""
+    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
+    if begun is None or begun.operation != FENCE:
+        raise HostError("this machine is not fenced", remedy="`kubewright etcd status` shows the members")
+    for one in begun.swaps:
+        yield checkpoint.put_new(ctx.host, begun, one.target)
+    checkpoint.finish(ctx.host, begun, State.ROLLED_BACK)
+
+
+def _context(request: RestoreOptions, task: MemberTask, bound: Bound) -> RestoreContext:
+    """Make what the phases work with."""
+    return RestoreContext(bound=bound, request=request, task=task)
+
+
+ROW: Final = Operation(
+    name="etcd restore",
+    phases=PHASES,
+    configure=restore_task,
+    context=_context,
+    preflight={Mode.APPLY: restore_checks.check, Mode.PLAN: restore_checks.planned},
+)

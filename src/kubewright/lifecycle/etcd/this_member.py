@@ -1,0 +1,144 @@
+"""The etcd member of this machine as its manifests describe it, also while an operation has taken them away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from kubewright.apis.machine import url
+from kubewright.base import yaml
+from kubewright.base.errors import HostError
+from kubewright.base.records import dataclass
+from kubewright.host.desired import File
+from kubewright.host.overlay import OverlayHost
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import ABSENT, Checkpoint, State
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD, DetectedCluster, StaticPod, read_static_pod
+from kubewright.lifecycle.steps.running import core
+from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE
+from kubewright.lifecycle.steps.stopping import StaticPods
+
+if TYPE_CHECKING:
+    from kubewright.apis.machine import Layout
+    from kubewright.host.seam import Host
+
+FENCE: Final = "etcd-fence"
+RESTORE: Final = "etcd-restore"
+REPLACE: Final = "etcd-member-replace"
+RESTORE_BACKUP: Final = "backup-restore"
+"""The names of the operations in checkpoints."""
+_PARKING: Final = (FENCE, RESTORE, REPLACE)
+_API_SERVER_PORT: Final = "6443"
+_OWN_PEER: Final = "initial-advertise-peer-urls"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThisMember:
+    """A member of etcd and the API server beside it.
+
+    `client_urls` are where it answers clients, its loopback address first. `manifests` are the contents of the manifests by component; there may be
+    no API server. `peers` are the peer URLs of the other members that its manifest names, by their names. `version` is that of its image.
+    """
+
+    name: str
+    peer_url: str
+    client_urls: tuple[str, ...]
+    layout: Layout
+    version: str
+    kubernetes: str
+    manifests: Mapping[str, bytes]
+    peers: Mapping[str, str]
+    pods: StaticPods
+    api_server: str = ""
+
+    @property
+    def paths(self) -> tuple[PurePosixPath, ...]:
+        """Where the manifests are."""
+        return tuple(self.layout.manifest(name) for name in self.manifests)
+
+
+def parked(host: Host) -> Checkpoint | None:
+    """Return the checkpoint that has this machine's manifests of etcd and the API server, None where none was taken away."""
+    found = [one for one in checkpoint.every(host) if one.operation in _PARKING and one.state in (State.IN_PROGRESS, State.DONE)]
+    last = found[-1] if found else None
+    return last if last and any(swap.parks and host.state(swap.target) is None for swap in last.swaps) else None
+
+
+def find(host: Host) -> ThisMember:
+    """Read the manifests of this machine. Raises HostError where it has no member, or one whose data is laid out in another way."""
+    before = OverlayHost(host)
+    kept = parked(host)
+    for swap in kept.swaps if kept else ():
+        if kept and swap.parks and host.state(swap.target) is None:
+            content = checkpoint.content(host, kept, swap, side="new" if swap.before == ABSENT else "old")
+            before.ensure(File(path=swap.target, content=content, mode=swap.new_mode))
+    detected, path = DetectedCluster(before), host.layout.manifest(ETCD)
+    etcd = read_static_pod(before, path)
+    if etcd is None:
+        raise HostError(
+            "this machine has no member of etcd",
+            detail=f"there is no {path}",
+            remedy="run this on a control plane whose etcd runs as a static pod",
+        )
+    name, peer_url = etcd.argument("name"), etcd.argument(_OWN_PEER).partition(",")[0]
+    clients = tuple(one for one in etcd.argument("listen-client-urls").split(",") if one)
+    if etcd.argument("wal-dir") or not (name and peer_url and clients):
+        raise HostError(
+            f"{path} is not a manifest that this command can work with",
+            detail="it has --wal-dir, or no --name, --listen-client-urls or --initial-advertise-peer-urls",
+            remedy="restore this member by hand, as etcd's documentation describes",
+        )
+    contents = {one: before.read(host.layout.manifest(one)) for one in (ETCD, API_SERVER)}
+    server = detected.api_server
+    return ThisMember(
+        name=name,
+        peer_url=peer_url,
+        client_urls=clients,
+        layout=detected.layout,
+        version=core(etcd.image_tag),
+        kubernetes=server.image_tag if server else "",
+        manifests={one: content for one, content in contents.items() if content is not None},
+        peers=_peers(etcd, own=peer_url),
+        pods=_pods(name, etcd, server),
+        api_server=_api_server(server) if server else "",
+    )
+
+
+def _peers(etcd: StaticPod, *, own: str) -> Mapping[str, str]:
+    entries = (entry.partition("=") for entry in etcd.argument("initial-cluster").split(",") if entry)
+    return {name: peer for name, _, peer in entries if peer != own}
+
+
+def _pods(node: str, etcd: StaticPod, server: StaticPod | None) -> StaticPods:
+    """Return what listens while etcd and the API server run."""
+    urls = [one for flag in ("listen-peer-urls", "listen-client-urls") for one in etcd.argument(flag).split(",") if one]
+    held = [(parts.hostname or "", parts.port or 0) for parts in map(urlsplit, urls)]
+    if server is not None:
+        held.append((server.argument("advertise-address"), int(server.argument("secure-port") or _API_SERVER_PORT)))
+    return StaticPods(names=(ETCD, *([API_SERVER] if server else [])), node=node, held=tuple(held))
+
+
+def _api_server(server: StaticPod) -> str:
+    return url(server.argument("advertise-address"), int(server.argument("secure-port") or _API_SERVER_PORT))
+
+
+def edited(manifest: bytes, flags: Mapping[str, str]) -> bytes:
+    """Return a static pod's manifest with other values of flags of its first container; everything else stays."""
+    body: Any = yaml.load(manifest, source="manifest")
+    words: list[str] = body["spec"]["containers"][0]["command"]
+    kept = [word for word in words if not any(word.startswith(f"--{name}=") for name in flags)]
+    body["spec"]["containers"][0]["command"] = [*kept[:1], *sorted([*kept[1:], *(f"--{name}={value}" for name, value in flags.items())])]
+    return yaml.dump(body).encode()
+
+
+def taken_over(host: Host, member: ThisMember, *, operation: str, goal: str, flags: Mapping[str, str], at: datetime) -> Checkpoint:
+    """Return the checkpoint of an operation that starts etcd with other flags. A fence of this machine ends with it: its manifests stay away until then."""
+    fence = checkpoint.unfinished(checkpoint.every(host))
+    if fence is not None and fence.operation == FENCE:
+        checkpoint.finish(host, fence, State.DONE)
+    contents = {**member.manifests, ETCD: edited(member.manifests[ETCD], flags)}
+    files = [File(path=member.layout.manifest(name), content=content, mode=MANIFEST_MODE) for name, content in contents.items()]
+    return checkpoint.prepare(host, operation=operation, goal=goal, files=files, at=at, parks=member.paths)

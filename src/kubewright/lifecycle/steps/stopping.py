@@ -1,0 +1,65 @@
+"""Waiting for static pods whose manifests were taken away to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import WaitTimeout
+from kubewright.base.records import dataclass
+from kubewright.host.desired import Service
+from kubewright.host.listeners import blocking
+from kubewright.lifecycle.steps.kubelet import SERVICE
+
+if TYPE_CHECKING:
+    from kubewright.base.events import Waited
+    from kubewright.base.wait import Waiter
+    from kubewright.host.seam import Host
+    from kubewright.workflow.phases import Step
+
+_LOOK: Final = 0.02
+_BY_KUBELET: Final = 8.0
+"""Seconds in which a kubelet ends a pod, if it ends pods at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StaticPods:
+    """Static pods of the machine with this node name; they run while something listens at one of the addresses and ports `held`."""
+
+    names: tuple[str, ...]
+    node: str
+    held: tuple[tuple[str, int], ...]
+
+
+def until_gone(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -> Iterable[Step]:
+    """Wait until nothing holds the addresses of static pods any more, whose manifests were taken away before.
+
+    A kubelet that was restarted ends no static pod before it has heard from an API server (kubelet v1.36, pkg/kubelet: sources ready), which may
+    never happen. It is started anew then: it does not know the pods any more, and does not bring back what the container runtime removes.
+    Raises WaitTimeout.
+    """
+    try:
+        yield _free(pods, host=host, waiter=waiter, within=min(_BY_KUBELET, within))
+    except WaitTimeout:
+        yield host.ensure(Service(name=SERVICE, restart=True))
+        names = {f"{name}-{pods.node}" for name in pods.names}
+        for sandbox in host.runtime.sandboxes():
+            if sandbox.name in names:
+                yield host.runtime.remove_sandbox(sandbox)
+        yield _free(pods, host=host, waiter=waiter, within=within)
+
+
+def _free(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -> Waited:
+    def free() -> str | None:
+        listening = host.network.listeners()
+        held = [port for address, port in pods.held if blocking(listening, address, port) is not None]
+        return f"port {held[0]} is still listened on" if held else None
+
+    return waiter.until(
+        free,
+        within=within,
+        saying=f"{' and '.join(pods.names)} to end",
+        every=_LOOK,
+        at_most=_LOOK,
+        remedy="find the process that listens on the port with `ss -ltnp`, and stop it",
+    )

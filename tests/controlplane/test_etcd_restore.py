@@ -1,0 +1,265 @@
+"""`etcd restore`, `etcd member replace` and `backup` on control planes whose etcd and API server are real processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_kit import Bench, bench, eventually, program
+
+from kubewright.cli.handlers import machine
+from kubewright.cli.main import main
+from kubewright.kube.client import KubeClient
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.resources import named
+from kubewright.local.cluster.daemon_client import Daemon
+from kubewright.local.cluster.machine import machine_host
+
+FIRST, SECOND, THIRD = NAMES = ("one-control-plane", "one-control-plane-2", "one-control-plane-3")
+BUMP = 1_000_000_000
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Bench]:
+    yield from bench()
+
+
+@pytest.fixture
+def run(home: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Run a command of `etcd`, or of another group, on a machine of the cluster. Returns its exit code, and what it printed."""
+
+    def call(*words: str, at: str = FIRST, group: str = "etcd") -> tuple[int, str, str]:
+        paths = home.paths()
+        host = machine_host(paths, at, programs={}, daemon=Daemon(paths), further=at != FIRST, durable=False)
+        monkeypatch.setattr(machine, "host", lambda *_, **__: host)
+        capfd.readouterr()
+        code = main([group, *words])
+        return code, *capfd.readouterr()
+
+    program("etcdutl")
+    return call
+
+
+def _client(home: Bench, at: str = FIRST) -> KubeClient:
+    from kubewright.host.files import Files
+
+    return KubeClient(load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read))
+
+
+def _names(home: Bench, at: str = FIRST) -> list[str]:
+    client = _client(home, at)
+    try:
+        return [
+            one["metadata"]["name"] for one in client.list(named("ConfigMap"), "default") if one["metadata"]["name"].startswith("test-")
+        ]
+    finally:
+        client.close()
+
+
+def _put(home: Bench, name: str, at: str = FIRST) -> int:
+    client = _client(home, at)
+    try:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+        return int(client.create(body)["metadata"]["resourceVersion"])
+    finally:
+        client.close()
+
+
+def _watched(home: Bench, revision: int) -> dict[str, Any]:
+    """Return the first event of a watch that goes on from a revision, as clients ask for it whose connection has ended."""
+    client = _client(home)
+    try:
+        answer = client.raw("GET", f"/api/v1/namespaces/default/configmaps?watch=1&resourceVersion={revision}&timeoutSeconds=5")
+        return json.loads(answer.body.split(b"\n")[0])
+    finally:
+        client.close()
+
+
+def _data(home: Bench, at: str) -> Path:
+    return Path(home.paths().layout(at).etcd_data)
+
+
+def _asides(home: Bench, at: str = FIRST) -> list[str]:
+    return sorted(one.name for one in _data(home, at).iterdir() if one.name != "member")
+
+
+def _members(run: Run, at: str = FIRST) -> dict[str, tuple[str, bool]]:
+    """Return the IDs of the members, and whether each serves and votes."""
+    code, out, _ = run("status", "-o", "json", at=at)
+    found = json.JSONDecoder().raw_decode(out)[0]["members"] if code in (0, 4) else []
+    return {one["name"]: (one["id"], one["serves"] and not one["learner"]) for one in found}
+
+
+def test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again(home: Bench, run: Run, tmp_path: Path) -> None:
+    home.up(nodes=0)
+    place = tmp_path / "backups"
+    place.mkdir(mode=0o700)
+    file = str(place / "etcd.db")
+    _put(home, "test-kept")
+    assert run("snapshot", "save", file)[0] == 0
+    last = _put(home, "test-lost")
+    code, out, err = run("restore", file, "--plan")
+    assert (code, _names(home), _asides(home)) == (0, ["test-kept", "test-lost"], []), err
+    assert (out.count("renamed to"), "manifests/etcd.yaml" in out, "kube-apiserver" in out) == (2, True, False)
+
+    code, out, err = run("restore", file, "--yes")
+    assert code == 0, err
+    assert _names(home) == ["test-kept"]
+    assert _put(home, "test-new") > last + BUMP - 100
+    assert [name.startswith("member.before-") for name in _asides(home)] == [True]
+    event = _watched(home, last)
+    assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
+def test_what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
+    home.up(nodes=0)
+    file, before = tmp_path / "etcd.db", home.components()
+    assert run("snapshot", "save", str(file))[0] == 0
+    whole, beside = file.read_bytes(), tmp_path / "etcd.db.json"
+    for content in (whole[:-4096], whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:], b""):
+        file.write_bytes(content)
+        code, _, err = run("restore", str(file), "--yes")
+        assert (code, "is not a whole snapshot of etcd" in err) == (3, True)
+    file.write_bytes(whole)
+    described = json.loads(beside.read_text())
+    other = {"etcd/ca": "sha256:" + 64 * "0"}
+    beside.write_text(json.dumps({**described, "certificateAuthorities": other}))
+    code, _, err = run("restore", str(file), "--yes")
+    assert (code, "is the snapshot of another cluster" in err) == (4, True)
+    beside.write_text(json.dumps({**described, "etcdVersion": "3.4.0"}))
+    code, _, err = run("restore", str(file), "--yes")
+    assert (code, "cannot restore a snapshot of etcd 3.4.0" in err) == (4, True)
+    code, _, err = run("restore", "--yes")
+    assert (code, "name either a snapshot or one of" in err) == (2, True)
+    assert {name: row["pid"] for name, row in home.components().items()} == {name: row["pid"] for name, row in before.items()}
+
+
+def test_a_machine_of_which_nothing_is_left_is_made_again_from_its_backup(home: Bench, run: Run, tmp_path: Path) -> None:
+    home.up(nodes=0)
+    key, file, layout = tmp_path / "key", tmp_path / "one.kwb", home.paths().layout(FIRST)
+    key.write_text(32 * "5a" + "\n")
+    _put(home, "test-saved")
+    code, out, err = run("create", str(file), "--key-file", str(key), group="backup")
+    assert (code, f"Saved {file} (sealed)" in out, oct(file.stat().st_mode & 0o777)) == (0, True, "0o600"), err
+    secrets = [Path(layout.key(name)).read_bytes() for name in ("ca", "sa", "etcd/ca")]
+    content = file.read_bytes()
+    assert [one.splitlines()[1] in content for one in secrets] == [False] * 3
+    assert (b"PRIVATE KEY" in content, b"test-saved" in content) == (False, False)
+    code, out, err = run("show", str(file), "--key-file", str(key), group="backup")
+    assert (code, "is a whole backup" in out, str(layout.key("ca")) in out) == (0, True, True), err
+    code, _, err = run("restore", str(file), "--key-file", str(key), "--yes", group="backup")
+    assert (code, "belongs to a cluster already" in err) == (4, True)
+    last = _put(home, "test-later")
+
+    _lose(home)
+    code, _, err = run("restore", str(file), "--yes", group="backup")
+    assert (code, "is sealed" in err) == (2, True)
+    for changed in (content[:-1], content[: len(content) // 2], content[:9000] + bytes([content[9000] ^ 1]) + content[9001:]):
+        file.write_bytes(changed)
+        code, _, err = run("restore", str(file), "--key-file", str(key), "--yes", group="backup")
+        assert (code, "cannot be decrypted" in err) == (1, True)
+    file.write_bytes(content)
+    assert (_asides(home), Path(layout.kubeconfig("admin")).exists()) == ([], False)
+    code, out, err = run("restore", str(file), "--key-file", str(key), "--plan", group="backup")
+    assert (code, "PRIVATE KEY" in out, Path(layout.kubeconfig("admin")).exists()) == (0, False, False), err
+    code, out, err = run("restore", str(file), "--key-file", str(key), "--yes", group="backup")
+    assert code == 0, err
+    assert _names(home) == ["test-saved"]
+    assert _put(home, "test-new") > last + BUMP - 100
+    assert [Path(layout.key(name)).read_bytes() for name in ("ca", "sa", "etcd/ca")] == secrets
+    assert {oct(Path(layout.key(name)).stat().st_mode & 0o777) for name in ("ca", "sa", "etcd/ca")} == {"0o600"}
+
+
+def _lose(home: Bench) -> None:
+    """Let a machine be a fresh one again."""
+    layout = home.paths().layout(FIRST)
+    for path in Path(layout.manifests).iterdir():
+        path.unlink()
+    eventually(lambda: not home.components(), "the static pods to end")
+    for place in (layout.kubernetes, layout.pki, layout.etcd_data, layout.kubelet, layout.state):
+        for path in Path(place).iterdir() if Path(place).is_dir() else ():
+            if path != Path(layout.manifests):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _stop(home: Bench, at: str) -> None:
+    """Let a member be dead: its process ends, and cannot start again."""
+    manifest = Path(home.paths().layout(at).manifest("etcd"))
+    manifest.write_text(manifest.read_text().replace("    - etcd\n", "    - etcd\n    - --no-such-flag\n"))
+    eventually(lambda: _row(home, at, "etcd")["state"] == "CrashLoop", "etcd to end")
+
+
+def _row(home: Bench, at: str, component: str) -> dict[str, Any]:
+    [found] = [row for one in home.status()["machines"] if one["name"] == at for row in one["components"] if row["name"] == component]
+    return found
+
+
+def _voting(run: Run, at: str = FIRST) -> list[str]:
+    return sorted(name for name, (_, votes) in _members(run, at).items() if votes)
+
+
+def test_members_are_replaced_with_all_alive_and_with_one_of_three_dead(home: Bench, run: Run) -> None:
+    home.up(nodes=0, control_planes=3)
+    _put(home, "test-before-replacing")
+    before = _members(run)
+    code, out, err = run("member", "replace", "--plan", at=THIRD)
+    assert (code, out.count("renamed to"), _members(run)) == (0, 1, before), err
+    code, out, err = run("member", "replace", "--yes", at=THIRD)
+    assert code == 0, err
+    after = _members(run)
+    assert (sorted(after), _voting(run)) == (sorted(NAMES), sorted(NAMES))
+    assert after[THIRD][0] != before[THIRD][0]
+    assert "test-before-replacing" in _names(home, THIRD)
+
+    _stop(home, SECOND)
+    code, _, err = run("member", "replace", "--yes", at=THIRD)
+    assert (code, f"{SECOND} at " in err) == (4, True)
+    layout = home.paths().layout(SECOND)
+    database = Path(layout.etcd_data) / "member/snap/db"
+    database.write_bytes(database.read_bytes()[:4096])
+    manifest = Path(layout.manifest("etcd"))
+    manifest.write_text(manifest.read_text().replace("    - --no-such-flag\n", ""))
+    code, _, err = run("member", "replace", "--yes", at=SECOND)
+    assert code == 0, err
+    assert _voting(run) == sorted(NAMES)
+    assert "test-before-replacing" in _names(home, SECOND)
+
+
+def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, run: Run) -> None:
+    home.up(nodes=0, control_planes=3)
+    last = _put(home, "test-before-the-loss")
+    code, _, err = run("restore", "--from-this-member", "--yes")
+    assert (code, "other members of etcd run" in err, "etcd restore --fence" in err) == (4, True, True)
+    for name in (SECOND, THIRD):
+        code, _, err = run("restore", "--fence", "--yes", at=name)
+        assert code == 0, err
+    code, _, err = run("member", "replace", "--yes")
+    assert (code, "no other member of etcd answers" in err, "--from-this-member" in err) == (1, True, True)
+    code, _, err = run("restore", "--from-this-member", "--yes")
+    assert code == 0, err
+    assert list(_members(run)) == [FIRST]
+    assert "test-before-the-loss" in _names(home)
+    assert _put(home, "test-after-the-loss") > last + BUMP - 100
+
+    code, _, err = run("restore", "--unfence", at=THIRD)  # it comes back with its old data
+    assert code == 0, err
+    eventually(lambda: THIRD in _members(run, THIRD), "the old member to answer")
+    assert (_voting(run, THIRD), list(_members(run))) == ([], [FIRST])
+    for name in (SECOND, THIRD):
+        code, _, err = run("member", "replace", "--yes", "--endpoints", _endpoint(home), at=name)
+        assert code == 0, err
+        assert {"test-before-the-loss", "test-after-the-loss"} <= set(_names(home, name))
+    assert _voting(run) == sorted(NAMES)
+
+
+def _endpoint(home: Bench) -> str:
+    from kubewright.local import record
+
+    found = record.load(home.paths().record)
+    assert found is not None
+    return next(one.etcd_client_url for one in found.machines if one.name == FIRST)
