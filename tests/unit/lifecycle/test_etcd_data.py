@@ -1,0 +1,92 @@
+"""The data directory of an etcd member while other data takes its place, with runs that are killed between any two steps."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from kubewright.apis.machine import Layout
+from kubewright.host.desired import Generated
+from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.lifecycle.etcd.data import DataSwap
+
+MAKE = "import sys, os; os.makedirs(sys.argv[1] + '/member'); open(sys.argv[1] + '/member/db', 'w').write('new')"
+
+
+@pytest.fixture
+def swap(tmp_path):
+    host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), files=Files(durable=False), environment={})
+    made = DataSwap(host=host, data=host.layout.etcd_data, label="1")
+    Path(made.member).mkdir(parents=True)
+    (Path(made.member) / "db").write_text("old")
+    return made
+
+
+def forward(swap: DataSwap):
+    """Put new data in place; like a run, this begins with what was not done yet."""
+    if not swap.done:
+        made = Generated(path=swap.staged, arguments=lambda place: [sys.executable, "-c", MAKE, str(place)], within=60)
+        yield from swap.generate(made)
+        yield from swap.put()
+
+
+def killed(steps, after: int) -> None:
+    """Do some steps of a run."""
+    for _ in itertools.islice(steps, after):
+        pass
+
+
+def contents(swap: DataSwap) -> dict[str, str]:
+    place = Path(swap.data)
+    return {str(path.relative_to(place)): path.read_text() for path in sorted(place.rglob("*")) if path.is_file()}
+
+
+NEW = {"member/db": "new", "member.before-1/db": "old"}
+OLD = {"member/db": "old"}
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_a_killed_run_goes_on_to_the_same_end(swap, after):
+    killed(forward(swap), after)
+    list(forward(swap))
+    assert (contents(swap), swap.done) == (NEW, True)
+    list(swap.finish())
+    assert (contents(swap), sorted(one.name for one in Path(swap.data).iterdir())) == (NEW, ["member", "member.before-1"])
+
+
+@pytest.mark.parametrize(("after", "back"), list(itertools.product(range(4), range(4))))
+def test_the_way_back_ends_with_the_old_data_however_often_it_is_killed(swap, after, back):
+    killed(forward(swap), after)
+    killed(swap.back(), back)
+    list(swap.back())
+    assert (contents(swap), [one.name for one in Path(swap.data).iterdir()]) == (OLD, ["member"])
+
+
+@pytest.mark.parametrize(("after", "back"), list(itertools.product(range(4), range(4))))
+def test_a_run_that_was_killed_on_its_way_back_can_go_on_again(swap, after, back):
+    killed(forward(swap), after)
+    killed(swap.back(), back)
+    list(forward(swap))
+    assert (contents(swap), swap.done) == (NEW, True)
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_data_is_put_aside_for_a_member_that_begins_without_any(swap, after):
+    killed(swap.clear(), after)
+    list(swap.clear())
+    assert (contents(swap), swap.done) == ({"member.before-1/db": "old"}, True)
+    Path(swap.member).mkdir()
+    (Path(swap.member) / "db").write_text("received")
+    list(swap.clear())
+    assert contents(swap) == {"member.before-1/db": "old", "member/db": "received"}
+
+
+def test_data_takes_the_place_of_none(swap):
+    (Path(swap.member) / "db").unlink()
+    Path(swap.member).rmdir()
+    list(forward(swap))
+    assert (contents(swap), swap.done) == ({"member/db": "new"}, True)

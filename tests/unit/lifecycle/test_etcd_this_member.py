@@ -1,0 +1,116 @@
+"""The etcd member of a machine as its manifests describe it, and whether the others are stopped."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+
+import pytest
+
+from kubewright.apis.machine import Layout
+from kubewright.base import yaml
+from kubewright.base.errors import CheckFailed, HostError
+from kubewright.host.desired import File
+from kubewright.host.files import Files
+from kubewright.host.real import RealHost
+from kubewright.lifecycle.etcd import fencing, this_member
+from kubewright.lifecycle.etcd.fencing import Peer, Standing
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import State
+
+FLAGS = {
+    "name": "one",
+    "initial-advertise-peer-urls": "https://10.0.0.1:2380",
+    "listen-client-urls": "https://127.0.0.1:2379,https://10.0.0.1:2379",
+    "listen-peer-urls": "https://10.0.0.1:2380",
+    "initial-cluster": "two=https://10.0.0.2:2380,one=https://10.0.0.1:2380",
+}
+
+
+def pod(name: str, image: str, flags: dict[str, str]) -> bytes:
+    command = [name, *(f"--{flag}={value}" for flag, value in flags.items())]
+    volumes = [{"name": "etcd-data", "hostPath": {"path": "/data/etcd"}}]
+    spec = {"containers": [{"name": name, "image": image, "command": command, "note": "kept"}], "volumes": volumes}
+    return yaml.dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).encode()
+
+
+@pytest.fixture
+def host(tmp_path):
+    made = RealHost(layout=Layout.below(PurePosixPath(tmp_path)), files=Files(durable=False), environment={})
+    etcd = pod("etcd", "registry.k8s.io/etcd:3.6.8-0", FLAGS)
+    server = pod("kube-apiserver", "registry.k8s.io/kube-apiserver:v1.36.3", {"advertise-address": "10.0.0.1", "secure-port": "6443"})
+    for name, content in (("etcd", etcd), ("kube-apiserver", server)):
+        made.ensure(File(path=made.layout.manifest(name), content=content))
+    return made
+
+
+def test_the_manifests_tell_what_the_member_is(host):
+    found = this_member.find(host)
+    assert (found.name, found.peer_url, found.version, found.kubernetes) == ("one", "https://10.0.0.1:2380", "3.6.8", "v1.36.3")
+    assert (found.client_urls[0], dict(found.peers)) == ("https://127.0.0.1:2379", {"two": "https://10.0.0.2:2380"})
+    assert found.pods.held == (("10.0.0.1", 2380), ("127.0.0.1", 2379), ("10.0.0.1", 2379), ("10.0.0.1", 6443))
+    assert (found.api_server, str(found.layout.etcd_data)) == ("https://10.0.0.1:6443", "/data/etcd")
+
+
+@pytest.mark.parametrize("operation", [this_member.FENCE, this_member.RESTORE, this_member.REPLACE])
+@pytest.mark.parametrize("state", [State.IN_PROGRESS, State.DONE])
+def test_a_member_whose_manifests_an_operation_has_taken_away_is_known(host, operation, state):
+    before = this_member.find(host)
+    files = [File(path=before.layout.manifest(name), content=content) for name, content in before.manifests.items()]
+    at = datetime(2026, 11, 25, tzinfo=UTC)
+    kept = checkpoint.prepare(host, operation=operation, goal="x", files=files, at=at, parks=before.paths)
+    checkpoint.park(host, checkpoint.mark(host, kept, state))
+    assert host.entries(host.layout.manifests) == []
+    assert this_member.find(host) == before
+
+
+def test_a_machine_without_a_member_is_refused(host):
+    host.remove(host.layout.manifest("etcd"))
+    with pytest.raises(HostError, match="has no member of etcd"):
+        this_member.find(host)
+
+
+@pytest.mark.parametrize("changed", [{"wal-dir": "/wal"}, {"name": ""}, {"listen-client-urls": ""}])
+def test_a_manifest_that_is_laid_out_in_another_way_is_refused(host, changed):
+    host.ensure(File(path=host.layout.manifest("etcd"), content=pod("etcd", "etcd:3.6.8", {**FLAGS, **changed})))
+    with pytest.raises(HostError, match="not a manifest that this command can work with"):
+        this_member.find(host)
+
+
+def test_flags_are_changed_and_everything_else_stays():
+    manifest = pod("etcd", "etcd:3.6.8", FLAGS)
+    edited = yaml.load(this_member.edited(manifest, {"initial-cluster": "one=x", "initial-cluster-state": "existing"}), source="pod")
+    [container] = edited["spec"]["containers"]
+    flags = {**FLAGS, "initial-cluster": "one=x", "initial-cluster-state": "existing"}
+    assert container["command"] == ["etcd", *sorted(f"--{name}={value}" for name, value in flags.items())]
+    assert (container["note"], edited["metadata"]) == ("kept", {"name": "etcd"})
+
+
+def test_a_port_that_refuses_is_that_of_a_stopped_member_and_one_that_listens_runs():
+    with socket.create_server(("127.0.0.1", 0)) as refused:
+        closed = f"https://127.0.0.1:{refused.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up():
+            server.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        found = fencing.look({"two": closed, "three": f"https://127.0.0.1:{server.getsockname()[1]}"}, unknown=["four"])
+    assert [(one.name, one.standing) for one in found] == [
+        ("two", Standing.STOPPED),
+        ("three", Standing.RUNNING),
+        ("four", Standing.SILENT),
+    ]
+    with pytest.raises(CheckFailed, match="other members of etcd run") as caught:
+        fencing.require_stopped(found, gone=True)
+    assert "three at https://127.0.0.1" in caught.value.detail
+
+
+def test_members_that_are_silent_have_to_be_gone():
+    silent = [Peer(name="two", url="https://10.0.0.2:2380", standing=Standing.SILENT, problem="timed out")]
+    with pytest.raises(CheckFailed, match="it is unknown whether other members of etcd run") as caught:
+        fencing.require_stopped(silent, gone=False)
+    assert (caught.value.detail, "--peers-are-gone" in caught.value.remedy) == ("two at https://10.0.0.2:2380: timed out", True)
+    fencing.require_stopped(silent, gone=True)
