@@ -283,3 +283,21 @@ def test_an_external_etcd_that_speaks_plain_http_passes_preflight_as_with_kubead
             assert "ExternalEtcd" not in done.stderr
     finally:
         made.stop()
+
+
+def test_a_member_that_has_lost_its_data_neither_makes_a_cluster_of_its_own_nor_comes_back(cluster: Cluster) -> None:
+    """With the manifest that an upgrade or a restore writes: only the member itself, in a cluster that exists."""
+    own = f"one={cluster.peer('one')}"
+    client = cluster.client("one")
+    [before] = _joining(client).look()
+    cluster.kill("one")
+    cluster.start("one", cluster=own)  # with its data these flags mean nothing
+    assert _joining(client).look() == [before]
+    cluster.kill("one")
+    (cluster.root / "one.data").rename(cluster.root / "one.lost")
+    cluster.start("one", cluster=own)
+    assert cluster.processes["one"].wait(timeout=900) != 0
+    assert "could not retrieve cluster information" in (cluster.root / "one.log").read_text()
+    with pytest.raises(Unreachable):
+        client.members(agreed=False)
+    client.close()
