@@ -52,8 +52,7 @@ def prepare(request: BackupRestoreOptions, machine: Machine) -> Prepared[MemberT
             raise DocumentError(f"{request.file} is not a backup that can be used", detail=f"{one.path} is not a file of a control plane")
     restored = OverlayHost(host)
     for one in found.files:
-        if one.path.parent != layout.manifests or restored.state(one.path) is None:
-            restored.ensure(File(path=one.path, content=one.content, mode=one.mode))
+        restored.ensure(File(path=one.path, content=one.content, mode=one.mode))
     task = MemberTask(member=this_member.find(restored), description=found.description, archive=found)
     return Prepared(configuration=task, host=host, only=request.only)
 

@@ -45,6 +45,8 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
 def _restore(ctx: RestoreContext) -> Iterator[Step]:
     member = ctx.member
     flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
+    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
+    resumed = begun is not None and begun.operation == RESTORE  # etcd may have the new data already
     kept = this_member.taken_over(ctx.host, member, operation=RESTORE, goal=ctx.goal, flags=flags, at=ctx.clock.now())
     swap = DataSwap(host=ctx.host, data=member.layout.etcd_data, label=kept.directory.name)
     step = Replacement(
@@ -52,7 +54,7 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
         targets=member.paths,
         before=lambda: _data(ctx, kept, swap),
         undo=lambda: _undone(ctx, kept, swap),
-        prove=lambda: _proved(ctx, swap),
+        prove=lambda: _proved(ctx, swap, known=0 if resumed else ctx.status.revision),
         prove_old=lambda: _answers(ctx, kept),
         required=True,
     )
@@ -97,8 +99,9 @@ def _answers(ctx: RestoreContext, kept: Checkpoint) -> Iterator[Step]:
         yield ctx.until(lambda status: status.problem or None, saying="etcd to answer")
 
 
-def _proved(ctx: RestoreContext, swap: DataSwap) -> Iterator[Step]:
-    least = etcdutl.BUMP + (ctx.status.revision if ctx.task.source is None else 0)
+def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step]:
+    """Wait until etcd and the API server serve the new data. `known` is the revision that this member had before."""
+    least = etcdutl.BUMP + (known if ctx.task.source is None else 0)
 
     def wrong(status: Status) -> str | None:
         if not status.healthy:
