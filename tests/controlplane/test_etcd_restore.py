@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import etcd_killed
 import pytest
 from local_kit import Bench, bench, eventually, program
 
@@ -114,6 +117,28 @@ def test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again(home: Be
     assert [name.startswith("member.before-") for name in _asides(home)] == [True]
     event = _watched(home, last)
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+
+def test_a_restore_that_is_killed_again_and_again_ends_as_an_undisturbed_one(home: Bench, run: Run, tmp_path: Path) -> None:
+    home.up(nodes=0)
+    place, before = tmp_path / "backups", set(_asides(home))
+    place.mkdir(mode=0o700)
+    file = str(place / "etcd.db")
+    _put(home, "test-killed-kept")
+    assert run("snapshot", "save", file)[0] == 0
+    last = _put(home, "test-killed-lost")
+    words = [sys.executable, etcd_killed.__file__, str(home.paths().root), FIRST]
+    codes = []
+    for number in (9, 4, 2, 2, 1):  # it begins with the checkpoint, whose files are written once
+        ended = subprocess.run([*words, str(number), "etcd", "restore", file, "--yes"], check=False, capture_output=True, timeout=900)
+        codes.append(ended.returncode)
+    assert codes == [etcd_killed.KILLED] * len(codes)
+    code, _, err = run("restore", file, "--yes")
+    assert code == 0, err
+    names = _names(home)
+    assert ("test-killed-kept" in names, "test-killed-lost" in names) == (True, False)
+    assert _put(home, "test-killed-new") > last + BUMP - 100
+    assert (len(set(_asides(home)) - before), list(_members(run))) == (1, [FIRST])
 
 
 def test_what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
