@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 Request = TypeVar("Request")
 TOPIC: Final = "etcd"
-SERVING: Final = 240.0
-"""Seconds that etcd and the API server may take to serve."""
-STOPPING: Final = 60.0
+SERVING: Final = 600.0
+"""Seconds that etcd and the API server may take to serve. What cannot come up is told earlier."""
+STOPPING: Final = 120.0
 """Seconds that they may take to end."""
 
 
