@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Iterator
 
 import pytest
-from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubectl, kubewright, ready, write
 from testbed.bed import Bed, Parts
 from testbed.kit import programs
 from testbed.machine import Machine
+
+from typed import ROOT, steps
 
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 SNAPSHOT, BACKUP, KEY = "/root/etcd.db", "/root/one.kwb", "/root/backup.key"
@@ -61,10 +63,32 @@ def test_etcd_goes_back_to_a_snapshot_while_pods_go_on(machine: Machine) -> None
     assert (member["name"], member["leader"]) == ("one", True)
 
 
+def _every_day(machine: Machine) -> None:
+    """Do what the guide says about daily backups, and let systemd make one now."""
+    words = " ".join([*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *argv()])
+    write(machine, "/usr/local/bin/kubewright", f'#!/bin/sh\nexec env {words} "$@"\n')
+    machine.run("chmod", "755", "/usr/local/bin/kubewright")
+    machine.run("mkdir", "-p", "/var/backups")
+    done = list(steps(ROOT / "docs/guide/recovery.md"))
+    for step in done:
+        if step.file:
+            write(machine, step.file, step.content)
+        else:
+            machine.run("sh", "-c", step.command.removeprefix("sudo "))
+    assert len(done) == 5
+    machine.run("systemctl", "start", "kubewright-backup.service")
+    [made] = machine.run("ls", "/var/backups/kubernetes").out.split()
+    assert made.endswith(".kwb")
+    assert "kubewright-backup.timer" in machine.run("systemctl", "list-timers").out
+    shown = kubewright(machine, "backup", "show", f"/var/backups/kubernetes/{made}", "--key-file", KEY).out
+    assert "/etc/kubernetes/pki/ca.key" in shown
+
+
 def test_a_machine_that_lost_everything_is_made_again_from_its_backup(machine: Machine) -> None:
     key = kubewright(machine, "certs", "certificate-key").out.strip()
     write(machine, KEY, key)
     kubewright(machine, "backup", "create", BACKUP, "--key-file", KEY)
+    _every_day(machine)
     content = (machine.root / BACKUP.removeprefix("/")).read_bytes()
     assert (b"PRIVATE KEY" in content, key.encode() in content) == (False, False)
     before = {name: (machine.root / f"etc/kubernetes/pki/{name}").read_bytes() for name in ("ca.key", "sa.key", "etcd/ca.key")}
