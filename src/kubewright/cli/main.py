@@ -1,6 +1,6 @@
-"""The entry point: argv to exit code. No traceback reaches a user; an error outside the tree exits 70.
+"""The entry point: from argv to an exit code. Users never see a traceback; an unexpected error exits with 70.
 
-SIGHUP, SIGINT and SIGTERM end a command by an exception in the main thread, so that what was begun is cleaned up.
+SIGHUP, SIGINT and SIGTERM end a command by an exception in the main thread, so that it can clean up.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _STOPPING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
 class Stops:
-    """The first signal is raised; while its exception is on its way, others change nothing.
+    """Raises the first signal; while its exception is propagating, others have no effect.
 
-    They come in twos and threes: a terminal that is closed, systemd, a user who presses Ctrl-C again. Whoever cannot wait for the clean-up has
-    SIGQUIT and SIGKILL. An exception that got lost, because it came where none can be raised (`__del__`), counts no more: the next
-    signal is raised again.
+    Signals often come in twos and threes: a closed terminal, systemd, a user who presses Ctrl-C again. SIGQUIT and
+    SIGKILL skip the clean-up. An exception that got lost because it was raised where none can be (`__del__`) no longer
+    counts: the next signal is raised again.
     """
 
     def __init__(self) -> None:
         self._raised: ref[Stopped] | None = None
 
     def install(self) -> None:
-        """Heed the signals from now on, but for those that this process was started to ignore (nohup, the background of a script)."""
+        """Handle the signals from now on, except those that this process was started to ignore (nohup, background jobs of a script)."""
         for number in _STOPPING:
             if signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._stop)
@@ -43,7 +43,7 @@ class Stops:
         if number == signal.SIGHUP:
             _let_go()
         if self._raised is None or self._raised() is None:
-            raise self._noted(Stopped(number))  # no name for it here: a frame that knew it would keep it alive
+            raise self._noted(Stopped(number))  # no name for it here: a frame with a reference would keep it alive
 
     def _noted(self, stop: Stopped) -> Stopped:
         self._raised = ref(stop)
@@ -51,7 +51,7 @@ class Stops:
 
 
 def _let_go() -> None:
-    """Point outputs that nobody reads any more to /dev/null: an error of theirs would end the clean-up."""
+    """Redirect outputs without a reader to /dev/null: errors of writing would end the clean-up."""
     import select
 
     poll = select.poll()
@@ -65,7 +65,7 @@ def _let_go() -> None:
 
 
 BUG = 70
-"""EX_SOFTWARE of sysexits.h: an error that should have been one of ours."""
+"""EX_SOFTWARE of sysexits.h: an error that should have been a KubewrightError."""
 
 
 def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
@@ -96,18 +96,19 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
     except KeyboardInterrupt as stop:
         return _stopped(stop, scheme=scheme)
     except BrokenPipeError:
-        # The reader of our output has gone, for example `| head`; keep the interpreter from complaining when it flushes.
+        # The reader of our output is gone, for example `| head`; keep the interpreter from complaining when it flushes.
         sys.stdout = None
         return 141
-    except Exception as error:  # the last line of defence: a bug must not look like a traceback
+    except Exception as error:  # the last resort: a bug must not show a traceback
         if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
-            # CPython ran the handler of a second signal while the first one's exception was set, and says so instead of it
+            # CPython ran the handler of a second signal while the first one's exception was set, and reports that
+            # instead
             return _stopped(error.__cause__, scheme=scheme)
         return _bug(error, verbosity=verbosity)
 
 
 def _start_log(parsed: parser.Parsed, verbosity: int) -> None:
-    """Set the log up, and note what was called: the names of flags, not their values."""
+    """Set up the log, and record the command: the names of flags, not their values."""
     import logging
 
     import kubewright
@@ -126,7 +127,7 @@ def _version(program: str) -> int:
 
 
 def _help(parsed: parser.Parsed, *, program: str) -> int:
-    """Print help; a group that was called without a sub-command fails after it, as kubeadm's do."""
+    """Print help; a group that was called without a sub-command fails after it, as in kubeadm."""
     from kubewright.cli.printers import helptext
 
     sys.stdout.write(helptext.render(parsed.command, program=program, table=parsed.table))
@@ -164,9 +165,10 @@ def _bug(error: Exception, *, verbosity: int) -> int:
 
 
 def run() -> None:
-    """Leave the process with the exit code of `main`.
+    """Exit the process with the exit code of `main`.
 
-    At once, when all is written: to take the interpreter down with some hundred modules takes 80 ms, as long as many a command.
+    It exits immediately when everything is written: shutting down the interpreter with some hundred modules takes 80
+    ms, as long as many commands.
     """
     Stops().install()
     try:
@@ -178,6 +180,6 @@ def run() -> None:
         code = 141
     except OSError as error:
         code = _bug(error, verbosity=0)
-    except KeyboardInterrupt as stop:  # all was done, or had failed; only what was said is not through
+    except KeyboardInterrupt as stop:  # the command had ended; only its output is incomplete
         code = interruption(stop, remedy="").exit_code
     os._exit(code)

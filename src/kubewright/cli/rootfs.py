@@ -1,6 +1,7 @@
 """`--rootfs`: another root directory for everything that a command does.
 
-Python's modules lie outside of that directory. So all of ours are loaded before, with what their functions import.
+Python's modules are outside that directory. Therefore all of ours are imported before, including those that functions
+import.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ DAEMONS: Final = (
     "kubewright.cli.handlers.daemon_serving", "kubewright.cli.handlers.daemons", "kubewright.enrollment.hub.hub", "kubewright.enrollment.hub.tenants",
     "kubewright.enrollment.hub.telemetry", "kubewright.http.lean", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip
-"""What only local clusters and daemons need, with all that is below it: it takes as long to load as everything else."""
+"""Modules that only local clusters and daemons need, with all below them: they take as long to load as everything else."""
 NEVER: Final = ("kubewright.testing", "kubewright.__main__")
-"""What no command needs."""
+"""Modules that no command needs."""
 
 LATE: Final = (
     "_strptime", "unicodedata",  # by the interpreter itself
@@ -37,14 +38,14 @@ LATE: Final = (
     "jsonpatch", "jsonpointer", "shtab", "yaml",
     "grpc._channel", "idna", "urllib3.util.ssl_match_hostname",  # by these libraries themselves
 )  # fmt: skip
-"""What functions import of others: ours, the standard library's, and the libraries'."""
+"""Modules that functions import: ours, the standard library's, and the libraries'."""
 
 _DATA: Final = {"kubewright.manifests.rbac": "bootstrap_policy_text", "kubewright.manifests.extra_arguments": "flag_table"}
 """Functions that read files of the package once, by their modules."""
 
 
 def enter(path: str, *, handler: str) -> None:
-    """Load what a command may need and change the root directory. Raises HostError, saying why, where that fails."""
+    """Import what a command may need and change the root directory. Raises HostError with the reason of a failure."""
     preload(handler)
     try:
         os.chroot(path)
@@ -61,7 +62,7 @@ def enter(path: str, *, handler: str) -> None:
 
 
 def preload(handler: str) -> None:
-    """Import all that a command may need, and read the files of the package that it may need."""
+    """Import all modules that a command may need, and read the files of the package that it may need."""
     left_out = NEVER if handler.startswith(_DAEMON_COMMANDS) else (*NEVER, *DAEMONS)
     for name in (*LATE, *_codecs(), *modules(kubewright.__name__, left_out=left_out)):
         try:
@@ -73,7 +74,7 @@ def preload(handler: str) -> None:
 
 
 def modules(package: str, *, left_out: tuple[str, ...]) -> Iterator[str]:
-    """Yield the names of all modules below a package, but for some and what is below them."""
+    """Yield the names of all modules below a package, except some and those below them."""
     for found in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
         if found.name not in left_out:
             yield found.name
@@ -82,5 +83,5 @@ def modules(package: str, *, left_out: tuple[str, ...]) -> Iterator[str]:
 
 
 def _codecs() -> Iterator[str]:
-    """Yield the modules of all encodings: `open`, `str.encode` and libraries look theirs up by name when they first need it."""
+    """Yield the modules of all encodings: `open`, `str.encode` and libraries import them by name when they first need them."""
     yield from (f"encodings.{found.name}" for found in pkgutil.iter_modules(encodings.__path__))

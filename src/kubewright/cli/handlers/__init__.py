@@ -1,1 +1,1 @@
-"""What each command does."""
+"""The handlers of the commands."""

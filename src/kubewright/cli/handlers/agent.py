@@ -31,14 +31,14 @@ _log = logging.getLogger(__name__)
 
 _DROP_IN: Final = ".conf"
 _WIDTH, _GAP = 22, 2
-"""Columns of the names in `agent status`, at least, and the blanks after the longest one."""
+"""The least width of the names in `agent status`, and the number of spaces after the longest one."""
 _FIELDS: Final = ("client-ca-file", "tls-cert-file", "tls-private-key-file")
 PATHS: Final = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-dir", "kubeconfig", "root-dir", *_FIELDS})
-"""Flags that name files; what they say counts from the working directory."""
+"""Flags that name files; relative paths start at the working directory."""
 
 
 def run(parsed: Parsed) -> int:
-    """Be a node until a signal comes."""
+    """Run a node until a signal arrives."""
     host = machine.host()
     read = configuration_of(parsed, host)
     chosen = options_of(parsed, read, host_name=host.facts.detected.host_name)
@@ -51,7 +51,10 @@ def run(parsed: Parsed) -> int:
 
 
 def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration:
-    """Read the files and flags. Raises DocumentError for a file that is missing or no KubeletConfiguration, ValidationError for what is wrong in it."""
+    """Read the files and flags.
+
+    Raises DocumentError for a file that is missing or not a KubeletConfiguration, ValidationError for invalid values.
+    """
     flags = {flag.name: parsed[flag.name] for flag in FLAGS if flag.name in parsed.given}
     flags |= {name: absolute(str(flags[name])) for name in _FIELDS if name in flags}
     named, directory = (absolute(parsed.text(name)) for name in ("config", "config-dir"))
@@ -60,7 +63,7 @@ def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration
 
 
 def options_of(parsed: Parsed, configuration: reading.Configuration, *, host_name: str) -> AgentOptions:
-    """Put what was read together with the flags that are no fields of it."""
+    """Return the configuration together with the flags that are not fields of it."""
     own = Own(
         kubeconfig=absolute(parsed.text("kubeconfig")),
         bootstrap_kubeconfig=absolute(parsed.text("bootstrap-kubeconfig")),
@@ -81,7 +84,7 @@ def _seconds(parsed: Parsed, name: str) -> float:
 
 
 def _drop_ins(directory: PurePosixPath, files: FileReader) -> Iterator[Document]:
-    """Read the drop-ins of a directory and of those below it, each in the order of the names."""
+    """Read the drop-ins of a directory and its subdirectories, each in the order of names."""
     if files.state(directory) is None:
         raise DocumentError(f"{directory} does not exist", remedy="check --config-dir")
     for path in files.entries(directory):
@@ -109,7 +112,7 @@ async def _serve(parsed: Parsed, chosen: AgentOptions, host: Host) -> int:
         await keep_told(notifier, ready=lambda: daemon.agent is not None, status=daemon.summary)
 
     def reload() -> None:
-        """Read the files again; what cannot be used is told, and changes nothing."""
+        """Read the files again; invalid ones are reported, and change nothing."""
         try:
             read = configuration_of(parsed, host)
             daemon.reload(options_of(parsed, read, host_name=host.facts.detected.host_name))
@@ -123,7 +126,10 @@ async def _serve(parsed: Parsed, chosen: AgentOptions, host: Host) -> int:
 
 
 def status(parsed: Parsed) -> int:
-    """Print what the agent left in its directory, and whether it still runs. Exits 1 where it does not, where none ever did, or where its node is not ready."""
+    """Print the agent's status file, and whether it is running.
+
+    Exits 1 if it is not, if there never was one, or if its node is not ready.
+    """
     host = machine.host()
     found = dict(status_file.read(host, PurePosixPath(absolute(parsed.text("root-dir")))))
     alive = status_file.runs(found, host.processes)
@@ -137,7 +143,7 @@ def status(parsed: Parsed) -> int:
 
 
 def told(found: Mapping[str, Any]) -> Iterator[str]:
-    """Tell people a status, a line for each thing. What is not there is left out."""
+    """Yield a status for people, one line for each value. Missing values are left out."""
     rows = [(name, value) for name, value in _rows(found) if value]
     width = max(_WIDTH, *(len(name) + _GAP for name, _ in rows))
     return (f"{name:<{width}}{value}" for name, value in rows)

@@ -1,4 +1,4 @@
-"""What the flags of `agent install` and `agent leave` ask for."""
+"""The options of `agent install` and `agent leave`, from their flags."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from kubewright.cli.parsing.parser import Parsed
 
 
 def install_request(parsed: Parsed, *, only: tuple[str, ...]) -> InstallOptions:
-    """Check the flags as `agent run` would, and turn those that have an effect into the command of the service. Raises as `agent run` does."""
+    """Check the flags as `agent run` would, and convert those that have an effect to the command of the service.
+
+    Raises as `agent run` does.
+    """
     host = machine.host()
     found = configuration_of(parsed, host)
     return InstallOptions(
@@ -24,7 +27,7 @@ def install_request(parsed: Parsed, *, only: tuple[str, ...]) -> InstallOptions:
 
 
 def given_words(parsed: Parsed) -> list[str]:
-    """Return the flags of `agent run` that were given and have an effect, as words; paths from the root."""
+    """Return the given flags of `agent run` that have an effect, as words with absolute paths."""
     given = (flag.name for flag in (*FLAGS, *OURS) if flag.name in parsed.given and not reason_ignored(flag))
     return [f"--{name}={_text(name, parsed[name])}" for name in given]
 
@@ -38,5 +41,5 @@ def _text(name: str, value: object) -> str:
 
 
 def leave_request(parsed: Parsed, *, only: tuple[str, ...]) -> LeaveOptions:
-    """Turn the flags of `agent leave` into a request."""
+    """Return the options from the flags of `agent leave`."""
     return record(parsed, LeaveOptions, only=only)

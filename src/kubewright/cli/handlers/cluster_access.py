@@ -1,4 +1,4 @@
-"""Which cluster a command talks to: the kubeconfig that is named, or the one that is found."""
+"""The cluster of a command: that of a named kubeconfig, or of the one that is found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kubewright.kube.kubeconfigs import default_paths, first_existing, load_acce
 
 
 def of_user(given: str) -> Access:
-    """Return the access of a kubeconfig that is given, else of the first that exists: those of $KUBECONFIG (or ~/.kube/config), admin.conf.
+    """Return the access of the given kubeconfig, else of the first that exists: those of $KUBECONFIG (or ~/.kube/config), admin.conf.
 
     This is kubeadm's rule for `token` (kubeadm v1.36: cmd/token.go). Raises CertificateError if there is none.
     """
@@ -30,7 +30,10 @@ def of_user(given: str) -> Access:
 
 
 def of_file(path: str) -> KubeClient | None:
-    """Return a client for a kubeconfig; None if there is no such file. Raises DocumentError and ValidationError for a broken one."""
+    """Return a client for a kubeconfig; None if the file does not exist.
+
+    Raises DocumentError and ValidationError for an invalid one.
+    """
     place = _path(path)
     try:
         return client(load_access(place, read=Files().read))

@@ -1,6 +1,6 @@
-"""The `completion` command: scripts made from the command table, by shtab for bash and zsh, by ourselves for fish.
+"""The `completion` command: scripts generated from the command table, by shtab for bash and zsh, by our own code for fish.
 
-The script for fish has one function that tells at which command the line is, and a line for each sub-command and flag.
+The script for fish has one function that determines the command of the line, and a line for each sub-command and flag.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def script(shell: str, *, program: str, table: Table = TABLE) -> str:
 
 
 def _tree(table: Table, program: str) -> argparse.ArgumentParser:
-    """Build the whole parser for shtab: our own parser needs no more than one row of the table."""
+    """Build the whole parser for shtab: our own parser needs only one row of the table."""
     import argparse
 
     parser = argparse.ArgumentParser(prog=program, description=ROOT.summary)
@@ -73,7 +73,7 @@ def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
         parser.add_argument(*names, dest=flag.dest, choices=flag.choices or None, help=flag.summary)
 
 
-# The words of the line are taken as long as they lead to a command; a flag with a value takes the next word with it.
+# Words of the line are consumed as long as they lead to a command; a flag with a value consumes the next word too.
 _FUNCTION = """\
 function __@_at --description 'Test whether the command line is at this command'
     set -l path
@@ -97,7 +97,7 @@ end
 
 
 def fish_script(table: Table, *, program: str) -> str:
-    """Return the script for a program that is called by this name."""
+    """Return the script for a program of this name."""
     name = "".join(character if character.isalnum() else "_" for character in program)
     shown = [row for row in table.every() if not row.hidden]
     flags = [flag for row in shown for flag in (*GLOBAL_FLAGS, *row.flags_as(program)) if not flag.hidden]

@@ -1,4 +1,4 @@
-"""The `config` commands but for those of images: print, validate, migrate (kubeadm v1.36: cmd/config.go, util/config/common.go); explain and diff."""
+"""The `config` commands except those of images: print, validate, migrate (kubeadm v1.36: cmd/config.go, util/config/common.go); explain and diff."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 _NEW_FILE_MODE = 0o644
 DIFFERS = 1
-"""The exit code where something differs, as `diff` has it; trouble is 2 or more."""
+"""The exit code if there are differences, as in `diff`; errors have 2 or more."""
 
 
 def print_init(parsed: Parsed) -> int:
-    """Print example documents for `init`, and those of components that are asked for."""
+    """Print example documents for `init`, and those of requested components."""
     kinds = parsed.strings("component-configs")
     for kind in kinds:
         if kind not in codec.COMPONENTS:
@@ -58,7 +58,7 @@ def print_upgrade(parsed: Parsed) -> int:
 
 
 def validate(parsed: Parsed) -> int:
-    """Check every document of a file. With json and yaml what is wrong is the result, not an error."""
+    """Check every document of a file. With json and yaml, the problems are the result, not an error."""
     path, form, look = _mandatory(parsed, "config"), parsed.text("output"), functools.cache(machine.detected)
     try:
         found = load_whole(read_documents(path), detected=look, exists=_exists, allow_deprecated=parsed.flag("allow-deprecated-api"))
@@ -83,7 +83,7 @@ def _judged(form: str, *, error: KubewrightError | None = None, warnings: Sequen
 
 
 def _about_arguments(found: WholeFile, machine: Callable[[], Detected]) -> list[str]:
-    """Return what is to be said about arguments for components."""
+    """Return the warnings about arguments for components."""
     mine = list(of_control_plane(found.configuration)) if found.configuration else []
     joining = list(of_node(found.join.node_registration)) if found.join else []
     if not (mine or joining):
@@ -98,7 +98,7 @@ def _about_arguments(found: WholeFile, machine: Callable[[], Detected]) -> list[
 
 
 def migrate(parsed: Parsed) -> int:
-    """Rewrite a file as v1beta4, with everything that defaulting has computed."""
+    """Rewrite a file as v1beta4, with all computed defaults."""
     documents = read_documents(_mandatory(parsed, "old-config"))
     found = load_whole(documents, detected=machine.detected, exists=_exists, detect_runtime=True, allow_deprecated=True)
     warn(found.warnings)
@@ -144,7 +144,10 @@ def _meant(asked: str) -> str:
 
 
 def diff(parsed: Parsed) -> int:
-    """Show what differs between the cluster's configuration and a file's, after both were defaulted; kubeadm has no such command."""
+    """Show the differences between the cluster's configuration and a file's, after defaulting both.
+
+    Kubeadm has no such command.
+    """
     from kubewright.cli.handlers import cluster_access
     from kubewright.cli.parsing import inputs
     from kubewright.lifecycle import config_diff
@@ -183,7 +186,7 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def _exists(path: str) -> bool:
-    """Return whether a path is there; as for kubeadm, one that cannot be looked at counts as there."""
+    """Return whether a path exists; one that cannot be checked counts as existing, as in kubeadm."""
     try:
         return bool(path and Path(path).stat())
     except FileNotFoundError:
@@ -193,7 +196,10 @@ def _exists(path: str) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file in one step; what is no regular file, such as /dev/stdout, is written to. One that exists keeps its mode."""
+    """Write a file atomically; a path that is not a regular file, such as /dev/stdout, is written to.
+
+    An existing file keeps its mode.
+    """
     resolved = path.resolve()
     try:
         if path.exists() and not path.is_file():

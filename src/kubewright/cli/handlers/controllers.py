@@ -1,4 +1,4 @@
-"""`controllers run`: a daemon in kube-controller-manager's place."""
+"""`controllers run`: a daemon that replaces controllers of kube-controller-manager."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _MANAGER: Final = "kubewright-controllers"
 
 
 def run(parsed: Parsed) -> int:
-    """Run the controllers until a signal stops them; then end what is in flight and give the lease back."""
+    """Run the controllers until a signal stops them; then complete the work in progress and release the lease."""
     parsed = CONFIG.with_file(parsed)
     chosen = options_of(parsed)
     logs.configure(max(1, parsed.number("v") or 0))
@@ -50,7 +50,7 @@ def run(parsed: Parsed) -> int:
 
 
 def options_of(parsed: Parsed) -> Options:
-    """Read the flags. Raises UsageError for values that kube-controller-manager refuses as well, all that there are."""
+    """Read the flags. Raises UsageError with all values that kube-controller-manager refuses as well."""
     problems, own = UsageProblems(), {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
     with problems:
         _require_cluster(parsed)

@@ -1,4 +1,4 @@
-"""`controllers manifest`: what runs the controllers in a cluster, for kubectl and for the directory of static pods."""
+"""`controllers manifest`: the objects that run the controllers in a cluster, for kubectl and for the directory of static pods."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _rbac(parsed: Parsed) -> list[dict[str, Any]]:
 
 
 def _purposes(parsed: Parsed) -> list[Purpose]:
-    """Return what the selected controllers need rights for: the approver of serving certificates signs nothing."""
+    """Return the purposes for which the selected controllers need permissions: the approver of serving certificates signs nothing."""
     chosen = options.selected(parsed.strings("controllers"))
     stock = [Purpose.CONTROLLERS] if chosen - {options.SERVING_APPROVING} else []
     return stock + ([Purpose.SERVING_APPROVER] if options.SERVING_APPROVING in chosen else [])

@@ -1,4 +1,4 @@
-"""`csr list`, `show` and `explain`: certificate requests in words, and what the controllers would do with them."""
+"""`csr list`, `show` and `explain`: descriptions of certificate requests, and the controllers' decisions about them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def list_requests(parsed: Parsed) -> int:
 
 
 def show(parsed: Parsed) -> int:
-    """Show one request with everything that is in it."""
+    """Show one request with all of its contents."""
     csr = requests.read(_api(parsed).get(CERTIFICATE_SIGNING_REQUEST, parsed.text("name")))
     found = _as_map(csr)
     write_result(found, form="yaml" if parsed.text("output") == "text" else parsed.text("output"))
@@ -56,7 +56,7 @@ def show(parsed: Parsed) -> int:
 
 
 def explain(parsed: Parsed) -> int:
-    """Say what each controller would decide about a request of the cluster, or about a file."""
+    """Explain the decision of each controller about a request of the cluster, or about a file."""
     name = parsed.text("name")
     api: KubeAPI | None = None
     if Path(name).is_file():
@@ -80,7 +80,7 @@ def _api(parsed: Parsed) -> KubeAPI:
 
 
 def _from_file(parsed: Parsed, path: Path) -> Mapping[str, Any]:
-    """Read a CertificateSigningRequest, or PEM, as if it were sent with the usages and the signer of the flags."""
+    """Read a CertificateSigningRequest, or PEM, as if it had been sent with the usages and the signer of the flags."""
     content = path.read_bytes()
     if b"-----BEGIN" in content and b"kind:" not in content:
         spec = {
@@ -97,7 +97,10 @@ def _from_file(parsed: Parsed, path: Path) -> Mapping[str, Any]:
 
 
 def _answers(csr: SigningRequest, api: KubeAPI | None) -> dict[str, bool]:
-    """Ask the cluster about the rights of the maker, as the approver does; without a cluster, or the right to ask, nothing is known."""
+    """Check the requester's permissions in the cluster, as the approver does.
+
+    Without a cluster, or permission to check, they are unknown.
+    """
     answers: dict[str, bool] = {}
     while api is not None and isinstance(decision := approving.decide(csr, answers), Ask):
         try:

@@ -1,4 +1,7 @@
-"""What a daemon serves for those who watch it: with which certificate, and whom it asks who may see its metrics. The flags are those of `model.serving`."""
+"""The health and metrics server of a daemon: its certificate, and the authorization of its clients.
+
+The flags are those of `model.serving`.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,10 @@ Close = Callable[[], Awaitable[None]]
 
 
 async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metrics: Registry, own: AsyncKubeAPI | None) -> Close:
-    """Serve health and metrics where a port is given, and return what stops it.
+    """Serve health and metrics if a port is given, and return a function that stops the server.
 
-    `own` is the client of the pod that we run in: as in kube-controller-manager it is asked where no kubeconfig for that is named.
+    `own` is the client of the pod that we run in: as in kube-controller-manager, it is used if no kubeconfig is named
+    for authorization.
     """
     port = parsed.number("secure-port")
     clients = [] if not port else [_client(parsed.text(f"{name}-kubeconfig"), files) for name in ("authentication", "authorization")]
@@ -45,7 +49,7 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
 
     if not port:
         return close
-    from kubewright.kube import health  # aiohttp takes 0.2 s: who serves nothing starts without it
+    from kubewright.kube import health  # aiohttp takes 0.2 s: a daemon without a server starts without it
     from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity
 
     authentication, authorization = (client or own for client in clients)
@@ -70,7 +74,7 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
 
 
 def _client(path: str, files: Files) -> AsyncKubeAPI | None:
-    """Return a client that asks no more often than the API server's own delegated options let (200 a second), whoever makes up tokens."""
+    """Return a client limited to the rate of the API server's own delegated options (200 a second), in case clients invent tokens."""
     if not path:
         return None
     access = load_access(PurePosixPath(absolute(path)), read=files.read)
@@ -78,7 +82,7 @@ def _client(path: str, files: Files) -> AsyncKubeAPI | None:
 
 
 def _shown(parsed: Parsed, files: Files) -> Shown:
-    """Return what is shown: the certificate of two files, followed as they change, or one that is made for this process and that nobody knows."""
+    """Return the serving certificate: that of two files, reloaded when they change, or a self-signed one of this process."""
     from kubewright.kube.serving_identity import CertificateFiles, own_pair
     from kubewright.pki import certificates
     from kubewright.pki.keys import Algorithm

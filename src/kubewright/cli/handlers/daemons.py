@@ -1,4 +1,4 @@
-"""What the commands that run daemons have in common: they work until a signal comes, and tell the service manager how they are."""
+"""Common parts of the commands that run daemons: they run until a signal arrives, and report their state to the service manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ async def until_stopped(
     stopping: Callable[[], None],
     reload: Callable[[], None] | None = None,
 ) -> None:
-    """Work until a signal comes, and do `beside` while that lasts. What the work raises is raised. SIGHUP means `reload`, where it is given."""
+    """Run `work` until a signal arrives, and `beside` concurrently.
+
+    Exceptions of the work are raised. SIGHUP calls `reload`, if given.
+    """
     running = asyncio.get_running_loop()
     task = asyncio.ensure_future(work())
     other = asyncio.create_task(unexpected.keep_running("what a daemon tells", beside, expected=()), name="beside the work")
@@ -52,7 +55,7 @@ async def until_stopped(
 
 
 async def keep_told(notifier: Notifier, *, ready: Callable[[], bool], status: Callable[[], str]) -> None:
-    """Tell the service manager when the start is over, and give it signs of life and each new status from then on: from the loop that does the work."""
+    """Report the completed start to the service manager, and then keep-alive messages and each new status, from the loop that does the work."""
     while not ready():
         await asyncio.sleep(_LOOK)
     told = status()

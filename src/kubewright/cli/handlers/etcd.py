@@ -33,7 +33,7 @@ _MEMBERS: Final = (("name", "NAME"), ("id", "ID"), ("peerURLs", "PEER URLS"), ("
 
 
 def status(parsed: Parsed) -> int:
-    """Show how the members are. Raises CheckFailed after that if something is wrong."""
+    """Show the state of the members. Raises CheckFailed after that if something is wrong."""
     with connected(parsed) as etcd:
         found = health.look(etcd)
     form = parsed.text("output")
@@ -73,7 +73,7 @@ def _megabytes(size: int) -> str:
 
 
 def list_members(parsed: Parsed) -> int:
-    """List the members as they agree on them, else as one of them remembers them."""
+    """List the members according to their quorum, or else to a single member."""
     with connected(parsed) as etcd:
         try:
             members = etcd.members()
@@ -94,7 +94,7 @@ _URLS: Final = (("peerURLs", "peer_urls"), ("clientURLs", "client_urls"))
 
 
 def remove_member(parsed: Parsed) -> int:
-    """Remove a member, if the user agrees."""
+    """Remove a member, if the user confirms."""
     form = parsed.text("output")
     with connected(parsed) as etcd:
         members = etcd.members()
@@ -129,7 +129,7 @@ def member_map(member: Member) -> dict[str, object]:
 
 @contextmanager
 def connected(parsed: Parsed) -> Iterator[Etcd]:
-    """Give a client for the members of the etcd that the flags, or this machine's files, name."""
+    """Yield a client for the members of the etcd that the flags, or this machine's files, name."""
     host = machine.host()
     with closing(access.connect(host, access.find(host, inputs.record(parsed, EtcdFlags)), clock=SystemClock())) as etcd:
         yield etcd

@@ -28,7 +28,7 @@ _PRIVATE: Final = 0o600
 
 
 def save(parsed: Parsed) -> int:
-    """Save a snapshot to a file, with its description beside it; or write it to stdout."""
+    """Save a snapshot to a file, with its description next to it; or write it to stdout."""
     target, form, host, clock = parsed.text("file"), parsed.text("output"), machine.host(), SystemClock()
     streamed = target == inputs.STANDARD_INPUT
     if streamed and sys.stdout.isatty():
@@ -72,7 +72,7 @@ def verify(parsed: Parsed) -> int:
 
 
 def _on_path() -> str:
-    """Return where etcdutl is; '' if there is none that may be run."""
+    """Return the path of etcdutl; '' if there is none that may be run."""
     try:
         return str(find(verifying.ETCDUTL, environment=os.environ) or "")
     except HostError as error:

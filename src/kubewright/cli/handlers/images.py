@@ -1,4 +1,4 @@
-"""`config images list` and `pull`: the images of a control plane, and getting them through the container runtime of this machine."""
+"""`config images list` and `pull`: the images of a control plane, and pulling them with the container runtime of this machine."""
 
 from __future__ import annotations
 
@@ -44,9 +44,10 @@ def pull(parsed: Parsed) -> int:
 
 
 def _pulled(configuration: Configuration, *, form: str) -> list[str]:
-    """Pull every image, also those that are there, as kubeadm does; return their names.
+    """Pull every image, also existing ones, as kubeadm does; return their names.
 
-    Text lines go to stdout as the images come; for other forms events go to stderr. Of the file only `imagePullSerial` counts.
+    Text lines are written to stdout as the images arrive; for other forms, events are written to stderr. Only
+    `imagePullSerial` of the file is used.
     """
     registration = configuration.init.node_registration
     how = Pull(policy=PullPolicy.ALWAYS, serial=registration.image_pull_serial)
@@ -60,7 +61,10 @@ def _pulled(configuration: Configuration, *, form: str) -> list[str]:
 
 
 def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
-    """Load a file, or the defaults. Flags that are given win over the file; kubeadm forgets them there. `pulls`: a runtime is looked for."""
+    """Load a file, or the defaults.
+
+    Flags override the file; kubeadm ignores them then. `pulls`: a runtime is detected.
+    """
     path = parsed.text("config")
     given: dict[str, Any] = {name: parsed.text(name.replace("_", "-")) for name in ("kubernetes_version", "image_repository")}
     overrides = InitOverrides(

@@ -1,4 +1,4 @@
-"""What the flags of leader election ask for, and who a process is in one. The flags are `electing` of `model`."""
+"""Leader election: its options from the flags `electing` of `model`, and the identity of a process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubewright.kube.electing import Election
 
 
 def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
-    """Return the election, None if there is to be none. Raises UsageError for times that do not fit each other."""
+    """Return the election, None if it is disabled. Raises UsageError for inconsistent times."""
     if not parsed.flag("leader-elect"):
         return None
     lease, renew, retry = (
@@ -28,5 +28,5 @@ def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
 
 
 def identity(random: Random) -> str:
-    """Return who this process is: another one each time, as in client-go's users."""
+    """Return the identity of this process: a new one each time, as in client-go's users."""
     return f"{os.uname().nodename}_{uuid.UUID(bytes=random.token_bytes(16), version=4)}"

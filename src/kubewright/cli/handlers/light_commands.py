@@ -1,4 +1,4 @@
-"""Commands that load little: `version`, `token generate`, `certs certificate-key`."""
+"""Commands that import little: `version`, `token generate`, `certs certificate-key`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from kubewright.cli.parsing.parser import Parsed
 
 
 def version(parsed: Parsed) -> int:
-    """Print the compatibility level as kubeadm prints its version; json and yaml have kubewright's own as one more key."""
+    """Print the compatibility level as kubeadm prints its version.
+
+    Json and yaml contain kubewright's own version as an additional key.
+    """
     form = parsed.text("output")
     if form == "short":
         sys.stdout.write(f"{KUBERNETES}\n")
@@ -27,7 +30,7 @@ def version(parsed: Parsed) -> int:
 
 
 def own(program: str) -> None:
-    """Print our own version on one line, and the compatibility level behind it."""
+    """Print our own version on one line, followed by the compatibility level."""
     sys.stdout.write(f"{program} {kubewright.__version__} (Kubernetes {KUBERNETES})\n")
 
 
@@ -53,7 +56,7 @@ def _machine() -> str:
 
 def generate(parsed: Parsed) -> int:
     """Print a random bootstrap token; needs no cluster."""
-    from kubewright import tokens  # loads what `version` does not need
+    from kubewright import tokens  # loads modules that `version` does not need
 
     form, token = parsed.text("output"), tokens.generate(SystemRandom()).text
     if form == "text":
@@ -66,7 +69,7 @@ def generate(parsed: Parsed) -> int:
 
 
 KEY_SIZE = 32
-"""Bytes of an AES-256 key, as `pki.sealing` takes them."""
+"""Bytes of an AES-256 key, for `pki.sealing`."""
 
 
 def certificate_key(parsed: Parsed) -> int:

@@ -32,11 +32,11 @@ from kubewright.local.record import OWN_CONTROLLERS, STOCK_CONTROLLERS
 CONTROLLERS: Final = (STOCK_CONTROLLERS, OWN_CONTROLLERS)
 MOST_NODES = 30_000
 MOST_CONTROL_PLANES = 7
-"""What etcd's documentation calls the sensible greatest number of members."""
+"""The largest number of members that etcd's documentation recommends."""
 
 
 def up(parsed: Parsed) -> int:
-    """Bring a cluster up and print what it consists of."""
+    """Start a cluster and print its parts."""
     where = _where(parsed)
     options = UpOptions(
         nodes=_within(parsed, "nodes", 0, MOST_NODES),
@@ -60,13 +60,13 @@ def up(parsed: Parsed) -> int:
 
 
 def _look(where: ClusterPaths) -> ReadStates:
-    """Return what looks at the components and nodes of a cluster that is on its way up."""
+    """Return a function that reads the states of a starting cluster's components and nodes."""
     control = ControlClient(where)
 
     def look() -> Mapping[str, str]:
         try:
             found = control.status()
-        except KubewrightError:  # the daemon is not there yet, or about to go: whoever needs it says so
+        except KubewrightError:  # the daemon has not started yet, or is stopping: code that needs it reports that
             return {}
         nodes = found["nodes"]
         several = len({component["machine"] for component in found["components"]}) > 1
@@ -133,7 +133,10 @@ def _controllers(parsed: Parsed) -> str | None:
 
 
 def _where(parsed: Parsed) -> ClusterPaths:
-    """Return where the cluster is whose name is given, as an argument or with --name. Raises UsageError if the two differ."""
+    """Return the paths of the cluster whose name is given, as an argument or with --name.
+
+    Raises UsageError if the two differ.
+    """
     argument = parsed.command.argument
     named = parsed.text("cluster") if argument is not None and argument.name == "cluster" else ""
     if named and "name" in parsed.given and named != parsed.text("name"):
@@ -163,7 +166,7 @@ def list_clusters(parsed: Parsed) -> int:
 
 
 def env(parsed: Parsed) -> int:
-    """Print what a shell evaluates to use a cluster."""
+    """Print the shell commands for using a cluster."""
     where = _where(parsed)
     values = clusters.environment(where)
     if parsed.text("output") != "text":
@@ -216,7 +219,7 @@ def sources(parsed: Parsed) -> BinarySources:
 
 
 def list_binaries(parsed: Parsed) -> int:
-    """List every program: where it is and where it came from."""
+    """List every program with its path and source."""
     version = str(supported(parsed.text("kubernetes-version")))
     rows = [row.as_map() for row in binaries.listing(version=version, sources=sources(parsed))]
     if parsed.text("output") == "text":
@@ -233,7 +236,7 @@ def _megabytes(size: object) -> str:
 
 
 def fetch(parsed: Parsed) -> int:
-    """Get programs into the cache, and print where they are."""
+    """Fetch programs into the cache, and print their paths."""
     version = str(supported(parsed.text("kubernetes-version")))
     form = parsed.text("output")
     with progress("getting binaries", form=form) as reporter:
@@ -247,7 +250,7 @@ def fetch(parsed: Parsed) -> int:
 
 
 def verify(parsed: Parsed) -> int:
-    """Hash programs again. Raises CheckFailed if one is not what was recorded."""
+    """Hash programs again. Raises CheckFailed if one has changed."""
     version = str(supported(parsed.text("kubernetes-version")))
     found = binaries.verify(parsed.strings("program"), version=version, sources=sources(parsed))
     rows: list[dict[str, object]] = [{"name": one.binary.name, "ok": not one.fault, "detail": one.fault} for one in found]

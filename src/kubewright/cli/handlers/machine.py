@@ -1,4 +1,4 @@
-"""The machine that commands look at and work on. Tests put another one in its place."""
+"""The machine on which commands operate. Tests replace it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _KUBEADMS: Final = Layout()
 
 def host(layout: Layout = _KUBEADMS, *, files: Files | None = None) -> Host:
     """Return this machine with its services."""
-    from kubewright.host.real import RealHost  # a configuration that leaves nothing open needs no machine
+    from kubewright.host.real import RealHost  # a configuration without unset values needs no machine
 
     return RealHost(layout=layout, files=files, looks_for_services=True)
 
 
 def detected() -> Detected:
-    """Return what this machine tells about itself."""
+    """Return the facts of this machine."""
     return host().facts.detected
 
 
 def program_words() -> list[str]:
-    """Return what we were called as, so that systemd calls the same: a script or an archive, or a module of this interpreter."""
-    found = shutil.which(sys.argv[0])  # the archive's program is called by the word that was typed
+    """Return the command of this program for systemd: a script or an archive, or a module of this interpreter."""
+    found = shutil.which(sys.argv[0])  # the archive's program is called with the word that was typed
     if found is None or Path(found).name == "__main__.py":
         return [sys.executable, "-m", "kubewright"]
     return [os.path.abspath(found)]  # noqa: PTH100 (links stay)

@@ -1,4 +1,4 @@
-"""What the flags of `node join`, `node leave` and `node rotate-vpn-key` ask for."""
+"""The options of `node join`, `node leave` and `node rotate-vpn-key`, from their flags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NEEDED = ("apiserver-endpoint", "apiserver-ca-cert-file", "join-token")
 
 
 def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeJoinOptions:
-    """Turn the flags into a request. Raises UsageError for those that are missing."""
+    """Return the options from the flags. Raises UsageError for missing ones."""
     missing = [f"--{name}" for name in _NEEDED if not given_text(parsed, name)]
     if missing:
         raise UsageError(
@@ -31,11 +31,11 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeJoinOptions:
 
 
 def leave_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeLeaveOptions:
-    """Turn the flags into a request."""
+    """Return the options from the flags."""
     within = Duration.parse(parsed.text("drain-timeout")).seconds if is_on(parsed, "drain") else None
     return record(parsed, NodeLeaveOptions, drain=within, only=only)
 
 
 def rotate_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeRotateOptions:
-    """Turn the flags into a request."""
+    """Return the options from the flags."""
     return record(parsed, NodeRotateOptions, only=only)

@@ -1,4 +1,7 @@
-"""What the flags of `init`, `join`, `reset` and `upgrade`, and of their phases, ask for; and the manifests of add-ons."""
+"""The options of `init`, `join`, `reset` and `upgrade`, and of their phases, from their flags.
+
+And the manifests of add-ons.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
 
 _OURS: Final = frozenset({"plan", "adopt"})
 _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
-"""Flags that kubeadm does not have; they may stand beside --config."""
+"""Flags that kubeadm does not have; they may be combined with --config."""
 
 _UPGRADE_OURS: Final = frozenset({"plan", "kubelet", "drain"})
 
@@ -32,9 +35,12 @@ _EXTRA_ARGUMENTS: Final = "-extra-args"
 
 
 def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
-    """Turn the flags that were given into a request. Raises UsageError for flags that exclude each other, DocumentError for the file."""
+    """Return the options from the given flags.
+
+    Raises UsageError for mutually exclusive flags, DocumentError for the file.
+    """
     config = given_text(parsed, "config")
-    if "config" in parsed.given:  # an empty one too, as with kubeadm
+    if "config" in parsed.given:  # also an empty one, as in kubeadm
         refuse_beside_config(sorted(parsed.given - _OURS))
     flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
     return inputs.record(
@@ -49,7 +55,10 @@ def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
 
 
 def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> JoinOptions:
-    """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
+    """Return the options from the flags.
+
+    Raises UsageError for flags that exclude --config, DocumentError for the file.
+    """
     return inputs.record(
         parsed,
         JoinOptions,
@@ -63,7 +72,10 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> JoinOptions:
 
 
 def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetOptions:
-    """Turn the flags into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
+    """Return the options from the flags.
+
+    Raises UsageError for flags that exclude --config, DocumentError for the file.
+    """
     return inputs.record(
         parsed,
         ResetOptions,
@@ -77,17 +89,20 @@ def reset_request(parsed: Parsed, *, only: tuple[str, ...]) -> ResetOptions:
 
 
 def upgrade_apply_request(parsed: Parsed, *, only: tuple[str, ...]) -> UpgradeOptions:
-    """Turn the flags of `upgrade apply` into a request. Raises as `upgrade_request` does."""
+    """Return the options from the flags of `upgrade apply`. Raises as `upgrade_request` does."""
     return upgrade_request(parsed, "apply", only=only)
 
 
 def upgrade_node_request(parsed: Parsed, *, only: tuple[str, ...]) -> UpgradeOptions:
-    """Turn the flags of `upgrade node` into a request. Raises as `upgrade_request` does."""
+    """Return the options from the flags of `upgrade node`. Raises as `upgrade_request` does."""
     return upgrade_request(parsed, "node", only=only)
 
 
 def upgrade_request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ()) -> UpgradeOptions:
-    """Turn the flags of an upgrade command into a request. Raises UsageError for flags beside --config, DocumentError for the file."""
+    """Return the options from the flags of an upgrade command.
+
+    Raises UsageError for flags that exclude --config, DocumentError for the file.
+    """
     return UpgradeOptions(
         section=section,
         documents=inputs.documents(parsed, mixes=bool(only), ours=_UPGRADE_OURS),
@@ -104,12 +119,12 @@ def upgrade_request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ())
 
 
 def rollback_request(parsed: Parsed, *, only: tuple[str, ...]) -> RollbackOptions:
-    """Turn the flags of `upgrade rollback` into a request."""
+    """Return the options from the flags of `upgrade rollback`."""
     return RollbackOptions(only=only, yes=is_on(parsed, "yes"), ask=functools.partial(inputs.ask, form=parsed.text("output")))
 
 
 def phase(parsed: Parsed) -> int:
-    """Run the phase of an add-on, or print what it consists of."""
+    """Run the phase of an add-on, or print its objects."""
     if not is_on(parsed, "print-manifest"):
         return operations.run(parsed)
     from kubewright.lifecycle.init import addons

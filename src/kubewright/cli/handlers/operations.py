@@ -1,6 +1,6 @@
-"""One handler for everything that is done to a machine: `init`, `join`, `certs renew`, `agent install` and so on, and each of their phases.
+"""The only handler of all operations on a machine: `init`, `join`, `certs renew`, `agent install` and so on, and each of their phases.
 
-Which operation a command is stands in its row (`Workflow`).
+The command's row names its operation (`Workflow`).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 
 def run(parsed: Parsed) -> int:
-    """Do what a command of a row says, or one of its phases, or show what that would take."""
+    """Run the operation of a command's row, or one of its phases, or show what that would do."""
     row = parsed.command.workflow
-    assert row is not None  # every command that has this handler has one
+    assert row is not None  # every command with this handler has one
     if is_on(parsed, "plan") and is_on(parsed, "dry-run"):
         raise UsageError("--plan and --dry-run exclude each other", remedy="--plan shows differences, --dry-run is kubeadm's form")
     operation: Operation[Any, Any, Any] = imported(row.operation)
@@ -63,12 +63,12 @@ def this_machine(*, batches: bool = False) -> Machine:
 
 
 def exists(path: str) -> bool:
-    """Return whether a path of this machine is there. Tests put another machine in its place."""
+    """Return whether a path of this machine exists. Tests replace the machine."""
     return Path(path).exists()
 
 
 def _tell(operation: Operation[Any, Any, Any], result: Result[Any], *, form: str, mode: Mode) -> int:
-    """Print what was done, or would be; then fail if something could not be done."""
+    """Print what was done, or would be done; then fail if something could not be done."""
     if mode is Mode.PLAN:
         write_plan(result.plan, form=form)
         return 0
@@ -81,7 +81,10 @@ def _tell(operation: Operation[Any, Any, Any], result: Result[Any], *, form: str
 
 
 def _reporter(row: Workflow, form: str, mode: Mode) -> Reporter:
-    """Return where progress goes. A plan has none: what its phases say did not happen, only warnings are true."""
+    """Return the reporter for progress.
+
+    For a plan, it shows only warnings, because the phases' other messages did not happen.
+    """
     if mode is Mode.PLAN:
         return logged(PlainLines())
     if form != "text":

@@ -52,7 +52,7 @@ def _tell(parsed: Parsed, report: Report) -> int:
 
 
 def _text(result: Result) -> str:
-    """Name what a check found as kubeadm does, and how to fix it below."""
+    """Return the findings of a check in kubeadm's form, with the remedies below."""
     stops = result.errors
     return "".join(
         f"[{'ERROR' if found in stops else 'WARNING'} {result.name}]: {found.text}\n\thint: {found.remedy}\n" for found in result.findings

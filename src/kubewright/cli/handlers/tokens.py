@@ -1,4 +1,4 @@
-"""The `token` commands that talk to a cluster: create, list, delete. `token generate` is in `light_commands`."""
+"""The `token` commands that need a cluster: create, list, delete. `token generate` is in `light_commands`."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from kubewright.tokens import strings
 from kubewright.tokens.secrets import StoredToken, parse_secret, secret_object
 
 _OURS: Final = frozenset({"print-bootstrap-kubeconfig"})
-"""Flags that kubeadm does not have; they may stand beside --config."""
+"""Flags that kubeadm does not have; they may be combined with --config."""
 
 
 def create(parsed: Parsed) -> int:
-    """Make a token, and print it, the command to join with it, or the kubeconfig of a kubelet."""
+    """Create a token, and print it, the command to join with it, or the kubeconfig of a kubelet."""
     wanted = _wanted(parsed)
     _require_fitting(parsed)
     access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
@@ -60,7 +60,7 @@ def _wanted(parsed: Parsed) -> tuple[BootstrapToken, ...]:
 
 
 def _document(parsed: Parsed, arguments: tuple[str, ...]) -> Document:
-    """Say the flags as a document, which has the rules. Surplus arguments are ignored, as kubeadm v1.36 does."""
+    """Return the flags as a document, to which the rules apply. Surplus arguments are ignored, as in kubeadm v1.36."""
     entry = {
         "token": strings.parse(inputs.secret(arguments[0])).text if arguments else strings.generate(SystemRandom()).text,
         "description": parsed.text("description"),
@@ -77,7 +77,7 @@ def _checked(documents: list[Document]) -> tuple[BootstrapToken, ...]:
 
 
 def _require_fitting(parsed: Parsed) -> None:
-    """Refuse what cannot be printed. kubeadm finds out after it has made the token."""
+    """Refuse options that cannot be printed. kubeadm fails only after it has created the token."""
     key = parsed.text("certificate-key")
     if key and not parsed.flag("print-join-command"):
         raise UsageError("--certificate-key needs --print-join-command", remedy="add --print-join-command, or leave the key out")
@@ -110,7 +110,7 @@ def _print_created(parsed: Parsed, made: BootstrapToken, door: ClusterInfo | Non
 
 
 def list_tokens(parsed: Parsed) -> int:
-    """Show the tokens of the cluster; an empty list prints nothing, as kubeadm's."""
+    """Show the tokens of the cluster; an empty list prints nothing, as in kubeadm."""
     printed = printer(parsed)
     access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     with closing(cluster_access.client(access)) as api:
@@ -125,7 +125,7 @@ def list_tokens(parsed: Parsed) -> int:
 
 
 def text_list(found: Sequence[StoredToken], *, now: datetime) -> str:
-    """Return kubeadm's table: the first token is aligned with the heading, each further one stands for itself."""
+    """Return kubeadm's table: the first token is aligned with the heading, each further one is formatted separately."""
     first, *others = ([_cells(token, now)] for token in found)
     head = ["TOKEN", "TTL", "EXPIRES", "USAGES", "DESCRIPTION", "EXTRA GROUPS"]
     return "".join(output.kubeadm_table(block) for block in ([head, *first], *others))
@@ -144,7 +144,7 @@ def _cells(token: StoredToken, now: datetime) -> list[str]:
 
 
 def delete(parsed: Parsed) -> int:
-    """Delete tokens, named by their ids or as a whole. All names are read before anything is deleted."""
+    """Delete tokens, given by their ids or as a whole. All names are parsed before anything is deleted."""
     given = parsed.strings("token")
     if not given:
         raise UsageError("no token is named", remedy="name at least one, by its id or as a whole")
@@ -163,9 +163,10 @@ def delete(parsed: Parsed) -> int:
 
 @contextmanager
 def _cluster(parsed: Parsed, access: Access, *, ids: Sequence[str] = ()) -> Iterator[KubeAPI]:
-    """Give the cluster, or with --dry-run a recording that lies over it and is printed at the end.
+    """Yield the cluster, or with --dry-run a recording over it, which is printed at the end.
 
-    A dry run goes on where the cluster cannot be reached, as kubeadm's does; tokens with these ids are then taken to be there.
+    A dry run continues if the cluster cannot be reached, as in kubeadm; tokens with these ids are then assumed to
+    exist.
     """
     with closing(cluster_access.client(access)) as api:
         if not parsed.flag("dry-run"):
@@ -178,7 +179,7 @@ def _cluster(parsed: Parsed, access: Access, *, ids: Sequence[str] = ()) -> Iter
 
 
 def _dry_run_text(action: RecordedCall) -> str:
-    """Return what a dry run says of a call, each part led by kubeadm's prefix and its further lines indented."""
+    """Return a dry run's text about a call, each part with kubeadm's prefix and its further lines indented."""
     parts = [f"[dryrun] {said}".splitlines() for said in dry_run_lines(action)]
     return "".join(f"{first}\n" + "".join(f"\t{line}\n" for line in rest) for first, *rest in parts)
 

@@ -1,6 +1,6 @@
-"""`upgrade plan` and `upgrade diff`, which change nothing: what a cluster can be upgraded to, and what that changes here.
+"""`upgrade plan`, `diff`, `status` and `recover`: possible upgrades of a cluster, and their changes on this machine.
 
-The plan has the cluster do a Job, which goes away by itself.
+The plan creates a Job in the cluster, which is deleted automatically.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def _loaded(request: UpgradeOptions) -> UpgradeConfiguration:
 
 
 def plan(parsed: Parsed) -> int:
-    """Show what the cluster can be upgraded to. Nothing is printed behind the versions if there is nothing newer."""
+    """Show the versions to which the cluster can be upgraded.
+
+    Nothing is printed after the versions if there is no newer one.
+    """
     wanted = _loaded(upgrade_request(parsed, "plan")).plan
     printed = printer(parsed)
     clock = SystemClock()
@@ -81,7 +84,7 @@ def plan(parsed: Parsed) -> int:
 
 
 def diff(parsed: Parsed) -> int:
-    """Show, as unified diffs, what an upgrade would change in the static pods of this machine."""
+    """Show the changes of an upgrade to the static pods of this machine as unified diffs."""
     configuration = _loaded(upgrade_request(parsed, "diff"))
     present = upgrade_diff.manifests(machine.host(Layout()))
     with closing(_client(parsed)) as api:
@@ -125,7 +128,7 @@ def status(parsed: Parsed) -> int:
 
 
 def recover(parsed: Parsed) -> int:
-    """Complete what a killed operation left half replaced, and say what that was."""
+    """Complete files that a killed operation has half replaced, and report them."""
     from kubewright.lifecycle.recovery import RECOVER
 
     changes = [change for change in engine.run(RECOVER, None, operations.this_machine(), reporter=KubeadmText()).changes if change]
@@ -138,7 +141,7 @@ def recover(parsed: Parsed) -> int:
 
 
 def text(found: UpgradePlan) -> str:
-    """Return the plan in the form of kubeadm's text."""
+    """Return the plan as kubeadm prints it."""
     states = [("API GROUP", "CURRENT VERSION", "PREFERRED VERSION", "MANUAL UPGRADE REQUIRED")]
     states += [(one["group"], one["currentVersion"] or "-", one["preferredVersion"] or "-", "no") for one in found.states()]
     heading = (
@@ -168,7 +171,7 @@ def _table(found: AvailableUpgrade, *, kubelets: bool) -> str:
 
 
 def _tell(report: Report) -> None:
-    """Write what is not as it should be. Raises CheckFailed if anything of it stops the command."""
+    """Report the problems. Raises CheckFailed if one of them stops the command."""
     inputs.warn([f"[{result.name}]: {found.text}" for result in report.results for found in result.warnings])
     report.require_passed()
 
@@ -183,7 +186,7 @@ def _client(parsed: Parsed) -> KubeClient:
 
 
 def _argument(parsed: Parsed) -> str:
-    """Return the version that is given; more than one counts as none, as in kubeadm."""
+    """Return the version that is given; several count as none, as in kubeadm."""
     given = parsed.strings("version")
     return given[0] if len(given) == 1 else ""
 

@@ -1,1 +1,1 @@
-"""From the command line and configuration files to values."""
+"""Converts the command line and configuration files to values."""

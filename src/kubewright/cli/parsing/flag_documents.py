@@ -6,7 +6,7 @@
     clusterSigningCertFile: /etc/kubernetes/pki/ca.crt
     leaderElectLeaseDuration: 15s
 
-A field is a flag's name in camel case. What stands on the command line counts more.
+A field is a flag's name in camel case. The command line takes precedence.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubewright.cli.rows.model import BOOL, DURATION, INT, INT32, LIST, Flag
 from kubewright.host.files import Files
 
 NUMBERS: Final = frozenset({"float32"})
-"""Flags of text, by what stands for their value in help, that may be written as a number."""
+"""Text flags, by the placeholder of their value in help, that may be written as a number."""
 _CONFIG: Final = "config"
 
 
@@ -39,9 +39,9 @@ class FlagDocument:
         self.fields: Mapping[str, Flag] = {field_of(flag): flag for flag in flags if flag.name != _CONFIG}
 
     def with_file(self, parsed: Parsed) -> Parsed:
-        """Return the values with those of the file that `--config` names, if one does.
+        """Return the values, including those of the file that `--config` names, if given.
 
-        Raises DocumentError for a file that is no such document, ValidationError with every field that is wrong.
+        Raises DocumentError for another kind of file, ValidationError with all invalid fields.
         """
         path = parsed.text(_CONFIG)
         if not path:
@@ -120,7 +120,7 @@ def _duration_problems(text: str) -> Iterator[tuple[FieldErrorType, str]]:
 
 
 def _value(flag: Flag, value: object) -> object:
-    """Return a value as the parser of flags has it."""
+    """Return a value in the form of the flag parser."""
     if isinstance(value, list):
         return tuple(value)
     return value if flag.kind in {BOOL, INT, INT32} else str(value)

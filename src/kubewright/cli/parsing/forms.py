@@ -1,4 +1,4 @@
-"""Readers of flags whose texts are files, ranges of addresses or versions. What they need is imported when there is such a flag."""
+"""Readers of flags whose values are files, CIDRs or versions. Their dependencies are imported only for such flags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fields(path: str) -> dict[str, object]:
 
 
 def ranges(given: object, *, flag: str) -> object:
-    """Return one CIDR or several as they were written. Raises UsageError for what is none."""
+    """Return one CIDR or several as they were written. Raises UsageError for anything else."""
     from kubewright.apis import formats
 
     try:
@@ -46,7 +46,7 @@ def ranges(given: object, *, flag: str) -> object:
 
 
 def version(text: str, *, flag: str) -> str:
-    """Return a version, '' without one. Raises UsageError for what is none."""
+    """Return a version, '' without one. Raises UsageError for anything else."""
     from kubewright.base.versions import Version
 
     try:

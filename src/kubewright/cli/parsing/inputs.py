@@ -1,6 +1,6 @@
-"""What a command was given: the values of flags, files, and secrets, which need not stand on the command line.
+"""The inputs of a command: the values of flags, files, and secrets, which need not be on the command line.
 
-There every user of the machine can read them (`ps`, /proc).
+Every user of the machine can read the command line (`ps`, /proc).
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ R = TypeVar("R")
 def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()) -> list[Document]:
     """Read the file of `--config`; none without it.
 
-    Raises UsageError for flags that may not stand beside it, unless it `mixes`; `ours` may, which kubeadm does not have.
+    Raises UsageError for flags that exclude it, unless it `mixes`; those in `ours`, which kubeadm does not have, may be
+    combined with it.
     """
     path = given_text(parsed, "config")
     if not path:
@@ -60,9 +61,9 @@ def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()
 
 
 def given(parsed: Parsed, make: type) -> dict[str, object]:
-    """Return what the given flags set (`Flag.sets`) of the fields of a record, in their order: secrets are read from standard input in it.
+    """Return the values of the given flags for the fields of a record (`Flag.sets`), in their order, in which secrets are read from stdin.
 
-    Raises UsageError for what cannot be read.
+    Raises UsageError for invalid values.
     """
     flags = {flag.sets: flag for flag in parsed.command.flags if flag.name in parsed.given}
     found = [flags[one.name] for one in fields(make) if one.name in flags]
@@ -70,12 +71,18 @@ def given(parsed: Parsed, make: type) -> dict[str, object]:
 
 
 def record(parsed: Parsed, make: type[R], **more: object) -> R:
-    """Make a record of the given flags, and of `more`. Flags that were not given leave the defaults. Raises UsageError as `given` does."""
+    """Return a record of the given flags, and of `more`.
+
+    Flags that were not given keep the defaults. Raises UsageError as `given` does.
+    """
     return make(**{**given(parsed, make), **more})
 
 
 def complete(parsed: Parsed, make: type[R]) -> R:
-    """Make a record of all flags that set its fields, with their defaults, and with what a configuration file says. Raises as `given` does."""
+    """Return a record of all flags that set its fields, with their defaults and the values of a configuration file.
+
+    Raises as `given` does.
+    """
     flags = {flag.sets: flag for flag in parsed.command.flags}
     return make(**{one.name: _READERS[flags[one.name].form](parsed, flags[one.name].name) for one in fields(make)})
 
@@ -86,7 +93,7 @@ def has(parsed: Parsed, name: str) -> bool:
 
 
 def given_duration(parsed: Parsed, name: str) -> Duration:
-    """Return a flag that is a length of time. Raises UsageError for one of nothing, or less."""
+    """Return the value of a duration flag. Raises UsageError for zero or less."""
     found = Duration.parse(parsed.text(name))
     if found <= 0:
         raise UsageError(f"--{name} has to be longer than nothing", remedy="write a duration like 90s, 2m or 1h30m")
@@ -99,7 +106,7 @@ def given_text(parsed: Parsed, name: str) -> str:
 
 
 def is_on(parsed: Parsed, name: str) -> bool:
-    """Return whether a boolean flag was given and is true; a command that does not have it has it not set."""
+    """Return whether a boolean flag is set; False if the command does not have it."""
     return name in parsed.given and parsed.flag(name)
 
 
@@ -118,7 +125,7 @@ def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
 
 
 def ask(question: str, *, form: str) -> str:
-    """Ask on stdout, or on stderr where stdout is for data, and return the answer: a line of standard input."""
+    """Ask on stdout, or on stderr if stdout is for data, and return the answer: a line of standard input."""
     stream = sys.stdout if form == "text" else sys.stderr
     stream.write(question)
     stream.flush()
@@ -143,7 +150,10 @@ def read_file(path: str) -> str:
 
 
 def secret(text: str) -> str:
-    """Return a secret given as it is, as `-` for standard input, or as the path of a file: tokens and keys have no `/`. Raises UsageError."""
+    """Return a secret given literally, as `-` for standard input, or as the path of a file: tokens and keys contain no `/`.
+
+    Raises UsageError.
+    """
     return read_file(text) if text == STANDARD_INPUT or "/" in text else remember_token(text)
 
 
@@ -173,4 +183,4 @@ _READERS: Final[Mapping[str, Callable[[Parsed, str], object]]] = {
     VERSION: lambda parsed, name: forms.version(parsed.text(name), flag=name),
 }
 FORMS: Final = frozenset(_READERS)
-"""The forms of flags that `given` reads."""
+"""The forms of flags that `given` supports."""

@@ -1,4 +1,4 @@
-"""From argv to a command and its values, as cobra and pflag do it for kubeadm v1.36: find the command, read the words behind it."""
+"""Converts argv to a command and its values, as cobra and pflag do for kubeadm v1.36: find the command, parse the following words."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ HELP = Flag("help", "show this help", kind=BOOL, default=False, short="h")
 
 @dataclass(eq=False)
 class Parsed:
-    """A command with its values. `given` holds the names of the flags that the user typed, `notices` is to be told about them."""
+    """A command with its values.
+
+    `given` contains the names of the flags that the user typed, `notices` are messages about them.
+    """
 
     command: Command
     values: dict[str, object]
@@ -34,7 +37,7 @@ class Parsed:
         return self.values[name.replace("-", "_")]
 
     def text(self, name: str) -> str:
-        """Return the value of a string flag or argument; an absent one is empty."""
+        """Return the value of a string flag or argument; empty if it was not given."""
         value = self[name]
         return "" if value is None else str(value)
 
@@ -48,14 +51,14 @@ class Parsed:
         return value if isinstance(value, int) else None
 
     def strings(self, name: str) -> tuple[str, ...]:
-        """Return the values of a list flag or of an argument that takes many."""
+        """Return the values of a list flag or of an argument that accepts several."""
         value = self[name]
         return tuple(str(item) for item in value) if isinstance(value, (list, tuple)) else ()
 
 
 @dataclass(eq=False)
 class Found:
-    """The command that a command line means, and what is left to read: the words behind it, and those among them that are flags."""
+    """The command of a command line, and the words still to parse: those after it, and the flags among them."""
 
     command: Command
     left: Sequence[str]
@@ -64,18 +67,18 @@ class Found:
 
 
 def parse(argv: Sequence[str], *, program: str) -> Parsed:
-    """Find the command and read its flags and arguments.
+    """Find the command and parse its flags and arguments.
 
-    Raises UsageError, naming the word or flag that is wrong.
+    Raises UsageError, naming the wrong word or flag.
     """
     return read(find(argv), program=program)
 
 
 def find(argv: Sequence[str], *, table: Table = TABLE) -> Found:
-    """Take the words of the longest known command out of the line; flags may stand between them. Never fails.
+    """Remove the words of the longest known command from the line; flags may be between them. Never fails.
 
-    As in cobra, each command on the way looks at the whole rest of the line with its own flags, and a flag that it does not know takes the
-    next word with it; so does `--help`.
+    As in cobra, each command on the way scans the whole rest of the line with its own flags, and a flag that it does
+    not know consumes the next word; so does `--help`.
     """
     command, rest = ROOT, list(argv)
     while (index := _first_word(rest, _flags(command))) is not None:
@@ -88,7 +91,7 @@ def find(argv: Sequence[str], *, table: Table = TABLE) -> Found:
 
 
 def _first_word(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
-    """Return where the first word is that is neither a flag nor the value of one; None if there is none before `--`."""
+    """Return the index of the first word that is neither a flag nor the value of one; None if there is none before `--`."""
     index = 0
     while index < len(words) and words[index] != "--":
         word = words[index]
@@ -99,7 +102,7 @@ def _first_word(words: Sequence[str], flags: Sequence[Flag]) -> int | None:
 
 
 def read(found: Found, *, program: str) -> Parsed:
-    """Read the flags and arguments of the command that was found. Raises UsageError."""
+    """Parse the flags and arguments of the command that was found. Raises UsageError."""
     command = found.command
     if not command.words and found.left:
         raise _unknown(command, found.left, program=program, table=found.table)
@@ -131,7 +134,7 @@ def _value(argument: Argument, words: Sequence[str]) -> object:
 
 
 def _check_arguments(found: Found, words: Sequence[str], *, program: str) -> None:
-    """Refuse a wrong number of arguments, in cobra's words. Raises UsageError."""
+    """Refuse a wrong number of arguments, with cobra's message. Raises UsageError."""
     command = found.command
     see = _see_help(command, program)
     if command.argument is None:
@@ -146,14 +149,17 @@ def _check_arguments(found: Found, words: Sequence[str], *, program: str) -> Non
 
 
 def _check_choices(flags: Sequence[Flag], scanned: pflag.Scanned) -> None:
-    """Refuse a value that is none of a flag's. Only the last one counts, so this comes after reading. Raises UsageError."""
+    """Refuse a value that is not one of a flag's choices.
+
+    Only the last value counts, so this follows parsing. Raises UsageError.
+    """
     for flag in flags:
         if flag.choices and flag.name in scanned.values:
             pflag.check_choice(flag, str(scanned.values[flag.name]))
 
 
 def _unknown(command: Command, words: Sequence[str], *, program: str, table: Table) -> UsageError:
-    """Return the error for words behind a command that does not take them; what kubeadm once had is told."""
+    """Return the error for words after a command that does not accept them; removed words of kubeadm are explained."""
     from kubewright.cli.parsing.removed_flags import command_hint
 
     called = " ".join((program, *command.words))
@@ -180,13 +186,13 @@ def _see_help(command: Command, program: str) -> str:
 
 
 def program_name() -> str:
-    """Return the name that we were called by; `python -m kubewright` counts as kubewright."""
+    """Return the name by which we were called; `python -m kubewright` counts as kubewright."""
     name = sys.argv[0].rsplit("/", 1)[-1] if sys.argv else ""
     return name if name and not name.startswith(("__main__", "-")) else "kubewright"
 
 
 def as_called(text: str) -> str:
-    """Return a text with the commands in it as the user calls this program: `kubewright up` becomes `kubeadm up` for a link named kubeadm."""
+    """Return a text with the program's name in its commands: `kubewright up` becomes `kubeadm up` for a link named kubeadm."""
     program = program_name()
     if program == "kubewright" or "kubewright" not in text:
         return text

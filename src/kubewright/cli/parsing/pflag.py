@@ -1,8 +1,9 @@
-"""How pflag, which kubeadm v1.36 uses, reads a command line: the words behind a command become values of its flags, and arguments.
+"""Parses a command line like pflag, which kubeadm v1.36 uses: the words after a command become values of its flags, and arguments.
 
-Flags and arguments may be mixed; a bare boolean means true and takes a value only with `=`; list flags may be repeated and hold commas;
-`-v5`, `-v=5` and `-v 5` are the same, and `-fy` is `-f -y`; no abbreviations; `--` ends the flags. What a text means for each kind of flag
-follows Go's rules. An error is raised for the first word that is wrong, in pflag's and Go's words.
+Flags and arguments may be mixed; a bare boolean means true and accepts a value only with `=`; list flags may be
+repeated and contain commas; `-v5`, `-v=5` and `-v 5` are the same, and `-fy` is `-f -y`; no abbreviations; `--` ends
+the flags. Values follow Go's rules for each kind of flag. An error is raised for the first wrong word, with pflag's and
+Go's messages.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _BITS = {INT: 64, INT32: 32, LEVEL: 32}
 
 
 def read_value(flag: Flag, text: str, *, before: object = None) -> object:
-    """Return what the text means. `before` is the value that the flag was given earlier on the command line; lists are joined to it.
+    """Return the parsed value. `before` is the flag's earlier value on the command line; lists are appended to it.
 
     Raises UsageError, naming the flag as pflag does.
     """
@@ -31,7 +32,7 @@ def read_value(flag: Flag, text: str, *, before: object = None) -> object:
 
 
 def check_choice(flag: Flag, text: str) -> None:
-    """Refuse a text that is none of the flag's choices. Raises UsageError."""
+    """Refuse a text that is not one of the flag's choices. Raises UsageError."""
     if text not in flag.choices:
         raise _invalid(flag, text, "not one of its values", f"choose one of {', '.join(filter(None, flag.choices))}")
 
@@ -42,7 +43,7 @@ def _invalid(flag: Flag, text: str, reason: str, remedy: str) -> UsageError:
 
 
 def quoted(text: str) -> str:
-    """Return the text in double quotes, as Go's %q does for what people type."""
+    """Return the text in double quotes, as Go's %q does for typical input."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
 
 
@@ -83,7 +84,10 @@ def _boolean(text: str) -> bool:
 
 
 def integer(text: str, *, bits: int, decimal: bool = False) -> int:
-    """Read an integer as strconv.ParseInt does: unless `decimal`, also 0x10, 0o10, 010, 0b1 and 1_000. Raises ValueError."""
+    """Parse an integer as strconv.ParseInt does: unless `decimal`, also 0x10, 0o10, 010, 0b1 and 1_000.
+
+    Raises ValueError.
+    """
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if len(digits) > 1 and digits[0] == "0" and digits[1] in "01234567_":
         digits = f"0o{digits[1:].removeprefix('_')}" if not decimal else digits.lstrip("0") or "0"
@@ -99,7 +103,10 @@ def integer(text: str, *, bits: int, decimal: bool = False) -> int:
 
 
 def items(text: str) -> tuple[str, ...]:
-    """Read a comma list: one line of CSV, in which items may be quoted. An empty text has no item. Raises ValueError."""
+    """Parse a comma-separated list: one line of CSV, in which items may be quoted.
+
+    An empty text has no items. Raises ValueError.
+    """
     if '"' not in text:
         return tuple(text.split(",")) if text else ()
     found, position = [], 0
@@ -112,7 +119,7 @@ def items(text: str) -> tuple[str, ...]:
 
 
 def _item(text: str, start: int) -> tuple[str, int]:
-    """Return the item that starts here, and where the comma behind it is."""
+    """Return the item that starts here, and the position of the comma after it."""
     if text[start : start + 1] != '"':
         end = text.find(",", start)
         end = len(text) if end < 0 else end
@@ -148,7 +155,7 @@ def _duration(text: str) -> str:
 
 
 def _modules(text: str) -> str:
-    """Check klog's `pattern=N,…`. Empty parts are passed over, a level of 0 turns a pattern off."""
+    """Validate klog's `pattern=N,…`. Empty parts are skipped, a level of 0 turns a pattern off."""
     for part in filter(None, text.split(",")):
         pattern, _, level = part.partition("=")
         try:
@@ -167,21 +174,24 @@ _Remedy = Callable[[str, Callable[[str, Sequence[Flag]], str]], str]
 
 @dataclass(eq=False)
 class Scanned:
-    """What a command line says: the values of the flags that were given, by name, and the arguments. `notices` are about deprecated flags."""
+    """A parsed command line: the values of the given flags, by name, and the arguments.
+
+    `notices` are about deprecated flags.
+    """
 
     values: dict[str, object] = field(default_factory=dict)
     arguments: list[str] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
     def take(self, flag: Flag, text: str) -> None:
-        """Read the text as the flag's value. Raises UsageError."""
+        """Parse the text as the flag's value. Raises UsageError."""
         self.values[flag.name] = read_value(flag, text, before=self.values.get(flag.name))
         if flag.deprecated:
             self.notices.append(f"Flag --{flag.name} has been deprecated, {flag.deprecated}")
 
 
 def scan(words: Sequence[str], flags: Sequence[Flag], *, see: str, gone: Callable[[str], str] = lambda _: "") -> Scanned:
-    """Read all words. `gone` says what became of a flag that is not known, or ''; `see` is the remedy if nothing better is known.
+    """Parse all words. `gone` explains a removed flag, or returns ''; `see` is the default remedy.
 
     Raises UsageError.
     """
@@ -206,7 +216,7 @@ def scan(words: Sequence[str], flags: Sequence[Flag], *, see: str, gone: Callabl
 
 
 def takes_next(word: str, flags: Sequence[Flag]) -> bool:
-    """Return whether the next word belongs to this one, as cobra judges it while it looks for the sub-command: unknown flags take one too."""
+    """Return whether the next word belongs to this one, as cobra decides while it looks for the sub-command: also after unknown flags."""
     if "=" in word or (not word.startswith("--") and len(word) != 2):
         return False
     flag = named(word[2:], flags) if word.startswith("--") else _lettered(word[1:], flags)

@@ -1,6 +1,7 @@
-"""Flags and commands that kubeadm once had: since when they are gone, and what to use instead.
+"""Flags and commands that kubeadm once had: the release that removed them, and the replacement.
 
-Imported only where a flag or a word is unknown. Sources: the changelogs of Kubernetes; docs/compat/classic.md shows the same tables to people.
+Imported only for an unknown flag or word. Sources: the changelogs of Kubernetes; docs/compat/classic.md shows the same
+tables to users.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from kubewright.manifests.extra_arguments import flags_of
 _LOGS: Final = "shell redirection: the log goes to stderr, and -v sets its verbosity"
 _FILE: Final = "a configuration file, --config: {}"
 
-# Command that had the flag ("" for any), its name without dashes, since when it is gone, what to use instead.
+# Command that had the flag ("" for any), its name without dashes, the release that removed it, the replacement.
 FLAGS: Final = (
     ("", "experimental-kustomize", "v1.20", "--patches"),
     ("", "k", "v1.20", "--patches"),
@@ -87,7 +88,7 @@ COMMANDS: Final = (
 
 
 def flag_hint(command: Sequence[str], flag: str) -> str:
-    """Say what became of a flag of a command, or ''. `flag` may have its dashes, and a value behind `=`."""
+    """Explain a removed flag of a command, or return ''. `flag` may include its dashes, and a value after `=`."""
     name, words = flag.lstrip("-").partition("=")[0], " ".join(command)
     for owner, known, since, instead in FLAGS:
         if name == known and (not owner or words == owner or words.startswith(f"{owner} ")):
@@ -96,7 +97,7 @@ def flag_hint(command: Sequence[str], flag: str) -> str:
 
 
 def _of_controller_manager(name: str) -> str:
-    """Say of a flag of kube-controller-manager that it is about controllers that we do not have, or ''."""
+    """Explain that a flag of kube-controller-manager is for controllers that we do not have, or return ''."""
     known = flags_of("kube-controller-manager", Version.parse(KUBERNETES).line)
     if known is None or name not in known.flags:
         return ""
@@ -104,7 +105,7 @@ def _of_controller_manager(name: str) -> str:
 
 
 def command_hint(words: Sequence[str]) -> str:
-    """Say what became of a command, of which the words are all that were typed in front of flags; or ''."""
+    """Explain a removed command, given all words before flags, or return ''."""
     typed = " ".join(words)
     for known, since, instead in COMMANDS:
         if typed == known or typed.startswith(f"{known} "):

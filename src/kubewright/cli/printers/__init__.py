@@ -1,6 +1,6 @@
 """kubeadm's output formats: json, yaml, kyaml, Go templates and Kubernetes' JSONPath, as pure functions over plain values.
 
-`choosing` reads the value of `-o`; each other module is one format or one step of one. What is wrong with a template is a `Problem`,
-which `choosing` turns into a UsageError. Nothing here reads a file, a clock or the environment except `choosing.choose`, which reads the
-file of `go-template-file=…` and `jsonpath-file=…`.
+`choosing` parses the value of `-o`; each other module is one format or a part of one. An invalid template is a
+`Problem`, which `choosing` converts to a UsageError. Nothing here reads a file, a clock or the environment except
+`choosing.choose`, which reads the file of `go-template-file=…` and `jsonpath-file=…`.
 """

@@ -1,4 +1,4 @@
-"""From the value of `-o` to a printer, as kubeadm's output flags do it (cli-runtime): the allowed formats, templates from files, errors."""
+"""Selects a printer by the value of `-o`, as kubeadm's output flags do (cli-runtime): the allowed formats, templates from files, errors."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LARGEST: Final = 1 << 20
 _REFUSED: Final = "could not construct output printer: "
 
 Printer = Callable[[Sequence[Mapping[str, Any]]], str]
-"""Writes objects, one after the other, as one text."""
+"""Returns objects, one after the other, as one text."""
 
 
 def allowed(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Return the formats in the order in which kubeadm lists them. KUBECTL_KYAML=false takes one away."""
+    """Return the formats in the order in which kubeadm lists them. KUBECTL_KYAML=false removes one."""
     kyaml = () if environment.get("KUBECTL_KYAML", "").lower() == "false" else ("kyaml",)
     return tuple(sorted((TEXT, "json", "yaml", *kyaml, *_TEMPLATES, *_PATHS)))
 
@@ -35,7 +35,7 @@ def allowed(environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
 def choose(form: str, *, allow_missing: bool = True) -> Printer | None:
     """Return the printer of a format; None for `text`, which is the command's own. Templates are read and checked here.
 
-    Raises UsageError for an unknown format, and for a template that is empty, unreadable or wrong.
+    Raises UsageError for an unknown format, and for a template that is empty, unreadable or invalid.
     """
     if form == TEXT:
         return None

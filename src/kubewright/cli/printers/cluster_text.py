@@ -1,4 +1,4 @@
-"""A cluster as text for a person: what `up` prints in the end, and `local status`. Pure: from the map that `-o json` prints."""
+"""A cluster as text for people: the output of `up` and `local status`. Pure: from the map that `-o json` prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubewright.cli.printers.output import Paint, table
 from kubewright.cli.printers.reporters import MILESTONES
 
 MOST_NODES: Final = 12
-"""Of more nodes than this only those are listed that are not ready."""
+"""If there are more nodes than this, only those that are not ready are listed."""
 
 _COMPONENTS: Final = (
     ("machine", "MACHINE"),
@@ -23,11 +23,11 @@ _COMPONENTS: Final = (
     ("pid", "PID"),
 )
 _WIDEST: Final = 100
-"""Characters of a reason that fit beside the rest of a row."""
+"""Characters of a reason that fit next to the rest of a row."""
 
 
 def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: bool) -> str:
-    """Lay out what `up` prints: what the cluster consists of, how long it took, and how to use it."""
+    """Return the output of `up`: the parts of the cluster, the time it took, and how to use it."""
     said = "is up" if changed else "was up already; nothing changed"
     used = shell_word(found["kubeconfig"], what="the path of the kubeconfig")
     parts = [
@@ -42,7 +42,7 @@ def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: 
 
 
 def status_text(found: Mapping[str, Any], *, paint: Paint) -> str:
-    """Lay out a status: machines and components, nodes, times, what is changed and simulated."""
+    """Return the status: machines and components, nodes, times, changed flags and simulated parts."""
     parts = [
         _head(found),
         f"{found['problem']}\n" if found.get("problem") else "",

@@ -1,6 +1,7 @@
-"""Objects as whole documents, as kubectl writes them.
+"""Objects as whole documents, as kubectl prints them.
 
-JSON as Go's `encoding/json` has it; KYAML, the part of YAML that looks like JSON with bare keys and trailing commas, as sigs.k8s.io/yaml/kyaml has it.
+JSON as in Go's `encoding/json`; KYAML, the part of YAML that looks like JSON with bare keys and trailing commas, as in
+sigs.k8s.io/yaml/kyaml.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _REPLACED: Final = {"\\b": "\\b", "\\f": "\\f", "\x7f": "\x7f"}
 
 
 def json_text(value: object, *, indent: int | None = None, sort_keys: bool = False) -> str:
-    """Write a value as JSON. `sort_keys` is for what is a map in Go; structures keep the order of their fields."""
+    """Encode a value as JSON. `sort_keys` is for maps in Go; structs keep the order of their fields."""
     separators = (",", ": ") if indent else (",", ":")
     try:
         text = json.dumps(_numbers(value), indent=indent, separators=separators, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False)
@@ -28,7 +29,7 @@ def json_text(value: object, *, indent: int | None = None, sort_keys: bool = Fal
 
 
 def _numbers(value: object) -> object:
-    """Make whole floats below 1e21 integers: Go writes them without a point."""
+    """Convert whole floats below 1e21 to integers: Go writes them without a point."""
     if isinstance(value, float) and math.isfinite(value) and value == int(value) and abs(value) < 1e21:
         return int(value)
     if isinstance(value, dict):
@@ -57,7 +58,7 @@ _ESCAPES: Final = {
 
 
 def kyaml_text(value: object) -> str:
-    """Return one document, with its `---` line before it."""
+    """Return one document, preceded by its `---` line."""
     return f"---\n{_node(value, 0)}\n"
 
 
@@ -78,7 +79,7 @@ def _mapping(value: dict[str, object], indent: int) -> str:
 
 
 def _sequence(value: list[object] | tuple[object, ...], indent: int) -> str:
-    """Write a list: brackets of lists and objects stand together, everything else has a line of its own."""
+    """Encode a list: brackets of lists and objects are on the same line, everything else has its own line."""
     if not value:
         return "[]"
     if all(isinstance(part, dict | list | tuple) for part in value):
@@ -93,7 +94,7 @@ def _key(name: str) -> str:
 
 
 def _text(value: str, indent: int) -> str:
-    """Write a text in quotes; one of several lines is folded, so that each of them has its own line."""
+    """Encode a text in quotes; one of several lines is folded, so that each has its own line."""
     if "\n" not in value:
         return '"' + "".join(_escaped(char) for char in value) + '"'
     outer = "  " * indent
@@ -103,7 +104,7 @@ def _text(value: str, indent: int) -> str:
 
 
 def _line(line: str, outer: str) -> str:
-    """Write one line of a folded text. A blank at its beginning is escaped: YAML drops those before a line otherwise."""
+    """Encode one line of a folded text. A leading space is escaped: YAML drops those before a line otherwise."""
     lead = "\\" if line[:1].isspace() else " "
     return outer + lead + "".join(_escaped(char) for char in line)
 

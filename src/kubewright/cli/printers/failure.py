@@ -1,4 +1,4 @@
-"""How errors look on a terminal."""
+"""The output of errors on a terminal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kubewright.cli.parsing.parser import as_called
 
 TRACEBACK_FROM = 5
 MOST_LINES = 200
-"""Of the evidence of an error: so much is read by nobody, and slow to mask."""
+"""The maximum number of lines of an error's details: nobody reads more, and masking them is slow."""
 
 
 def write_error(error: KubewrightError, *, verbosity: int) -> None:
-    """Write an error to stderr: what, the evidence indented, the remedy; with -v 5 the traceback as well."""
+    """Write an error to stderr: the message, indented details, the remedy; with -v 5 the traceback as well."""
     lines = [f"error: {indented(error.what)}"]
     if error.detail:
         lines.append(textwrap.indent(_shortened(error.detail.rstrip()), "  "))
@@ -30,7 +30,7 @@ def write_error(error: KubewrightError, *, verbosity: int) -> None:
 
 
 def _shortened(detail: str) -> str:
-    """Cut a list that nobody reads to its end."""
+    """Shorten a long list."""
     lines = detail.split("\n")
     if len(lines) <= MOST_LINES:
         return detail
@@ -38,7 +38,7 @@ def _shortened(detail: str) -> str:
 
 
 def write_bug(error: Exception, *, verbosity: int) -> None:
-    """Write an error that is not one of ours: it is a bug, and the user can only report it."""
+    """Write an unexpected error: it is a bug, and the user can only report it."""
     lines = [f"error: internal error: {type(error).__name__}: {indented(str(error))}"]
     if verbosity >= TRACEBACK_FROM:
         lines.append("".join(traceback.format_exception(error)).rstrip())
@@ -47,6 +47,6 @@ def write_bug(error: Exception, *, verbosity: int) -> None:
 
 
 def _say(text: str) -> None:
-    with suppress(OSError):  # the terminal is closed, the disk full: the exit code is all that is left to say
+    with suppress(OSError):  # the terminal is closed, the disk full: only the exit code is left
         sys.stderr.write(mask(text) + "\n")
         sys.stderr.flush()

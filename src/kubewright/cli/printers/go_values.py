@@ -1,7 +1,8 @@
-"""Go's view of plain values: the names of types, how `fmt` writes them, how `strconv` reads quoted texts; and what is wrong with a template.
+"""Plain values as in Go: the names of types, formatting by `fmt`, unquoting by `strconv`; and problems of templates.
 
-Objects come from JSON, so a value is None, a bool, a str, a number, a list or a dict with text keys. `Int` is Go's `int`, which literals and
-lengths are; a plain `int` is the `int64` of decoded JSON. `MISSING` is Go's invalid value: what a missing key gives.
+Objects come from JSON, so a value is None, a bool, a str, a number, a list or a dict with text keys. `Int` is Go's
+`int`, for literals and lengths; a plain `int` is the `int64` of decoded JSON. `MISSING` is Go's invalid value: the
+result of a missing key.
 """
 
 from __future__ import annotations
@@ -14,11 +15,14 @@ from kubewright.base.yaml.scalars import go_float
 
 
 class Problem(ValueError):
-    """A template that cannot be read, or does not fit the object. The text is Go's where scripts may look for it."""
+    """A template that cannot be parsed, or does not match the object.
+
+    The text is Go's where scripts may depend on it.
+    """
 
 
 class MissingKey(Problem):
-    """A field or key is not there, and missing ones are not allowed."""
+    """A field or key is missing, and missing ones are not allowed."""
 
 
 class Int(int):
@@ -40,7 +44,7 @@ MISSING: Final = Missing()
 
 
 def type_name(value: object) -> str:
-    """Return the Go type of a value, as `%T` writes it."""
+    """Return the Go type of a value, as `%T` prints it."""
     match value:
         case bool():
             return "bool"
@@ -62,7 +66,7 @@ def type_name(value: object) -> str:
 
 
 def text(value: object) -> str:
-    """Write a value as Go's `%v`."""
+    """Format a value as Go's `%v`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None or value is MISSING:
@@ -85,7 +89,7 @@ _ESCAPE: Final = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-f
 
 
 def unquote(text: str) -> str:
-    """Return what a quoted text means. Raises Problem."""
+    """Return the value of a quoted text. Raises Problem."""
     if len(text) < 2 or text[0] != text[-1] or text[0] not in "\"'":
         raise Problem(f"unquote string {text} error invalid syntax")
     mark, inside = text[0], text[1:-1]

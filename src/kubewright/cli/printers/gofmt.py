@@ -1,4 +1,7 @@
-"""Go's `fmt`: Sprint and Sprintf for the values of templates. Mistakes in a format become text, as there: `%!d(string=x)`."""
+"""Go's `fmt`: Sprint and Sprintf for the values of templates.
+
+Mistakes in a format become text, as in Go: `%!d(string=x)`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ _INTEGER_VERBS: Final = {"d": "d", "b": "b", "o": "o", "x": "x", "X": "X"}
 
 
 def value_text(value: object) -> str:
-    """Write one value as Print does."""
+    """Format one value as Print does."""
     return go_values.text(value)
 
 
 def sprint(arguments: Sequence[object]) -> str:
-    """Write values one after the other, with a blank between two that are no texts."""
+    """Format values one after the other, with a space between two that are not texts."""
     out = ""
     for place, argument in enumerate(arguments):
         if place and not isinstance(argument, str) and not isinstance(arguments[place - 1], str):
@@ -33,7 +36,7 @@ def sprint(arguments: Sequence[object]) -> str:
 
 
 def sprintf(format: str, arguments: Sequence[object]) -> str:
-    """Write values by a format: %v %s %q %d %b %o %x %X %c %U %t %f %F %e %g %T %%, with flags, width and precision."""
+    """Format values: %v %s %q %d %b %o %x %X %c %U %t %f %F %e %g %T %%, with flags, width and precision."""
     writer = _Writer(arguments)
     out = _DIRECTIVE.sub(writer.directive, format)
     return out + writer.surplus()
@@ -44,13 +47,13 @@ class _Writer:
         self._left = list(arguments)
 
     def surplus(self) -> str:
-        """Tell arguments that no directive asked for."""
+        """Report arguments without a directive."""
         if not self._left:
             return ""
         return f"%!(EXTRA {', '.join(_typed(argument) for argument in self._left)})"
 
     def directive(self, found: re.Match[str]) -> str:
-        """Write one directive."""
+        """Format one directive."""
         flags, width, precision, verb = found.groups()
         note = ""
         if width == "*":
@@ -101,13 +104,13 @@ def _filled(text: str, flags: str, width: int, *, number: bool) -> str:
 
 
 def _wrong(value: object, flags: str, width: int, precision: int | None) -> str:
-    """Return what stands in the parentheses of a directive that does not fit: the type, and the value with the directive's flags."""
+    """Return the text in the parentheses of an unsuitable directive: the type, and the value with the directive's flags."""
     shown = _one(value, "v", flags, precision) or ""
     return f"{go_values.type_name(value)}={_filled(shown, flags, width, number=not isinstance(value, str))}"
 
 
 def syntax(value: object) -> str:
-    """Write a value as Go's source would have it (`%#v`)."""
+    """Format a value in Go's source syntax (`%#v`)."""
     if isinstance(value, str):
         return go_quoted(value)
     if isinstance(value, list):
@@ -123,7 +126,7 @@ def _inner_syntax(value: object) -> str:
 
 
 def _one(value: object, verb: str, flags: str, precision: int | None) -> str | None:
-    """Write one value; None if the verb is not for its type."""
+    """Format one value; None if the verb is not for its type."""
     if verb == "T":
         return go_values.type_name(value)
     if value is None or value is MISSING:
@@ -177,7 +180,7 @@ def _float(value: float, verb: str, flags: str, precision: int | None) -> str | 
 
 
 def _hexadecimal(value: float, *, upper: bool) -> str:
-    """Write a float in hexadecimal digits, without zeros at the end, and with an exponent of two digits at least."""
+    """Format a float in hexadecimal digits, without trailing zeros, and with an exponent of at least two digits."""
     digits, _, exponent = value.hex().partition("p")
     digits = digits.rstrip("0").rstrip(".") if "." in digits else digits
     text = f"{digits}p{exponent[0]}{exponent[1:]:0>2}"
@@ -185,7 +188,7 @@ def _hexadecimal(value: float, *, upper: bool) -> str:
 
 
 def _binary(value: float) -> str:
-    """Write a float as a whole number and a power of two."""
+    """Format a float as a whole number and a power of two."""
     mantissa, exponent = math.frexp(value)
     return f"{int(mantissa * 2**53)}p{exponent - 53:+d}"
 
@@ -202,7 +205,7 @@ def _string(value: str, verb: str, flags: str, precision: int | None) -> str | N
 
 
 def _quoted(text: str, flags: str) -> str:
-    """Quote as `%q`; with a plus in ASCII only."""
+    """Quote as `%q`; with a plus, in ASCII only."""
     quoted = go_quoted(text)
     if "+" not in flags:
         return quoted

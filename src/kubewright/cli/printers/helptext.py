@@ -1,4 +1,4 @@
-"""Help texts, made from the command table, and the `help` command."""
+"""Help texts, generated from the command table, and the `help` command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def render(command: Command, *, program: str, table: Table = TABLE) -> str:
 
 
 def usage(command: Command, *, program: str, table: Table = TABLE) -> list[str]:
-    """Return the usage lines of a command, as cobra makes them, without a leading word."""
+    """Return the usage lines of a command, as in cobra, without a leading word."""
     called = " ".join((program, *command.words))
     lines = []
     if not command.shows_help:
@@ -47,7 +47,7 @@ def usage(command: Command, *, program: str, table: Table = TABLE) -> list[str]:
 
 
 def _phases(command: Command, table: Table) -> list[str]:
-    """Return the tree of phases of a workflow, as kubeadm's help has it: children indented and led by `/`, no `all`."""
+    """Return the tree of phases of a workflow, as in kubeadm's help: children indented and prefixed with `/`, no `all`."""
     top = next((row for row in table.children(command) if row.words[-1] == "phase"), None)
     if top is None:
         return []
@@ -88,9 +88,9 @@ def _columns(rows: list[tuple[str, str]]) -> str:
 
 
 def explain(parsed: parser.Parsed) -> int:
-    """Print the help of the command that the words name; words behind it are ignored.
+    """Print the help of the command that the words name; words after it are ignored.
 
-    An unknown first word is told on stderr, with the commands that there are, and is no failure, as in kubeadm v1.36.
+    An unknown first word is reported on stderr, with the available commands, and is not a failure, as in kubeadm v1.36.
     """
     words = parsed.strings("command")
     found = parser.find(words, table=parsed.table)

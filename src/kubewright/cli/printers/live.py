@@ -1,4 +1,4 @@
-"""The live display of `up`, `down` and `binaries fetch`: only where a person watches a terminal."""
+"""The live display of `up`, `down` and `binaries fetch`, only on a terminal."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _STYLES: Final[Mapping[str, str]] = {
 
 
 class LiveDisplay:
-    """A reporter that redraws a few lines: what is done, what is waited for, and the state of each component and of the nodes.
+    """A reporter that redraws a few lines: progress, waits, and the state of each component and of the nodes.
 
-    Use it as a context manager; it writes to stderr and removes its picture in the end, only warnings stay. No line is longer than the
-    terminal is wide. `console` is for tests.
+    Use it as a context manager; it writes to stderr and removes its display at the end, so that only warnings stay. No
+    line is longer than the terminal is wide. `console` is for tests.
     """
 
     def __init__(self, title: str, *, clock: Clock, console: Console | None = None) -> None:
@@ -78,7 +78,7 @@ class LiveDisplay:
                 self._advance(event)
 
     def picture(self) -> Group:
-        """Return what the display shows at the moment."""
+        """Return the current content of the display."""
         with self._lock:
             self._spinner.update(text=Text.assemble((self._title, "bold"), f"  {format_seconds(self._clock.monotonic() - self._start)}"))
             doing = Text(f"  {' '.join(_shown(self._doing).split())}", style="dim", no_wrap=True, overflow="ellipsis")
@@ -98,7 +98,7 @@ class LiveDisplay:
         self._progress.update(self._tasks[event.task], completed=event.done, total=event.total)
 
     def _table(self) -> Table:
-        """Components and nodes first, milestones below them: these have no state but to be reached."""
+        """Return components and nodes first, milestones below them, whose only state is being reached."""
         grid = Table.grid(padding=(0, 2))
         grid.add_column()
         grid.add_column(no_wrap=True)
@@ -113,5 +113,5 @@ class LiveDisplay:
 
 
 def _shown(text: str) -> str:
-    """Return what the display shows of a text, which goes to the terminal past `Printable`."""
+    """Return the displayed form of a text, which is written to the terminal without `Printable`."""
     return without_controls(mask(text))

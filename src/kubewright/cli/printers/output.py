@@ -1,7 +1,8 @@
-"""How results are printed: JSON, YAML, tables for people, kubeadm's tables, and colours where a person looks at a terminal.
+"""The output of results: JSON, YAML, tables for people, kubeadm's tables, and colours on a terminal.
 
-kubeadm's tables are Go's `text/tabwriter` with a least width of 10 and three blanks between columns, equal to the byte: a column reaches over
-consecutive lines that have a cell in it and another one after; the last cell of a line is written as it is.
+kubeadm's tables are Go's `text/tabwriter` with a minimum width of 10 and three spaces between columns, byte for byte: a
+column extends over consecutive lines that have a cell in it and another one after it; the last cell of a line is
+written unpadded.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ if TYPE_CHECKING:
     from kubewright.workflow.runner import Plan
 
 Paint = Callable[[str, str], str]
-"""Decorates a text for a place: the key of a column, or a name of `_STYLES`. What it adds takes no room on the screen."""
+"""Decorates a text for a position: the key of a column, or a name of `_STYLES`.
+
+Decorations have no width on the screen.
+"""
 
 OUTPUT_VERSION = "output.kubeadm.k8s.io/v1alpha3"
 """The API version of kubeadm's output kinds."""
 
 
 def write_result(result: object, *, form: str) -> None:
-    """Write a result to stdout as `json` (four blanks, as kubeadm indents) or `yaml`."""
+    """Write a result to stdout as `json` (four spaces, kubeadm's indentation) or `yaml`."""
     import json
 
     shown = each_text(result, printable)
@@ -52,7 +56,7 @@ def write_plan(plan: Plan, *, form: str) -> None:
 
 
 def write_documents(documents: Sequence[Mapping[str, Any]], *, form: str) -> None:
-    """Write documents to stdout, as `documents_text` has them."""
+    """Write documents to stdout in the form of `documents_text`."""
     sys.stdout.write(documents_text(documents, form=form))
 
 
@@ -66,14 +70,17 @@ def documents_text(documents: Sequence[Mapping[str, Any]], *, form: str) -> str:
 
 
 def printer(parsed: Parsed) -> Printer | None:
-    """Return the printer that the flags PRINTED ask for; None for text, which is the command's own. Raises UsageError."""
+    """Return the printer for the flags PRINTED; None for text, which is the command's own. Raises UsageError."""
     from kubewright.cli.printers import choosing
 
     return choosing.choose(parsed.text("output"), allow_missing=parsed.flag("allow-missing-template-keys"))
 
 
 def write_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], form: str, none: str = "") -> None:
-    """Write rows to stdout: as data, or as a table. People are told on stderr that there are `none`, if that is given."""
+    """Write rows to stdout: as data, or as a table.
+
+    If there are none, the text `none` is written to stderr for people.
+    """
     if form != "text":
         write_result(rows, form=form)
     elif not rows and none:
@@ -83,9 +90,11 @@ def write_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[
 
 
 def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], paint: Paint | None = None) -> str:
-    """Lay out rows under headings, three blanks between columns. `columns` are pairs of key and heading; `paint` decorates cells.
+    """Return a table of rows with headings, three spaces between columns.
 
-    A cell stays on its line whatever is in it: cells hold texts of others.
+    `columns` are pairs of key and heading; `paint` decorates cells.
+
+    Cells never contain newlines, although they contain texts of others.
     """
     keys = [key for key, _ in columns]
     cells = [[heading for _, heading in columns], *([_shown(row.get(key)) for key in keys] for row in rows)]
@@ -94,7 +103,7 @@ def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, 
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], places: Sequence[str], paint: Paint | None) -> str:
-    """Put cells side by side. The padding of a cell is not decorated, and the last cell has none."""
+    """Join cells. The padding of a cell is not decorated, and the last cell has none."""
     padding = [" " * (width - len(cell)) for cell, width in zip(cells, widths, strict=True)]
     painted = [paint(place, cell) for place, cell in zip(places, cells, strict=True)] if paint else cells
     return "   ".join(cell + blanks for cell, blanks in zip(painted, padding, strict=True)).rstrip() + "\n"
@@ -108,11 +117,14 @@ def _shown(value: object) -> str:
 
 LEAST_WIDTH: Final = 10
 PADDING: Final = 3
-"""Of kubeadm's tables: `tabwriter.NewWriter(out, 10, 4, 3, ' ', 0)`."""
+"""For kubeadm's tables: `tabwriter.NewWriter(out, 10, 4, 3, ' ', 0)`."""
 
 
 def kubeadm_table(lines: Sequence[Sequence[str]]) -> str:
-    """Return the lines as kubeadm lays them out. A line with one cell, or none, ends the columns above it. Cells stay on their lines."""
+    """Return the lines in kubeadm's layout.
+
+    A line with at most one cell ends the columns above it. Cells contain no newlines.
+    """
     out: list[str] = []
     _format_block([[one_line(cell) for cell in line] for line in lines], [], out)
     return "".join(out)
@@ -142,7 +154,7 @@ def _write_cells(lines: Sequence[Sequence[str]], widths: Sequence[int], out: lis
 
 
 def human_duration(seconds: float) -> str:
-    """Say a length of time as Kubernetes does (apimachinery `duration.HumanDuration`): `364d`, `5h3m`, `<invalid>` if it is past."""
+    """Format a duration as Kubernetes does (apimachinery `duration.HumanDuration`): `364d`, `5h3m`, `<invalid>` if it is negative."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -174,7 +186,7 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """Say a length of time in its largest unit only (apimachinery `duration.ShortHumanDuration`): `23h`, `1y`, `<invalid>` if it is past."""
+    """Format a duration in its largest unit only (apimachinery `duration.ShortHumanDuration`): `23h`, `1y`, `<invalid>` if it is negative."""
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
@@ -204,7 +216,7 @@ _STATE_COLUMNS: Final = frozenset({"state", "phase"})
 
 
 class Stream(Protocol):
-    """What is written to."""
+    """An output stream."""
 
     def isatty(self) -> bool:
         """Whether it is a terminal."""
@@ -212,12 +224,12 @@ class Stream(Protocol):
 
 
 def painter(stream: Stream, environment: Mapping[str, str] = os.environ) -> Paint:
-    """Return what decorates a stream's text: nothing unless it is a terminal that takes colours."""
+    """Return the decoration of a stream's text: none unless it is a terminal with colours."""
     return _paint if takes_colours(stream, environment) else _plain
 
 
 def takes_colours(stream: Stream, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether a stream is a terminal whose user wants colours: NO_COLOR is not set, and TERM is not `dumb`."""
+    """Return whether a stream is a terminal whose user wants colours: NO_COLOR is not set, and TERM is not `dumb`."""
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 

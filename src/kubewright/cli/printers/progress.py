@@ -1,4 +1,4 @@
-"""Which reporter a command gets that takes its time: JSON lines, the live display on a terminal, or plain lines."""
+"""The reporter of a command that takes time: JSON lines, the live display on a terminal, or plain lines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kubewright.base.events import Reporter, State
 from kubewright.cli.printers.reporters import JsonLines, PlainLines, has_log, logged
 
 POLL_EVERY: Final = 0.2
-"""Seconds between two looks: a person sees no difference, and the daemon does not notice."""
+"""Seconds between two reads: people notice no difference, and the load on the daemon is negligible."""
 
 ReadStates = Callable[[], Mapping[str, str]]
-"""Returns the present state of each thing by its name; empty while there is nothing to see. Must not raise."""
+"""Returns the current states by name; empty while there are none. Must not raise."""
 
 
 class StatePoller:
-    """A context manager that looks again and again, in a thread of its own, and emits a `State` for everything that changed."""
+    """A context manager that polls in a separate thread, and emits a `State` for every change."""
 
     def __init__(self, look: ReadStates, *, reporter: Reporter, clock: Clock, every: float = POLL_EVERY) -> None:
         self._look = look
@@ -47,7 +47,7 @@ class StatePoller:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
-        self._thread.join(1.0)  # it may wait for a daemon that hangs: nobody waits for it
+        self._thread.join(1.0)  # it may be waiting for a daemon that hangs: do not wait for it
 
     def _run(self) -> None:
         while not self._ended.wait(self._every):
@@ -56,9 +56,9 @@ class StatePoller:
 
 @contextmanager
 def progress(title: str, *, form: str, look: ReadStates | None = None) -> Iterator[Reporter]:
-    """Give the reporter for a command that takes its time. All of them write to stderr; stdout is for the result.
+    """Yield the reporter for a command that takes time. All of them write to stderr; stdout is for the result.
 
-    `look` is for the live display alone: what it returns is shown beside the events.
+    `look` is for the live display only: its states are shown together with the events.
     """
     if form != "text":
         yield logged(JsonLines())

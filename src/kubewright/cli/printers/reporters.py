@@ -1,6 +1,9 @@
-"""Reporters: events as kubeadm's text lines, as JSON lines, as short lines, and in the log; `live` has the display for terminals.
+"""Reporters: events as kubeadm's text lines, as JSON lines, as short lines, and in the log.
 
-The log has what a run decides at -v 4: phases, changes and waits; differences at -v 8, secrets masked as in a plan.
+`live` has the display for terminals.
+
+At -v 4, the log contains the decisions of a run: phases, changes and waits; at -v 8, also diffs, with secrets masked as
+in a plan.
 """
 
 from __future__ import annotations
@@ -25,15 +28,15 @@ if TYPE_CHECKING:
 
 
 WAIT_TOLD_AFTER: Final = 5.0
-"""Seconds of waiting before a log is told: most waits are over by then."""
+"""Seconds of waiting before it is logged: most waits are over by then."""
 WAIT_TOLD_EVERY: Final = 10.0
-"""Seconds between two lines of a log about the same wait."""
+"""Seconds between two log lines about the same wait."""
 _UP_AND_CLEAR: Final = "\x1b[1A\x1b[2K"
 _WIDTH: Final = 80
 
 
 class WaitLine:
-    """Shows waits on a stream. Whoever writes something else to the terminal calls `clear` before."""
+    """Shows waits on a stream. Before other output is written to the terminal, `clear` must be called."""
 
     def __init__(self, err: TextIO) -> None:
         self._err = err
@@ -42,7 +45,7 @@ class WaitLine:
         self._told: dict[str, float] = {}
 
     def show(self, waiting: events.Waiting) -> None:
-        """Show what is waited for and why it is not there yet."""
+        """Show a wait and its reason."""
         text = f"waiting for {waiting.what} ({format_seconds(waiting.elapsed)}): {' '.join(waiting.reason.split())}"
         if self._terminal:
             self.clear()
@@ -53,7 +56,7 @@ class WaitLine:
         self._err.flush()
 
     def clear(self) -> None:
-        """Remove the line from the terminal. One that nobody removes stays: it is the last thing that was known."""
+        """Remove the line from the terminal. If it is not removed, it stays as the last known state."""
         if self._drawn:
             raw(self._err).write(_UP_AND_CLEAR)
             self._err.flush()
@@ -78,9 +81,9 @@ def _cut(text: str, width: int) -> str:
 
 
 class KubeadmText:
-    """kubeadm's `[topic] text` lines on stdout, each at once, also through a pipe; warnings and what is waited for on stderr.
+    """kubeadm's `[topic] text` lines on stdout, each flushed immediately, also to a pipe; warnings and waits on stderr.
 
-    Timings and changes are not shown, as there.
+    Timings and changes are not shown, as in kubeadm.
     """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -126,7 +129,7 @@ class JsonLines:
 
 
 def masked(value: object) -> object:
-    """Return a JSON value with its texts masked one by one: in the whole line a mask could swallow a quote."""
+    """Return a JSON value with each of its texts masked: in the whole line, a mask could swallow a quote."""
     return each_text(value, mask)
 
 
@@ -135,7 +138,7 @@ def _told(value: object) -> object:
 
 
 class PlainLines:
-    """For a stderr that is not a terminal: what is waited for, progress once in a while, warnings."""
+    """For a stderr that is not a terminal: waits, occasional progress, warnings."""
 
     PROGRESS_EVERY = 10.0
 
@@ -176,19 +179,19 @@ MILESTONES: Final[Mapping[str, str]] = {
     "controlPlanesReady": "all control planes ready",
     "nodesReady": "all nodes ready",
 }
-"""What the milestones of `up` are called."""
+"""The texts for the milestones of `up`."""
 REACHED: Final = "reached"
 """The state of a milestone."""
 
 
 def state_text(event: events.State) -> str:
-    """Say what has come to be."""
+    """Return the text for a new state."""
     name = MILESTONES.get(event.subject, event.subject)
     return name if event.state == REACHED else f"{name}: {event.state}"
 
 
 def progress_text(event: events.Progress) -> str:
-    """Say how far a task is: with a percentage where the total is known."""
+    """Return the text for the progress of a task: with a percentage if the total is known."""
     share = f" {100 * event.done / event.total:.0f} %" if event.total else ""
     amount = f" {_amount(event.done, event.unit)}" + (f" of {_amount(event.total, event.unit)}" if event.total else "")
     return f"{event.task}{share}{amount if event.unit else ''}{': ' + event.text if event.text else ''}"
@@ -201,7 +204,10 @@ def _amount(value: float, unit: str) -> str:
 
 
 class MachineText:
-    """Prints events as kubeadm does. Phases left out for one of the reasons in `silent` are not told; None: for any."""
+    """Prints events as kubeadm does.
+
+    Phases skipped for one of the reasons in `silent` are not reported; None: for any.
+    """
 
     def __init__(self, *, silent: Collection[str] | None = ()) -> None:
         self._lines = KubeadmText()
@@ -220,7 +226,7 @@ class MachineText:
 
 
 class ChangeLines:
-    """Prints what was changed, a line for each change; all other events as kubeadm does."""
+    """Prints one line for each change; all other events as kubeadm does."""
 
     def __init__(self) -> None:
         self._lines = KubeadmText()
@@ -239,18 +245,21 @@ DIFFERENCES = 8
 
 
 def has_log() -> bool:
-    """Return whether somebody asked for a log. It would tear the picture of a live display to pieces."""
+    """Return whether a log was requested. It would interfere with a live display."""
     return _log_at(1) is not None
 
 
 def logged(reporter: events.Reporter) -> events.Reporter:
-    """Return a reporter that also writes to the log what it is told; the same one where nobody wants to see that."""
+    """Return a reporter that also logs its events; the same one if nothing would be logged."""
     log = _log_at(DECISIONS)
     return reporter if log is None else _Logged(reporter, log)
 
 
 def _log_at(verbosity: int) -> logging.Logger | None:
-    """Return the log if it shows what is told at a verbosity. Without -v nothing is set up, and `logging` is not loaded for this question."""
+    """Return the log if it shows events at a verbosity.
+
+    Without -v, nothing is set up, and `logging` is not imported.
+    """
     if "kubewright.base.logs" not in sys.modules:
         return None
     import logging
@@ -262,7 +271,7 @@ def _log_at(verbosity: int) -> logging.Logger | None:
 
 
 class _Logged:
-    """Writes events to the log, then hands them on."""
+    """Writes events to the log, then forwards them."""
 
     def __init__(self, reporter: events.Reporter, log: logging.Logger) -> None:
         self._reporter = reporter

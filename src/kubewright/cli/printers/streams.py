@@ -1,8 +1,9 @@
 """The standard streams of a command.
 
-What is printed holds names of files, answers of servers and lines of logs, which others choose. Printed as they are, they could move the
-cursor, hide lines, or write to the terminal what its user did not type. So this is the one way to a terminal: control characters that are
-not ours are escaped. As `ls` does it, results stay as they are where stdout is no terminal: a program reads them there.
+The output contains names of files, answers of servers and lines of logs, which others control. Unchanged, they could
+move the cursor, hide lines, or make the terminal send input that its user did not type. Therefore all output to a
+terminal goes through this module: control characters that are not ours are escaped. As in `ls`, results stay unchanged
+if stdout is not a terminal, because a program reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kubewright.base.messages import ESCAPING, without_controls
 
 
 class Printable:
-    """A stream whose texts cannot do more to a terminal than colour it. Everything but writing is the stream's own."""
+    """A stream whose texts can only set colours of a terminal. Everything but writing is the stream's own."""
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
@@ -34,7 +35,7 @@ class Printable:
 
 
 def secure() -> None:
-    """Make the standard streams take any text, also names of files that are no UTF-8, and stderr and a terminal printable text only.
+    """Make the standard streams accept any text, even file names that are not UTF-8, and restrict stderr and terminals to printable text.
 
     May be called again.
     """
@@ -48,5 +49,5 @@ def secure() -> None:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream below, for what moves the cursor itself."""
+    """Return the underlying stream, for code that moves the cursor itself."""
     return stream.raw if isinstance(stream, Printable) else stream

@@ -1,1 +1,1 @@
-"""The rows: every command and flag, and the types that they are made of."""
+"""The rows: every command and flag, and their types."""

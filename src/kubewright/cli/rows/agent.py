@@ -1,4 +1,4 @@
-"""The rows of `agent`. Those of `agent run` are the kubelet's flags, from the table that says what becomes of them."""
+"""The rows of `agent`. Those of `agent run` are the kubelet's flags, from the table that defines their treatment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, PATH, STRING, Command, Flag, Workflow
 
 _KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING}
-"""How our parser reads a kind of the kubelet's flags; all others are lists, which their reader takes apart."""
+"""The parser's kind for a kind of the kubelet's flags; all others are lists, which their reader splits."""
 _SHOWN = {"pairs": "mapStringString", "less": "mapStringString", "taints": "[]v1.Taint", "limits": "reserved-memory"}
-"""What help shows for the value of a kind, where it is not our own word."""
+"""The placeholder in help for a kind's value, if it is not our own word."""
 
 
 def _meanings(of: Fields, above: str = "") -> Iterator[tuple[str, str]]:

@@ -30,7 +30,10 @@ _ADMIN = Flag(
 
 
 def renewals() -> list[Command]:
-    """Return the commands below `certs renew`: one for each certificate that is renewed (kubeadm v1.36: phases/certs/renewal)."""
+    """Return the commands below `certs renew`: one for each renewable certificate.
+
+    Source: kubeadm v1.36: phases/certs/renewal.
+    """
     from kubewright.lifecycle.steps import renewal
 
     return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in renewal.everything())]

@@ -1,7 +1,9 @@
-"""The command table: every command that kubewright has. Help, completion, parsing and the documentation all come from its rows.
+"""The command table: every command of kubewright.
 
-The first words stand here, in the order in which help shows them: `--help` needs no more. The rows below a word are in modules of their own
-beside this one, imported when a command is called or looked at; phases become commands as their tree says.
+Help, completion, parsing and the documentation are all generated from its rows.
+
+The first words are here, in the order of help: `--help` needs no more. The rows below a word are in other modules of
+this package, imported when a command is called or read; phases become commands as their tree defines.
 """
 
 from __future__ import annotations
@@ -41,14 +43,14 @@ VERSION = Flag(
     default=False,
     not_as="kubeadm",
 )
-"""kubeadm has no such flag: scripts must not be able to tell us from it."""
+"""kubeadm has no such flag: scripts must not be able to distinguish us from it."""
 
 ROOT = Command("", "Bring up Kubernetes control planes and join machines to them", flags=(VERSION,), exit_scheme=KUBEADM, shows_help=True)
 
 
 @dataclass(eq=False)
 class Head:
-    """A first word: what it is about, and the module that holds its rows as ROWS."""
+    """A first word: its summary, and the module with its rows as ROWS."""
 
     word: str
     summary: str
@@ -99,7 +101,7 @@ _SUMMARIES = {head.word: head.summary for head in HEADS}
 
 
 def summary(word: str) -> str:
-    """Return what a first word is about."""
+    """Return the summary of a first word."""
     return _SUMMARIES[word]
 
 
@@ -137,28 +139,34 @@ ROWS = (
 
 
 class Table:
-    """The commands below these first words. Rows are imported when they are looked at, and the commands of phases made from their trees then."""
+    """The commands below these first words.
+
+    Rows are imported when they are read, and the commands of phases are then generated from their trees.
+    """
 
     def __init__(self, heads: Sequence[Head]) -> None:
         self.heads = {head.word: head for head in heads}
         self._made: dict[str, tuple[Command, ...]] = {}
 
     def below(self, parent: Command, word: str) -> Command | None:
-        """Return the command that a word means directly below another one; aliases count."""
+        """Return the command that a word denotes directly below another one, aliases included."""
         if not parent.words:
             head = next((head for head in self.heads.values() if word and word in {head.word, head.alias}), None)
             return self._rows(head.word)[0] if head else None
         return next((row for row in self._directly_below(parent) if word == row.words[-1] or word in row.aliases), None)
 
     def children(self, parent: Command, *, hidden: bool = False) -> tuple[Command, ...]:
-        """Return the commands directly below one, in the table's order; of the program itself only what help needs: path and summary."""
+        """Return the commands directly below one, in the table's order.
+
+        For the program itself only with path and summary, for help.
+        """
         if not parent.words:
             heads = (head for head in self.heads.values() if hidden or not head.hidden)
             return tuple(Command(head.word, head.summary, hidden=head.hidden) for head in heads)
         return tuple(row for row in self._directly_below(parent) if hidden or not row.hidden)
 
     def command(self, *words: str) -> Command:
-        """Return the command with a path; aliases count. Raises KeyError if there is none."""
+        """Return the command with a path, aliases included. Raises KeyError if there is none."""
         found = ROOT
         for word in words:
             row = self.below(found, word)
@@ -182,7 +190,7 @@ class Table:
         return [row for row in imported(f"{self.heads[word].rows}:ROWS") if row.words[0] == word]
 
     def _below_row(self, row: Command) -> tuple[Command, ...]:
-        """Return the commands that are made below a row, the same ones each time."""
+        """Return the commands that are generated below a row, the same ones each time."""
         if row.path not in self._made:
             self._made[row.path] = (*_phase_commands(row), *(imported(row.makes)() if row.makes else ()))
         return self._made[row.path]
@@ -192,13 +200,16 @@ TABLE = Table(HEADS)
 
 
 def imported(name: str) -> Any:
-    """Import what is named as `module:name`."""
+    """Import an object named as `module:name`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def _phase_commands(row: Command) -> list[Command]:
-    """Return `… phase` and a command for each phase of the tree that a command runs; a group of phases has neither handler nor flags."""
+    """Return `… phase` and a command for each phase of a command's tree.
+
+    A group of phases has neither handler nor flags.
+    """
     workflow = row.workflow
     if workflow is None or not workflow.phases:
         return []

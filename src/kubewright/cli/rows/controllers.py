@@ -11,7 +11,7 @@ SIGNERS = {
     "kube-apiserver-client": "kubernetes.io/kube-apiserver-client",
     "legacy-unknown": "kubernetes.io/legacy-unknown",
 }
-"""The signers' words in flags, and their names."""
+"""The words for signers in flags, and the signers' names."""
 
 _KUBECONFIG = Flag("kubeconfig", "kubeconfig of the cluster", metavar="file")
 

@@ -1,7 +1,7 @@
-"""The rows of the commands that change a machine, or check it: `init`, `join`, `reset`, `upgrade`, `preflight` (kubeadm v1.36: cmd/init.go, cmd/join.go, cmd/reset.go, cmd/upgrade).
+"""The rows of the commands that change or check a machine: `init`, `join`, `reset`, `upgrade`, `preflight`.
 
-Imports nothing heavy. The phases of a command, with their summaries and the names of their flags, stand in its tree; what a flag of that name is
-stands here.
+They mirror kubeadm v1.36: cmd/init.go, cmd/join.go, cmd/reset.go, cmd/upgrade. Imports nothing heavy. The phases of a
+command, with their summaries and the names of their flags, are in its tree; the flags of these names are here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kubewright.cli.rows.model import (
 )
 
 _OURS = "plan output"
-"""Flags that kubeadm does not have: of the commands that are operations, and of each of their phases."""
+"""Flags that kubeadm does not have, of operation commands and each of their phases."""
 
 
 def _named(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
@@ -40,7 +40,7 @@ def _named(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
 
 
 def _but(flags: Mapping[str, Flag], names: str) -> tuple[Flag, ...]:
-    """Return all flags but these."""
+    """Return all flags except these."""
     left_out = names.split()
     return tuple(flag for name, flag in flags.items() if name not in left_out)
 

@@ -1,4 +1,4 @@
-"""The shape of the command table: commands, flags and arguments as plain values, and the flags that several commands have.
+"""The types of the command table: commands, flags and arguments as plain values, and the flags that several commands share.
 
 Nothing here may import heavy modules; a test keeps the list of modules that the cheap commands load.
 """
@@ -13,7 +13,7 @@ from kubewright.base.records import dataclass, field
 if TYPE_CHECKING:
     from dataclasses import KW_ONLY
 
-# Kinds of flags, by the names that pflag has for them.
+# Kinds of flags, by pflag's names.
 STRING = "string"
 BOOL = "bool"
 INT = "int"
@@ -29,9 +29,9 @@ PAIRS = "mapStringString"
 DURATION = "duration"
 """Go's form, such as `1h30m`."""
 
-# How texts of flags are read (`inputs.given`), where the kind does not say it.
+# How texts of flags are parsed (`inputs.given`), if the kind is not sufficient.
 SECRET = "secret"  # noqa: S105 - the name of a form
-"""As it is, `-` for the next line of standard input, or the path of a file."""
+"""Literal, `-` for the next line of standard input, or the path of a file."""
 PATH = "path"
 """Made absolute."""
 GATES = "gates"
@@ -41,7 +41,7 @@ CONTENT = "content"
 FIELDS = "fields"
 """The map in a YAML file."""
 LENGTH = "length"
-"""A duration of more than nothing."""
+"""A positive duration."""
 RANGES = "ranges"
 """CIDRs."""
 VERSION = "version"
@@ -50,23 +50,28 @@ VERSION = "version"
 OWN = "own"
 """Exit codes by the class of the error."""
 KUBEADM = "kubeadm"
-"""Exit code 1 for every error, as kubeadm has it."""
+"""Exit code 1 for every error, as in kubeadm."""
 DIFF = "diff"
-"""1 is the command's own answer (there are differences), as with `diff`; errors whose class says 1 exit 2, all others as with OWN."""
+"""1 is the command's own result (there are differences), as with `diff`.
+
+Errors whose class says 1 exit 2, all others as with OWN.
+"""
 
 OPERATION = "kubewright.cli.handlers.operations:run"
-"""The handler of whatever is done to a machine."""
+"""The handler of all operations on a machine."""
 
 ANY = -1
-"""As `Argument.most`: no limit."""
+"""No limit, for `Argument.most`."""
 
 
 @dataclass(eq=False)
 class Flag:
-    """One flag. `kind` is one of the kinds above; the default fits it. `deprecated` is what is said when it is used.
+    """A flag.
 
-    `sets` is the field that the flag sets in what a command is asked for, the name with underscores if not given (`inputs.record`); `form` says
-    how its text is read.
+    `kind` is one of the kinds above, which the default must match. `deprecated` is the message when it is used.
+
+    `sets` is the field of the command's options that the flag sets, by default its name with underscores
+    (`inputs.record`); `form` defines how its text is parsed.
     `not_as` is the name of a program: called by it, we do not have the flag.
     """
 
@@ -91,7 +96,7 @@ class Flag:
 
     @property
     def dest(self) -> str:
-        """The key that holds the value after parsing."""
+        """The key of the value after parsing."""
         return self.name.replace("-", "_")
 
     @property
@@ -106,9 +111,10 @@ class Flag:
 
 @dataclass(eq=False)
 class Argument:
-    """The positional arguments of a command. `name` is the key after parsing, `shown` stands in the usage line.
+    """The positional arguments of a command. `name` is the key after parsing, `shown` is used in the usage line.
 
-    At least `least` and at most `most` are taken, ANY for no limit; with `most` 1 the value is a string, else a tuple.
+    At least `least` and at most `most` are accepted, ANY for no limit; with `most` 1 the value is a string, else a
+    tuple.
     """
 
     name: str
@@ -121,12 +127,15 @@ class Argument:
 
 @dataclass(eq=False)
 class Workflow:
-    """A tree of phases that a command runs, and how its phases become commands. What is named is `module:name`, imported when it is needed.
+    """A tree of phases that a command runs, and how its phases become commands.
 
-    `phases` is the tree, '' if its phases are no commands: names, summaries, and the names of flags and arguments stand there; `flags` and `arguments` say what these are. `ours`
-    names flags that every phase has besides. `handler` is that of the phases. `operation` is the row of the engine, and `request` the function
-    that turns flags into what the operation is asked for. `silent` are reasons of skipped phases that are not told, None: all. `batches`: what is
-    written is synchronised once, at the end. `text` is the reporter for people, if it is not that of `init`.
+    Objects named as `module:name` are imported when needed.
+
+    `phases` is the tree, '' if its phases are not commands: it contains names, summaries, and the names of flags and
+    arguments, which `flags` and `arguments` define. `ours` names further flags of every phase. `handler` is that of the
+    phases. `operation` is the row of the engine, and `request` the function that converts flags to the operation's
+    options. `silent` are reasons of skipped phases that are not reported, None: all. `batches`: writes are synced once,
+    at the end. `text` is the reporter for people, if it is not that of `init`.
     """
 
     phases: str = ""
@@ -144,12 +153,13 @@ class Workflow:
 
 @dataclass(eq=False)
 class Command:
-    """One command, a row of the table.
+    """A command, one row of the table.
 
-    `path` is the words that call it, `aliases` other words for the last one. `handler` is `module:function`, imported only when the command
-    runs; a row without one is a group, or has that of its workflow. `shows_help`: a group that succeeds when it is called alone, as kubeadm's `kubeconfig` does.
-    `flags_in_usage` is False where kubeadm's usage line ends without `[flags]`. `workflow`: the command runs a tree of phases, each of which is a
-    command `… phase NAME` as well. `makes` is `module:function`, which returns further rows below this one; it is called when they are looked at.
+    `path` are the words that call it, `aliases` other words for the last one. `handler` is `module:function`, imported
+    only when the command runs; a row without one is a group, or has that of its workflow. `shows_help`: a group that
+    succeeds when it is called alone, as kubeadm's `kubeconfig` does. `flags_in_usage` is False if kubeadm's usage line
+    ends without `[flags]`. `workflow`: the command runs a tree of phases, each of which is also a command `… phase
+    NAME`. `makes` is `module:function`, which returns further rows below this one; it is called when they are read.
     """
 
     path: str
@@ -174,7 +184,7 @@ class Command:
         self.handler = self.handler or (self.workflow.handler if self.workflow else "")
 
     def flags_as(self, program: str) -> tuple[Flag, ...]:
-        """Return the flags that the command has when we are called by this name."""
+        """Return the flags that the command has if the program is called by this name."""
         return tuple(flag for flag in self.flags if flag.not_as != program)
 
     @property
@@ -184,7 +194,7 @@ class Command:
 
 
 def output(*formats: str) -> Flag:
-    """Return an `-o` with these forms, the first of which is the default."""
+    """Return an `-o` flag with these formats, the first of which is the default."""
     return Flag("output", f"format of the result: {', '.join(formats)}", default=formats[0], short="o", choices=formats, metavar="format")
 
 
@@ -230,11 +240,11 @@ MACHINE_FLAGS = (
     Flag("patches", "directory of patches", default="", metavar="dir", form=PATH),
     Flag("skip-phases", "phases to skip", kind=LIST, metavar="phases"),
 )
-"""What init, join, reset and upgrade have in common."""
+"""The common flags of init, join, reset and upgrade."""
 
 
 def by_name(*flags: Flag) -> dict[str, Flag]:
-    """Return the common flags of the machine commands and these by name; one of these replaces a common one."""
+    """Return the common flags of the machine commands and these by name; a flag of the same name replaces a common one."""
     return {flag.name: flag for flag in (*MACHINE_FLAGS, *flags)}
 
 
@@ -255,7 +265,7 @@ def serving(*, bind: str, port: int) -> tuple[Flag, ...]:
 
 
 def electing() -> tuple[Flag, ...]:
-    """Return the flags of a daemon of whose replicas one works at a time: kube-controller-manager's, with its times."""
+    """Return the flags of a daemon with leader election: kube-controller-manager's, with its times."""
     return (
         Flag("leader-elect", "become the leader before writing anything", kind=BOOL, default=True),
         Flag(
@@ -284,7 +294,7 @@ PRINTED_FORMATS = (
     "jsonpath-as-json",
     "jsonpath-file",
 )
-"""In kubeadm's order; a test compares them with what `printers.choosing` takes. Templates and paths come behind a `=`."""
+"""In kubeadm's order; a test compares them with those of `printers.choosing`. Templates and paths follow a `=`."""
 PRINTED_OUTPUT = Flag("output", f"format of the result: {', '.join(PRINTED_FORMATS)}", default="text", short="o", metavar="format")
 MISSING_KEYS = Flag("allow-missing-template-keys", "ignore missing fields and keys in templates and paths", kind=BOOL, default=True)
 MANAGED_FIELDS = Flag(

@@ -1,4 +1,4 @@
-"""The useful core of Go's `text/template`, for `-o go-template=…`: everything of its language except methods and calling functions.
+"""The core of Go's `text/template`, for `-o go-template=…`: its whole language except methods and calling functions.
 
-`lexing` makes tokens, `parsing` a tree of `nodes`, `executing` runs it with the functions of `functions`.
+`lexing` produces tokens, `parsing` a tree of `nodes`, `executing` runs it with the functions of `functions`.
 """

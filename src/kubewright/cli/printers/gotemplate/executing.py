@@ -34,7 +34,7 @@ _DEEPEST: Final = 60
 
 
 def render(templates: Mapping[str, Body], value: object, *, allow_missing: bool = True) -> str:
-    """Return what the template MAIN prints for an object. Raises Problem."""
+    """Return the output of the template MAIN for an object. Raises Problem."""
     run = _Run(templates, allow_missing=allow_missing)
     run.template(parsing.MAIN, value)
     return "".join(run.out)
@@ -57,7 +57,7 @@ class _Run:
         self.out: list[str] = []
 
     def template(self, name: str, value: object) -> None:
-        """Run one template. It sees none of the caller's variables."""
+        """Run one template. It has no access to the caller's variables."""
         body = self._templates.get(name)
         if body is None:
             raise Problem(f'template "{name}" not defined')
@@ -102,7 +102,10 @@ class _Run:
         self._depth = depth
 
     def _range(self, node: Branch, dot: object) -> None:
-        """Run the body for each element. The variables have the whole value first, which is what `else` sees, and then each element."""
+        """Run the body for each element.
+
+        The variables first have the whole value, which `else` sees, and then each element.
+        """
         names, assigns = node.pipeline.names, node.pipeline.assigns
         over = self._pipeline(node.pipeline, dot)
         known, depth, empty = len(self._variables), self._depth, True
@@ -134,10 +137,10 @@ class _Run:
             self._variables[self._place(name)] = (name, value)
 
     def _place(self, name: str) -> int:
-        """Return where the variable stands; the last one of that name counts."""
+        """Return the index of the variable; the last one of that name applies."""
         places = (place for place in reversed(range(len(self._variables))) if self._variables[place][0] == name)
         found = next(places, None)
-        if found is None:  # used in the very pipeline that declares it
+        if found is None:  # used in the pipeline that declares it
             raise Problem(f"undefined variable: {name}")
         return found
 
@@ -145,7 +148,7 @@ class _Run:
         result: object = MISSING
         for place, command in enumerate(pipeline.commands):
             result = self._command(command, dot, final=(result,) if place else ())
-            result = MISSING if result is None else result  # a nil interface has nothing inside
+            result = MISSING if result is None else result  # a nil interface contains nothing
         self._set(((name, result) for name in pipeline.names), assigns=pipeline.assigns)
         return result
 
@@ -232,7 +235,7 @@ def _not_callable(first: Term) -> str:
 
 
 def _pairs(over: object, *, two: bool) -> Iterator[tuple[object, object]]:
-    """Yield what a range goes through: keys and values of a map by key, places and elements of a list, the numbers below a number."""
+    """Yield the pairs of a range: keys and values of a map by key, indexes and elements of a list, the numbers below a number."""
     if isinstance(over, dict):
         yield from ((key, over[key]) for key in sorted(over))
     elif isinstance(over, list):

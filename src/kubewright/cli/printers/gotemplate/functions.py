@@ -14,7 +14,7 @@ from kubewright.cli.printers.go_values import MISSING, Byte, Int, Problem
 
 
 def truth(value: object) -> bool:
-    """Return whether a value counts as true: not what is missing, nil, zero or empty."""
+    """Return whether a value counts as true: not missing, nil, zero or empty."""
     return value is not MISSING and bool(value)
 
 
@@ -31,7 +31,10 @@ def equal(left: object, right: object) -> bool:
 
 
 def less(left: Any, right: Any) -> bool:
-    """Return whether one value comes before another. Raises Problem for what has no order, and for values of different kinds."""
+    """Return whether one value comes before another.
+
+    Raises Problem for values without an order, and for values of different kinds.
+    """
     kinds = kind(left), kind(right)
     if not all(kinds) or (kinds[0] == kinds[1] == "bool"):
         raise Problem("invalid type for comparison")
@@ -51,7 +54,7 @@ def _is_nil(value: object) -> bool:
 
 
 def kind(value: object) -> str:
-    """Return bool, int, float or string; empty for what cannot be compared."""
+    """Return bool, int, float or string; empty for values that cannot be compared."""
     names = ((bool, "bool"), (int, "int"), (float, "float"), (str, "string"))
     return next((name for type_, name in names if isinstance(value, type_)), "")
 
@@ -191,11 +194,11 @@ def _exists(item: object, *indexes: object) -> bool:
             item = _element(item, index)
         except Problem:
             return False
-    return item is not None or not indexes  # without an index anything exists, nil too
+    return item is not None or not indexes  # without an index everything exists, even nil
 
 
 def _base64decode(text: object) -> str:
-    """Decode a text. What is no UTF-8 comes out with replacement characters; Go writes the bytes."""
+    """Decode a text. Invalid UTF-8 becomes replacement characters; Go writes the bytes."""
     if not isinstance(text, str):
         raise Problem(f"wrong type for value; expected string; got {go_values.type_name(text)}")
     try:
@@ -237,4 +240,4 @@ COUNTS: Final[Mapping[str, tuple[int, int | None]]] = {
     **dict.fromkeys(("and", "or", "eq", "index", "slice", "printf", "exists", "call"), (1, None)),
     **dict.fromkeys(("print", "println", "html", "js", "urlquery"), (0, None)),
 }
-"""How many arguments a function takes, at least and at most."""
+"""The minimum and maximum number of a function's arguments."""

@@ -1,4 +1,4 @@
-"""From the text of a template to tokens, and from tokens to constants as Go reads them. Trim markers and comments are dealt with here."""
+"""Converts the text of a template to tokens, and tokens to constants as in Go. Handles trim markers and comments."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _comment_end(template: str, at: int) -> tuple[int, bool]:
 
 
 class _Action:
-    """Reads what stands between two pairs of braces."""
+    """Tokenizes the text between two pairs of braces."""
 
     def __init__(self, template: str, position: int) -> None:
         self._text = template
@@ -88,7 +88,7 @@ class _Action:
         self._open = 0
 
     def tokens(self) -> Iterator[Token]:
-        """Yield tokens up to and with the closing braces; `position` is then behind them."""
+        """Yield tokens up to and including the closing braces; `position` is then after them."""
         while True:
             at = self.position
             if _trims_right(self._text, at) or self._text.startswith("}}", at):
@@ -156,7 +156,7 @@ class _Action:
         return self._make(kind, found.end())
 
     def _named(self, kind: str, at: int) -> Token:
-        """Read `.`, `.name`, `$` or `$name`."""
+        """Parse `.`, `.name`, `$` or `$name`."""
         end = self._name_end(at + 1)
         if end == at + 1 and kind == "field":
             return self._make("dot", end)
@@ -190,7 +190,7 @@ _INT64: Final = 1 << 63
 
 
 def number(text: str) -> object:
-    """Return an Int, or a float where there is a point or an exponent. Raises Problem."""
+    """Return an Int, or a float if there is a point or an exponent. Raises Problem."""
     digits = text.replace("_", "")
     try:
         if _OCTAL.fullmatch(digits):
@@ -223,7 +223,7 @@ def character(text: str) -> Int:
 
 
 def string(text: str) -> str:
-    """Return what a text in double quotes or backquotes means. Raises Problem."""
+    """Return the value of a text in double quotes or backquotes. Raises Problem."""
     return text[1:-1].replace("\r", "") if text.startswith("`") else go_values.unquote(text)
 
 

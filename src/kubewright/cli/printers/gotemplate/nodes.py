@@ -40,7 +40,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable and fields of it. The name holds its `$`."""
+    """A variable and fields of it. The name includes its `$`."""
 
     name: str
     fields: tuple[str, ...]
@@ -48,7 +48,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Chain:
-    """Fields of what stands in parentheses."""
+    """Fields of an expression in parentheses."""
 
     term: Term
     fields: tuple[str, ...]
@@ -63,7 +63,10 @@ class Command:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Commands, each of which gets the result of the one before it as its last argument. `names` are set to the result."""
+    """Commands, each of which gets the result of the previous one as its last argument.
+
+    `names` are set to the result.
+    """
 
     commands: tuple[Command, ...]
     names: tuple[str, ...] = ()

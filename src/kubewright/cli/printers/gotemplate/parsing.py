@@ -1,4 +1,4 @@
-"""From tokens to the tree of a template, with the rules that Go checks before a template runs."""
+"""Converts tokens to the tree of a template, with the rules that Go checks before a template runs."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ class _Parser:
     # Statements.
 
     def _body(self) -> tuple[Body, str]:
-        """Read up to `end`, `else` or the end of the text; return which one it was. An `else` is left to be read on."""
+        """Parse up to `end`, `else` or the end of the text; return which one it was.
+
+        An `else` is left for further parsing.
+        """
         self._deeper()
         nodes: list[Node] = []
         while True:
@@ -143,7 +146,7 @@ class _Parser:
         return Branch(word, pipeline, body, otherwise)
 
     def _otherwise(self, word: str) -> tuple[Body, str]:
-        """Read an `else` part; `{{else if}}` and `{{else with}}` are a branch of their own that shares the `end`."""
+        """Parse an `else` part; `{{else if}}` and `{{else with}}` are a separate branch that shares the `end`."""
         token = self._skip_space()
         if token.kind == "keyword" and token.text == word and word != "range":
             self._next()
@@ -199,7 +202,7 @@ class _Parser:
         self._add(name, body)
 
     def _add(self, name: str, body: Body) -> None:
-        """Keep a template. One that holds blanks only gives way to another of its name."""
+        """Store a template. A blank one is replaced by another of its name."""
         if _is_empty(self._found.get(name, ())):
             self._found[name] = body
         elif not _is_empty(body):
@@ -225,7 +228,7 @@ class _Parser:
         return Pipeline(tuple(commands), names, assigns)
 
     def _names(self, *, may_range: bool) -> tuple[tuple[str, ...], bool]:
-        """Read `$x :=`, `$x =` and, for range, `$i, $x :=`."""
+        """Parse `$x :=`, `$x =` and, for range, `$i, $x :=`."""
         start = self._at
         names: list[str] = []
         while self._skip_space().kind == "variable" and len(names) < 2:

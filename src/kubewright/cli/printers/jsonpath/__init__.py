@@ -1,1 +1,1 @@
-"""Kubernetes' JSONPath, a dialect of its own (client-go `util/jsonpath`): text with expressions in braces, ranges, filters, unions, slices."""
+"""Kubernetes' dialect of JSONPath (client-go `util/jsonpath`): text with expressions in braces, ranges, filters, unions, slices."""

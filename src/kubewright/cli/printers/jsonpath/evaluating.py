@@ -1,4 +1,7 @@
-"""What a JSONPath template says about an object. Follows client-go, with its quirks; maps are gone through by their sorted keys."""
+"""Evaluates a JSONPath template for an object.
+
+Follows client-go, with its quirks; maps are traversed by their sorted keys.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ _DEEPEST = 50
 
 
 def render(template: Sequence[Node], value: object, *, allow_missing: bool = True, as_json: bool = False) -> str:
-    """Return what the template prints. Numbers of the object are floats, as for Go's JSON. Raises Problem."""
+    """Return the output of the template. Numbers of the object are floats, as in Go's JSON. Raises Problem."""
     groups = _Walk(template, allow_missing=allow_missing).results(as_floats(value), 0)
     if as_json:
         return "".join(documents.json_text(group, indent=4, sort_keys=True) + "\n" for group in groups)
@@ -47,7 +50,7 @@ def render(template: Sequence[Node], value: object, *, allow_missing: bool = Tru
 
 
 def as_floats(value: object) -> object:
-    """Return a value with floats for integers: how Go's JSON decodes into `interface{}`."""
+    """Return a value with floats instead of integers, as Go's JSON decodes into `interface{}`."""
     if isinstance(value, dict):
         return {key: as_floats(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -62,7 +65,7 @@ def _printed(value: object) -> str:
 
 
 class _Walk:
-    """One run over a template. `_opened` and `_closed` tell the loop that it has met `range` or `end`."""
+    """One run over a template. `_opened` and `_closed` signal to the loop that it has met `range` or `end`."""
 
     def __init__(self, template: Sequence[Node], *, allow_missing: bool) -> None:
         self._template = template
@@ -71,7 +74,7 @@ class _Walk:
         self._last_end = -1
 
     def results(self, value: object, begin: int) -> list[list[object]]:
-        """Return a group of results for each node from `begin` on, up to the end of the range that `begin` is in."""
+        """Return a group of results for each node from `begin` on, up to the end of the range that contains `begin`."""
         if self._inside > _DEEPEST:
             raise Problem("ranges are nested too deeply")
         groups: list[list[object]] = []
@@ -91,7 +94,7 @@ class _Walk:
         return groups
 
     def _range(self, found: Sequence[object], begin: int) -> list[list[object]]:
-        """Repeat what follows for each value. Without values it is gone through once, for its end."""
+        """Repeat the following nodes for each value. Without values they are traversed once, to find the end."""
         self._opened -= 1
         self._inside += 1
         if found:
@@ -150,7 +153,10 @@ class _Walk:
         return [element for element in value if self._passes(element, node)]
 
     def _exists(self, element: object, expression: Expression) -> bool:
-        """Return whether an expression finds something. What fails counts as found, except for a missing key, as upstream."""
+        """Return whether an expression finds something.
+
+        Failures count as found, except for a missing key, as in client-go.
+        """
         try:
             return bool(self._step([element], expression))
         except MissingKey:
@@ -184,7 +190,10 @@ def _with_descendants(value: object) -> list[object]:
 
 
 def _sliced(values: Sequence[object], node: Slice) -> list[object]:
-    """Take elements of each list. Negative numbers become indexes of the first list, and stay so for the others, as upstream."""
+    """Return elements of each list.
+
+    Negative numbers become indexes of the first list, and stay so for the others, as in client-go.
+    """
     found: list[object] = []
     begin, end = node.begin or 0, node.end
     for value in values:

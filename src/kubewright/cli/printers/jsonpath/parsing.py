@@ -1,4 +1,4 @@
-"""From a JSONPath template to its parts. Follows client-go's parser, with its quirks: what it takes is taken, what it refuses is refused."""
+"""Parses a JSONPath template. Follows client-go's parser with its quirks: it accepts and refuses the same input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Word:
-    """A bare word; only `range` and `end` mean something."""
+    """A bare word; only `range` and `end` have a meaning."""
 
     name: str
 
@@ -68,7 +68,7 @@ class Union:
 
 @dataclass(frozen=True)
 class Filter:
-    """The elements of a list for which a comparison holds; the operator `exists` has no right side."""
+    """The elements of a list for which a comparison is true; the operator `exists` has no right side."""
 
     left: Expression
     operator: str
@@ -77,7 +77,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Expression:
-    """One pair of braces: steps that follow each other."""
+    """One pair of braces: consecutive steps."""
 
     steps: tuple[Node, ...]
 
@@ -88,7 +88,7 @@ Node: TypeAlias = Text | Field | Word | Literal | Slice | Wildcard | Recursive |
 _KEY: Final = re.compile(r"'([^']*)'")
 _SLICE: Final = re.compile(r"(-?[0-9]*)(:-?[0-9]*)?(:-?[0-9]*)?")
 _COMPARISON: Final = re.compile(r"([^!<>=]+)([!<>=]+)(.+)")
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,300}")  # Python refuses to read numbers of thousands of digits
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,300}")  # Python refuses to parse numbers of thousands of digits
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
 _ENDS: Final = frozenset(" \t\r\n.,[]$@{}")
 _DEEPEST: Final = 20
@@ -118,14 +118,14 @@ def _template(text: str, *, depth: int) -> tuple[Node, ...]:
 
 
 def _inner(text: str, *, depth: int) -> Expression:
-    """Parse text as if it stood in braces; only the first expression counts."""
+    """Parse text as if it were in braces; only the first expression counts."""
     first = _template("{" + text + "}", depth=depth + 1)[0]
     assert isinstance(first, Expression)
     return first
 
 
 class _Reader:
-    """Reads one expression, from behind its opening brace."""
+    """Parses one expression, after its opening brace."""
 
     def __init__(self, text: str, position: int, depth: int) -> None:
         self._text = text
@@ -134,7 +134,7 @@ class _Reader:
         self._steps: list[Node] = []
 
     def expression(self) -> Expression:
-        """Return the expression; `position` is then behind its closing brace."""
+        """Return the expression; `position` is then after its closing brace."""
         while not self._text.startswith("}", self.position):
             self._step()
         self.position += 1
@@ -243,7 +243,7 @@ class _Reader:
 
 
 def _filter_end(text: str, at: int) -> int:
-    """Return where the closing parenthesis of a filter stands. Only one pair of quotes is known, as upstream."""
+    """Return the position of a filter's closing parenthesis. Only one pair of quotes is supported, as in client-go."""
     mark, closed = "", False
     while True:
         char = text[at : at + 1]
@@ -260,7 +260,7 @@ def _filter_end(text: str, at: int) -> int:
 
 
 def _array(inside: str, *, depth: int) -> tuple[Node, ...]:
-    """Return what stands in brackets: a union, a key, or indexes."""
+    """Return the node for brackets: a union, a key, or indexes."""
     parts = inside.split(",")
     if len(parts) > 1:
         return (Union(tuple(_inner(f"[{part.strip(' ')}]", depth=depth) for part in parts)),)
@@ -277,7 +277,7 @@ def _array(inside: str, *, depth: int) -> tuple[Node, ...]:
 
 
 def _index(group: str | None, *, first: bool) -> int | None:
-    """Read one of the three numbers; None if it is left out."""
+    """Parse one of the three numbers; None if it is omitted."""
     digits = group if first else (group or "")[1:]
     if not digits:
         return None
