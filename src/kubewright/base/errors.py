@@ -6,7 +6,7 @@
     ├── ValidationError            3   a document was read and breaks rules; carries every field error
     ├── UnsafeText                 3   a value with control characters, which would change what it is written into
     ├── CheckFailed                4   a check the user asked for did not pass (preflight, expiry threshold)
-    ├── TryAgain                  75  somebody else is at work; the same command works later
+    ├── TryAgain                  75  another process is at work; the same command works later
     │   └── Locked
     ├── Interrupted              130  Ctrl-C; 143 SIGTERM, 129 SIGHUP; nothing is left half-written
     ├── WaitTimeout                1   a condition did not become true in time; carries the diagnosis

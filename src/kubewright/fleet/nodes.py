@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 class Fleet:
     """Simulated nodes that share one event loop.
 
-            created ── add() ──> running (add and remove freely) ── stop() ──> stopped
+        created ── add() ──> running (add and remove freely) ── stop() ──> stopped
 
     Each node keeps its certificate in its own directory below `directory`, so that a fleet that is started again does
     not join again. The caller is responsible for the Node objects of removed nodes: a node may not delete itself.

@@ -65,8 +65,8 @@ class Attempt:
 
     `found` is that of an earlier run with the same configuration, which this one resumes.
 
-            created ── begin() ──> stored on the machine ── settle() ──> permanent ── finish()
-                                       └── fail() ──> the leftovers are recorded
+        created ── begin() ──> stored on the machine ── settle() ──> permanent ── finish()
+                                   └── fail() ──> the leftovers are recorded
 
     Nothing is stored before `begin`. Safe to use from several threads. If a phase runs `alone`, files that users may
     provide count as theirs: other phases created them, or will.

@@ -1,4 +1,7 @@
-"""Bootstrap tokens as Secrets of the cluster: making the object, and reading what anybody wrote (kubeadm v1.36: apis/bootstraptoken/v1)."""
+"""Bootstrap tokens as Secrets of the cluster: making the object, and reading what anybody wrote.
+
+Source: kubeadm v1.36: apis/bootstraptoken/v1.
+"""
 
 from __future__ import annotations
 

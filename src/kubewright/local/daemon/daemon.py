@@ -1,6 +1,6 @@
 """The daemon of one local cluster: `python -m kubewright.local.daemon.daemon STATE_DIRECTORY`.
 
-starting ──> supervising ──> serving ── stop request ────> stopping ──> gone (components stopped)
+    starting ──> supervising ──> serving ── stop request ────> stopping ──> gone (components stopped)
                                     ├────── the owner ended ──> stopping ──> gone (components stopped, files removed)
                                     ├────── files removed ────> stopping ──> gone (components stopped)
                                     └────── SIGTERM ──────────> released (components keep running)

@@ -45,8 +45,7 @@ _CONNECT: Final = 5.0
 class MachineNode:
     """The node of one machine.
 
-    created ── start() ──> starting ── (its API server listens) ──> running, serves the kubelet API ── stop() ──>
-    stopped
+    created ── start() ──> starting ── (its API server listens) ──> serving the kubelet API ── stop() ──> stopped
 
     `others` are further agents whose kubelet API this machine serves. `joins` says that the machine joins with a file
     of bootstrap credentials, and finds its API server in its files; the first machine's is its own, and its

@@ -23,7 +23,6 @@ class MachineSupervisors:
     """All machines of a cluster that run here.
 
     created ── start() ──> those of the record are supervised ── begin(), end() ──> ... ── stop() or release() ──> none
-    is
     """
 
     def __init__(self, paths: ClusterPaths, cluster: ClusterRecord, settings: DaemonSettings) -> None:

@@ -28,8 +28,8 @@ from kubewright.tokens import parse as parse_token
 class LocalNodes:
     """All agents of one cluster.
 
-    created ── start() ──> the nodes of the machines run, and the workers that joined before ── begin(), end(), join(),
-    leave() ──> ...
+    created ── start() ──> the nodes of the machines run, and the workers that joined before
+            ── begin(), end(), join(), leave() ──> ...
             ── stop() ──> stopped
     """
 

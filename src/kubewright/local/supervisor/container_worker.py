@@ -27,11 +27,11 @@ _SEARCHED_LINES = 200
 class ContainerWorker:
     """Keeps one container's process running.
 
-            start() ──> Waiting ──> Running ──> Ready <──> Unhealthy
-                          ^  ^         │          │            │
-                          │  └ CrashLoop <────────┴────────────┘  the process ended: wait, then start it again
-                          │
-            stop() in any state ──> Stopped (the process ended);  release() ──> the process continues without supervision
+        start() ──> Waiting ──> Running ──> Ready <──> Unhealthy
+                      ^  ^         │          │            │
+                      │  └ CrashLoop <────────┴────────────┘  the process ended: wait, then start it again
+                      │
+        stop() in any state ──> Stopped (the process ended);  release() ──> the process continues without supervision
 
     `stop` and `release` may be called more than once.
     """

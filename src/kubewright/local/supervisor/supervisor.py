@@ -32,9 +32,9 @@ AFTER_ANYWAY: Final = 20.0
 class Supervisor:
     """Runs the static pods of a manifest directory as processes.
 
-            constructed ── start() ──> supervising ── stop() ─────> stopped    every process ended, `run` is empty
-                                            │
-                                            └───── release() ──> released      the processes continue, for the next supervisor to adopt
+        constructed ── start() ──> supervising ── stop() ─────> stopped    every process ended, `run` is empty
+                                        │
+                                        └───── release() ──> released      the processes continue, for the next supervisor to adopt
 
     A new manifest is started, a changed one restarted, a removed one stopped; an invalid one changes only the reported
     reason. Processes outlive a supervisor that dies: the next one with the same `mark` and `node` adopts those whose
