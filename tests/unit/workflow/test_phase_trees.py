@@ -4,11 +4,13 @@ import operator
 import subprocess
 import sys
 
+import grimp
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import UsageError
+from kubewright.cli.rows.commands import TABLE, imported
 from kubewright.workflow.phases import Node, Phase, Phases
 
 
@@ -174,3 +176,21 @@ def test_a_phase_has_its_path():
 def test_phases_are_cheap_to_import():
     code = "import sys, kubewright.workflow.phases; print(*sorted({'json', 'asyncio', 'concurrent', 'msgspec', 'yaml'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == ""
+
+
+OF_COMMANDS = {row.workflow.phases for row in TABLE.every() if row.workflow is not None and row.workflow.phases}
+OF_LOCAL_CLUSTERS = {"kubewright.local.cluster.up_phases:UP_PHASES", "kubewright.local.cluster.join_phases:JOIN_PHASES"}
+
+
+def test_what_a_tree_names_is_below_it_and_does_not_import_it():
+    graph = grimp.build_graph("kubewright", exclude_type_checking_imports=True, cache_dir=None)
+    for exported in graph.find_modules_directly_imported_by("kubewright"):  # lazily
+        graph.remove_import(importer="kubewright", imported=exported)
+    named, upward = 0, []
+    for tree in OF_COMMANDS | OF_LOCAL_CLUSTERS:
+        own = tree.partition(":")[0]
+        targets = (target for node in imported(tree).nodes for target in (node.phase.run, node.phase.condition))
+        modules = {target.partition(":")[0] for target in targets if isinstance(target, str)}
+        named += len(modules)
+        upward += [(own, one) for one in modules if one == own or graph.chain_exists(importer=one, imported=own)]
+    assert (len(OF_COMMANDS), named > 20, upward) == (10, True, [])

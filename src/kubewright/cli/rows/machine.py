@@ -318,7 +318,7 @@ _UPGRADE_ROWS = (
         description="Needs no API server. Certificates that were renewed stay, and so do the cluster's configuration and its add-ons.",
         examples=("upgrade rollback --plan", "upgrade rollback --yes"),
         workflow=Workflow(
-            "kubewright.lifecycle.upgrade.rollback_phases:PHASES",
+            "kubewright.lifecycle.upgrade.rollback:PHASES",
             flags=_UPGRADE_FLAGS_OF_PHASES,
             ours="plan output",
             operation="kubewright.lifecycle.upgrade.rollback:ROLLBACK",

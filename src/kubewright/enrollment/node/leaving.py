@@ -164,12 +164,11 @@ def clean(ctx: NodeLeaveContext) -> Iterable[Change]:
     return cleanup.run(ctx.cleanup)
 
 
-_HERE: Final = f"{__name__}:"
 PHASES: Final[Phases[NodeLeaveContext]] = Phases(
-    Phase("drain", "Evict the pods of this node", run=f"{_HERE}drain", condition=f"{_HERE}only_drained", flags="drain drain-timeout"),
-    Phase("kubelet-stop", "Stop the kubelet", run=f"{_HERE}stop"),
-    Phase("depart", "Ask the hub to free the name and delete the Node", run=f"{_HERE}depart", condition=f"{_HERE}only_joined"),
-    Phase("cleanup-node", "Remove pods, keys and files from this machine", run=f"{_HERE}clean"),
+    Phase("drain", "Evict the pods of this node", run=drain, condition=only_drained, flags="drain drain-timeout"),
+    Phase("kubelet-stop", "Stop the kubelet", run=stop),
+    Phase("depart", "Ask the hub to free the name and delete the Node", run=depart, condition=only_joined),
+    Phase("cleanup-node", "Remove pods, keys and files from this machine", run=clean),
 )
 
 

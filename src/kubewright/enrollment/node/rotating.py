@@ -212,14 +212,13 @@ def forget(ctx: NodeRotateContext) -> Iterator[Change]:
     yield ctx.bound.host.remove(ctx.next_key_path)
 
 
-_HERE: Final = f"{__name__}:"
 PHASES: Final[Phases[NodeRotateContext]] = Phases(
-    Phase("hub-key", "Use the hub's new key", run=f"{_HERE}follow_hub", condition=f"{_HERE}only_with_hub_key", flags="hub-key"),
-    Phase("vpn-key", "Generate a new key", run=f"{_HERE}make"),
-    Phase("offer", "Offer the new key to the hub", run=f"{_HERE}offer", condition=f"{_HERE}until_used"),
-    Phase("use-key", "Use the new key", run=f"{_HERE}use"),
-    Phase("taken", "Wait until the hub has accepted the new key", run=f"{_HERE}taken"),
-    Phase("forget-key", "Remove the copy of the new key", run=f"{_HERE}forget"),
+    Phase("hub-key", "Use the hub's new key", run=follow_hub, condition=only_with_hub_key, flags="hub-key"),
+    Phase("vpn-key", "Generate a new key", run=make),
+    Phase("offer", "Offer the new key to the hub", run=offer, condition=until_used),
+    Phase("use-key", "Use the new key", run=use),
+    Phase("taken", "Wait until the hub has accepted the new key", run=taken),
+    Phase("forget-key", "Remove the copy of the new key", run=forget),
 )
 
 

@@ -16,7 +16,7 @@ from kubewright.lifecycle.upgrade import control_plane, kubelet_program
 from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
-from kubewright.lifecycle.upgrade.rollback_phases import PHASES
+from kubewright.workflow.phases import Phase, Phases
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host
@@ -75,6 +75,12 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
     ctx.say(
         TOPIC, "Certificates that were renewed stay, and so do the cluster's configuration and its add-ons: `upgrade apply` changes them"
     )
+
+
+PHASES: Final[Phases[UpgradeContext]] = Phases(
+    Phase("preflight", "List what goes back, and ask", run=lambda ctx: ctx.bound.preflight(ctx), flags="yes"),
+    Phase("control-plane", "Put the earlier static pods of this machine back", run=take_back),
+)
 
 
 def _context(request: RollbackOptions, task: UpgradeTask, bound: Bound) -> UpgradeContext:
