@@ -87,7 +87,7 @@ class Pair:
         out, err = io.StringIO(), io.StringIO()
         words = [f"{root}{word}" if word.startswith("/") else word for word in argv]
         with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            patch.setattr(cli_machine, "host", lambda: RealHost(layout=layout))
+            patch.setattr(cli_machine, "host", lambda *_, **__: RealHost(layout=layout))
             patch.setenv("XDG_STATE_HOME", str(root / "state"))
             code = main(words)
         return Run(code, out.getvalue())

@@ -12,7 +12,6 @@ from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import AlreadyExists, NotFound
-from kubewright.base.events import SilentReporter
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
@@ -36,14 +35,12 @@ certificatesDir: {directory}
 def machine(apiserver, admin, tmp_path, monkeypatch):
     """A control plane's certificates in a directory that only the cluster's configuration names."""
     host = RealHost(layout=Layout.below(PurePosixPath(tmp_path)))
-    monkeypatch.setattr(cli_machine, "host", lambda: host)
+    monkeypatch.setattr(cli_machine, "host", lambda *_, **__: host)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     text = STORED.format(directory=tmp_path / "moved")
     asked = configuration.GivenConfiguration(documents=yaml.load_all(text, source="stored"))
     detected = Detected(host_name="node1", default_ipv4="10.98.0.11")
-    whole = configuration.whole_configuration(
-        asked, detected=detected, random=SystemRandom(), reporter=SilentReporter(), layout=host.layout
-    )
+    whole = configuration.whole_configuration(asked, detected=detected, random=SystemRandom(), layout=host.layout).configuration
     store = HostCertificateStore(host, directory=PurePosixPath(tmp_path / "moved"))
     wanted = specs.certificates_for(whole, Addresses.of_machine("10.98.0.11"))
     for spec in wanted:
