@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from kubewright.base.errors import APIError, Unreachable
+from kubewright.base.messages import one_line
 from kubewright.base.records import dataclass
 
 
@@ -114,7 +115,7 @@ class Member:
     @property
     def shown(self) -> str:
         """Its description in messages: its name or id, and its URL."""
-        return " at ".join((self.name or self.hex_id, *self.peer_urls[:1]))
+        return one_line(" at ".join((self.name or self.hex_id, *self.peer_urls[:1])))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.clock import Clock
 from kubewright.base.errors import interruption
 from kubewright.base.events import Changed, Event, PhaseFinished, PhaseSkipped, PhaseStarted, Reporter, Waited
+from kubewright.base.messages import one_line
 from kubewright.base.records import dataclass, field
 from kubewright.workflow.phases import Node, Phases
 
@@ -254,6 +255,6 @@ class Plan:
 
 
 def _told(change: Change) -> str:
-    reason = f" ({change.reason})" if change.reason else ""
+    reason = f" ({one_line(change.reason)})" if change.reason else ""
     diff = "".join(f"  {line}\n" for line in change.diff.splitlines())
-    return f"{change.action.value} {change.target}{reason}\n{diff}"
+    return f"{change.action.value} {one_line(change.target)}{reason}\n{diff}"

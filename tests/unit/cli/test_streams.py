@@ -7,18 +7,29 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 
 from kubewright.base import events, yaml
+from kubewright.base.change import Action, Change
+from kubewright.base.checks import Finding, Result
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import KubewrightError
+from kubewright.base.messages import without_controls
+from kubewright.cli.handlers import agent, etcd_snapshots, preflight
 from kubewright.cli.parsing import inputs
 from kubewright.cli.printers import choosing, output, streams
 from kubewright.cli.printers.failure import write_error
 from kubewright.cli.printers.live import LiveDisplay
 from kubewright.cli.printers.reporters import KubeadmText
 from kubewright.cli.printers.streams import Printable
+from kubewright.etcd.api import Member
+from kubewright.etcd.snapshots import Snapshot
+from kubewright.lifecycle.etcd.verifying import Verified
+from kubewright.workflow.runner import Plan
 
 EVIL = "\x1b[2J\x1b]0;title\x07\r\x9b8m"
 SHOWN = r"\u001b[2J\u001b]0;title\u0007\u000d\u009b8m"
@@ -67,15 +78,52 @@ def test_warnings_and_errors_of_several_lines_are_indented(capsys):
     inputs.warn(["one: a\nwarning: forged"])
     write_error(KubewrightError("a\nerror: forged", detail="b\nhint: forged", remedy="c\nhint: forged"), verbosity=0)
     KubeadmText(err=sys.stderr).emit(events.Warned(text="d\nwarning: forged"))
+    KubeadmText(err=sys.stderr).emit(events.Checked(check="X", text="e\nwarning: forged"))
     told = capsys.readouterr().err.splitlines()
-    assert len(told) == 10
+    assert len(told) == 12
     assert [line.strip() for line in told if line.startswith(" ")] == [
         "warning: forged",
         "error: forged",
         "b",
         *["hint: forged"] * 2,
-        "warning: forged",
+        *["warning: forged"] * 2,
     ]
+
+
+AGENT: Mapping[str, Any] = {
+    "node": "n1",
+    "phase": "Waiting",
+    "running": True,
+    "pid": 1,
+    "started": "now",
+    "trouble": FORGED,
+    "notReady": FORGED,
+    "certificate": {"expires": "", "rotates": ""},
+    "waiting": {"request": "csr-1", "explanation": FORGED, "since": "now"},
+    "statusReported": "now",
+    "leaseRenewed": "now",
+    "failedSetters": {FORGED: FORGED},
+    "missingTaints": [FORGED],
+}
+VERIFIED = Verified(
+    snapshot=Snapshot(sha256="ab", size=1), description={"sha256": "ab", "etcdVersion": FORGED, "clusterID": FORGED}, contents=None
+)
+SHOWN_LINES: Mapping[str, tuple[Callable[[], str], int]] = {
+    "agent status": (lambda: "".join(f"{line}\n" for line in agent.told(AGENT)), 9),
+    "a plan": (lambda: Plan(changes=[Change(target=FORGED, action=Action.CREATE, reason=FORGED)]).text().partition("\n\n")[0], 1),
+    "a member of etcd": (lambda: Member(id=1, name=FORGED, peer_urls=(FORGED,)).shown, 1),
+    "a snapshot": (lambda: "\n".join(etcd_snapshots._lines(PurePosixPath(f"/{FORGED}"), VERIFIED)), 4),
+    "a check": (lambda: preflight._text(Result(name="X", findings=(Finding(text="a", remedy=FORGED),), ignored=False)), 5),
+}
+"""What prints a text of others, and how many lines it prints."""
+
+
+@pytest.mark.parametrize("row", SHOWN_LINES)
+def test_a_text_of_others_starts_no_line(row):
+    call, count = SHOWN_LINES[row]
+    told = without_controls(call())
+    assert len(told.splitlines()) == count, told
+    assert [line for line in told.splitlines() if line.startswith(("forged", "---", "b"))] == []
 
 
 def test_an_error_shows_the_name_of_a_file_without_control_characters(tmp_path):
@@ -123,7 +171,7 @@ def test_the_live_display_shows_no_foreign_control_characters():
         patch.setattr(sys, "stderr", told)
         with LiveDisplay("up", clock=FakeClock()) as display:
             display.emit(events.Waiting(what=EVIL, reason="x", elapsed=1.0))
-            display.emit(events.Warned(text=EVIL))
+            display.emit(events.Warned(text=f"{EVIL}\nwarning: forged"))
             display.emit(events.Progress(task=EVIL, done=1, total=2))
             display.emit(events.State(subject=EVIL, state=EVIL, elapsed=1.0))
     shown = terminal.getvalue()
@@ -131,6 +179,7 @@ def test_the_live_display_shows_no_foreign_control_characters():
     assert "\x1b[2J" not in shown
     assert "\x9b" not in shown
     assert r"\u0007" in shown
+    assert "\nwarning: forged" not in shown
 
 
 def test_streams_are_made_printable_once(monkeypatch):

@@ -16,6 +16,7 @@ from kubewright.agent.configuration.options import AgentOptions, Own
 from kubewright.base import logs, yaml
 from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, KubewrightError
+from kubewright.base.messages import one_line
 from kubewright.base.yaml import Document
 from kubewright.cli.handlers import machine
 from kubewright.cli.handlers.daemons import keep_told, until_stopped
@@ -146,7 +147,7 @@ def told(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield a status for people, one line for each value. Missing values are left out."""
     rows = [(name, value) for name, value in _rows(found) if value]
     width = max(_WIDTH, *(len(name) + _GAP for name, _ in rows))
-    return (f"{name:<{width}}{value}" for name, value in rows)
+    return (one_line(f"{name:<{width}}{value}") for name, value in rows)
 
 
 def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:

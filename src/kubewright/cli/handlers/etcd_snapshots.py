@@ -11,6 +11,7 @@ from typing import Final
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, UsageError
+from kubewright.base.messages import one_line
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
@@ -96,4 +97,5 @@ def _lines(path: PurePosixPath, found: Verified) -> list[str]:
         ("Kubernetes", "kubernetesVersion"),
     )
     known = [(label, shown[key]) for label, key in rows if shown[key] not in (None, "")]
-    return [f"{path} is a whole snapshot of {_size(found.snapshot)}", *(f"  {label:<10}  {value}" for label, value in known)]
+    lines = (f"{path} is a whole snapshot of {_size(found.snapshot)}", *(f"  {label:<10}  {value}" for label, value in known))
+    return [one_line(line) for line in lines]

@@ -8,6 +8,7 @@ from typing import Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.checks import Report, Result
+from kubewright.base.messages import indented
 from kubewright.base.records import replace
 from kubewright.cli.handlers import machine, operations
 from kubewright.cli.handlers import operation_requests as init_command
@@ -55,5 +56,6 @@ def _text(result: Result) -> str:
     """Return the findings of a check in kubeadm's form, with the remedies below."""
     stops = result.errors
     return "".join(
-        f"[{'ERROR' if found in stops else 'WARNING'} {result.name}]: {found.text}\n\thint: {found.remedy}\n" for found in result.findings
+        f"[{'ERROR' if found in stops else 'WARNING'} {result.name}]: {indented(found.text)}\n\thint: {indented(found.remedy)}\n"
+        for found in result.findings
     )

@@ -115,8 +115,7 @@ def list_tokens(parsed: Parsed) -> int:
     access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     with closing(cluster_access.client(access)) as api:
         found = bootstrap_tokens.stored(api)
-    for problem in found.problems:
-        sys.stderr.write(mask(f"warning: {problem.what}\n"))
+    inputs.warn([problem.what for problem in found.problems])
     if printed is not None:
         sys.stdout.write(printed([bootstrap_tokens.as_map(token) for token in found.tokens]))
     elif found.tokens:

@@ -17,6 +17,7 @@ from kubewright.base import yaml
 from kubewright.base.checks import Report
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import one_line
 from kubewright.base.versions import Version
 from kubewright.base.wait import PollingWaiter
 from kubewright.cli.handlers import cluster_access, machine, operations
@@ -121,9 +122,9 @@ def status(parsed: Parsed) -> int:
         ("NODE", "COMPONENT", "VERSION", "TOLD BY"),
         *((one.node, one.component, one.version or one.problem, one.source) for one in found.versions),
     ]
-    sys.stdout.write(f"Version of the cluster's configuration: {found.stored or 'unknown'}\n\n{output.kubeadm_table(rows)}\n")
+    sys.stdout.write(f"Version of the cluster's configuration: {one_line(found.stored) or 'unknown'}\n\n{output.kubeadm_table(rows)}\n")
     steps = found.next() or ["nothing: all machines have the version of the cluster's configuration"] * bool(found.stored)
-    sys.stdout.write("".join(f"Next: {as_called(step)}\n" for step in steps))
+    sys.stdout.write("".join(f"Next: {as_called(one_line(step))}\n" for step in steps))
     return 0
 
 

@@ -19,7 +19,7 @@ from kubewright.base import events
 from kubewright.base.clock import Clock
 from kubewright.base.durations import format_seconds
 from kubewright.base.masking import mask
-from kubewright.base.messages import without_controls
+from kubewright.base.messages import indented, without_controls
 from kubewright.cli.parsing.parser import as_called
 from kubewright.cli.printers.reporters import MILESTONES, REACHED, progress_text
 from kubewright.cli.printers.streams import raw
@@ -62,7 +62,7 @@ class LiveDisplay:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._live.stop()
         for warning in self._warnings:
-            self._console.print(Text(_shown(as_called(f"warning: {warning}")), style="yellow"))
+            self._console.print(Text(_shown(as_called(f"warning: {indented(warning)}")), style="yellow"))
 
     def emit(self, event: events.Event, /) -> None:
         with self._lock:

@@ -104,7 +104,7 @@ class KubeadmText:
             elif isinstance(event, events.Warned):
                 self._err.write(mask(as_called(f"warning: {indented(event.text)}\n")))
             elif isinstance(event, events.Checked):
-                self._err.write(as_called(f"\t[WARNING {event.check}]: {event.text}\n"))
+                self._err.write(as_called(f"\t[WARNING {event.check}]: {indented(event.text)}\n"))
 
     def _waits(self) -> WaitLine:
         if self._wait is None:
