@@ -86,3 +86,9 @@ def test_every_row_is_tested_with_a_failure() -> None:
 def test_every_known_component_error_has_a_hint(text: str, tmp_path: Path) -> None:
     said = observation.errors(FAILING[text](tmp_path))[-observation.ERROR_LINES :]
     assert remedies.of_component(said) == dict(remedies.COMPONENT)[text], said
+
+
+def test_a_failure_without_a_row_has_the_general_remedy() -> None:
+    said = observation.errors(_run([program("kube-scheduler"), "--kubeconfig=/none"]))[-observation.ERROR_LINES :]
+    assert "/none" in "".join(said)
+    assert remedies.of_component(said) == remedies.COMPONENT_OTHERWISE

@@ -55,6 +55,9 @@ FAILING: Final[Mapping[str, tuple[str, str]]] = {
     "read-only file system": (f"mount -t tmpfs -o ro none {PLACE}/data", f"umount {PLACE}/data"),
 }
 """What breaks a machine, and what repairs it, by the text of the row."""
+UNKNOWN: Final = "open /none: no such file or directory"
+"""A failure that no row is for."""
+_BREAKING: Final = {**FAILING, UNKNOWN: (f"sed -i 's|webhook: |x509: {{clientCAFile: /none}}, webhook: |' {_CONFIG}", "true")}
 
 _LOOK: Final = """\
 import json
@@ -80,7 +83,7 @@ def standalone(machine: Machine) -> Iterator[None]:
 
 def fail(machine: Machine, text: str) -> dict[str, object]:
     """Make the kubelet fail so that it writes the text of a row. Returns what the diagnosis finds."""
-    breaks, mends = FAILING[text]
+    breaks, mends = _BREAKING[text]
     write(machine, _CONFIG, _STANDALONE)
     machine.run("sh", "-c", breaks)
     try:

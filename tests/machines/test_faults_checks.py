@@ -70,6 +70,12 @@ class TestKubeletThatFails:
         assert found["failed"]
         assert found["remedy"] == dict(remedies.KUBELET)[text], found["said"]
 
+    def test_a_failure_without_a_row_has_the_general_remedy(self, standalone: Machine) -> None:
+        found = kubelet_failures.fail(standalone, kubelet_failures.UNKNOWN)
+        assert found["failed"]
+        assert kubelet_failures.UNKNOWN in str(found["said"])
+        assert found["remedy"] == remedies.KUBELET_OTHERWISE
+
     def test_every_hint_is_tested_with_a_failure(self) -> None:
         assert kubelet_failures.FAILING.keys() == dict(remedies.KUBELET).keys()
 

@@ -44,6 +44,43 @@ def test_skipping_an_add_on_disables_it_in_the_uploaded_configuration(skip, dns,
     assert (cluster.dns.disabled, cluster.proxy.disabled) == (dns, proxy)
 
 
+WRONG = {
+    "--apiserver-advertise-address": "x",
+    "--apiserver-bind-port": "70000",
+    "--apiserver-cert-extra-sans": "%%",
+    "--cert-dir": "rel",
+    "--certificate-key": "xyz",
+    "--control-plane-endpoint": ":x",
+    "--cri-socket": "tcp://%",
+    "--feature-gates": "X=true",
+    "--ignore-preflight-errors": "all,Swap",
+    "--kubernetes-version": "1.36",
+    "--node-name": "A_B",
+    "--pod-network-cidr": "ten",
+    "--service-cidr": "ten",
+    "--service-dns-domain": "UP",
+    "--token": "abc",
+}
+"""A value that `init` refuses, by the flag."""
+
+
+@pytest.mark.parametrize(("flag", "value"), WRONG.items())
+def test_a_flag_with_a_value_that_no_field_takes_is_named_as_a_flag(flag, value):
+    with pytest.raises(ValidationError) as caught:
+        configured(of(flag, value))
+    assert caught.value.what == "the command line is not valid"
+    assert [error.path.text for error in caught.value.errors] == [flag]
+    assert caught.value.remedy == "correct the flags named above"
+
+
+def test_a_flag_beside_a_file_and_a_field_of_the_file_are_named_as_what_they_are():
+    wrong = asked(cluster="networking: {podSubnet: ten}\n", overrides=InitOverrides(node_name="A_B"))
+    with pytest.raises(ValidationError) as caught:
+        configured(wrong)
+    assert {error.path.text for error in caught.value.errors} == {"--node-name", "networking.podSubnet"}
+    assert caught.value.remedy == "correct the fields and flags named above"
+
+
 @pytest.mark.parametrize(
     ("cluster", "skipped"),
     [

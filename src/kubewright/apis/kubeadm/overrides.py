@@ -11,7 +11,8 @@ from typing import Any, Final, TypeVar
 from kubewright.apis.kubeadm import features
 from kubewright.apis.kubeadm.types import BootstrapToken, ClusterConfiguration, Etcd, InitConfiguration, LocalEtcd
 from kubewright.base.durations import Duration
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import UsageError, ValidationError
+from kubewright.base.fields import FieldError, FieldPath
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, replace
 
@@ -124,6 +125,42 @@ _INIT: Final = {
     "skip_phases": "skip_phases",
     "dry_run": "dry_run",
 }
+
+
+_FLAGS: Final[Mapping[str, tuple[str, str]]] = {
+    "kubernetesVersion": ("kubernetes_version", "--kubernetes-version"),
+    "certificatesDir": ("cert_dir", "--cert-dir"),
+    "controlPlaneEndpoint": ("control_plane_endpoint", "--control-plane-endpoint"),
+    "featureGates": ("feature_gates", "--feature-gates"),
+    "networking.podSubnet": ("pod_network_cidr", "--pod-network-cidr"),
+    "networking.serviceSubnet": ("service_cidr", "--service-cidr"),
+    "networking.dnsDomain": ("service_dns_domain", "--service-dns-domain"),
+    "apiServer.certSANs": ("cert_sans", "--apiserver-cert-extra-sans"),
+    "nodeRegistration.name": ("node_name", "--node-name"),
+    "nodeRegistration.criSocket": ("cri_socket", "--cri-socket"),
+    "nodeRegistration.ignorePreflightErrors": ("ignore_preflight_errors", "--ignore-preflight-errors"),
+    "localAPIEndpoint.advertiseAddress": ("advertise_address", "--apiserver-advertise-address"),
+    "localAPIEndpoint.bindPort": ("bind_port", "--apiserver-bind-port"),
+    "bootstrapTokens.0.token": ("token", "--token"),
+    "certificateKey": ("certificate_key", "--certificate-key"),
+}
+"""What sets a field: the attribute of `InitOverrides`, and what it is on the command line."""
+
+
+def about_flags(error: ValidationError, overrides: InitOverrides) -> ValidationError:
+    """Say the same of the flags that set the fields, for errors of fields that the command line set."""
+    told = [_about_flag(one, overrides) for one in error.errors]
+    named = sum(one.path.text.startswith("--") for one in told)
+    if not named:
+        return error
+    if named == len(told):
+        return ValidationError("the command line is not valid", told, remedy="correct the flags named above", is_cut=error.is_cut)
+    return ValidationError(error.what, told, remedy="correct the fields and flags named above", is_cut=error.is_cut)
+
+
+def _about_flag(error: FieldError, overrides: InitOverrides) -> FieldError:
+    name, flag = _FLAGS.get(error.path.text.partition("[")[0], ("", ""))
+    return replace(error, path=FieldPath(flag), source="") if name and overrides.given(name) is not None else error
 
 
 def apply_to_cluster(cluster: ClusterConfiguration, overrides: InitOverrides) -> ClusterConfiguration:

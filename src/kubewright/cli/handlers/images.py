@@ -7,10 +7,11 @@ from contextlib import closing
 from typing import Any, Final
 
 from kubewright.apis.kubeadm.loading import load_init
-from kubewright.apis.kubeadm.overrides import InitOverrides, feature_gates
+from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags, feature_gates
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
 from kubewright.base.clock import SystemClock
+from kubewright.base.errors import ValidationError
 from kubewright.base.events import Line
 from kubewright.cli.handlers import config, machine
 from kubewright.cli.parsing.documents import read_documents
@@ -72,13 +73,16 @@ def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
         feature_gates=feature_gates(parsed.text("feature-gates")) if "feature-gates" in parsed.given else None,
         cri_socket=parsed.text("cri-socket") if pulls else None,
     )
-    loaded = load_init(
-        read_documents(path) if path else [],
-        overrides=overrides,
-        detected=machine.detected(),
-        strict=False,
-        validate_only=not pulls,
-        from_file=bool(path),
-    )
+    try:
+        loaded = load_init(
+            read_documents(path) if path else [],
+            overrides=overrides,
+            detected=machine.detected(),
+            strict=False,
+            validate_only=not pulls,
+            from_file=bool(path),
+        )
+    except ValidationError as error:
+        raise about_flags(error, overrides) from error
     config.warn(loaded.warnings)
     return loaded.configuration

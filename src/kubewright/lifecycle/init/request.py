@@ -8,10 +8,10 @@ from typing import Final
 
 from kubewright.apis.kubeadm.arguments import Given
 from kubewright.apis.kubeadm.loading import Loaded, load_init
-from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
-from kubewright.base.errors import HostError, UsageError
+from kubewright.base.errors import HostError, UsageError, ValidationError
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
@@ -63,15 +63,18 @@ def configure(request: InitOptions, *, detected: Detected, random: Random, layou
     An add-on whose phase is skipped is marked as disabled, so that upgrades leave it alone; the phase of a disabled one
     is skipped. Unknown fields are warnings, as in kubeadm. Raises what `load_init` raises.
     """
-    loaded = load_init(
-        request.documents,
-        overrides=request.overrides,
-        detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
-        random=random,
-        strict=False,
-        from_file=request.from_file,
-        layout=layout,
-    )
+    try:
+        loaded = load_init(
+            request.documents,
+            overrides=request.overrides,
+            detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
+            random=random,
+            strict=False,
+            from_file=request.from_file,
+            layout=layout,
+        )
+    except ValidationError as error:
+        raise about_flags(error, request.overrides) from error
     return replace(loaded, configuration=_with_add_ons(loaded.configuration))
 
 
