@@ -73,6 +73,24 @@ def test_a_flag_with_a_value_that_no_field_takes_is_named_as_a_flag(flag, value)
     assert caught.value.remedy == "correct the flags named above"
 
 
+@pytest.mark.parametrize(
+    ("argv", "flags"),
+    [
+        (("reset", "--cert-dir", "rel", "--plan"), ["--cert-dir"]),
+        (("reset", "--cri-socket", "tcp://%", "--plan"), ["--cri-socket"]),
+        (("token", "create", "--usages", "x", "--dry-run"), ["--usages", "--groups"]),
+        (("token", "create", "--groups", "x", "--dry-run"), ["--groups"]),
+        (("config", "images", "list", "--kubernetes-version", "1.36"), ["--kubernetes-version"]),
+    ],
+)
+def test_so_is_one_of_other_commands(capsys, argv, flags):
+    assert main([*argv]) != 0
+    error, *told, hint = capsys.readouterr().err.splitlines()
+    assert error == "error: the command line is not valid"
+    assert [line.split()[0].removesuffix(":") for line in told] == flags
+    assert hint == "hint: correct the flags named above"
+
+
 def test_a_flag_beside_a_file_and_a_field_of_the_file_are_named_as_what_they_are():
     wrong = asked(cluster="networking: {podSubnet: ten}\n", overrides=InitOverrides(node_name="A_B"))
     with pytest.raises(ValidationError) as caught:

@@ -148,9 +148,14 @@ _FLAGS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def about_flags(error: ValidationError, overrides: InitOverrides) -> ValidationError:
-    """Say the same of the flags that set the fields, for errors of fields that the command line set."""
-    told = [_about_flag(one, overrides) for one in error.errors]
-    named = sum(one.path.text.startswith("--") for one in told)
+    """Return the error with the flags of `overrides` that were given in place of the fields that they set."""
+    return as_flags(error, {field: flag for field, (name, flag) in _FLAGS.items() if overrides.given(name) is not None})
+
+
+def as_flags(error: ValidationError, flags: Mapping[str, str]) -> ValidationError:
+    """Return the error with flags in place of the fields that they set. `flags` are the given ones, by field."""
+    told = [_as_flag(one, flags) for one in error.errors]
+    named = sum(one.path.text in flags.values() for one in told)
     if not named:
         return error
     if named == len(told):
@@ -158,9 +163,9 @@ def about_flags(error: ValidationError, overrides: InitOverrides) -> ValidationE
     return ValidationError(error.what, told, remedy="correct the fields and flags named above", is_cut=error.is_cut)
 
 
-def _about_flag(error: FieldError, overrides: InitOverrides) -> FieldError:
-    name, flag = _FLAGS.get(error.path.text.partition("[")[0], ("", ""))
-    return replace(error, path=FieldPath(flag), source="") if name and overrides.given(name) is not None else error
+def _as_flag(error: FieldError, flags: Mapping[str, str]) -> FieldError:
+    flag = flags.get(error.path.text.partition("[")[0])
+    return replace(error, path=FieldPath(flag), source="") if flag else error
 
 
 def apply_to_cluster(cluster: ClusterConfiguration, overrides: InitOverrides) -> ClusterConfiguration:

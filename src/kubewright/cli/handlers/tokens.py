@@ -9,11 +9,11 @@ from datetime import datetime
 from typing import Final
 
 from kubewright.apis.kubeadm.loading import load_tokens
-from kubewright.apis.kubeadm.overrides import refuse_beside_config
+from kubewright.apis.kubeadm.overrides import as_flags, refuse_beside_config
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
-from kubewright.base.errors import Unreachable, UsageError
+from kubewright.base.errors import Unreachable, UsageError, ValidationError
 from kubewright.base.masking import mask
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml import Document
@@ -52,7 +52,10 @@ def _wanted(parsed: Parsed) -> tuple[BootstrapToken, ...]:
     """Return the tokens of the file, or the one of the command line. Raises ValidationError with every problem."""
     file, arguments = parsed.text("config"), parsed.strings("token")
     if not file:
-        return _checked([_document(parsed, arguments)])
+        try:
+            return _checked([_document(parsed, arguments)])
+        except ValidationError as error:
+            raise as_flags(error, {f"bootstrapTokens.0.{name}": f"--{name}" for name in ("ttl", "usages", "groups")}) from error
     refuse_beside_config(sorted(parsed.given - _OURS))
     if arguments:
         raise UsageError("a token on the command line and --config exclude each other", remedy="put it into bootstrapTokens of the file")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from kubewright.apis.kubeadm.loading import LoadedKind, load_reset
 from kubewright.apis.kubeadm.node_types import ResetConfiguration
+from kubewright.apis.kubeadm.overrides import as_flags
 from kubewright.apis.machine import Detected
+from kubewright.base.errors import ValidationError
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
 
@@ -51,12 +54,23 @@ def configure(request: ResetOptions, *, detected: Detected) -> LoadedKind[ResetC
 
     Unknown fields are warnings. Raises what `load_reset` raises.
     """
-    return load_reset(
-        request.documents,
-        detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
-        change=lambda given: _changed(given, request.flags),
-        from_file=request.from_file,
-    )
+    try:
+        return load_reset(
+            request.documents,
+            detected=detected if request.looks_for_runtime else replace(detected, cri_sockets=()),
+            change=lambda given: _changed(given, request.flags),
+            from_file=request.from_file,
+        )
+    except ValidationError as error:
+        raise as_flags(error, {field: flag for field, (name, flag) in _FLAGS.items() if getattr(request.flags, name)}) from error
+
+
+_FLAGS: Final = {
+    "certificatesDir": ("cert_dir", "--cert-dir"),
+    "criSocket": ("cri_socket", "--cri-socket"),
+    "ignorePreflightErrors": ("ignore_preflight_errors", "--ignore-preflight-errors"),
+}
+"""What sets a field: the attribute of `ResetFlags`, and what it is on the command line."""
 
 
 def _changed(given: ResetConfiguration, flags: ResetFlags) -> ResetConfiguration:
