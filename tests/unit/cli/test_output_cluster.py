@@ -1,4 +1,4 @@
-"""What `up` and `local status` print for a person: complete, aligned, and coloured only on request."""
+"""What `up`, `local status` and `binaries list` print for a person: complete, aligned, and coloured only on request."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kubewright.cli.main import main
 from kubewright.cli.printers.cluster_text import status_text, up_text
 from kubewright.cli.printers.output import painter, table, takes_colours
 
@@ -146,3 +147,12 @@ def test_every_row_is_one_line_and_columns_are_aligned_with_their_headings(rows)
     assert [line.isprintable() for line in lines] == [True] * len(lines)
     painted = table(rows, columns=columns, paint=PAINTED)
     assert re.sub(r"\x1b\[[0-9]+m", "", painted) == "".join(f"{line}\n" for line in lines)
+
+
+def test_the_list_of_binaries_fits_a_screen_and_has_a_commit_for_what_has_no_release(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert main(["binaries", "list"]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert max(map(len, rows)) <= 100
+    [wireguard] = [row.split() for row in rows if row.startswith("wireguard-go")]
+    assert re.fullmatch("[0-9a-f]{12}", wireguard[1])

@@ -182,6 +182,15 @@ def test_the_live_display_shows_no_foreign_control_characters():
     assert "\nwarning: forged" not in shown
 
 
+@pytest.mark.parametrize(("terminal", "shown"), [(True, f"caf{chr(233)} {SHOWN}\n"), (False, f"caf{chr(233)} {EVIL}\n")])
+def test_a_log_is_printable_on_a_terminal_and_as_it_is_in_a_pipe(monkeypatch, terminal, shown):
+    raw = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", Printable(raw) if terminal else raw)
+    content = f"caf{chr(233)} {EVIL}\n".encode()
+    streams.copy_log([content[:4], content[4:]])
+    assert raw.buffer.getvalue().decode() == shown
+
+
 def test_streams_are_made_printable_once(monkeypatch):
     terminal, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     monkeypatch.setattr(sys, "stdout", terminal)

@@ -18,6 +18,7 @@ from kubewright.base.versions import supported
 from kubewright.binaries import BinarySources
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed, as_called
+from kubewright.cli.printers import streams
 from kubewright.cli.printers.cluster_text import status_text, up_text
 from kubewright.cli.printers.output import painter, table, write_result
 from kubewright.cli.printers.progress import ReadStates, progress
@@ -207,9 +208,7 @@ def logs(parsed: Parsed) -> int:
         tail=None if tail is None or tail < 0 else tail,
         follow=parsed.flag("follow"),
     )
-    for chunk in lines:
-        sys.stdout.buffer.write(chunk)
-        sys.stdout.buffer.flush()
+    streams.copy_log(lines)
     return 0
 
 
@@ -224,11 +223,20 @@ def list_binaries(parsed: Parsed) -> int:
     rows = [row.as_map() for row in binaries.listing(version=version, sources=sources(parsed))]
     if parsed.text("output") == "text":
         shown = ("name", "version", "present", "size", "source", *(["reason"] if any(row.get("reason") for row in rows) else []))
-        sized = [row | {"present": "yes" if row["present"] else "no", "size": _megabytes(row.get("size"))} for row in rows]
+        sized = [
+            row
+            | {"version": _short(str(row["version"])), "present": "yes" if row["present"] else "no", "size": _megabytes(row.get("size"))}
+            for row in rows
+        ]
         sys.stdout.write(table(sized, columns=[(key, key.upper()) for key in shown]))
     else:
         write_result({"binaries": rows}, form=parsed.text("output"))
     return 0
+
+
+def _short(version: str) -> str:
+    """Return the commit of a pseudo-version, which has no release (go.dev/ref/mod, pseudo-versions); others as they are."""
+    return version.rpartition("-")[2] if version.startswith("v0.0.0-") else version
 
 
 def _megabytes(size: object) -> str:

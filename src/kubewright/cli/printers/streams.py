@@ -8,6 +8,7 @@ if stdout is not a terminal, because a program reads them.
 
 from __future__ import annotations
 
+import codecs
 import io
 import sys
 from collections.abc import Iterable
@@ -46,6 +47,17 @@ def secure() -> None:
         sys.stdout = Printable(sys.stdout)
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr = Printable(sys.stderr)
+
+
+def copy_log(chunks: Iterable[bytes]) -> None:
+    """Write the log of another program to stdout, each chunk at once: as it is, or to a terminal without its control characters."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for chunk in chunks:
+        if isinstance(sys.stdout, Printable):
+            sys.stdout.write(decoder.decode(chunk))
+        else:
+            sys.stdout.buffer.write(chunk)
+        sys.stdout.flush()
 
 
 def raw(stream: TextIO) -> TextIO:
