@@ -222,16 +222,24 @@ def list_binaries(parsed: Parsed) -> int:
     version = str(supported(parsed.text("kubernetes-version")))
     rows = [row.as_map() for row in binaries.listing(version=version, sources=sources(parsed))]
     if parsed.text("output") == "text":
-        shown = ("name", "version", "present", "size", "source", *(["reason"] if any(row.get("reason") for row in rows) else []))
-        sized = [
-            row
-            | {"version": _short(str(row["version"])), "present": "yes" if row["present"] else "no", "size": _megabytes(row.get("size"))}
-            for row in rows
-        ]
-        sys.stdout.write(table(sized, columns=[(key, key.upper()) for key in shown]))
+        listed = [_cells(row) for row in rows]
+        shown = ("name", "version", "present", "size", "source", *(["reason"] if any(row["reason"] for row in listed) else []))
+        sys.stdout.write(table(listed, columns=[(key, key.upper()) for key in shown]))
     else:
         write_result({"binaries": rows}, form=parsed.text("output"))
     return 0
+
+
+def _cells(row: Mapping[str, object]) -> dict[str, object]:
+    """Return what the table shows of a program; that it is in no directory needs no reason."""
+    reason = str(row.get("reason") or "")
+    return {
+        **row,
+        "version": _short(str(row["version"])),
+        "present": "yes" if row["present"] else "no",
+        "size": _megabytes(row.get("size")),
+        "reason": "" if reason.startswith("not in ") else reason,
+    }
 
 
 def _short(version: str) -> str:
