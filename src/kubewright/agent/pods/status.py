@@ -163,19 +163,19 @@ def _never_ran(_: Mapping[str, Any], __: Mapping[str, Any], ___: str) -> Object:
     return {"state": {"terminated": state}, "ready": False, "started": False, "containerID": ""}
 
 
-Row = tuple[str, bool, str, str]
+ConditionRow = tuple[str, bool, str, str]
 """Type, whether it is True, reason, message."""
 
 
 def _conditions(pod: Mapping[str, Any], status: Mapping[str, Any], *, now: str) -> list[Object]:
-    rows: list[Row] = [("PodReadyToStartContainers", status["phase"] not in _OVER, "", "")]
+    rows: list[ConditionRow] = [("PodReadyToStartContainers", status["phase"] not in _OVER, "", "")]
     rows.append(("Initialized", True, "PodCompleted" if status["phase"] == "Succeeded" else "", ""))
     rows += [*_readiness(pod, status), ("PodScheduled", True, "", "")]
     old = {row["type"]: row for row in pod.get("status", {}).get("conditions") or ()}
     return [_condition(old.get(row[0], {}), row, now=now, generation=pod["metadata"].get("generation")) for row in rows]
 
 
-def _readiness(pod: Mapping[str, Any], status: Mapping[str, Any]) -> list[Row]:
+def _readiness(pod: Mapping[str, Any], status: Mapping[str, Any]) -> list[ConditionRow]:
     if status["phase"] in _OVER:
         reason = _OVER[status["phase"]]
         return [("Ready", False, reason, ""), ("ContainersReady", False, reason, "")]
@@ -201,7 +201,7 @@ def _unmet_gates(pod: Mapping[str, Any]) -> str:
     return ", ".join(texts)
 
 
-def _condition(old: Mapping[str, Any], row: Row, *, now: str, generation: int | None) -> Object:
+def _condition(old: Mapping[str, Any], row: ConditionRow, *, now: str, generation: int | None) -> Object:
     kind, true, reason, message = row
     status = "True" if true else "False"
     kept = old.get("lastTransitionTime") if old.get("status") == status else None
