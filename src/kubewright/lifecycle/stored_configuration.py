@@ -19,11 +19,11 @@ KUBEADM_CONFIG: Final = ("kubeadm-config", "ClusterConfiguration", "upload it wi
 KUBELET_CONFIG: Final = ("kubelet-config", "kubelet", "upload it with `init phase upload-config kubelet`")
 KUBE_PROXY: Final = ("kube-proxy", "config.conf", "write it again with `init phase addon kube-proxy`")
 
-Row = tuple[str, str, str]
+StoredDocument = tuple[str, str, str]
 """A ConfigMap, its key with a document, and how to restore it."""
 
 
-def document(api: KubeAPI, row: Row) -> Document:
+def document(api: KubeAPI, row: StoredDocument) -> Document:
     """Read one document.
 
     Raises NotFound without the ConfigMap, APIError without its key, DocumentError for anything but a map.
@@ -39,7 +39,7 @@ def document(api: KubeAPI, row: Row) -> Document:
     return _document(text, row)
 
 
-def find(api: KubeAPI, row: Row) -> Document | None:
+def find(api: KubeAPI, row: StoredDocument) -> Document | None:
     """Read one document; None without the ConfigMap, or without its key.
 
     Raises DocumentError for anything but a map.
@@ -51,14 +51,14 @@ def find(api: KubeAPI, row: Row) -> Document | None:
     return None if text is None else _document(text, row)
 
 
-def _text(api: KubeAPI, row: Row) -> str | None:
+def _text(api: KubeAPI, row: StoredDocument) -> str | None:
     name, key, _ = row
     data = api.get(CONFIG_MAP, name, NAMESPACE).get("data")
     text = data.get(key) if isinstance(data, Mapping) else None
     return text if isinstance(text, str) else None
 
 
-def _document(text: str, row: Row) -> Document:
+def _document(text: str, row: StoredDocument) -> Document:
     name, key, remedy = row
     source = f"{NAMESPACE}/{name}"
     value = yaml.load(text, source=source)

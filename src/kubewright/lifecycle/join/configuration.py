@@ -48,7 +48,7 @@ def read_early(ctx: JoinContext) -> None:
             ctx.read_ahead[row] = stored_configuration.document(api, row)
 
 
-def _document(ctx: JoinContext, api: KubeAPI, row: stored_configuration.Row) -> Document:
+def _document(ctx: JoinContext, api: KubeAPI, row: stored_configuration.StoredDocument) -> Document:
     return ctx.read_ahead.pop(row, None) or patiently(ctx, lambda: stored_configuration.document(api, row))
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.core import Object
     from kubewright.kube.credentials import Access
-    from kubewright.lifecycle.stored_configuration import Row
+    from kubewright.lifecycle.stored_configuration import StoredDocument
 
 WORKER = "this machine joins as a worker"
 """Why a phase of control planes is skipped."""
@@ -52,7 +52,7 @@ class JoinContext(MachineContext):
 
     join: JoinConfiguration
     sources: ClusterSources
-    read_ahead: dict[Row, Document] = field(default_factory=dict)
+    read_ahead: dict[StoredDocument, Document] = field(default_factory=dict)
 
     def connect(self, access: Access) -> KubeAPI:
         """Return a client for an access.

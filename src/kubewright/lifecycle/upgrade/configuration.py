@@ -74,7 +74,7 @@ def _cluster(api: KubeAPI) -> Document:
         ) from error
 
 
-def _component(api: KubeAPI, row: stored_configuration.Row) -> tuple[Document | None, bool]:
+def _component(api: KubeAPI, row: stored_configuration.StoredDocument) -> tuple[Document | None, bool]:
     """Return a document that the cluster may do without, and whether kubeadm or we have generated it."""
     try:
         found = stored_configuration.find(api, row)
