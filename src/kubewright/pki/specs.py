@@ -102,7 +102,7 @@ class KubeconfigSpec:
         return f"{self.name}.conf"
 
 
-def of(row: table.Row, configuration: Configuration, addresses: Addresses) -> CertificateSpec | KeyPairSpec:
+def of(row: table.CertificateRow, configuration: Configuration, addresses: Addresses) -> CertificateSpec | KeyPairSpec:
     """Fill in a row of the certificate table."""
     if isinstance(row, table.KeyPair):
         return KeyPairSpec(name=row.name, base=row.base, algorithm=_algorithm(configuration.cluster))

@@ -101,9 +101,9 @@ class KeyPair:
         return f"{self.base}.key", f"{self.base}.pub"
 
 
-Row = Authority | Leaf | KeyPair
+CertificateRow = Authority | Leaf | KeyPair
 
-CERTIFICATES: Final[tuple[Row, ...]] = (
+CERTIFICATES: Final[tuple[CertificateRow, ...]] = (
     Authority(
         name="ca",
         base="ca",
@@ -268,7 +268,7 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
 )
 
 
-def row(name: str) -> Row:
+def row(name: str) -> CertificateRow:
     """Return the row of a name. Raises KeyError."""
     return _BY_NAME[name]
 
@@ -286,7 +286,7 @@ def kubeconfig(name: str) -> Kubeconfig:
     return _KUBECONFIG_BY_NAME[name]
 
 
-def rows_for(configuration: Configuration) -> Iterator[Row]:
+def rows_for(configuration: Configuration) -> Iterator[CertificateRow]:
     """Yield the rows that a configuration needs: those of etcd only with a local member."""
     for one in CERTIFICATES:
         if one.owner is Owner.KUBERNETES or configuration.cluster.etcd.external is None:

@@ -30,7 +30,7 @@ def _of_kubeconfigs(ctx: InitContext) -> list[Algorithm]:
     return certificates.missing_kubeconfigs([spec for spec in wanted if ctx.runs(f"kubeconfig/{spec.name}")], ctx.kubeconfigs)
 
 
-def certificate(ctx: InitContext, row: table.Row) -> Iterable[Change]:
+def certificate(ctx: InitContext, row: table.CertificateRow) -> Iterable[Change]:
     """Keep or create the certificate of a row of the certificate table."""
     spec = specs.of(row, ctx.configuration, ctx.addresses)
     yield certificates.certificate(spec, store=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)

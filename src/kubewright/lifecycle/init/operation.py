@@ -149,7 +149,7 @@ def _require_signed(ctx: InitContext) -> None:
             _require_kubeconfig(ctx, kubeconfig)
 
 
-def _require_certificate(ctx: InitContext, row: table.Row) -> None:
+def _require_certificate(ctx: InitContext, row: table.CertificateRow) -> None:
     """Check the certificate as its phase does: creating one fails with the error that its CA's key is missing."""
     from kubewright.pki import ensure, specs  # few machines have such CAs
 

@@ -46,7 +46,7 @@ def _all(summary: str, flags: str) -> InitPhase:
     return Phase("all", summary, flags=flags, every=True)
 
 
-def _certificate(row: table.Row) -> InitPhase:
+def _certificate(row: table.CertificateRow) -> InitPhase:
     def run(ctx: InitContext) -> Iterable[Step]:
         from kubewright.lifecycle.init import certificates
 

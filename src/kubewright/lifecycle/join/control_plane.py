@@ -131,12 +131,12 @@ def certificates(ctx: JoinContext) -> Iterable[Change]:
     yield _certificate(ctx, table.row("sa"))
 
 
-def _certificate(ctx: JoinContext, row: table.Row) -> Change:
+def _certificate(ctx: JoinContext, row: table.CertificateRow) -> Change:
     spec = specs.of(row, ctx.configuration, ctx.addresses)
     return steps.certificate(spec, store=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)
 
 
-def _require_shared(ctx: JoinContext, rows: Iterable[table.Row]) -> None:
+def _require_shared(ctx: JoinContext, rows: Iterable[table.CertificateRow]) -> None:
     """Require CAs and the service account keys: generated ones would differ from the cluster's."""
     missing = []
     for row in rows:
