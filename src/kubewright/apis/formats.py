@@ -102,7 +102,10 @@ def split_host_port(text: str) -> tuple[str, str]:
 
 
 def host_port(text: str) -> tuple[str, str]:
-    """Split `host[:port]` as kubeadm does. Raises ValueError, with the reason, unless the host is an IP or a DNS-1123 subdomain."""
+    """Split `host[:port]` as kubeadm does.
+
+    Raises ValueError, with the reason, unless the host is an IP or a DNS-1123 subdomain.
+    """
     try:
         host, port = split_host_port(text)
     except ValueError:

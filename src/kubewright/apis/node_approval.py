@@ -96,7 +96,10 @@ class NodeRow:
     networks: tuple[Network, ...]
 
     def allows(self, san: str, node: str) -> bool:
-        """Whether a node that matches this row may have a name or an address. `{node}` in a pattern is the node's name."""
+        """Whether a node that matches this row may have a name or an address.
+
+        `{node}` in a pattern is the node's name.
+        """
         if formats.address(san) is not None:
             return contains(self.networks, san)
         return san == node or any(fnmatch.fnmatchcase(san, pattern.replace(NODE_NAME, node)) for pattern in self.names)

@@ -292,7 +292,10 @@ class Etcd(Protocol):
         ...
 
     def add_learner(self, peer_url: str, /) -> list[Member]:
-        """Write: add a member without a vote; returns all members. Raises MemberExists, TooManyLearners, UnhealthyCluster."""
+        """Write: add a member without a vote; returns all members.
+
+        Raises MemberExists, TooManyLearners, UnhealthyCluster.
+        """
         ...
 
     def promote(self, member_id: int, /) -> list[Member]:

@@ -1,1 +1,4 @@
-"""Many agents in one process. Each is a whole node, with its own key, certificate and connections; only the event loop is shared."""
+"""Many agents in one process.
+
+Each is a whole node, with its own key, certificate and connections; only the event loop is shared.
+"""

@@ -124,7 +124,10 @@ def decide_removal(found: FileState | None, path: PurePosixPath, *, layout: Layo
 
 
 def decide_no_units(there: Sequence[PurePosixPath], service: str, *, directories: Sequence[PurePosixPath] = (UNITS,)) -> Change:
-    """Compare the unit files of a service with none. Raises HostError for a place where systemd does not keep those of administrators."""
+    """Compare the unit files of a service with none.
+
+    Raises HostError for a place where systemd does not keep those of administrators.
+    """
     for path in there:
         require_below(path, directories)
     return Change(target=f"units of {service}", action=Action.DELETE if there else Action.NONE, reason=", ".join(map(str, there)))
@@ -142,7 +145,10 @@ def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, la
 
 
 def decide_move(found: FileState | None, there: FileState | None, path: PurePosixPath, target: PurePosixPath, *, layout: Layout) -> Change:
-    """Compare with the file or directory at its other path. Raises HostError if both or none of the two exist, and outside of the layout."""
+    """Compare with the file or directory at its other path.
+
+    Raises HostError if both or none of the two exist, and outside of the layout.
+    """
     for one in (path, target):
         require_below(one, roots(layout))
     if (found is None) is (there is None):
@@ -157,7 +163,10 @@ def decide_move(found: FileState | None, there: FileState | None, path: PurePosi
 
 
 def decide_generated(found: FileState | None, desired: Generated) -> Change:
-    """Compare a directory that a program writes: one that is there is complete. Raises HostError if something else is in its place."""
+    """Compare a directory that a program writes: one that is there is complete.
+
+    Raises HostError if something else is in its place.
+    """
     if found is not None:
         _require(Kind.DIRECTORY, found, desired.path)
     program = desired.arguments(desired.partial)[0]
@@ -165,7 +174,10 @@ def decide_generated(found: FileState | None, desired: Generated) -> Change:
 
 
 def decide_streamed(found: FileState | None, desired: Streamed) -> Change:
-    """Compare a file that arrives piece by piece: one that is there is complete. Raises HostError if something else is in its place."""
+    """Compare a file that arrives piece by piece: one that is there is complete.
+
+    Raises HostError if something else is in its place.
+    """
     if found is not None:
         _require(Kind.FILE, found, desired.path)
     return Change(

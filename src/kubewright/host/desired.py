@@ -180,10 +180,12 @@ class TunnelKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Generated:
-    """A directory that a program writes. It gets its name when the program has succeeded; what a killed run left is removed first.
+    """A directory that a program writes.
 
-    `arguments` gives the program and its arguments for the path at which it has to write. `within` are the seconds that it may take. `stand_ins` are
-    the names of directories that it makes there; plans have them.
+    It gets its name when the program has succeeded; what a killed run left is removed first.
+
+    `arguments` gives the program and its arguments for the path at which it has to write. `within` are the seconds that
+    it may take. `stand_ins` are the names of directories that it makes there; plans have them.
     """
 
     path: PurePosixPath
@@ -206,7 +208,8 @@ class Generated:
 class Streamed:
     """A file whose content arrives piece by piece, because it may be large. It gets its name when it is complete.
 
-    `size` is about the number of its bytes, `spare` how many have to be free beside it: where they are not, nothing is written.
+    `size` is about the number of its bytes, `spare` how many have to be free beside it: where they are not, nothing is
+    written.
     """
 
     path: PurePosixPath

@@ -227,7 +227,10 @@ class Files:
         return refused
 
     def move(self, path: PurePosixPath, target: PurePosixPath, /) -> None:
-        """Rename a file or directory to a name that nothing has. Raises HostError, also for another file system and for a mount point."""
+        """Rename a file or directory to a name that nothing has.
+
+        Raises HostError, also for another file system and for a mount point.
+        """
         source, destination = checked(path), checked(target)
         with explaining("rename", path), open_directory(source.parent) as old, open_directory(destination.parent) as new:
             os.rename(source.name, destination.name, src_dir_fd=old, dst_dir_fd=new)

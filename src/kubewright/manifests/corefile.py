@@ -1,7 +1,7 @@
 """Can the configuration of CoreDNS be carried over to the release that an upgrade brings? Pure.
 
-kubeadm asks the library corefile-migration, which knows plugins and options by release of CoreDNS: what it does not know may work afterwards,
-but nobody has looked. This is what v1.0.31 of it knows, which kubeadm v1.36.3 is made of.
+kubeadm asks the library corefile-migration, which knows plugins and options by release of CoreDNS: what it does not
+know may work afterwards, but nobody has looked. This is what v1.0.31 of it knows, which kubeadm v1.36.3 is made of.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class Server:
 
 
 def parse(text: str) -> list[Server]:
-    """Read a Corefile as the library does, which takes any text. What stands outside of a block, or deeper than options, does not count."""
+    """Read a Corefile as the library does, which takes any text.
+
+    What stands outside of a block, or deeper than options, does not count.
+    """
     servers: list[tuple[Sequence[str], list[tuple[str, Sequence[str], list[Setting]]]]] = []
     depth = 0
     for words in _statements(text):
@@ -136,7 +139,10 @@ def unknown(text: str, installed: str, target: str) -> Iterator[str]:
 
 
 def no_way(installed: str, target: str) -> str:
-    """Say why there is no way from one release to another, empty if there is. `installed` may be any text, `target` is of `RELEASES`."""
+    """Say why there is no way from one release to another, empty if there is.
+
+    `installed` may be any text, `target` is of `RELEASES`.
+    """
     if installed not in RELEASES:
         return f"there is no known migration from CoreDNS {installed or 'of an unknown release'} to {target}"
     if RELEASES.index(installed) > RELEASES.index(target):
@@ -169,8 +175,8 @@ def _is(found: Mapping[str, Setting], options: Mapping[str, Sequence[str]]) -> b
 def migrated(text: str, installed: str, target: str) -> str:
     """Return a Corefile without what releases on the way have removed, the same text where they removed nothing that it has.
 
-    Options that are gone are left out, and `proxy` becomes `forward`. Comments are lost where something changes. Both releases are of
-    `RELEASES`, and `obstacle` has found nothing.
+    Options that are gone are left out, and `proxy` becomes `forward`. Comments are lost where something changes. Both
+    releases are of `RELEASES`, and `obstacle` has found nothing.
     """
     servers = parse(text)
     here, there = ([RELEASES.index(one)] for one in (installed, target))

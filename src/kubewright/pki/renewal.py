@@ -48,7 +48,9 @@ class Terms:
 def renew_pair(
     store: CertificateStore, base: str, authority: LoadedAuthority, *, terms: Terms, sources: IssuingSources, same_key: bool = False
 ) -> tuple[Change, ...]:
-    """Renew `base`.crt and `base`.key, and return what was written. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
+    """Renew `base`.crt and `base`.key, and return what was written.
+
+    Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
 
     Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
 

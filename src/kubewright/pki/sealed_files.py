@@ -1,8 +1,9 @@
 """Sealing files of any size: AES-GCM in pieces, each of which says which one it is and whether it is the last.
 
-A sealed file is a first line, which says what it is, and pieces of `PIECE` bytes, of which the last may be shorter; each is sealed as small values
-are (`sealing`). A piece is bound to the first line, to its number and to whether more follow, so a file whose pieces were exchanged, left out
-or cut off is not opened (the construction STREAM of Hoang, Reyhanitabar, Rogaway and Vizár).
+A sealed file is a first line, which says what it is, and pieces of `PIECE` bytes, of which the last may be shorter;
+each is sealed as small values are (`sealing`). A piece is bound to the first line, to its number and to whether more
+follow, so a file whose pieces were exchanged, left out or cut off is not opened (the construction STREAM of Hoang,
+Reyhanitabar, Rogaway and Vizár).
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ PIECE: Final = 1 << 20
 
 
 class SealedWriter:
-    """A binary file that seals what is written to it. `finish` writes the last piece; without it the file cannot be opened."""
+    """A binary file that seals what is written to it.
+
+    `finish` writes the last piece; without it the file cannot be opened.
+    """
 
     def __init__(self, write: Callable[[bytes], object], key: bytes, *, first_line: bytes, random: Random) -> None:
         self._write = write
@@ -50,7 +54,9 @@ class SealedWriter:
 
 
 def opened(chunks: Iterable[bytes], key: bytes, *, first_line: bytes, name: str, remedy: str = "") -> Iterator[bytes]:
-    """Yield the content of a sealed file. Raises TrustError, naming the file, if the key is another one, or the file was changed or cut off.
+    """Yield the content of a sealed file.
+
+    Raises TrustError, naming the file, if the key is another one, or the file was changed or cut off.
 
     What was yielded before an error is authentic, but is not all.
     """

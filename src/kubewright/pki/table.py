@@ -88,7 +88,10 @@ class Leaf:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPair:
-    """A key without certificate: the private half in `base`.key, the public one in `base`.pub. `summary` is the help of its phase."""
+    """A key without certificate: the private half in `base`.key, the public one in `base`.pub.
+
+    `summary` is the help of its phase.
+    """
 
     name: str
     base: str

@@ -72,7 +72,10 @@ def cgroup_version(subject: Subject) -> int:
 
 
 def kubelet_takes_cgroups(subject: Subject, *, kubelet: Version, refuses_v1: bool) -> Iterable[Finding]:
-    """A kubelet of a known version and configuration must start with the machine's cgroups. `refuses_v1` is its failCgroupV1."""
+    """A kubelet of a known version and configuration must start with the machine's cgroups.
+
+    `refuses_v1` is its failCgroupV1.
+    """
     if refuses_v1 and cgroup_version(subject) == 1 and (kubelet.major, kubelet.minor) >= V1_ENDS:
         yield Finding(
             text=f"this machine has cgroup v1, and the kubelet {kubelet} does not start with it unless its configuration has failCgroupV1: false",

@@ -18,7 +18,10 @@ MOST_CONTROL_PLANES = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The cluster that the tests want. `config` is the text of a kubeadm configuration; None and '' mean the default."""
+    """The cluster that the tests want.
+
+    `config` is the text of a kubeadm configuration; None and '' mean the default.
+    """
 
     nodes: int = 1
     control_planes: int = 1

@@ -113,7 +113,10 @@ class Phases(Generic[Context_contra]):
         return tuple(node for node in self._all.values() if not any(above.phase.hidden for above in node.line))
 
     def find(self, name: str) -> Node[Context_contra]:
-        """Return the node with a full name. Raises UsageError if there is none; aliases and other spellings do not count."""
+        """Return the node with a full name.
+
+        Raises UsageError if there is none; aliases and other spellings do not count.
+        """
         if name not in self._all:
             from kubewright.base.messages import closest
 

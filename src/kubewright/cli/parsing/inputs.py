@@ -138,7 +138,10 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def read_file(path: str) -> str:
-    """Return the first line of a file, or the next one of standard input for `-`. Raises UsageError if it cannot be read or is empty."""
+    """Return the first line of a file, or the next one of standard input for `-`.
+
+    Raises UsageError if it cannot be read or is empty.
+    """
     try:
         text = sys.stdin.readline(_LIMIT) if path == STANDARD_INPUT else _content(path)
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,7 @@
-"""The rows of `certs`, `config`, `kubeconfig` and `token` (kubeadm v1.36: cmd/certs.go, cmd/config.go, cmd/token.go). Imports nothing heavy."""
+"""The rows of `certs`, `config`, `kubeconfig` and `token` (kubeadm v1.36: cmd/certs.go, cmd/config.go, cmd/token.go).
+
+Imports nothing heavy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The rows of `controllers` and `csr`. Those of `controllers run` are kube-controller-manager's flags. Imports nothing heavy."""
+"""The rows of `controllers` and `csr`.
+
+Those of `controllers run` are kube-controller-manager's flags. Imports nothing heavy.
+"""
 
 from __future__ import annotations
 

@@ -129,7 +129,10 @@ def _worker(places: CertificateLocations, roots: Iterable[Expiry], now: datetime
 
 
 def _kubelet(places: CertificateLocations) -> Certificate | None:
-    """Return the kubelet's client certificate: embedded, or in the file that kubelet.conf names. None if there is none."""
+    """Return the kubelet's client certificate: embedded, or in the file that kubelet.conf names.
+
+    None if there is none.
+    """
     text = places.kubeconfigs.read(KUBELET)
     if text is None:
         return None

@@ -150,7 +150,10 @@ def _apart(pod: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change | Waited]:
-    """Wait until nothing uses this machine's peer port; `pods` are the static pods whose manifests were removed. Raises WaitTimeout."""
+    """Wait until nothing uses this machine's peer port; `pods` are the static pods whose manifests were removed.
+
+    Raises WaitTimeout.
+    """
     held = (ctx.addresses.advertise, ctx.addresses.ports.etcd_peer)
     ended = StaticPods(names=tuple(pods), node=ctx.node_name, held=(held,))
     return stopping.until_gone(ended, host=ctx.host, waiter=ctx.waiter, within=_patience(ctx))

@@ -1,4 +1,7 @@
-"""The tree of reset, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/reset.go, cmd/phases/reset). What a phase does is named, not imported."""
+"""The tree of reset, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/reset.go, cmd/phases/reset).
+
+What a phase does is named, not imported.
+"""
 
 from __future__ import annotations
 

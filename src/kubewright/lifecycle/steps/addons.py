@@ -30,7 +30,11 @@ _SELECTOR: Final = f"k8s-app={dns.SERVICE}"
 
 
 def coredns(configuration: Configuration, *, api: KubeAPI, patched: Patched, say: Say) -> Iterable[Change]:
-    """Install CoreDNS. The number of its pods stays, and so does a Corefile that somebody wrote, but for what releases on the way have removed."""
+    """Install CoreDNS.
+
+    The number of its pods stays, and so does a Corefile that somebody wrote, but for what releases on the way have
+    removed.
+    """
     found = _deployment(api)
     wanted = objects.dns(configuration, replicas=_replicas(found))
     yield from _told(_with_corefile(api, with_patches(wanted, patched), installed=_tag(found)), "CoreDNS", say=say)

@@ -34,9 +34,9 @@ class StaticPods:
 def until_gone(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -> Iterable[Step]:
     """Wait until nothing holds the addresses of static pods any more, whose manifests were taken away before.
 
-    A kubelet that was restarted ends no static pod before it has heard from an API server (kubelet v1.36, pkg/kubelet: sources ready), which may
-    never happen. It is started anew then: it does not know the pods any more, and does not bring back what the container runtime removes.
-    Raises WaitTimeout.
+    A kubelet that was restarted ends no static pod before it has heard from an API server (kubelet v1.36, pkg/kubelet:
+    sources ready), which may never happen. It is started anew then: it does not know the pods any more, and does not
+    bring back what the container runtime removes. Raises WaitTimeout.
     """
     try:
         yield _free(pods, host=host, waiter=waiter, within=min(_BY_KUBELET, within))

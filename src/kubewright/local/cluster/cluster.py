@@ -66,7 +66,10 @@ class LocalCluster:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's kubeconfig, for kubectl or any client library. Raises UsageError before the first `up`."""
+        """The administrator's kubeconfig, for kubectl or any client library.
+
+        Raises UsageError before the first `up`.
+        """
         return status.kubeconfig(self._paths, status.require(self._paths))
 
     @property
@@ -79,7 +82,10 @@ class LocalCluster:
         return KubeClient(self.access)
 
     def up(self) -> Self:
-        """Start, resume, repair or scale the cluster, and wait until all nodes are ready. Raises as `kubewright.local.cluster.up.up`."""
+        """Start, resume, repair or scale the cluster, and wait until all nodes are ready.
+
+        Raises as `kubewright.local.cluster.up.up`.
+        """
         wish = UpOptions(
             nodes=self._nodes,
             control_planes=self._control_planes,

@@ -287,7 +287,8 @@ def free_leases(ctx: InitContext) -> Iterable[Change]:
 def leave(ctx: LocalContext) -> Iterable[Change]:
     """Take the machines out that leave: of each its etcd member, its processes, its Node, its files; in the end all from the record.
 
-    Those go first whose etcd does not answer, and of the others the last one: whenever one goes, most of those that are left are up.
+    Those go first whose etcd does not answer, and of the others the last one: whenever one goes, most of those that are
+    left are up.
     """
     for machine in sorted(ctx.run.cluster.leaving, key=lambda machine: _answers(ctx, machine)):
         yield _remove_member(ctx, machine)

@@ -43,7 +43,10 @@ _PORT_CHECK_EVERY: Final = 0.02
 
 
 def main() -> int:
-    """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log."""
+    """Run until stopped.
+
+    Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log.
+    """
     logs.configure()
     paths = ClusterPaths(Path(sys.argv[1]))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: write no core dumps

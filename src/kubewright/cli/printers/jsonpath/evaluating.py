@@ -14,7 +14,10 @@ from kubewright.cli.printers.jsonpath.parsing import Expression, Field, Filter, 
 
 
 def holds(left: object, operator: str, right: object) -> bool:
-    """Return whether a comparison holds. Raises Problem for values that cannot be compared, and for an unknown operator."""
+    """Return whether a comparison holds.
+
+    Raises Problem for values that cannot be compared, and for an unknown operator.
+    """
     if operator not in {"==", "!=", "<", "<=", ">", ">="}:
         raise Problem(f"unrecognized filter operator {operator}")
     if _kind(left) != _kind(right):
