@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -69,8 +70,18 @@ class Attacker:
         return self.client.create(body)
 
 
+@dataclass(frozen=True)
+class Scene:
+    """Two nodes, an administrator, and the directory with the files of the approver."""
+
+    a: Attacker
+    b: Attacker
+    admin: KubeClient
+    place: Path
+
+
 @pytest.fixture(scope="module")
-def nodes(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Attacker, Attacker, KubeClient]]:
+def scene(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """Two nodes, and the approver as a process that has the rights of its manifest and no others."""
     place = tmp_path_factory.mktemp("approver")
     admin = KubeClient(apiserver.access(), timeout=60)
@@ -78,8 +89,9 @@ def nodes(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) ->
         admin.create(document)
     (place / "policy.yaml").write_text(POLICY)
     kubeconfig = place / "approver.conf"
-    kubeconfig.write_text(json.dumps(_kubeconfig(apiserver)))
+    kubeconfig.write_text(json.dumps(_kubeconfig(apiserver, controllers.NAME, "approvers")))
     kubeconfig.chmod(0o600)
+    (place / "admin.conf").write_text(json.dumps(_kubeconfig(apiserver, "kubernetes-admin", "system:masters")))
     argv = [sys.executable, "-m", "kubewright", "controllers", "run", "--controllers=servingapproving", "--secure-port=0"]
     argv += [f"--kubeconfig={kubeconfig}", f"--node-policy={place / 'policy.yaml'}"]
     with (place / "approver.log").open("wb") as log:
@@ -88,14 +100,14 @@ def nodes(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) ->
     pair[0].register("10.55.0.1")
     pair[1].register("10.55.0.2")
     try:
-        yield *pair, admin
+        yield Scene(*pair, admin=admin, place=place)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(600) == 0, (place / "approver.log").read_text()
 
 
-def _kubeconfig(server: RunningServer) -> dict[str, object]:
-    identity = server.identity(controllers.NAME, "approvers")
+def _kubeconfig(server: RunningServer, name: str, group: str) -> dict[str, object]:
+    identity = server.identity(name, group)
     encoded = {"client-certificate-data": identity.cert_pem, "client-key-data": identity.key_pem}
     user = {name: base64.b64encode(value).decode() for name, value in encoded.items()}
     cluster = {"server": server.url, "certificate-authority-data": base64.b64encode(server.ca_pem).decode()}
@@ -121,8 +133,8 @@ def outcome(admin: KubeClient, name: str) -> tuple[str, str]:
     return found["type"], found["reason"]
 
 
-def test_a_node_gets_its_own_names_and_nothing_else(nodes: tuple[Attacker, Attacker, KubeClient]) -> None:
-    a, b, admin = nodes
+def test_a_node_gets_its_own_names_and_nothing_else(scene: Scene) -> None:
+    a, b, admin = scene.a, scene.b, scene.admin
     a.ask("own", ("dns", "approver-a"), ("dns", "approver-a.nodes.example.com"), ("ip", A), key=a.key)
     assert outcome(admin, "own") == ("Approved", "NodeJoinPolicy")
     a.report("10.55.0.1", "10.55.0.2", "10.55.0.100")  # a node may report any address about itself
@@ -161,3 +173,16 @@ def test_a_node_gets_its_own_names_and_nothing_else(nodes: tuple[Attacker, Attac
     assert outcome(admin, "key-of-a") == ("Denied", "KeyReuse")
     b.ask("own-of-b", ("dns", "approver-b"), ("ip", B))
     assert outcome(admin, "own-of-b") == ("Approved", "NodeJoinPolicy")  # what a reports takes nothing from b
+
+
+def test_explain_shows_what_each_check_finds_about_a_waiting_request(scene: Scene) -> None:
+    scene.b.ask("not-owned", ("dns", "approver-b"), ("ip", bytes((10, 55, 0, 3))))
+    argv = [sys.executable, "-m", "kubewright", "csr", "explain", "not-owned", f"--kubeconfig={scene.place / 'admin.conf'}"]
+    ended = subprocess.run([*argv, f"--node-policy={scene.place / 'policy.yaml'}", "-o", "json"], capture_output=True, check=True)
+    found = json.loads(ended.stdout)
+    [decision] = [one for one in found["decisions"] if one["controller"] == "servingapproving"]
+    problem = 'no source of the policy gives "10.55.0.3" to approver-b'
+    assert decision == {"controller": "servingapproving", "outcome": "wait", "reason": f"NotOwned: {problem}"}
+    failed = {one["id"]: (one["result"], one["problem"]) for one in found["checks"] if one["result"] != "passed"}
+    assert failed == {"S14": ("wait", problem), "S15": ("wait", 'the Node approver-b does not report "10.55.0.3"')}
+    assert len(found["checks"]) == 19

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
+from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.controllers import approving, cleaning, signers, signing
 from kubewright.controllers.approving import Approve, Ask
 from kubewright.controllers.requests import Nothing, Retry, SigningRequest
+from kubewright.controllers.serving import deciding
+from kubewright.controllers.serving.evidence import Evidence
 from kubewright.controllers.signing import Fail, Sign
 from kubewright.pki import request_signing
 from kubewright.pki.request_details import RequestDetails
@@ -78,6 +81,35 @@ def _signer(controller: str, decision: Sign | Fail | Retry | Nothing, rule: str 
     outcome = "nothing" if isinstance(decision, Nothing) else "try again"
     later = f"; once it is approved it fails: {rule}" if rule is not None and outcome == "nothing" and "approval" in decision.reason else ""
     return Explanation(controller=controller, outcome=outcome, reason=decision.reason + later)
+
+
+def serving_approver(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, *, now: datetime) -> Explanation:
+    """Return what the approver of serving certificates would decide now."""
+    decision = deciding.decide(csr, evidence, policy, now=now)
+    match decision:
+        case deciding.Approve(version=version):
+            outcome, reason = "approve", f"policy version {version} allows it"
+        case deciding.Deny(reason=word, message=message):
+            outcome, reason = "deny", f"{word}: {message}"
+        case deciding.Wait(reason=word, message=message):
+            outcome, reason = "wait", f"{word}: {message}"
+        case Nothing(reason=reason):
+            outcome = "nothing"
+    return Explanation(controller="servingapproving", outcome=outcome, reason=reason)
+
+
+def serving_checks(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy) -> list[dict[str, str]]:
+    """Return what each check of the approver of serving certificates finds, in order."""
+    return [
+        {
+            "id": one.check.id,
+            "result": one.check.verdict.value if one.problem else "passed",
+            "reason": one.check.reason,
+            "summary": one.check.summary,
+            "problem": one.problem,
+        }
+        for one in deciding.results(csr, evidence, policy)
+    ]
 
 
 def contents(request: RequestDetails) -> dict[str, object]:

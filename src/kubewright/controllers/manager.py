@@ -22,6 +22,7 @@ from kubewright.controllers.certificates import REREAD, Approver, Cleaner, Signi
 from kubewright.controllers.options import Options
 from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING
 from kubewright.controllers.serving.approver import ServingApprover
+from kubewright.controllers.serving.gathering import API_SERVERS
 from kubewright.controllers.serving.policies import PolicyFile
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
@@ -152,7 +153,8 @@ class Manager:
         assert path is not None
         self._policy = PolicyFile(path, read=self._read)
         self._policy.load()
-        endpoints = Informer(self._plain, ENDPOINTS, namespace="default", field_selector="metadata.name=kubernetes", random=self._random)
+        namespace, name = API_SERVERS
+        endpoints = Informer(self._plain, ENDPOINTS, namespace=namespace, field_selector=f"metadata.name={name}", random=self._random)
         return ServingApprover(
             self._api(),
             self._requests(KUBELET_SERVING),

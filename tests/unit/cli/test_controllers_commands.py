@@ -44,8 +44,9 @@ def chosen(*argv: str):
 def test_every_flag_is_one_of_kube_controller_manager():
     known = flags_of("kube-controller-manager", "1.36")
     assert known is not None
-    assert [flag.name for flag in RUN_FLAGS if flag.name not in known.flags] == ["config"]
-    theirs = [flag for flag in RUN_FLAGS if flag.name != "config"]
+    ours = ["config", "node-policy"]
+    assert [flag.name for flag in RUN_FLAGS if flag.name not in known.flags] == ours
+    theirs = [flag for flag in RUN_FLAGS if flag.name not in ours]
     found = {flag.name: known.flags[flag.name].type for flag in theirs}
     assert {flag.name for flag in theirs if found[flag.name] not in {*KINDS[flag.kind], SAID.get(flag.name, "")}} == set()
     assert len(theirs) == 28
@@ -78,6 +79,7 @@ def test_one_ca_serves_all_signers_or_each_has_its_own():
             "cannot be combined",
         ),
         (["--controllers=*,nodeipam"], "there is no controller 'nodeipam' here"),
+        (["--controllers=servingapproving"], "servingapproving needs a policy"),
         (["--leader-elect-renew-deadline=15s"], "longer"),
         (["--leader-elect-retry-period=10s"], "longer"),
         (["--cluster-signing-duration=0s"], "longer than nothing"),

@@ -55,12 +55,12 @@ OWN = {
     " cluster-signing-kubelet-client-cert-file cluster-signing-kubelet-client-key-file cluster-signing-kubelet-serving-cert-file"
     " cluster-signing-kubelet-serving-key-file cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file config controllers"
     " kube-api-burst kube-api-qps kubeconfig leader-elect leader-elect-lease-duration leader-elect-renew-deadline"
-    " leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace leader-elect-retry-period secure-port"
+    " leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace leader-elect-retry-period node-policy secure-port"
     " tls-cert-file tls-private-key-file",
     "csr": "",
     "csr list": "kubeconfig output",
     "csr show": "kubeconfig output",
-    "csr explain": "kubeconfig output signer usages username",
+    "csr explain": "kubeconfig node-policy output signer usages username",
     "hub": "",
     "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config keep-journal keep-journal-lines key-file leader-elect"
     " leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period secure-port state state-kubeconfig tls-cert-file"

@@ -13,6 +13,8 @@ from serving_kit import DNS, IP, POLICY, serving_csr
 from kubewright.base.errors import ValidationError
 from kubewright.controllers import options
 from kubewright.kube.resources import NODE
+from kubewright.manifests import controllers
+from kubewright.manifests.rbac import Purpose
 
 pytestmark = pytest.mark.looptime
 WANTED = options.selected(["servingapproving"])
@@ -120,3 +122,18 @@ async def test_a_denial_is_an_event_on_the_node():
 async def test_requests_of_nobody_do_not_change_nodes():
     async with running(node(), serving_csr()).running() as cluster:
         assert cluster.api.get(NODE, "a")["status"] == node()["status"]
+
+
+def test_the_deployment_of_the_approver_alone_may_neither_sign_nor_read_secrets():
+    documents = controllers.deployment(image="x", controllers="servingapproving", purposes=[Purpose.SERVING_APPROVER])
+    rules = [rule for one in documents for rule in one.get("rules", ())]
+    granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert len(rules) == 12
+    assert ("signers", "approve") in granted
+    assert not {one for one in granted if one[0] == "secrets" or one[1] in {"sign", "delete", "patch"}}
+    [signers] = [rule for rule in rules if rule["resources"] == ["signers"]]
+    assert signers["resourceNames"] == ["kubernetes.io/kubelet-serving"]
+    [pod] = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"]
+    assert [volume["name"] for volume in pod["volumes"]] == ["policy"]
+    assert "--node-policy=/etc/kubewright/policy/policy.yaml" in pod["containers"][0]["command"]
+    assert not [word for word in pod["containers"][0]["command"] if "cluster-signing" in word]

@@ -52,10 +52,12 @@ def run(parsed: Parsed) -> int:
 def options_of(parsed: Parsed) -> Options:
     """Read the flags. Raises UsageError with all values that kube-controller-manager refuses as well."""
     problems, own = UsageProblems(), {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
+    policy = absolute(parsed.text("node-policy"))
     with problems:
         _require_cluster(parsed)
     with problems:
         chosen = options.selected(parsed.strings("controllers"))
+        _require_policy(chosen, policy)
     with problems:
         files = options.authority_files(_pair(parsed, "cluster-signing"), own)
     with problems:
@@ -65,9 +67,6 @@ def options_of(parsed: Parsed) -> Options:
         election = leader_election.election(parsed, **names)
     with problems:
         rate = _rate(parsed)
-    policy = absolute(parsed.text("node-policy"))
-    with problems:
-        _require_policy(chosen, policy)
     problems.require()
     return Options(
         controllers=chosen,

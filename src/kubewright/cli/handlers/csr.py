@@ -6,20 +6,28 @@ import base64
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, CertificateError, DocumentError
 from kubewright.cli.handlers import cluster_access
+from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import human_duration, table, write_result
 from kubewright.controllers import approving, explaining, requests
 from kubewright.controllers.approving import Ask
 from kubewright.controllers.requests import SigningRequest
+from kubewright.controllers.serving.evidence import node_of
+from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
+from kubewright.controllers.serving.policies import PolicyFile
+from kubewright.host.files import Files
+from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
+from kubewright.kube.core import identity_of
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS
+from kubewright.pki.csr import NODES
 
 _COLUMNS = (
     ("name", "NAME"),
@@ -30,6 +38,8 @@ _COLUMNS = (
     ("names", "NAMES"),
     ("state", "STATE"),
 )
+
+_CHECKS = (("id", "CHECK"), ("result", "RESULT"), ("summary", "REQUIRES"), ("problem", "FOUND"))
 
 
 def list_requests(parsed: Parsed) -> int:
@@ -65,14 +75,36 @@ def explain(parsed: Parsed) -> int:
         api = _api(parsed)
         csr = requests.read(api.get(CERTIFICATE_SIGNING_REQUEST, name))
     answers = _answers(csr, api)
-    found = explaining.explain(csr, answers=answers, now=SystemClock().now())
+    now = SystemClock().now()
+    found = explaining.explain(csr, answers=answers, now=now)
+    checks: list[dict[str, str]] = []
+    if parsed.text("node-policy"):
+        policy = PolicyFile(PurePosixPath(absolute(parsed.text("node-policy"))), read=Files().read)
+        policy.load()
+        evidence = _known(api or _api(parsed)).gather(csr, policy.current, now=now)
+        found.append(explaining.serving_approver(csr, evidence, policy.current, now=now))
+        checks = explaining.serving_checks(csr, evidence, policy.current)
     form = parsed.text("output")
     if form != "text":
-        write_result({**_as_map(csr), "decisions": [one.as_map() for one in found]}, form=form)
+        extra = {"checks": checks} if checks else {}
+        write_result({**_as_map(csr), "decisions": [one.as_map() for one in found], **extra}, form=form)
     else:
         columns = (("controller", "CONTROLLER"), ("outcome", "WOULD"), ("reason", "BECAUSE"))
         sys.stdout.write(table([one.as_map() for one in found], columns=columns))
+        if checks:
+            sys.stdout.write("\n" + table(checks, columns=_CHECKS))
     return 0
+
+
+def _known(api: KubeAPI) -> Gatherer:
+    """Read what the approver of serving certificates watches."""
+    gatherer = Gatherer()
+    for resource, reader in gatherer.readers.items():
+        namespace = API_SERVERS[0] if resource is ENDPOINTS else None
+        for obj in api.list(resource, namespace):
+            if resource is not ENDPOINTS or identity_of(obj)[0] == API_SERVERS[1]:
+                reader(WatchEvent(EventType.ADDED, obj))
+    return gatherer
 
 
 def _api(parsed: Parsed) -> KubeAPI:
@@ -88,6 +120,7 @@ def _from_file(parsed: Parsed, path: Path) -> Mapping[str, Any]:
             "signerName": parsed.text("signer"),
             "usages": list(parsed.strings("usages")),
             "username": parsed.text("username"),
+            "groups": [NODES] if node_of(parsed.text("username")) else [],
         }
         return {"metadata": {"name": path.name}, "spec": spec}
     found = yaml.load(content.decode("utf-8", "replace"))

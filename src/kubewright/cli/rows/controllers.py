@@ -113,6 +113,7 @@ ROWS = (
             _KUBECONFIG,
             Flag("signer", "signer of the request, for a PEM file", default=SIGNERS["kubelet-client"], choices=tuple(SIGNERS.values())),
             Flag("usages", "usages of the request, for a PEM file", kind=LIST, default=("digital signature", "client auth")),
+            Flag("node-policy", "NodeApprovalPolicy: also show each check of servingapproving", metavar="file"),
             Flag("username", "user who would send the request, for a PEM file"),
             ALL_FORMATS,
         ),

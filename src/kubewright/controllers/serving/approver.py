@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from kubewright.apis import node_approval
-from kubewright.apis.formats import Network
-from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.clock import Clock
-from kubewright.base.errors import CertificateError
 from kubewright.base.logs import verbose
 from kubewright.controllers import requests
 from kubewright.controllers.certificates import EACH, RequestController, is_open
 from kubewright.controllers.requests import KUBELET_SERVING, Nothing, SigningRequest
 from kubewright.controllers.serving.deciding import Approve, Deny, Wait, decide
-from kubewright.controllers.serving.evidence import Evidence, KnownNode, node_of
-from kubewright.controllers.serving.history import RequestHistory
+from kubewright.controllers.serving.evidence import node_of
+from kubewright.controllers.serving.gathering import Gatherer
 from kubewright.controllers.serving.policies import PolicyFile
 from kubewright.controllers.telemetry import Telemetry
-from kubewright.kube import core, known_nodes
+from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.controller import NotNow, SharedInformer
 from kubewright.kube.core import Object
-from kubewright.kube.known_nodes import KnownNodes
 from kubewright.kube.queueing import ItemBackoff
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NODE, SERVICE_CIDR
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +31,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds between two checks of a request that waits; it is checked at once when its Node or the policy changes."""
 LONG_WAIT: Final = timedelta(minutes=15)
 """After this a request that waits gets an event, so that people learn about it."""
-FILE, NODES = "file", "nodes"
-"""The names of sources in evidence."""
 
 
 class ServingApprover(RequestController):
@@ -66,18 +59,23 @@ class ServingApprover(RequestController):
         self._service_networks = service_networks
         self._policy = policy
         self._clock = clock
-        self._known = KnownNodes()
-        self._history = RequestHistory()
+        self._gatherer = Gatherer()
         self._told: set[str] = set()
 
     async def run(self) -> None:
         """Work until cancelled."""
         self._policy.subscribe(self._check_all)
-        self._nodes.subscribe(self._known.changed)
+        watched = {
+            NODE: (self._nodes,),
+            ENDPOINTS: (self._api_servers,),
+            SERVICE_CIDR: (self._service_networks,),
+            # one informer serves both kinds of requests where another controller needs all of them
+            CERTIFICATE_SIGNING_REQUEST: (self._csrs,) if self._csrs is self._clients else (self._csrs, self._clients),
+        }
+        for resource, informers in watched.items():
+            for informer in informers:
+                informer.subscribe(self._gatherer.readers[resource])
         self._nodes.subscribe(self._node_changed)
-        self._api_servers.subscribe(self._known.api_servers_changed)
-        for watched in {id(one): one for one in (self._csrs, self._clients)}.values():
-            watched.subscribe(self._history.changed)
         for informer in (self._nodes, self._api_servers, self._service_networks, self._clients):
             await informer.wait_synced()
         await super().run()
@@ -85,7 +83,7 @@ class ServingApprover(RequestController):
     async def _dealt_with(self, name: str, found: Object) -> str:
         csr = requests.read(found)
         policy, now = self._policy.current, self._clock.now()
-        match decide(csr, self._evidence(csr, policy), policy, now=now):
+        match decide(csr, self._gatherer.gather(csr, policy, now=now), policy, now=now):
             case Approve() as decision:
                 await self._api.update(requests.with_condition(found, decision.condition), subresource="approval")
                 _log.info("%s of %s is approved by policy version %s", name, csr.username, policy.version)
@@ -106,42 +104,9 @@ class ServingApprover(RequestController):
             case Nothing():
                 return ""
 
-    def _evidence(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> Evidence:
-        """Gather what is known. All of it comes from watches: no request waits for another one's evidence."""
-        node = node_of(csr.username)
-        try:
-            names = csr.details().names
-        except CertificateError:
-            return Evidence()
-        sans = (*names.dns, *names.addresses)
-        found = self._nodes.get(node)
-        reported = known_nodes.claims_of(found) if found is not None else None
-        known = None
-        if found is not None and reported is not None:
-            deleting = bool(core.metadata(found).get("deletionTimestamp"))
-            known = KnownNode(name=node, reported=reported.certain | reported.reported, deleting=deleting)
-        owned = {san: source for san in sans if (source := _source_of(san, node, known, policy))}
-        sure = frozenset(san for san, source in owned.items() if source == FILE)
-        return Evidence(
-            node=known,
-            owned=owned,
-            foreign=self._known.foreign(sans, node, held=sure),
-            api_servers=self._known.api_servers,
-            networks=self._reserved_networks(),
-            key_holder=self._history.key_holder(csr),
-            newer=self._history.newer(csr),
-            recent=self._history.recent(csr, now=self._clock.now()),
-        )
-
-    def _reserved_networks(self) -> tuple[Network, ...]:
-        """Return the networks of Services and pods."""
-        specs = [obj.get("spec") or {} for obj in (*self._service_networks.objects.values(), *self._nodes.objects.values())]
-        texts = {cidr for spec in specs for key in ("cidrs", "podCIDRs") for cidr in spec.get(key) or ()}
-        return tuple(network for text in sorted(texts) if (network := _network(text)) is not None)
-
     def _node_changed(self, event: WatchEvent) -> None:
         node, _ = core.identity_of(event.object)
-        for name in self._history.open_requests(node):
+        for name in self._gatherer.history.open_requests(node):
             self._queue.add(name, owner=f"system:node:{node}")
 
     def _check_all(self) -> None:
@@ -161,21 +126,3 @@ class ServingApprover(RequestController):
 
 def _is_ours(csr: Object) -> bool:
     return (csr.get("spec") or {}).get("signerName") == KUBELET_SERVING and is_open(csr)
-
-
-def _source_of(san: str, node: str, known: KnownNode | None, policy: NodeApprovalPolicy) -> str:
-    """Return the first source that gives a name or an address to a node; '' if none does."""
-    row = policy.row(node)
-    if row is not None and row.allows(san, node):
-        return FILE
-    if not policy.trust_reported or known is None or san not in known.reported:
-        return ""
-    is_inside = node_approval.contains(policy.node_networks, san) or san == node
-    return NODES if is_inside or any(san.endswith(f".{suffix}") for suffix in policy.dns_suffixes) else ""
-
-
-def _network(text: str) -> Network | None:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError:
-        return None

@@ -1,0 +1,104 @@
+"""Gathering evidence from what watches report: Nodes, requests, API servers, networks of Services. Reads and writes nothing itself."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Final
+
+from kubewright.apis import node_approval
+from kubewright.apis.formats import Network
+from kubewright.apis.node_approval import NodeApprovalPolicy
+from kubewright.base.errors import CertificateError
+from kubewright.controllers.requests import SigningRequest
+from kubewright.controllers.serving.evidence import Evidence, KnownNode, node_of
+from kubewright.controllers.serving.history import RequestHistory
+from kubewright.kube import core, known_nodes
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.core import Object, identity_of
+from kubewright.kube.known_nodes import KnownNodes
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NODE, SERVICE_CIDR, Resource
+
+FILE, NODES = "file", "nodes"
+"""The names of sources in evidence."""
+API_SERVERS: Final = ("default", "kubernetes")
+"""Namespace and name of the Endpoints that API servers write themselves."""
+
+
+class Gatherer:
+    """What is known of a cluster, as far as requests for serving certificates are concerned."""
+
+    def __init__(self) -> None:
+        self.history = RequestHistory()
+        self._known = KnownNodes()
+        self._nodes: dict[str, KnownNode] = {}
+        self._networks: dict[tuple[str, str], tuple[Network, ...]] = {}
+        self.readers: Mapping[Resource, Callable[[WatchEvent], None]] = {
+            NODE: self._node_changed,
+            CERTIFICATE_SIGNING_REQUEST: self.history.changed,
+            ENDPOINTS: self._known.api_servers_changed,
+            SERVICE_CIDR: lambda event: self._networks_changed(event, "cidrs"),
+        }
+        """The kinds whose changes it needs to see, and what takes them."""
+
+    def gather(self, csr: SigningRequest, policy: NodeApprovalPolicy, *, now: datetime) -> Evidence:
+        """Return the evidence about a request. One that cannot be read has none."""
+        try:
+            names = csr.details().names
+        except CertificateError:
+            return Evidence()
+        node = node_of(csr.username)
+        known = self._nodes.get(node)
+        sans = (*names.dns, *names.addresses)
+        owned = {san: source for san in sans if (source := _source_of(san, node, known, policy))}
+        certain = frozenset(san for san, source in owned.items() if source == FILE)
+        return Evidence(
+            node=known,
+            owned=owned,
+            foreign=self._known.foreign(sans, node, held=certain),
+            api_servers=self._known.api_servers,
+            networks=tuple(network for networks in self._networks.values() for network in networks),
+            key_holder=self.history.key_holder(csr),
+            newer=self.history.newer(csr),
+            recent=self.history.recent(csr, now=now),
+        )
+
+    def _node_changed(self, event: WatchEvent) -> None:
+        name, _ = identity_of(event.object)
+        self._known.changed(event)
+        self._networks_changed(event, "podCIDRs")
+        self._nodes.pop(name, None)
+        if event.type is not EventType.DELETED:
+            claims = known_nodes.claims_of(event.object)
+            deleting = bool(core.metadata(event.object).get("deletionTimestamp"))
+            self._nodes[name] = KnownNode(name=name, reported=claims.certain | claims.reported, deleting=deleting)
+
+    def _networks_changed(self, event: WatchEvent, field: str) -> None:
+        key = (field, identity_of(event.object)[0])
+        self._networks.pop(key, None)
+        if event.type is not EventType.DELETED and (found := _networks_of(event.object, field)):
+            self._networks[key] = found
+
+
+def _networks_of(obj: Object, field: str) -> tuple[Network, ...]:
+    texts = (obj.get("spec") or {}).get(field) or ()
+    return tuple(network for text in texts if (network := _network(str(text))) is not None)
+
+
+def _network(text: str) -> Network | None:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        return None
+
+
+def _source_of(san: str, node: str, known: KnownNode | None, policy: NodeApprovalPolicy) -> str:
+    """Return the first source that gives a name or an address to a node; '' if none does."""
+    row = policy.row(node)
+    if row is not None and row.allows(san, node):
+        return FILE
+    if not policy.trust_reported or known is None or san not in known.reported:
+        return ""
+    is_inside = node_approval.contains(policy.node_networks, san) or san == node
+    return NODES if is_inside or any(san.endswith(f".{suffix}") for suffix in policy.dns_suffixes) else ""
