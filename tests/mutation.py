@@ -54,7 +54,7 @@ _TREES: Final = tuple(f"lifecycle/{name}/phases.py" for name in ("init", "join",
 _KUBEADMS_ROWS: Final = (*_ROWS, "cli/rows/commands.py", *_TREES)
 _COMMAND_TREE: Final = "tests/compat/test_command_tree.py::test_"
 _TREE: Final = (
-    f"{_COMMAND_TREE}a_command_has_what_kubeadms_has",
+    f"{_COMMAND_TREE}a_command_has_the_same_flags_and_aliases_as_in_kubeadm",
     "tests/unit/cli/test_own_commands.py",
     f"{_COMMAND_TREE}hidden_commands_exist_and_are_hidden",
     "tests/unit/repository/test_command_documents.py",
