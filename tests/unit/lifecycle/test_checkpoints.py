@@ -29,6 +29,7 @@ class Box:
     def __init__(self, root: Path) -> None:
         layout = Layout.below(PurePosixPath(root))
         self.host = RealHost(layout=layout, files=Files())
+        self.host.ensure(File(path=layout.kubeconfig("kubelet"), content=b"this machine is part of a cluster"))
         self.runs = 0
         self.made = 0
         self.renews = False

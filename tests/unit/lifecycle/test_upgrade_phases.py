@@ -13,7 +13,7 @@ from upgrade_kit import NEW, OLD, PODS, ControlPlane
 from kubewright.base import yaml
 from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
 from kubewright.etcd.api import Alarm
-from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD
+from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, named
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import upgraded
@@ -610,3 +610,22 @@ def test_what_was_changed_by_hand_is_shown_before_it_is_lost(box, tmp_path):
 
     with pytest.raises(UsageError, match="nothing was upgraded"):
         box.upgrade(ask=answer)
+
+
+def test_permissions_of_the_release_are_there_before_its_components(box):
+    binding = ("kubeadm:apiserver-kubelet-client", "kubeadm:node-autoapprove-bootstrap")
+    for name in binding:
+        box.kube.delete(named("ClusterRoleBinding"), name)
+    box.runtime.broken = {"kube-apiserver"}
+    with pytest.raises(HostError, match="back in its earlier state"):
+        box.upgrade()
+    assert [box.kube.get(named("ClusterRoleBinding"), name)["metadata"]["name"] for name in binding] == [*binding]
+
+
+def test_an_upgrade_of_a_machine_that_another_tool_has_reset_since_does_not_count(box, monkeypatch):
+    killed(box, monkeypatch)
+    for path in (box.layout.kubeconfig("kubelet"), box.layout.kubelet_config, box.layout.certificate("ca")):
+        Path(path).unlink()
+    host = box.machine(box.layout)
+    checkpoint.require_none_in_progress(host)
+    assert checkpoint.every(host) == []

@@ -148,7 +148,16 @@ def prepare(
 
 
 def require_none_in_progress(host: Host) -> None:
-    """Refuse to work on a machine that an interrupted operation has left between two states. Raises HostError, also for one that cannot be read."""
+    """Refuse to work on a machine that an interrupted operation has left between two states. Raises HostError, also for one that cannot be read.
+
+    If another tool has reset the machine since, its checkpoints are removed: they are those of another machine.
+    """
+    layout = host.layout
+    made = (layout.kubeconfig("kubelet"), layout.kubelet_config, layout.certificate("ca"))
+    if all(host.state(path) is None for path in made):
+        for directory in host.entries(parent(host)):
+            host.remove(directory)
+        return
     found = unfinished(every(host))
     if found is not None:
         raise _in_progress(found)
