@@ -12,6 +12,7 @@ from upgrade_kit import NEW, OLD, PODS, ControlPlane
 
 from kubewright.base import yaml
 from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
+from kubewright.base.events import Checked
 from kubewright.etcd.api import Alarm
 from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, named
 from kubewright.lifecycle import kept_patches, machine_record
@@ -629,3 +630,12 @@ def test_an_upgrade_of_a_machine_that_another_tool_has_reset_since_does_not_coun
     host = box.machine(box.layout)
     checkpoint.require_none_in_progress(host)
     assert checkpoint.every(host) == []
+
+
+@pytest.mark.parametrize(("present", "told"), [("3.5.21-0", True), ("3.6.1-0", False), ("3.7.0-0", False)])
+def test_an_etcd_of_another_minor_release_is_told_by_the_name_of_a_check(box, present, told):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, present))
+    box.upgrade()
+    found = [event.text for event in box.reporter.events if isinstance(event, Checked) and event.check == "EtcdMinor"]
+    assert [text.partition(":")[0] for text in found] == ["etcd 3.6.8 is of another minor release than 3.5.21"] * told

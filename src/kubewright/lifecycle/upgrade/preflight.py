@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm import cluster_document
-from kubewright.apis.kubeadm.versions import images
-from kubewright.base.checks import run_checks
+from kubewright.apis.kubeadm.versions import component_image, images
+from kubewright.base.checks import Check, Finding, run_checks
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
-from kubewright.lifecycle.steps import preflight
-from kubewright.lifecycle.upgrade import hand_edits, versions
+from kubewright.lifecycle.steps import preflight, running
+from kubewright.lifecycle.steps.detected_cluster import ETCD
+from kubewright.lifecycle.upgrade import control_plane, hand_edits, versions
 from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
 from kubewright.lifecycle.upgrade.health import Health
 from kubewright.preflight import lists
@@ -34,6 +35,7 @@ def apply(ctx: UpgradeContext) -> Iterator[Step]:
     preflight.require_passed(health.check_dns(), reporter=ctx.reporter)
     preflight.require_passed(health.check(cluster_document(ctx.cluster)), reporter=ctx.reporter)
     _judge(ctx)
+    _etcd(ctx)
     hand_edits.show(ctx)
     _confirm(ctx)
     yield from _pull(ctx)
@@ -50,6 +52,7 @@ def node(ctx: UpgradeContext) -> Iterator[Step]:
     ctx.say(TOPIC, "Running pre-flight checks")
     _machine(ctx)
     if ctx.control_plane:
+        _etcd(ctx)
         hand_edits.show(ctx)
         yield from _pull(ctx)
     else:
@@ -64,6 +67,33 @@ def node_planned(ctx: UpgradeContext) -> Iterable[Step]:
 def _machine(ctx: UpgradeContext) -> None:
     subject = Subject(host=ctx.host, node=ctx.task.init.node_registration, addresses=ctx.addresses, user=ctx.host.facts.user)
     preflight.require_passed(run_checks(lists.UPGRADE, subject, ignored=ctx.task.settings.ignore_preflight_errors), reporter=ctx.reporter)
+
+
+def _etcd(ctx: UpgradeContext) -> None:
+    """Check what the new version means for etcd. Raises CheckFailed."""
+    ignored = ctx.task.settings.ignore_preflight_errors
+    preflight.require_passed(run_checks((Check(name="EtcdMinor", find=_other_minor),), ctx, ignored=ignored), reporter=ctx.reporter)
+
+
+def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find an etcd of a newer minor release: it changes the data when it starts, so that the earlier one does not start on them any more.
+
+    The releases of Kubernetes that can be deployed differ in patch levels of etcd only (kubeadm v1.36: constants/constants.go); `etcd.local.imageTag` may ask
+    for more.
+    """
+    if not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
+        return
+    manifest = ctx.host.read(ctx.host.layout.manifest(ETCD)) or b""
+    present, wanted = control_plane.version_of(manifest), running.core(component_image(ctx.cluster, ETCD).rpartition(":")[2])
+    if running.is_older(present, wanted) and _minor(present) != _minor(wanted):
+        yield Finding(
+            text=f"etcd {wanted} is of another minor release than {present}: if it fails, the way back is the snapshot that is saved before",
+            remedy="keep the present one with etcd.local.imageTag or --etcd-upgrade=false; etcd's upgrade guide says which patch level all members need first",
+        )
+
+
+def _minor(version: str) -> str:
+    return version.rpartition(".")[0]
 
 
 def _judge(ctx: UpgradeContext) -> None:
