@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -114,9 +114,9 @@ def eventually(condition: Callable[[], object], what: str, *, within: float = LI
         time.sleep(0.05)
 
 
-def require_programs() -> None:
+def require_programs(names: Sequence[str] = COMPONENTS) -> None:
     """Skip if there are no component binaries."""
-    if binaries.locate(COMPONENTS, version=KUBERNETES, sources=binaries.sources_from(os.environ)).missing:
+    if binaries.locate(names, version=KUBERNETES, sources=binaries.sources_from(os.environ)).missing:
         pytest.skip("no component binaries: run `kubewright binaries fetch`, or set KUBEWRIGHT_BINARIES_DIR")
 
 

@@ -1,8 +1,9 @@
-"""The commands of README about local clusters, run in order, with the output that it shows."""
+"""The commands of README about local clusters, and of the guide to binaries, run in order, with the output that they show."""
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from plugin_kit import require_programs
@@ -28,3 +29,16 @@ def test_the_commands_of_the_readme_about_local_clusters_work(tmp_path: Path) ->
     )
     assert list((tmp_path / "state").rglob("cluster.json")) == []
     assert "kubewright" not in (tmp_path / ".kube" / "config").read_text()
+
+
+def test_a_reader_of_the_guide_to_binaries_lists_fetches_and_verifies_programs_that_are_there() -> None:
+    require_programs(("kubeadm", "runc"))
+    here = Terminal(
+        ["bash", "--noprofile", "--norc"], cwd=ROOT, env=environment(PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    )
+    reader = Reader({"here": here})
+    try:
+        reader.follow(steps(ROOT / "docs" / "guide" / "binaries.md"))
+    finally:
+        here.close()
+    assert len(reader.done) == 4
