@@ -1,4 +1,4 @@
-"""Limits of time for tests, which also run on busy machines. They promise nothing about how long anything takes."""
+"""Timeouts for tests, which also run on busy machines. They promise nothing about durations."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 HANGS: Final = 120.0
-"""Seconds after which a test gives up: only something that hangs takes as long."""
+"""Seconds after which a test gives up: only something that hangs takes that long."""
 LONGER: Final = (0.15, 1.0, 5.0)
-"""Seconds. A time-out may expire before the stage that a test is about; then the test tries a longer one."""
+"""Seconds. A timeout may expire before the stage that a test is about; then the test tries a longer one."""
 
 
 def reaches(attempt: Callable[[float], bool]) -> None:
-    """Require that an attempt with one of the time-outs reaches the stage that its test is about. Assertions in it hold for each attempt."""
+    """Require that an attempt with one of the timeouts reaches the stage that its test is about.
+
+    Assertions in it apply to each attempt.
+    """
     assert any(map(attempt, LONGER)), "the stage was never reached"

@@ -77,7 +77,7 @@ UPLOADED = frozenset(DRY) - {"external-etcd"}
 """Cases that were recorded with --upload-certs."""
 
 TOLD = {"extra-everything": "warning: scheduler.extraArgs: --config: /etc/kubernetes/sched.yaml does not exist on this machine\n"}
-"""What is said on stderr: this case mounts a file that the machine of the data did not have."""
+"""Messages on stderr: this case mounts a file that the machine of the data did not have."""
 
 DIRECTORIES = {"etc/kubernetes", "etc/kubernetes/manifests", "var/lib/kubelet"}
 

@@ -153,7 +153,7 @@ def usable_address() -> str:
 
 
 def requests_of(api: KubeClient, name: str) -> list[dict[str, Any]]:
-    """The requests for a node's certificate, whoever sent them."""
+    """The requests for a node's certificate, from any sender."""
     rows = api.list(CERTIFICATE_SIGNING_REQUEST)
     asked = [summaries.of_request(base64.b64decode(row["spec"]["request"])).common_name for row in rows]
     return [row for row, user in zip(rows, asked, strict=True) if user == csr.node_user(name)]

@@ -33,7 +33,7 @@ __all__ = [
 CONFIG = "/root/kubeadm.yaml"
 ADMINISTRATOR = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 _PASSING = ("etcdserver: ", "timeout", "timed out", "reset by peer", "EOF", "currently unable to handle", "try again")
-"""What kubectl says when the same command may work a moment later."""
+"""Messages of kubectl after which the same command may work a moment later."""
 PATIENT = """\
 timeouts:
   controlPlaneComponentHealthCheck: 10m
@@ -43,9 +43,9 @@ timeouts:
   kubernetesAPICall: 10m
   tlsBootstrap: 10m
 """
-"""Guards against hangs in place of the defaults, which a machine may exceed that is busy with other tests."""
+"""Guards against hangs instead of the defaults, which a machine that is busy with other tests may exceed."""
 INIT = KUBEADM.replace("nodeRegistration:\n", f"{PATIENT}nodeRegistration:\n")
-"""A first control plane; `address` is the machine's own."""
+"""A first control plane; `address` is the machine's own address."""
 
 
 def write(machine: Machine, path: str, text: str) -> None:
@@ -61,7 +61,7 @@ def kubewright(machine: Machine, *arguments: str, check: bool = True) -> Ended:
 
 
 class Running:
-    """A kubewright command that is running in a machine, and what it has written so far to either stream."""
+    """A kubewright command that is running in a machine, and its output so far."""
 
     def __init__(self, machine: Machine, *arguments: str, **environment: str) -> None:
         environment = {**ENVIRONMENT, **environment}
@@ -84,13 +84,16 @@ class Running:
 
 
 def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
-    """Ask with the administrator's kubeconfig; {} for what does not exist, or without an API server."""
+    """Make a request with the administrator's kubeconfig; {} if the object does not exist, or there is no API server."""
     ended = administer(machine, *arguments, "-o", "json", check=False)
     return dict(json.loads(ended.out)) if ended.code == 0 else {}
 
 
 def administer(machine: Machine, *arguments: str, check: bool = True) -> Ended:
-    """Run kubectl with the administrator's kubeconfig; again where the cluster is only just not able to answer, as while etcd elects a leader."""
+    """Run kubectl with the administrator's kubeconfig.
+
+    The command is repeated if the cluster cannot answer for a moment, as while etcd elects a leader.
+    """
     for _ in range(60):
         ended = machine.run("kubectl", *arguments, env=ADMINISTRATOR, check=False)
         if ended.code == 0 or not any(text in ended.err for text in _PASSING):
@@ -103,14 +106,20 @@ def administer(machine: Machine, *arguments: str, check: bool = True) -> Ended:
 
 
 def join_command(machine: Machine, *, tool: Sequence[str] = argv()) -> list[str]:
-    """Have a control plane create a token; returns the words of the join command from `join` on, once a join finds the signature of the token."""
+    """Let a control plane create a token.
+
+    Returns the words of the join command from `join` on, once a join finds the signature of the token.
+    """
     words = machine.run(*tool, "token", "create", "--print-join-command", env={**ENVIRONMENT, **ADMINISTRATOR}).out.split()[1:]
     signed(machine, words[words.index("--token") + 1])
     return words
 
 
 def signed(machine: Machine, token: str) -> None:
-    """Wait for the signature of a token. A join waits for seconds only: in a cluster of some age the controller has had its time to sign."""
+    """Wait for the signature of a token.
+
+    A join waits only for seconds, because in an older cluster the controller has had enough time to sign.
+    """
     key = f"jws-kubeconfig-{token.partition('.')[0]}"
     info = ("-n", "kube-public", "get", "configmap", "cluster-info")
     eventually(lambda: key in kubectl(machine, *info).get("data", {}), "cluster-info to be signed with the token")

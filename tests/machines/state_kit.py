@@ -220,7 +220,7 @@ def _text(value: object, machine: Machine) -> str:
 
 
 def members(machine: Machine, *, others: Mapping[str, str] = MappingProxyType({})) -> list[State]:
-    """Return the members of etcd as this machine's one tells them. `others` gives names to further addresses."""
+    """Return the members of etcd as this machine's member reports them. `others` maps further addresses to names."""
     rows = [{key: value for key, value in row.items() if key != "ID"} for row in asked_of_etcd(machine, "member/list", {})["members"]]
     text = json.dumps(sorted(rows, key=lambda row: str(row.get("name"))))
     for address, name in {machine.address: "ADDRESS", **others}.items():

@@ -137,7 +137,7 @@ def test_errors_of_checks_mean_not_yet_and_errors_of_writes_are_raised() -> None
 
 
 class SlowDisk(Disk):
-    """Writes only once its start was observed, and ends when told."""
+    """Writes only once its start was observed, and ends on request."""
 
     def __init__(self, *, full: bool = False) -> None:
         super().__init__(full=full)

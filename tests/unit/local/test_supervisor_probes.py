@@ -176,7 +176,7 @@ def probe(port: int, **parts: object) -> Probe:
 async def watched(
     script: Script, found: Container, *, within: float, **parts: float
 ) -> tuple[ProbeFailure | None, list[tuple[float, ProbeStatus]]]:
-    """Watch for so many (virtual) seconds."""
+    """Watch for this many (virtual) seconds."""
     told: list[tuple[float, ProbeStatus]] = []
     loop = asyncio.get_running_loop()
     watcher = ProbeWorker(found, script, changed=lambda health: told.append((round(loop.time(), 3), health)), **parts)
