@@ -29,9 +29,11 @@ FLAGS = {
 }
 
 
-def pod(name: str, image: str, flags: dict[str, str]) -> bytes:
+DATA = [{"name": "etcd-data", "hostPath": {"path": "/data/etcd"}}]
+
+
+def pod(name: str, image: str, flags: dict[str, str], *, volumes=DATA) -> bytes:
     command = [name, *(f"--{flag}={value}" for flag, value in flags.items())]
-    volumes = [{"name": "etcd-data", "hostPath": {"path": "/data/etcd"}}]
     spec = {"containers": [{"name": name, "image": image, "command": command, "note": "kept"}], "volumes": volumes}
     return yaml.dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}).encode()
 
