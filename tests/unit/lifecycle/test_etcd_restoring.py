@@ -1,0 +1,223 @@
+"""`etcd restore` on a made-up machine: what it leaves when it succeeds, fails, is stopped, or is killed at any change."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certs_kit import ControlPlane, Machine1
+from test_backup_restores import CONTENT, ETCD, ETCDUTL, Killed, Kubelet
+from test_etcd_this_member import pod
+
+from kubewright.base import records
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import CheckFailed, HostError, Interrupted, UsageError, WaitTimeout
+from kubewright.base.events import RecordingReporter, Waited
+from kubewright.base.randomness import SystemRandom
+from kubewright.base.wait import InstantWaiter
+from kubewright.host.desired import File
+from kubewright.lifecycle import engine
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.etcd import restore
+from kubewright.lifecycle.etcd.request import RestoreOptions
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import State
+
+ADDRESS = "127.0.233.7"
+"""Where nobody listens."""
+
+
+class FailingWaiter(InstantWaiter):
+    """Waits for nothing, and fails where it is told to."""
+
+    def __init__(self, fails: dict[str, BaseException]) -> None:
+        super().__init__()
+        self._fails = fails
+
+    def until(self, condition: Any, /, *, within: float, saying: str, **more: Any) -> Waited:
+        if saying in self._fails:
+            raise self._fails.pop(saying)  # the way back is not disturbed
+        return super().until(condition, within=within, saying=saying, **more)
+
+
+@records.dataclass(frozen=True, kw_only=True)
+class Instant(Machine):
+    """A machine on which nothing is waited for."""
+
+    fails: dict[str, BaseException]
+
+    def waiter(self, reporter: Any) -> FailingWaiter:
+        return FailingWaiter(self.fails)
+
+
+class Box:
+    """A control plane with a member of etcd that does not answer, and a snapshot."""
+
+    def __init__(self, root: Path, capsys: Any) -> None:
+        self.root = root / "machine"
+        plane = ControlPlane(self.root, capsys).fill()
+        self.layout, self.root_of_files = plane.layout, root
+        data = {"name": "etcd-data", "hostPath": {"path": str(self.layout.etcd_data)}}
+        flags = {name: value.replace("127.0.0.1", ADDRESS) for name, value in ETCD.items()}
+        server = pod("kube-apiserver", "x:v1.36.3", {"advertise-address": ADDRESS}, volumes=[])
+        for name, content in (("etcd", pod("etcd", "etcd:3.6.8-0", flags, volumes=[data])), ("kube-apiserver", server)):
+            plane.host.ensure(File(path=self.layout.manifest(name), content=content, mode=0o600))
+        plane.host.ensure(File(path=self.layout.etcd_data / "member/db", content=b"old"))
+        self.snapshot, self.etcdutl = root / "etcd.db", root / "etcdutl"
+        self.snapshot.write_bytes(CONTENT)
+        self.etcdutl.write_text(ETCDUTL)
+        self.etcdutl.chmod(0o755)
+        self.fails: dict[str, BaseException] = {}
+        self.reporter = RecordingReporter()
+        self.before = self.tree()
+
+    def tree(self) -> dict[str, bytes]:
+        found = {str(path.relative_to(self.root)): path.read_bytes() for path in sorted(self.root.rglob("*")) if path.is_file()}
+        return {name: content for name, content in found.items() if not name.startswith(("state/checkpoints", "run/"))}
+
+    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, **wish: Any) -> Any:
+        host: Any = Machine1(layout=self.layout, services=Kubelet(), environment={})
+        done = 0
+
+        def counted(verb: Any) -> Any:
+            def call(*arguments: Any, **more: Any) -> Any:
+                nonlocal done
+                if dies and done >= dies:
+                    raise Killed
+                change = verb(*arguments, **more)
+                done += bool(change)
+                return change
+
+            return call
+
+        for name in ("ensure", "remove", "move"):
+            setattr(host, name, counted(getattr(host, name)))
+        asked = RestoreOptions(**{"etcdutl": str(self.etcdutl), "yes": True, **wish})
+        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, fails=self.fails)
+        return engine.run(restore.ROW, asked, machine, reporter=self.reporter, mode=mode)
+
+    def states(self) -> list[State]:
+        return [one.state for one in checkpoint.every(Machine1(layout=self.layout))]
+
+
+@pytest.fixture
+def box(tmp_path: Path, capsys: Any) -> Box:
+    return Box(tmp_path, capsys)
+
+
+def _require_restored(box: Box, data: bytes) -> None:
+    found = box.tree()
+    [aside] = [name for name in found if name.startswith("etcd/member.before-")]
+    manifest = found.pop("kubernetes/manifests/etcd.yaml")
+    assert (b"--initial-cluster-state=existing" in manifest, f"--initial-cluster=node1=https://{ADDRESS}:2380".encode() in manifest) == (
+        True,
+        True,
+    )
+    assert (found.pop(aside), found.pop("etcd/member/db")) == (b"old", data)
+    assert found == {
+        name: content for name, content in box.before.items() if name not in ("kubernetes/manifests/etcd.yaml", "etcd/member/db")
+    }
+    assert sorted(path.name.partition(".")[0] for path in Path(box.layout.etcd_data).iterdir()) == ["member", "member"]
+
+
+def test_the_data_of_a_snapshot_takes_the_place_of_the_old(box: Box) -> None:
+    plan = box.run(file=str(box.snapshot), mode=Mode.PLAN).plan
+    assert (sum("renamed to" in change.reason for change in plan.changes), box.tree()) == (2, box.before)
+    box.run(file=str(box.snapshot))
+    _require_restored(box, CONTENT)
+    assert box.states() == [State.DONE]
+
+
+def test_a_member_begins_again_with_its_own_data(box: Box) -> None:
+    Path(box.layout.etcd_data / "member/snap").mkdir()
+    Path(box.layout.etcd_data / "member/snap/db").write_bytes(b"own")
+    box.run(from_this_member=True)
+    assert box.tree()["etcd/member/db"] == b"own"
+
+
+@pytest.mark.parametrize("stops", [WaitTimeout("no answer"), KeyboardInterrupt()], ids=["fails", "Ctrl-C"])
+@pytest.mark.parametrize("at", ["etcd and kube-apiserver to end", "etcd to serve the new data", "the API server to be ready"])
+def test_everything_goes_back_if_a_restore_fails_or_is_stopped(box: Box, at: str, stops: BaseException) -> None:
+    box.fails[at] = stops
+    with pytest.raises((HostError, Interrupted)):
+        box.run(file=str(box.snapshot))
+    assert (box.tree(), box.states()) == (box.before, [State.ROLLED_BACK])
+    assert [path.name for path in Path(box.layout.etcd_data).iterdir()] == ["member"]
+    box.fails.clear()
+    box.run(file=str(box.snapshot))
+    _require_restored(box, CONTENT)
+
+
+def test_a_snapshot_that_etcdutl_cannot_read_stops_nothing(box: Box) -> None:
+    box.etcdutl.write_text("#!/bin/sh\necho 'cannot read it' >&2; exit 1\n")
+    with pytest.raises(HostError, match="back in its earlier state") as caught:
+        box.run(file=str(box.snapshot))
+    assert "cannot read it" in caught.value.detail
+    assert (box.tree(), box.states()) == (box.before, [State.ROLLED_BACK])
+
+
+def test_a_restore_that_is_killed_at_any_change_goes_on_to_the_same_end(box: Box) -> None:
+    killed = 0
+    for number in range(1, 60):
+        try:
+            box.run(file=str(box.snapshot), dies=number)
+        except Killed:
+            killed += 1
+            continue
+        break
+    assert killed > 5
+    _require_restored(box, CONTENT)
+
+
+def test_a_machine_is_fenced_and_unfenced(box: Box) -> None:
+    for _ in range(2):
+        box.run(fence=True)
+        assert (box.states(), Path(box.layout.manifest("etcd")).exists()) == ([State.IN_PROGRESS], False)
+    box.run(unfence=True)
+    assert (box.tree(), box.states()) == (box.before, [State.ROLLED_BACK])
+    with pytest.raises(HostError, match="is not fenced"):
+        box.run(unfence=True)
+
+
+def test_a_fenced_machine_can_be_the_one_that_restores(box: Box) -> None:
+    box.run(fence=True)
+    box.run(file=str(box.snapshot))
+    _require_restored(box, CONTENT)
+    assert State.IN_PROGRESS not in box.states()
+
+
+def test_another_snapshot_does_not_finish_a_restore(box: Box) -> None:
+    with pytest.raises(Killed):
+        box.run(file=str(box.snapshot), dies=12)
+    other = box.root_of_files / "other.db"
+    other.write_bytes(CONTENT)
+    with pytest.raises(HostError, match="an operation on this machine was interrupted: etcd-restore"):
+        box.run(file=str(other))
+    box.run(file=str(box.snapshot))
+    _require_restored(box, CONTENT)
+
+
+def test_nothing_is_done_without_a_yes_and_for_contradicting_flags(box: Box) -> None:
+    asked: list[str] = []
+    with pytest.raises(UsageError, match="the answer was not y"):
+        box.run(file=str(box.snapshot), yes=False, ask=lambda question: asked.append(question) or "n\n")
+    assert ["Everything that was written since is lost" in one for one in asked] == [True]
+    for wish in ({}, {"file": str(box.snapshot), "from_this_member": True}, {"fence": True, "unfence": True}):
+        with pytest.raises(UsageError, match="name either a snapshot or one of"):
+            box.run(**wish)
+    assert box.tree() == box.before
+
+
+def test_other_members_have_to_be_stopped(box: Box) -> None:
+    manifest = Path(box.layout.manifest("etcd"))
+    manifest.write_text(manifest.read_text().replace("--initial-cluster=", "--initial-cluster=two=https://127.0.233.8:2380,"))
+    before = box.tree()
+    described = {"sha256": CONTENT[-32:].hex(), "members": ["node1", "two", "three"]}
+    (box.root_of_files / "etcd.db.json").write_text(json.dumps(described))
+    with pytest.raises(CheckFailed, match="unknown whether other members of etcd run") as caught:
+        box.run(file=str(box.snapshot))
+    assert caught.value.detail == "three: its address is not known"  # and that of two refuses connections
+    assert box.tree() == before
