@@ -1,4 +1,4 @@
-"""`controllers run --controllers servingapproving` beside a real API server: what a node with real credentials gets, and what not."""
+"""`controllers run --controllers servingapproving` with a real API server: what a node with real credentials gets, and what it does not."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def scene(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """Two nodes, and the approver as a process that has the rights of its manifest and no others."""
+    """Two nodes, and the approver as a process that has exactly the permissions of its manifest."""
     place = tmp_path_factory.mktemp("approver")
     admin = KubeClient(apiserver.access(), timeout=60)
     for document in controllers.rights(purposes=[Purpose.SERVING_APPROVER]):
@@ -133,7 +133,7 @@ def outcome(admin: KubeClient, name: str) -> tuple[str, str]:
     return found["type"], found["reason"]
 
 
-def test_a_node_gets_its_own_names_and_nothing_else(scene: Scene) -> None:
+def test_a_node_gets_only_its_own_names(scene: Scene) -> None:
     a, b, admin = scene.a, scene.b, scene.admin
     a.ask("own", ("dns", "approver-a"), ("dns", "approver-a.nodes.example.com"), ("ip", A), key=a.key)
     assert outcome(admin, "own") == ("Approved", "NodeJoinPolicy")
@@ -172,7 +172,7 @@ def test_a_node_gets_its_own_names_and_nothing_else(scene: Scene) -> None:
     b.ask("key-of-a", ("dns", "approver-b"), ("ip", B), key=a.key)
     assert outcome(admin, "key-of-a") == ("Denied", "KeyReuse")
     b.ask("own-of-b", ("dns", "approver-b"), ("ip", B))
-    assert outcome(admin, "own-of-b") == ("Approved", "NodeJoinPolicy")  # what a reports takes nothing from b
+    assert outcome(admin, "own-of-b") == ("Approved", "NodeJoinPolicy")  # claims of a take nothing from b
 
 
 def test_explain_shows_what_each_check_finds_about_a_waiting_request(scene: Scene) -> None:

@@ -214,7 +214,7 @@ def test_a_peer_port_is_reachable_if_anything_answers():
 
 def test_a_dead_member_takes_two_seconds_at_most_because_all_are_asked_at_once():
     endpoints = Endpoints(one=None, two=None, three=None)
-    endpoints.together = threading.Barrier(3)  # nobody answers before all are asked
+    endpoints.together = threading.Barrier(3)  # nothing answers before all are asked
     assert [status.healthy for status in endpoints.client().statuses()] == [False] * 3
     assert endpoints.patience == {2}
 

@@ -1,4 +1,4 @@
-"""The archive of a backup: what is put in comes out again, and what somebody else has made of one is refused."""
+"""The archive of a backup: its contents are read back, and manipulated archives are refused."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(content: bytes):
 
 
 @pytest.mark.parametrize("sectors", [1, PART // 512 - 1, 2 * PART // 512 + 3])
-def test_everything_comes_back_as_it_was(sectors):
+def test_everything_is_read_back_unchanged(sectors):
     found = read(written(sectors=sectors))
     parts = archive.database(chunks(written(sectors=sectors)), name="b.tar")
     assert (found.description["node"], found.etcd, found.files) == ("one", {"revision": 7}, (CA, CONF))
@@ -64,7 +64,7 @@ def test_an_archive_is_an_ordinary_tar_file():
 
 
 def made(*rows: tuple[str, bytes] | tarfile.TarInfo, files: dict[str, bytes] | None = None) -> bytes:
-    """Make an archive of members that somebody has chosen; the description is right for `files`."""
+    """Create an archive with chosen members; the description is right for `files`."""
     digests = {path: hashlib.sha256(content).hexdigest() for path, content in (files or {}).items()}
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
@@ -96,7 +96,7 @@ def test_a_name_that_leads_elsewhere_is_refused(name):
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
-def test_what_is_no_plain_file_is_refused(kind):
+def test_anything_but_plain_files_is_refused(kind):
     with pytest.raises(DocumentError, match="not a backup") as caught:
         read(made(_special(kind), *END, files={"/etc/x": b""}))
     assert "is not a plain file" in caught.value.detail
@@ -124,7 +124,7 @@ GOOD = ("files/etc/x", b"x")
         (b"no tar at all" * 100, "it is not a tar archive"),
     ],
 )
-def test_an_archive_that_does_not_fit_is_refused(content, why):
+def test_an_inconsistent_archive_is_refused(content, why):
     with pytest.raises(DocumentError) as caught:
         read(content)
     assert why in caught.value.detail
@@ -134,13 +134,13 @@ WHOLE = written()
 
 
 @given(end=st.integers(0, len(WHOLE.rstrip(b"\0")) - 1))
-def test_an_archive_that_was_cut_off_is_refused(end):
+def test_a_truncated_archive_is_refused(end):
     with pytest.raises(DocumentError):
         read(WHOLE[:end])
 
 
 @given(at=st.integers(0, len(WHOLE) - 1), bit=st.integers(0, 7))
-def test_whatever_is_changed_in_an_archive_ends_in_an_error_of_ours_or_changes_nothing(at, bit):
+def test_any_change_of_an_archive_gives_a_proper_error_or_has_no_effect(at, bit):
     changed = WHOLE[:at] + bytes([WHOLE[at] ^ (1 << bit)]) + WHOLE[at + 1 :]
     try:
         found = read(changed)

@@ -1,4 +1,4 @@
-"""The data directory of an etcd member while other data takes its place, with runs that are killed between any two steps."""
+"""Replacing the data directory of an etcd member, with runs that are killed between any two steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def swap(tmp_path):
 
 
 def forward(swap: DataSwap):
-    """Put new data in place; like a run, this begins with what was not done yet."""
+    """Install new data; like a run, this first completes earlier steps."""
     if not swap.done:
         made = Generated(path=swap.staged, arguments=lambda place: [sys.executable, "-c", MAKE, str(place)], within=60)
         yield from swap.generate(made)
@@ -50,7 +50,7 @@ OLD = {"member/db": "old"}
 
 
 @pytest.mark.parametrize("after", range(4))
-def test_a_killed_run_goes_on_to_the_same_end(swap, after):
+def test_a_killed_run_continues_to_the_same_result(swap, after):
     killed(forward(swap), after)
     list(forward(swap))
     assert (contents(swap), swap.done) == (NEW, True)
@@ -59,7 +59,7 @@ def test_a_killed_run_goes_on_to_the_same_end(swap, after):
 
 
 @pytest.mark.parametrize(("after", "back"), list(itertools.product(range(4), range(4))))
-def test_the_way_back_ends_with_the_old_data_however_often_it_is_killed(swap, after, back):
+def test_a_rollback_restores_the_old_data_however_often_it_is_killed(swap, after, back):
     killed(forward(swap), after)
     killed(swap.back(), back)
     list(swap.back())
@@ -67,7 +67,7 @@ def test_the_way_back_ends_with_the_old_data_however_often_it_is_killed(swap, af
 
 
 @pytest.mark.parametrize(("after", "back"), list(itertools.product(range(4), range(4))))
-def test_a_run_that_was_killed_on_its_way_back_can_go_on_again(swap, after, back):
+def test_a_run_killed_during_its_rollback_can_continue(swap, after, back):
     killed(forward(swap), after)
     killed(swap.back(), back)
     list(forward(swap))
@@ -75,7 +75,7 @@ def test_a_run_that_was_killed_on_its_way_back_can_go_on_again(swap, after, back
 
 
 @pytest.mark.parametrize("after", range(3))
-def test_data_is_put_aside_for_a_member_that_begins_without_any(swap, after):
+def test_data_is_moved_aside_for_a_member_that_starts_empty(swap, after):
     killed(swap.clear(), after)
     list(swap.clear())
     assert (contents(swap), swap.done) == ({"member.before-1/db": "old"}, True)
@@ -85,7 +85,7 @@ def test_data_is_put_aside_for_a_member_that_begins_without_any(swap, after):
     assert contents(swap) == {"member.before-1/db": "old", "member/db": "received"}
 
 
-def test_data_takes_the_place_of_none(swap):
+def test_data_is_installed_where_there_was_none(swap):
     (Path(swap.member) / "db").unlink()
     Path(swap.member).rmdir()
     list(forward(swap))

@@ -1,4 +1,4 @@
-"""The checks of `upgrade plan` where the cluster does not do what it should; beside kubeadm they are in tests/controlplane."""
+"""The checks of `upgrade plan` with a misbehaving cluster; tests/controlplane compares them with kubeadm."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def checked(cluster: Cluster, *, ignored=(), repository="registry.example"):
         ([UNSCHEDULED], "(Unschedulable: no room)"),
     ],
 )
-def test_a_job_that_does_not_end_is_given_a_minute(pods, why):
+def test_a_job_that_does_not_end_fails_after_a_minute(pods, why):
     cluster = Cluster(nodes=[{}], pods=pods)
     job, took = checked(cluster)
     assert 60 <= took < 62
@@ -84,27 +84,27 @@ def test_a_job_that_does_not_end_is_given_a_minute(pods, why):
     assert made["spec"]["template"]["spec"]["containers"][0]["image"].startswith("registry.example/pause:")
 
 
-def test_without_a_node_that_takes_pods_nothing_is_tried():
+def test_no_job_is_created_without_a_schedulable_node():
     cluster = Cluster()
     job, _ = checked(cluster)
     assert (job.errors, len(job.warnings), cluster.made) == ([], 1, [])
     assert cluster.asked[0] == "spec.unschedulable=false"
 
 
-def test_a_server_that_stumbles_is_asked_again_and_one_that_refuses_is_not():
+def test_temporary_errors_of_the_server_are_retried_and_refusals_are_not():
     job, took = checked(Cluster(nodes=[{}], problems=[Unreachable("gone"), Unreachable("gone")], refuses=Forbidden("no", code=403)))
     [found] = job.errors
     assert "accepts no Job: no" in found.text
     assert 0 < took < 1
 
 
-def test_a_check_that_is_ignored_is_told_as_a_warning():
+def test_an_ignored_check_is_reported_as_a_warning():
     job, _ = checked(Cluster(nodes=[{}], refuses=Forbidden("no", code=403)), ignored=["createjob"])
     assert (job.errors, len(job.warnings)) == ([], 1)
 
 
 @given(st.text(alphabet='ab{}"\\ \n\r#\t\ufeff', max_size=40))
-def test_every_text_is_read(text):
+def test_every_corefile_is_read(text):
     for server in corefile.parse(text):
         assert [*server.zones]
         assert all(isinstance(option.name, str) for plugin in server.plugins for option in plugin.options)
@@ -113,5 +113,5 @@ def test_every_text_is_read(text):
 
 
 @given(st.sampled_from(corefile.RELEASES), st.sampled_from(corefile.RELEASES))
-def test_there_is_a_way_up_only(installed, target):
+def test_only_upward_migrations_exist(installed, target):
     assert bool(corefile.no_way(installed, target)) == (corefile.RELEASES.index(installed) > corefile.RELEASES.index(target))

@@ -1,4 +1,4 @@
-"""What `upgrade plan` makes of a cluster's versions, and how `upgrade diff` reads manifests, without a cluster."""
+"""How `upgrade plan` chooses from a cluster's versions, and how `upgrade diff` reads manifests, without a cluster."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ def versions(observed, **wish: object) -> list[tuple[str, str]]:
     return [(one.description, one.version) for one in plan(observed, PlanOptions(**wish), tool=TOOL).upgrades]
 
 
-def test_without_a_version_this_programs_own_is_offered():
+def test_without_a_version_that_of_this_program_is_offered():
     assert versions(cluster("v1.36.1")) == [("stable version", "v1.36.3")]
     assert versions(cluster("v1.36.3")) == []
     assert "not looked up" in plan(cluster("v1.36.1"), PlanOptions(), tool=TOOL).warnings[0]
 
 
-def test_the_highest_api_server_is_the_cluster():
+def test_the_version_of_the_cluster_is_that_of_its_highest_api_server():
     assert str(cluster("v1.36.1", "v1.36.2").cluster) == "v1.36.2"
     assert versions(cluster("v1.36.1", "v1.36.3")) == []
 
 
 @pytest.mark.parametrize("texts", [(), ("latest",), ("v1.36.1", "")])
-def test_a_cluster_without_a_version_that_can_be_read_is_an_error(texts):
+def test_a_cluster_without_a_readable_version_is_an_error(texts):
     with pytest.raises(APIError, match="cannot be determined"):
         plan(cluster(*texts), PlanOptions(), tool=TOOL)
 
 
-def test_pre_releases_need_a_version():
+def test_pre_releases_require_a_version():
     with pytest.raises(UsageError, match="not looked up"):
         plan(cluster("v1.36.1"), PlanOptions(experimental=True), tool=TOOL)
     offered = versions(cluster("v1.36.1"), version="v1.37.0-rc.1", experimental=True, candidates=True)
     assert [text for text, _ in offered] == ["version in the v1.36 series", "release candidate version", "experimental version"]
 
 
-def test_what_is_no_version_is_refused():
+def test_an_invalid_version_for_an_upgrade_is_refused():
     with pytest.raises(UsageError, match="is not a version"):
         plan(cluster("v1.36.1"), PlanOptions(version="stable"), tool=TOOL)
 
 
-def test_kubelets_that_are_there_already_are_not_shown():
+def test_kubelets_that_have_the_version_are_not_shown():
     kubelets = {"v1.36.3": ["node1"]}
     [found] = plan(cluster("v1.36.1", kubelets=kubelets), PlanOptions(), tool=TOOL).upgrades
     assert found.rows(kubelets=True) == []
@@ -85,7 +85,7 @@ def test_etcd_is_left_out_if_it_is_external_or_stays():
     assert names(cluster("v1.36.1", components={**cluster("v1.36.1").components, "etcd": {}})) == []
 
 
-def test_a_newer_program_is_asked_for_in_the_text():
+def test_the_text_asks_for_a_newer_program():
     text = upgrade.text(plan(cluster("v1.36.1"), PlanOptions(version="v1.36.9"), tool=TOOL))
     assert "Note: this needs version v1.36.9 of this program" in text
     assert "Note:" not in upgrade.text(plan(cluster("v1.36.1"), PlanOptions(version="v1.36.2"), tool=TOOL))
@@ -106,7 +106,7 @@ def test_only_newer_versions_are_offered(here, asked, experimental, candidates, 
 
 
 class Lists:
-    """An API that lists what it is given, by kind."""
+    """An API that returns the given objects, by kind."""
 
     def __init__(self, **objects: object) -> None:
         self._objects = objects
@@ -147,7 +147,7 @@ def machine(files):
     return SimpleNamespace(layout=Layout(), read=files.get)
 
 
-def test_the_first_manifest_that_is_missing_is_named():
+def test_the_first_missing_manifest_is_reported():
     files = {PurePosixPath("/etc/kubernetes/manifests/kube-apiserver.yaml"): b"x"}
     with pytest.raises(HostError, match="kube-controller-manager"):
         diff.manifests(machine(files))
@@ -161,7 +161,7 @@ def test_a_manifest_without_its_endpoint_is_an_error(manifest):
         diff.configuration(Document(value={}), {"kube-apiserver": manifest}, version="v1.36.3", host=machine({}))
 
 
-def test_a_diff_shows_what_patches_make_of_a_manifest(tmp_path):
+def test_a_diff_shows_the_patched_manifest(tmp_path):
     box = Box(tmp_path / "machine")
     (tmp_path / "patches").mkdir(mode=0o700)
     (tmp_path / "patches" / "kube-scheduler+merge.yaml").write_text("metadata: {labels: {team: blue}}\n")

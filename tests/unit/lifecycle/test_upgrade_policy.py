@@ -44,7 +44,7 @@ def test_pre_releases_need_their_flag(target, flags, skippable):
     assert verdict(target, **flags) == (0, skippable)
 
 
-def test_force_passes_over_what_can_be_skipped_only():
+def test_force_skips_only_skippable_errors():
     assert Verdict(skippable=("a", "b")).require("v1", force=True) == ("a", "b")
     for found, force, told in (
         (Verdict(skippable=("a",)), False, "a"),
@@ -70,7 +70,7 @@ def test_force_passes_over_what_can_be_skipped_only():
         ("v1.36.3", "v1.36.2", "unknown", 0, 1),
     ],
 )
-def test_a_version_is_judged_beside_the_clusters(target, cluster, kubelet, mandatory, skippable):
+def test_a_version_is_compared_with_that_of_the_cluster(target, cluster, kubelet, mandatory, skippable):
     observed = ClusterVersions(components={API_SERVER: {cluster: ("a", "b")}}, kubelets={kubelet: ("b", "a")})
     found = judge(Version.parse(target), observed)
     assert (len(found.mandatory), len(found.skippable)) == (mandatory, skippable)

@@ -1,4 +1,7 @@
-"""A control plane in a temporary directory that is upgraded: its kubelet starts what the manifests say, and its components report their image's tag."""
+"""A control plane in a temporary directory that is upgraded.
+
+Its kubelet starts what the manifests say, and its components report their image's tag.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ PORTS = {10257: "kube-controller-manager", 10259: "kube-scheduler"}
 
 
 class Runtime:
-    """What the kubelet has started from the manifests. `broken` components end at once where their image has the tag of `at`."""
+    """The containers that the kubelet has started from the manifests. `broken` components end at once if their image has the tag of `at`."""
 
     def __init__(self, box: ControlPlane) -> None:
         self.box = box
@@ -89,7 +92,7 @@ class Runtime:
 
 
 class Answers(KubeAPI):
-    """The cluster of a machine, and what its components say of themselves, as one client sees it."""
+    """The cluster of a machine, and what its components report, as one client sees it."""
 
     def __init__(self, box: ControlPlane, server: str) -> None:
         self.box, self.server = box, server
@@ -129,7 +132,7 @@ class Context(UpgradeContext):
 
 @record(frozen=True, kw_only=True)
 class StatusView(Context, status.StatusContext):
-    """The same for a look at the cluster."""
+    """The same for reading the cluster."""
 
 
 class Etcd(RecordingEtcd):
@@ -184,7 +187,7 @@ class Kubelet(Services):
         return super().state(name) if name == "kubelet" else None
 
     def told(self, name=""):
-        """Units that come and go beside the kubelet are of no interest to it."""
+        """Ignores units that come and go in addition to the kubelet."""
 
     stop = enable = disable = reload = told
 
@@ -199,7 +202,7 @@ class Kubelet(Services):
 
 @dataclass
 class ControlPlane(Box):
-    """A first control plane that `init` has made with the version before ours."""
+    """A first control plane that `init` has created with the version before ours."""
 
     services: Kubelet = field(default_factory=Kubelet)
     others: tuple[str, ...] = ()
@@ -229,7 +232,7 @@ class ControlPlane(Box):
         return {**body, "metadata": metadata, "spec": {**body["spec"], "nodeName": "node1"}}
 
     def kubelet(self, version, *, path=None):
-        """Put a program there that says it is a kubelet: that of the machine, if no other path is given."""
+        """Write a program that reports that it is a kubelet: by default that of the machine."""
         program = path or self.root / "bin/kubelet"
         program.parent.mkdir(exist_ok=True)
         program.write_text(f"#!/bin/sh\necho Kubernetes {version}\n")
@@ -262,7 +265,7 @@ class ControlPlane(Box):
         return host
 
     def upgrade(self, *, section="apply", version=NEW, mode=Mode.APPLY, only=(), ask=None, kubelet="", drain=False, **flags: object):
-        """Upgrade it, with checks that find nothing."""
+        """Upgrade it, with checks that report nothing."""
         row = {"apply": operation.APPLY, "node": operation.NODE}[section]
 
         def context(request, task, bound):
@@ -283,7 +286,7 @@ class ControlPlane(Box):
         return run(replace(row, context=context), request, machine, reporter=self.reporter, mode=mode)
 
     def rollback(self, *, mode=Mode.APPLY, ask=None):
-        """Go back to what the last upgrade has replaced."""
+        """Roll back the last upgrade."""
 
         def context(request, task, bound):
             made = rollback.ROLLBACK.context(request, task, bound)
@@ -299,7 +302,7 @@ class ControlPlane(Box):
         return [change.target for change in changes if change]
 
     def status(self):
-        """Look at the cluster from this machine."""
+        """Read the cluster from this machine."""
 
         def context(request, task, bound):
             made = operation.context(request, task, bound)
