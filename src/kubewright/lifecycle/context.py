@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, Timeouts
 from kubewright.apis.machine import Addresses, Detected
-from kubewright.base.clock import Clock
-from kubewright.base.events import Line, Reporter
-from kubewright.base.randomness import Random
+from kubewright.base.events import Line
 from kubewright.base.records import dataclass
-from kubewright.base.wait import Condition, Waiter
+from kubewright.base.wait import Condition
 from kubewright.host.certificates import HostCertificateStore
-from kubewright.host.seam import Host
-from kubewright.lifecycle.operation import Bound
+from kubewright.lifecycle.operation import RunContext
 from kubewright.pki import store
 from kubewright.pki.store import CertificateStore
 
@@ -32,13 +29,12 @@ def no_overrides(_: str, /) -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MachineContext:
+class MachineContext(RunContext):
     """One run of an operation on a machine. Frozen; values that one phase obtains for later ones are lazy properties.
 
     `overrides` returns the flags of a component that this machine changes.
     """
 
-    bound: Bound
     addresses: Addresses
     overrides: Callable[[str], Mapping[str, str]] = no_overrides
 
@@ -55,34 +51,9 @@ class MachineContext:
             ...
 
     @property
-    def host(self) -> Host:
-        """The machine."""
-        return self.bound.host
-
-    @property
     def detected(self) -> Detected:
         """The facts of the machine."""
         return self.bound.base.facts.detected
-
-    @property
-    def clock(self) -> Clock:
-        """The time."""
-        return self.bound.machine.clock
-
-    @property
-    def random(self) -> Random:
-        """The source of secrets."""
-        return self.bound.machine.random
-
-    @property
-    def waiter(self) -> Waiter:
-        """The waiter of the phases."""
-        return self.bound.waiter
-
-    @property
-    def reporter(self) -> Reporter:
-        """The reporter of the run."""
-        return self.bound.reporter
 
     @property
     def issuing(self) -> IssuingSources:

@@ -11,6 +11,7 @@ from kubewright.base.change import Change
 from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError, KubewrightError
 from kubewright.base.events import Line, Reporter
+from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.base.wait import Waiter
 from kubewright.host.seam import Host
@@ -120,6 +121,38 @@ class Bound:
         text = {Mode.APPLY: done, Mode.NARRATE: planned, Mode.PLAN: ""}[self.mode]
         if text:
             self.reporter.emit(Line(topic=topic if self.mode is Mode.APPLY else DRY_RUN, text=text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunContext:
+    """The common part of the contexts of operations: one run, and its seams."""
+
+    bound: Bound
+
+    @property
+    def host(self) -> Host:
+        """The machine."""
+        return self.bound.host
+
+    @property
+    def clock(self) -> Clock:
+        """The time."""
+        return self.bound.clock
+
+    @property
+    def random(self) -> Random:
+        """The source of secrets."""
+        return self.bound.machine.random
+
+    @property
+    def waiter(self) -> Waiter:
+        """The waiter of the phases."""
+        return self.bound.waiter
+
+    @property
+    def reporter(self) -> Reporter:
+        """The reporter of the run."""
+        return self.bound.reporter
 
 
 @dataclass(frozen=True, kw_only=True)

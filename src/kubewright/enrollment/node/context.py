@@ -24,14 +24,13 @@ from kubewright.kube.credentials import Access, Anonymous, BearerToken
 from kubewright.kube.resources import CONFIG_MAP as CONFIG_MAPS
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.kube.server_info import server_version
-from kubewright.lifecycle.operation import Bound
+from kubewright.lifecycle.operation import RunContext
 from kubewright.manifests.tunnels import NODE_INTERFACE
 from kubewright.pki import wireguard
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
     from kubewright.base.versions import Version
-    from kubewright.host.seam import Host
     from kubewright.kube.api import KubeAPI
 
 TOPIC: Final = "node-join"
@@ -41,17 +40,11 @@ FetchKubelet = Callable[[str], bytes]
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeJoinContext:
+class NodeJoinContext(RunContext):
     """One run. Frozen; what a phase obtains for later ones comes from lazy properties."""
 
-    bound: Bound
     join: NodeJoin
     fetch: FetchKubelet
-
-    @property
-    def host(self) -> Host:
-        """The machine."""
-        return self.bound.host
 
     @property
     def layout(self) -> Layout:

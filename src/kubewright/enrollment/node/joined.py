@@ -10,7 +10,7 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.lifecycle.operation import Bound
+from kubewright.lifecycle.operation import RunContext
 from kubewright.pki import certificates
 from kubewright.pki.certificates import Pair
 
@@ -23,10 +23,8 @@ _BY_HAND: Final = "join this machine again; to leave, `kubewright node leave --s
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinedMachine:
+class JoinedMachine(RunContext):
     """The common part of the contexts of such operations."""
-
-    bound: Bound
 
     @property
     def kubeconfig(self) -> PurePosixPath:

@@ -8,12 +8,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
-from kubewright.base.clock import Clock
 from kubewright.base.errors import HostError
-from kubewright.base.events import Line, Reporter
+from kubewright.base.events import Line
 from kubewright.base.records import dataclass
-from kubewright.host.seam import Host
-from kubewright.lifecycle.operation import Bound
+from kubewright.lifecycle.operation import RunContext
 from kubewright.lifecycle.reset.request import ResetOptions
 from kubewright.lifecycle.steps import cleanup
 from kubewright.lifecycle.steps.cleanup import Cleanup
@@ -31,28 +29,12 @@ PATIENCE: Final = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResetContext:
+class ResetContext(RunContext):
     """One run of reset."""
 
-    bound: Bound
     configuration: ResetConfiguration
     inventory: Inventory
     request: ResetOptions
-
-    @property
-    def host(self) -> Host:
-        """The machine."""
-        return self.bound.host
-
-    @property
-    def clock(self) -> Clock:
-        """The time."""
-        return self.bound.clock
-
-    @property
-    def reporter(self) -> Reporter:
-        """The reporter of the run."""
-        return self.bound.reporter
 
     def connect(self) -> KubeAPI:
         """Return a client of the cluster with the named kubeconfig, else the administrator's, else the kubelet's."""
