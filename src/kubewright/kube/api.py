@@ -9,18 +9,30 @@ and inherits all verbs.
 from __future__ import annotations
 
 import builtins
+import functools
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Coroutine, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from kubewright.http.messages import Headers, Request, Response
 from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
-from kubewright.kube.core import Call, Listing, Object, PatchType, Propagation
+from kubewright.kube.core import Call, Listing, Object
 from kubewright.kube.resources import Resource
 
 ObjectT = TypeVar("ObjectT")
 ResponseT = TypeVar("ResponseT")
+P = ParamSpec("P")
+
+
+def _verb(build: Callable[P, Call]) -> Callable[Concatenate[Verbs[ObjectT, Any], P], ObjectT]:
+    """Return the verb that makes a call: a method with the arguments of the function that builds the call."""
+
+    @functools.wraps(build)
+    def verb(self: Verbs[ObjectT, Any], /, *arguments: P.args, **options: P.kwargs) -> ObjectT:
+        return self.send(build(*arguments, **options))
+
+    return verb
 
 
 class Verbs(ABC, Generic[ObjectT, ResponseT]):
@@ -41,55 +53,11 @@ class Verbs(ABC, Generic[ObjectT, ResponseT]):
         """Send a request for any path, `/readyz` for example. Every status code is an answer."""
         return self.exchange(core.raw(method, path, body=body, headers=headers))
 
-    def get(self, resource: Resource, name: str, namespace: str | None = None) -> ObjectT:
-        """Read one object."""
-        return self.send(core.get(resource, name, namespace))
-
-    def create(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> ObjectT:
-        """Create an object and return it as stored. Raises AlreadyExists."""
-        return self.send(core.create(obj, resource=resource, subresource=subresource))
-
-    def update(self, obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> ObjectT:
-        """Replace an object and return it as stored. Raises Conflict if its resourceVersion is not the present one."""
-        return self.send(core.update(obj, resource=resource, subresource=subresource))
-
-    def patch(
-        self,
-        resource: Resource,
-        name: str,
-        body: object,
-        namespace: str | None = None,
-        *,
-        type: PatchType = "strategic",
-        subresource: str = "",
-        force: bool = False,
-    ) -> ObjectT:
-        """Change part of an object and return it as stored."""
-        return self.send(core.patch(resource, name, body, namespace, type=type, subresource=subresource, force=force))
-
-    def delete(
-        self,
-        resource: Resource,
-        name: str,
-        namespace: str | None = None,
-        *,
-        propagation: Propagation = "",
-        grace_seconds: int | None = None,
-        uid: str = "",
-        resource_version: str = "",
-    ) -> ObjectT:
-        """Delete an object. Returns a Status, or the object while finalizers hold it."""
-        return self.send(
-            core.delete(
-                resource,
-                name,
-                namespace,
-                propagation=propagation,
-                grace_seconds=grace_seconds,
-                uid=uid,
-                resource_version=resource_version,
-            )
-        )
+    get = _verb(core.get)
+    create = _verb(core.create)
+    update = _verb(core.update)
+    patch = _verb(core.patch)
+    delete = _verb(core.delete)
 
 
 class KubeAPI(Verbs[Object, Response]):

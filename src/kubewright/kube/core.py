@@ -207,7 +207,10 @@ def watch(
 
 
 def create(obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Call:
-    """Create an object; its namespace is in its metadata. With a subresource (`eviction`, `token`) the object's name is in the path."""
+    """Create an object; its namespace is in its metadata. The answer is the object as stored, the refusal AlreadyExists.
+
+    With a subresource (`eviction`, `token`) the object's name is in the path.
+    """
     row = resource or resources.of(obj)
     name, namespace = identity_of(obj)
     _require_namespace(row, namespace, name)
@@ -215,7 +218,7 @@ def create(obj: Mapping[str, Any], *, resource: Resource | None = None, subresou
 
 
 def update(obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Call:
-    """Replace an object."""
+    """Replace an object. The answer is the object as stored; the refusal is Conflict if its resourceVersion is not the present one."""
     return _named("update", resource or resources.of(obj), *identity_of(obj), subresource=subresource, body=obj)
 
 
@@ -225,11 +228,11 @@ def patch(
     body: object,
     namespace: str | None = None,
     *,
-    type: PatchType,
+    type: PatchType = "strategic",
     subresource: str = "",
     force: bool = False,
 ) -> Call:
-    """Change part of an object. `force` takes over fields of other managers (apply only)."""
+    """Change part of an object. The answer is the object as stored. `force` takes over fields of other managers (apply only)."""
     query = _given(force="true" if force and type == "apply" else "")
     return _named("patch", resource, name, namespace, subresource=subresource, body=body, patch_type=type, query=query)
 
@@ -244,7 +247,10 @@ def delete(
     uid: str = "",
     resource_version: str = "",
 ) -> Call:
-    """Delete an object, where `uid` or `resource_version` is given only if it still has that one."""
+    """Delete an object, where `uid` or `resource_version` is given only if it still has that one.
+
+    The answer is a Status, or the object while finalizers hold it.
+    """
     options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if propagation:
         options["propagationPolicy"] = propagation
