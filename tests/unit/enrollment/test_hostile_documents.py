@@ -16,7 +16,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import KubewrightError, TrustError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace, shallow
-from kubewright.enrollment.hub import issuing, known_nodes, oneinfra_clusters, tenant_objects
+from kubewright.enrollment.hub import issuing, oneinfra_clusters, tenant_objects
 from kubewright.enrollment.node import answer_checks, kubelet_fields
 from kubewright.enrollment.node.answer_checks import CheckedAnswer, Expected
 from kubewright.enrollment.protocol import decisions, fields, requests
@@ -24,6 +24,7 @@ from kubewright.enrollment.protocol.decisions import Approval, Policy
 from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
 from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.enrollment.state.clusters import LoadedCluster
+from kubewright.kube import known_nodes
 from kubewright.pki import keys
 from kubewright.pki.keys import FreshKeys
 
