@@ -88,7 +88,7 @@ def test_every_known_component_error_has_a_hint(text: str, tmp_path: Path) -> No
     assert remedies.of_component(said) == dict(remedies.COMPONENT)[text], said
 
 
-def test_a_failure_without_a_row_has_the_general_remedy() -> None:
+def test_a_failure_without_a_row_has_the_general_hint() -> None:
     said = observation.errors(_run([program("kube-scheduler"), "--kubeconfig=/none"]))[-observation.ERROR_LINES :]
     assert "/none" in "".join(said)
     assert remedies.of_component(said) == remedies.COMPONENT_OTHERWISE

@@ -70,7 +70,7 @@ class TestKubeletThatFails:
         assert found["failed"]
         assert found["remedy"] == dict(remedies.KUBELET)[text], found["said"]
 
-    def test_a_failure_without_a_row_has_the_general_remedy(self, standalone: Machine) -> None:
+    def test_a_failure_without_a_row_has_the_general_hint(self, standalone: Machine) -> None:
         found = kubelet_failures.fail(standalone, kubelet_failures.UNKNOWN)
         assert found["failed"]
         assert kubelet_failures.UNKNOWN in str(found["said"])

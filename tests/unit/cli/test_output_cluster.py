@@ -149,7 +149,7 @@ def test_every_row_is_one_line_and_columns_are_aligned_with_their_headings(rows)
     assert re.sub(r"\x1b\[[0-9]+m", "", painted) == "".join(f"{line}\n" for line in lines)
 
 
-def test_the_list_of_binaries_fits_a_screen_and_has_a_commit_for_what_has_no_release(tmp_path, monkeypatch, capsys):
+def test_the_list_of_binaries_fits_a_screen_and_has_commits_for_unreleased_programs(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert main(["binaries", "list"]) == 0
     rows = capsys.readouterr().out.splitlines()

@@ -150,7 +150,7 @@ def test_a_bind_mount_that_stays_is_not_emptied(member):
 
 
 @needs_root
-def test_names_that_are_no_utf_8_are_told_and_go(member):
+def test_names_that_are_not_utf_8_are_reported_and_removed(member):
     """Of files, directories, a manifest, CNI and a mount, in an environment that knows no encoding but ASCII."""
     odd = os.fsdecode(b"caf\xe9")
     for place in ("var/lib/kubelet/pods", "etc/cni/net.d", "etc/kubernetes/manifests"):

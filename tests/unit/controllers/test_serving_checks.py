@@ -115,7 +115,7 @@ def test_a_request_that_fails_a_check_is_denied_with_the_reason(check, reason, c
 
 
 @pytest.mark.parametrize(("check", "reason", "csr", "found"), WAITING, ids=[f"{row[0]}-{index}" for index, row in enumerate(WAITING)])
-def test_what_may_still_become_true_is_waited_for(check, reason, csr, found):
+def test_temporary_failures_are_waited_for(check, reason, csr, found):
     decision = decide(csr, found, INSIDE, now=NOW)
     assert isinstance(decision, Wait), decision
     assert (decision.check, decision.reason) == (check, reason)
@@ -149,7 +149,7 @@ def test_names_that_no_source_gives_are_denied_after_ten_minutes():
     assert (decision.check, decision.reason) == ("S14", "NotOwned")
 
 
-def test_what_waits_for_a_day_is_stale():
+def test_requests_pending_for_a_day_are_stale():
     csr = serving(created="2026-01-01T03:04:05Z")
     decision = decide(csr, evidence(node=None), INSIDE, now=NOW)
     assert isinstance(decision, Deny)

@@ -91,7 +91,7 @@ def test_so_is_one_of_other_commands(capsys, argv, flags):
     assert hint == "hint: correct the flags named above"
 
 
-def test_a_flag_beside_a_file_and_a_field_of_the_file_are_named_as_what_they_are():
+def test_errors_name_flags_as_flags_and_fields_of_the_file_as_fields():
     wrong = asked(cluster="networking: {podSubnet: ten}\n", overrides=InitOverrides(node_name="A_B"))
     with pytest.raises(ValidationError) as caught:
         configured(wrong)

@@ -440,7 +440,7 @@ def test_skipped_phases_remove_nothing(box):
     assert not (box.root / "kubernetes/admin.conf").exists()
 
 
-def test_a_plan_tells_what_a_run_does_and_does_nothing(box):
+def test_a_plan_lists_what_a_run_does_and_does_nothing(box):
     box.make_control_plane().mounts.append(box.layout.kubelet / "pods/a")
     box.write("etc/cni/net.d/a.conf")
     before = box.left()

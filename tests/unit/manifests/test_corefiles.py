@@ -100,7 +100,7 @@ def test_the_default_of_an_earlier_release_is_known(release):
         ("}\n", "}\norg:53 {\n}\n"),
     ],
 )
-def test_what_somebody_has_changed_is_no_default(old, new):
+def test_a_changed_corefile_is_no_default(old, new):
     text = OLD["1.8"]
     changed = new.join(text.rsplit(old, 1))
     assert (changed != text, corefile.is_default(changed)) == (True, False)
@@ -111,7 +111,7 @@ def test_the_present_default_needs_neither():
     assert corefile.migrated(present("cluster.local"), "1.13.1", "1.14.2") == present("cluster.local")
 
 
-def test_what_releases_on_the_way_have_removed_is_left_out():
+def test_options_removed_by_intermediate_releases_are_left_out():
     text = """# mine
 org:53 .:53 {
     log
@@ -144,6 +144,6 @@ org:53 .:53 {
 
 
 @given(st.text(alphabet='abc.: {}\n"#\\', max_size=60), st.sampled_from(corefile.RELEASES))
-def test_any_text_can_be_looked_at_and_what_is_written_means_the_same_again(text, installed):
+def test_any_text_is_parsed_and_written_with_the_same_meaning(text, installed):
     assert corefile.is_default(text) is False
     assert corefile.migrated(text, installed, "1.14.2") == text

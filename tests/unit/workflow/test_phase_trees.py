@@ -182,7 +182,7 @@ OF_COMMANDS = {row.workflow.phases for row in TABLE.every() if row.workflow is n
 OF_LOCAL_CLUSTERS = {"kubewright.local.cluster.up_phases:UP_PHASES", "kubewright.local.cluster.join_phases:JOIN_PHASES"}
 
 
-def test_what_a_tree_names_is_below_it_and_does_not_import_it():
+def test_functions_named_by_a_tree_are_in_lower_layers_and_do_not_import_it():
     graph = grimp.build_graph("kubewright", exclude_type_checking_imports=True, cache_dir=None)
     for exported in graph.find_modules_directly_imported_by("kubewright"):  # lazily
         graph.remove_import(importer="kubewright", imported=exported)
