@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from datetime import timedelta
 from pathlib import PurePosixPath
@@ -30,8 +29,6 @@ from kubewright.http.proxies import Proxies
 from kubewright.kube import in_cluster
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.kubeconfigs import load_access
-
-_log = logging.getLogger(__name__)
 
 CONFIG: Final = FlagDocument(
     api_version="controllers.kubewright/v1alpha1", kind="ControllersConfiguration", command="controllers run", flags=RUN_FLAGS
@@ -143,9 +140,9 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
 
 
 class UsageProblems:
-    """Collects wrong values, so that a user who wrote three of them sees all three at once.
+    """Collects invalid values, so that all of them are reported together.
 
-    A context for each value, as often as is needed; `require` comes before the values are used.
+    It is a context for each value, as often as needed; call `require` before the values are used.
 
     problems = UsageProblems()
     with problems:

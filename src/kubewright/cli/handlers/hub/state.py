@@ -31,10 +31,6 @@ from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import access_from_kubeconfig
 
 CONFIG: Final = FlagDocument(api_version="hub.kubewright/v1alpha1", kind="HubConfiguration", command="hub run", flags=RUN_FLAGS)
-_SECRETS: Final = "secrets:"
-_PRIVATE: Final = 0o700
-_PATIENCE: Final = 30.0
-"""Seconds that another process may take to make a state."""
 Store = TypeVar("Store", bound=HubStore)
 
 
