@@ -20,7 +20,7 @@ from kubewright.agent.configuration.options import AgentOptions, hard_eviction
 from kubewright.base.durations import Duration
 from kubewright.base.errors import KubewrightError
 from kubewright.base.level import KUBERNETES
-from kubewright.cli.handlers import agent
+from kubewright.cli.handlers.agent import run as agent
 from kubewright.cli.parsing import parser
 from kubewright.host.files import Files
 

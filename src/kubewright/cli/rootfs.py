@@ -19,10 +19,10 @@ from kubewright.base.errors import HostError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DAEMON_COMMANDS: Final = ("kubewright.cli.handlers.local", "kubewright.cli.handlers.controllers", "kubewright.cli.handlers.hub.run")
+_DAEMON_COMMANDS: Final = ("kubewright.cli.handlers.local", "kubewright.cli.handlers.controllers.run", "kubewright.cli.handlers.hub.run")
 DAEMONS: Final = (
     "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",
-    "kubewright.cli.handlers.daemon_serving", "kubewright.cli.handlers.daemons", "kubewright.enrollment.hub.hub", "kubewright.enrollment.hub.tenants",
+    "kubewright.cli.handlers.daemons", "kubewright.enrollment.hub.hub", "kubewright.enrollment.hub.tenants",
     "kubewright.enrollment.hub.telemetry", "kubewright.http.lean", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip
 """Modules that only local clusters and daemons need, with all below them: they take as long to load as everything else."""

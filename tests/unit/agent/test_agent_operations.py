@@ -21,8 +21,8 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CheckFailed, Forbidden, HostError, KubewrightError, Unreachable
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.handlers import agent_requests
 from kubewright.cli.handlers import machine as this_machine
+from kubewright.cli.handlers.agent import requests as agent_requests
 from kubewright.cli.main import main
 from kubewright.cli.parsing import parser
 from kubewright.host.desired import Service

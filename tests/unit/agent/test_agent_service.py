@@ -21,7 +21,7 @@ from kubewright.agent.daemon import missing_taints
 from kubewright.agent.status.snapshot import Snapshot, Unchanging
 from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.records import replace
-from kubewright.cli.handlers import agent as agent_command
+from kubewright.cli.handlers.agent import run as agent_command
 from kubewright.cli.main import main
 from kubewright.host.files import Files
 from kubewright.http.metrics import Registry

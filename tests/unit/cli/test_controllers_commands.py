@@ -15,7 +15,7 @@ from controllers_kit import csr, request
 
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
-from kubewright.cli.handlers import controllers
+from kubewright.cli.handlers.controllers import run as controllers
 from kubewright.cli.main import main
 from kubewright.cli.parsing import parser
 from kubewright.cli.rows.controllers import RUN_FLAGS

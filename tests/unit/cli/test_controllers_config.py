@@ -6,7 +6,7 @@ import pytest
 
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, ValidationError
-from kubewright.cli.handlers import controllers
+from kubewright.cli.handlers.controllers import run as controllers
 from kubewright.cli.parsing import parser
 from kubewright.cli.rows.controllers import RUN_FLAGS
 

@@ -7,7 +7,7 @@ import asyncio
 from kubewright.base import unexpected
 from kubewright.base.errors import HostError
 from kubewright.base.wait import Backoff
-from kubewright.cli.handlers import daemons
+from kubewright.cli.handlers.daemons import running as daemons
 
 
 async def test_side_tasks_are_restarted_after_any_error(monkeypatch) -> None:

@@ -19,7 +19,8 @@ from kubewright.base.checks import Finding, Result
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.messages import without_controls
-from kubewright.cli.handlers import agent, etcd_snapshots, preflight
+from kubewright.cli.handlers import etcd_snapshots, preflight
+from kubewright.cli.handlers.agent import run as agent
 from kubewright.cli.parsing import inputs
 from kubewright.cli.printers import choosing, output, streams
 from kubewright.cli.printers.failure import write_error

@@ -11,7 +11,7 @@ from kubewright.apis.kubeadm.types import Arg
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.records import replace
-from kubewright.cli.handlers.controllers import options_of
+from kubewright.cli.handlers.controllers.run import options_of
 from kubewright.cli.main import main
 from kubewright.cli.parsing import parser
 from kubewright.manifests import controllers

@@ -39,7 +39,7 @@ def test_a_cheap_command_loads_nothing_heavy(argv):
 
 
 def test_an_agent_loads_its_servers_only_after_registration():
-    source = "import sys, kubewright.cli.handlers.agent, kubewright.agent.daemon; sys.stdout.write(' '.join(sys.modules))"
+    source = "import sys, kubewright.cli.handlers.agent.run, kubewright.agent.daemon; sys.stdout.write(' '.join(sys.modules))"
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=environment())
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert {"kubewright", "asyncio", "msgspec"} <= loaded

@@ -62,7 +62,7 @@ ROWS = (
     Command(
         "agent run",
         "Make this machine a node, without a kubelet and without pods",
-        handler="kubewright.cli.handlers.agent:run",
+        handler="kubewright.cli.handlers.agent.run:run",
         flags=RUN_FLAGS,
         description="Registers the machine, reports its status and renews its lease and its certificate as a kubelet does, and accepts the kubelet's"
         " flags and its configuration file. It runs no pods: the Node has the taint kubewright.dev/no-pods. Runs until it is stopped by SIGTERM"
@@ -79,7 +79,7 @@ ROWS = (
         ),
         workflow=Workflow(
             operation="kubewright.agent.service.install:INSTALL",
-            request="kubewright.cli.handlers.agent_requests:install_request",
+            request="kubewright.cli.handlers.agent.requests:install_request",
             text=_CHANGES,
         ),
         description="Accepts the flags of agent run, checks them and the files that they name, writes the unit kubewright-agent.service with those that have"
@@ -95,7 +95,7 @@ ROWS = (
             flags=_LEAVE_FLAGS,
             ours="plan output",
             operation="kubewright.agent.service.leave:LEAVE",
-            request="kubewright.cli.handlers.agent_requests:leave_request",
+            request="kubewright.cli.handlers.agent.requests:leave_request",
             text=_CHANGES,
         ),
         description="Stops the service, deletes the node's objects in the cluster, and removes its certificates, its kubeconfig and its unit.",
@@ -103,7 +103,7 @@ ROWS = (
     Command(
         "agent status",
         "Show the state of this machine's agent, or its last state if it has stopped",
-        handler="kubewright.cli.handlers.agent:status",
+        handler="kubewright.cli.handlers.agent.run:status",
         flags=(_ROOT_DIR, ALL_FORMATS),
     ),
 )

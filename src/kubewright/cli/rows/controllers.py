@@ -54,7 +54,7 @@ ROWS = (
     Command(
         "controllers run",
         "Run the certificate and bootstrap controllers",
-        handler="kubewright.cli.handlers.controllers:run",
+        handler="kubewright.cli.handlers.controllers.run:run",
         flags=RUN_FLAGS,
         description="Approves, signs and cleans up certificate requests, signs cluster-info and deletes expired bootstrap tokens, like the controllers of the"
         " same names in kube-controller-manager, and accepts their flags. If kube-controller-manager runs too, it needs"
@@ -64,7 +64,7 @@ ROWS = (
     Command(
         "controllers manifest",
         "Print manifests that run the controllers in a cluster",
-        handler="kubewright.cli.handlers.controllers_manifest:manifest",
+        handler="kubewright.cli.handlers.controllers.manifest:manifest",
         argument=Argument(
             "form",
             "static-pod, deployment, or rbac (the permissions of the static pod's user)",
@@ -89,20 +89,20 @@ ROWS = (
     Command(
         "csr list",
         "List certificate requests and what they ask for",
-        handler="kubewright.cli.handlers.csr:list_requests",
+        handler="kubewright.cli.handlers.controllers.csr:list_requests",
         flags=(_KUBECONFIG, ALL_FORMATS),
     ),
     Command(
         "csr show",
         "Show all details of a certificate request",
-        handler="kubewright.cli.handlers.csr:show",
+        handler="kubewright.cli.handlers.controllers.csr:show",
         argument=Argument("name", "name of the request", shown="name", least=1),
         flags=(_KUBECONFIG, ALL_FORMATS),
     ),
     Command(
         "csr explain",
         "Explain what each controller would do about a certificate request, and why",
-        handler="kubewright.cli.handlers.csr:explain",
+        handler="kubewright.cli.handlers.controllers.csr:explain",
         argument=Argument(
             "name",
             "name of a request in the cluster, or a file with a request: PEM, or a CertificateSigningRequest",

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Forbidden, HostError, Locked, NotFound
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.handlers import leader_election
+from kubewright.cli.handlers.daemons import leader_election
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.http.proxies import Proxies

@@ -10,7 +10,8 @@ from typing import Final
 from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.handlers import daemon_serving, daemons, leader_election, machine
+from kubewright.cli.handlers import machine
+from kubewright.cli.handlers.daemons import leader_election, running, serving
 from kubewright.cli.handlers.hub import state
 from kubewright.cli.handlers.hub.leading import Leading
 from kubewright.cli.parsing.parser import Parsed
@@ -67,18 +68,18 @@ async def _serve(parsed: Parsed, store: HubStore, leading: Leading) -> int:
     def unready() -> str:
         return "" if leading.waits else hub.unready
 
-    stop_serving = await daemon_serving.serve(parsed, files=Files(), ready=unready, metrics=registry, own=None)
+    stop_serving = await serving.serve(parsed, files=Files(), ready=unready, metrics=registry, own=None)
 
     async def beside() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(leading.beside(), name="credentials of the state")
-            group.create_task(daemons.keep_told(notifier, ready=lambda: not unready(), status=status), name="service manager")
+            group.create_task(running.keep_told(notifier, ready=lambda: not unready(), status=status), name="service manager")
 
     def status() -> str:
         return "waiting for the lease" if leading.waits else "serving"
 
     try:
-        await daemons.until_stopped(lambda: leading.run(hub.run), beside=beside, stopping=notifier.stopping)
+        await running.until_stopped(lambda: leading.run(hub.run), beside=beside, stopping=notifier.stopping)
     finally:
         await stop_serving()
         thread.close()

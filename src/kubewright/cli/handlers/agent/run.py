@@ -19,7 +19,7 @@ from kubewright.base.errors import DocumentError, KubewrightError
 from kubewright.base.messages import one_line
 from kubewright.base.yaml import Document
 from kubewright.cli.handlers import machine
-from kubewright.cli.handlers.daemons import keep_told, until_stopped
+from kubewright.cli.handlers.daemons.running import keep_told, until_stopped
 from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_result

@@ -6,7 +6,7 @@ from kubewright.agent.configuration.flags import FLAGS, OURS, reason_ignored
 from kubewright.agent.service.install import InstallOptions
 from kubewright.agent.service.leave import LeaveOptions
 from kubewright.cli.handlers import machine
-from kubewright.cli.handlers.agent import PATHS, configuration_of, options_of
+from kubewright.cli.handlers.agent.run import PATHS, configuration_of, options_of
 from kubewright.cli.parsing.inputs import absolute, record
 from kubewright.cli.parsing.parser import Parsed
 

@@ -13,8 +13,8 @@ from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.handlers import daemon_serving, leader_election
-from kubewright.cli.handlers.daemons import keep_told, until_stopped
+from kubewright.cli.handlers.daemons import leader_election, serving
+from kubewright.cli.handlers.daemons.running import keep_told, until_stopped
 from kubewright.cli.parsing.flag_documents import FlagDocument
 from kubewright.cli.parsing.inputs import absolute, given_duration
 from kubewright.cli.parsing.parser import Parsed
@@ -114,7 +114,7 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
     identity = leader_election.identity(random)
     manager = Manager(api, chosen, identity=identity, read=files.read, clock=clock, random=random, metrics=ControllerMetrics(registry))
     notifier = Notifier(os.environ)
-    stop_serving = await daemon_serving.serve(
+    stop_serving = await serving.serve(
         parsed,
         files=files,
         ready=lambda: "" if manager.synced else "the watches have not been answered yet",

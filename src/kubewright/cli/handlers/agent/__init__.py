@@ -1,0 +1,1 @@
+"""Handlers of `agent`, and the requests of its operations."""
