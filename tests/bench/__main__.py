@@ -30,6 +30,7 @@ from tests.bench import (
     many_nodes,
     report,
     results,
+    snapshots,
     starting,
 )
 from tests.bench.model import Result
@@ -53,6 +54,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "files": Benchmark(run=files.run, rounds=20),
     "start": Benchmark(run=starting.run, rounds=12),
     "nodes": Benchmark(run=many_nodes.run, rounds=5),
+    "snapshot": Benchmark(run=snapshots.run, rounds=7, by_default=False),
     "controllers": Benchmark(run=controllers.run, rounds=6, by_default=False),
     "hub": Benchmark(run=hub.run, rounds=5, by_default=False),
     "hostile": Benchmark(run=hostile.run, rounds=5, by_default=False),

@@ -53,7 +53,7 @@ class Setup:
 
 def make(work: Path, *, say: Callable[[str], None] = lambda _: None) -> Setup:
     """Find everything. Raises BenchmarkFailed, naming what is missing."""
-    located = binaries.locate((*COMPONENTS, "kubeadm"), version=KUBERNETES, sources=binaries.sources_from(os.environ))
+    located = binaries.locate((*COMPONENTS, "kubeadm", "etcdctl"), version=KUBERNETES, sources=binaries.sources_from(os.environ))
     missing = [name for name in COMPONENTS if name not in located.found]
     if missing:
         raise BenchmarkFailed(f"{', '.join(missing)} not found: run `kubewright binaries fetch` first")
