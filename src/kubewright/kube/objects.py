@@ -18,7 +18,7 @@ from kubewright.base.errors import AlreadyExists, Conflict, NotFound
 from kubewright.base.masking import MASK, mask
 from kubewright.base.records import dataclass, field
 from kubewright.kube import core, resources
-from kubewright.kube.api import AsyncKubeAPI, KubeAPI
+from kubewright.kube.api import AsyncKubeAPI, KubeAPI, ObjectT, Verbs
 from kubewright.kube.core import Object
 from kubewright.kube.patches import NODE_LISTS, strategic_diff
 from kubewright.kube.resources import Resource
@@ -190,7 +190,7 @@ def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
         except NotFound:
             return None
 
-    return _settle(look, lambda found: decide(found, desired), lambda decision: _apply(api, decision, row))
+    return _settle(look, lambda found: decide(found, desired), lambda decision: _write(api, decision, row))
 
 
 async def ensure_object_async(api: AsyncKubeAPI, desired: DesiredObject) -> Change:
@@ -201,10 +201,8 @@ async def ensure_object_async(api: AsyncKubeAPI, desired: DesiredObject) -> Chan
     except NotFound:
         found = None
     decision = decide(found, desired)
-    if decision.change.action is Action.CREATE:
-        await api.create(decision.body, resource=row)
-    elif decision.change:
-        await api.update(decision.body, resource=row)
+    if decision.change:
+        await _write(api, decision, row)
     return decision.change
 
 
@@ -222,7 +220,7 @@ def remove_object(api: KubeAPI, resource: Resource, name: str, namespace: str | 
 def _settle(
     look: Callable[[], core.Object | None],
     choose: Callable[[core.Object | None], Decision],
-    act: Callable[[Decision], None],
+    act: Callable[[Decision], object],
 ) -> Change:
     for attempt in range(_ATTEMPTS):
         decision = choose(look())
@@ -237,11 +235,9 @@ def _settle(
     return decision.change
 
 
-def _apply(api: KubeAPI, decision: Decision, row: Resource) -> None:
-    if decision.change.action is Action.CREATE:
-        api.create(decision.body, resource=row)
-    else:
-        api.update(decision.body, resource=row)
+def _write(api: Verbs[ObjectT, Any], decision: Decision, row: Resource) -> ObjectT:
+    write = api.create if decision.change.action is Action.CREATE else api.update
+    return write(decision.body, resource=row)
 
 
 def _decision(desired: DesiredObject, action: Action, body: core.Object, *, diff: str = "", reason: str = "") -> Decision:
