@@ -161,7 +161,7 @@ def test_a_new_configuration_is_written_atomically_and_keeps_the_mode_of_an_old_
     assert run("migrate", "--old-config", source, "--new-config", source / "below-a-file")[0] == 1
     code, out, err = run("migrate", "--old-config", source, "--new-config", tmp_path / "missing" / "new.yaml")
     assert (code, out) == (1, "")
-    assert f"there is no directory {tmp_path}/missing" in err
+    assert f"the directory {tmp_path}/missing does not exist" in err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kubeadm.yaml", "new.yaml"]
 
 

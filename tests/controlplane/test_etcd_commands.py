@@ -114,7 +114,7 @@ def test_the_status_of_members_that_serve_of_a_dead_one_and_without_a_majority(c
     assert "warning: this is the list of one member" in err
     found = _status(run, code=4, at="two")  # which does not answer, so that nobody is known
     assert (found["majority"], len(found["members"])) == (False, 1)
-    assert "nobody says who the members are" in run("status", code=4, at="two")[0]
+    assert "no endpoint returns the members" in run("status", code=4, at="two")[0]
 
 
 def test_members_are_listed(cluster: Cluster, run: Run) -> None:

@@ -171,7 +171,7 @@ def test_an_interrupted_join_continues_with_its_own_request(
     again.join()
     assert again.files() == WRITTEN
     other = Box(tmp_path / "other", apiserver, created, "new-2")
-    with pytest.raises(APIError, match="another machine asks to join as new-2"):
+    with pytest.raises(APIError, match="another machine has requested to join as new-2"):
         other.join()
 
 
@@ -430,7 +430,7 @@ def test_write_access_to_nodes_does_not_free_names_of_others(hub: HubProcess, ap
         with contextlib.closing(KubeClient(apiserver.access("patcher", "people"))) as patcher:
             for proof in ("", thief.proof("vic", uid), victim.proof("vic", "uid-of-before")):
                 mark_as_leaving(patcher, "vic", proof)
-                eventually(lambda: "nothing proves" in refusal(patcher, "vic"), "the hub to say why it frees nothing")
+                eventually(lambda: "there is no proof" in refusal(patcher, "vic"), "the hub to say why it frees nothing")
                 another = Kubelet("vic", apiserver, holder=holder, admin=admin, key=_join_key(holder))
                 assert another.ask().startswith('NameTaken: another machine has joined as "vic"')
             assert admin.get(NODE, "vic")["metadata"]["uid"] == uid

@@ -52,14 +52,14 @@ def test_a_control_plane_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
     for words in (["--adopt"], ["--adopt", "--plan"]):
         blind = kubewright(one, "init", *words, "--config", CONFIG, check=False)
         assert (blind.code, blind.out) == (1, "")
-        assert f"error: {admin} is not there" in blind.err
+        assert f"error: {admin} does not exist" in blind.err
         assert "init phase kubeconfig admin" in blind.err
     assert one.run("sh", "-c", state, check=False).out == before
     kubewright(one, "init", "phase", "kubeconfig", "admin", "--config", CONFIG)
     one.run("mv", "/root/admin.conf", admin)
 
     pods = {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]}
-    assert "no changes: the configuration is the one" in kubewright(one, "init", "--adopt", "--config", CONFIG).out
+    assert "no changes: the configuration is that of" in kubewright(one, "init", "--adopt", "--config", CONFIG).out
     assert kubewright(one, "init", "--config", CONFIG).code == 0
     assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
     assert {pod["metadata"]["uid"] for pod in kubectl(one, "-n", "kube-system", "get", "pods")["items"]} == pods
@@ -75,6 +75,6 @@ def test_a_worker_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
     refused = kubewright(two, *words, check=False)
     assert refused.code == 1
     assert "kubewright did not make it so" in refused.err
-    assert "no changes: the configuration is the one" in kubewright(two, *words, "--adopt").out
+    assert "no changes: the configuration is that of" in kubewright(two, *words, "--adopt").out
     assert kubewright(two, *words, "--plan").out == ""
     assert kubewright(two, *words).code == 0

@@ -57,7 +57,7 @@ def check(host: Host, *, adopts: bool, may: bool = True, plan: Callable[[], Plan
         raise _foreign(found, may=may)
     changes = plan()
     _require_same_cluster(changes.changes)
-    text = changes.text() or "no changes: the configuration is the one that this machine was made with"
+    text = changes.text() or "no changes: the configuration is that of this machine"
     reporter.emit(Line(topic=TOPIC, text=f"Taking over this machine, which kubewright did not make:\n{text.rstrip()}"))
     return True
 
@@ -90,7 +90,7 @@ def load_administrator(host: Host, path: PurePosixPath, *, now: datetime) -> Acc
     """
     if host.state(path) is None:
         raise HostError(
-            f"{path} is not there, and without it the cluster of this machine cannot be read",
+            f"{path} does not exist, and without it the cluster of this machine cannot be read",
             remedy="make it with `kubewright init phase kubeconfig admin` and the configuration of the cluster, where the key of its CA is on "
             "this machine; or copy it from another control-plane node; then run the same command again",
         )

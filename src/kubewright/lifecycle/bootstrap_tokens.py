@@ -85,7 +85,7 @@ def stored(api: KubeAPI) -> Listing:
 def _readable(token: StoredToken) -> StoredToken:
     if token.expiration and token.expires is None:
         raise DocumentError(
-            f"secret {secrets.NAMESPACE}/{secrets.name_of(token.token.id)}: its expiration is no time",
+            f"secret {secrets.NAMESPACE}/{secrets.name_of(token.token.id)}: its expiration is not a time",
             remedy=f"delete it: it cannot be used (kubewright token delete {token.token.id})",
         )
     return token
@@ -112,7 +112,7 @@ def delete(api: KubeAPI, token_id: str) -> None:
         api.delete(SECRET, secrets.name_of(token_id), secrets.NAMESPACE)
     except NotFound as error:
         raise NotFound(
-            f"there is no token with the id {token_id}", code=404, reason="NotFound", remedy="see those that exist: kubewright token list"
+            f"no token has the id {token_id}", code=404, reason="NotFound", remedy="see those that exist: kubewright token list"
         ) from error
 
 

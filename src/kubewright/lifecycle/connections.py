@@ -85,7 +85,7 @@ class Connections:
             return find()
         except (Unreachable, WaitTimeout) as error:
             access, self._lost = instead()
-            self._reporter.emit(Warned(text=f"{error.what}; stand-ins at {access.server} take the place of the cluster"))
+            self._reporter.emit(Warned(text=f"{error.what}; stand-ins at {access.server} replace the cluster"))
             return access
 
     def etcd(self, reach: Callable[[], Etcd]) -> Etcd:

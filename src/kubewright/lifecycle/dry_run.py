@@ -99,7 +99,7 @@ def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[Pu
     """
     written = overlay.materialise(cast("OverlayHost", host), place, writer=writer, copies=copies)
     announce(reporter, f'Wrote certificates, kubeconfigs, manifests and the files of the kubelet to "{place}"')
-    announce(reporter, "Certificates and kubeconfigs were not printed, because they hold private keys")
+    announce(reporter, "Certificates and kubeconfigs were not printed, because they contain private keys")
     return written
 
 
@@ -126,4 +126,4 @@ def _free(writer: Host, machine: Machine, prefix: str) -> PurePosixPath:
         made = above / f"{prefix}{int.from_bytes(machine.random.token_bytes(4), 'big')}"
         if writer.state(made) is None:
             return made
-    raise UsageError(f"there is no free name for a directory in {above}", remedy=f"remove what earlier dry runs have left in {above}")
+    raise UsageError(f"no name for a directory is free in {above}", remedy=f"remove what earlier dry runs have left in {above}")

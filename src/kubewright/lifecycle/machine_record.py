@@ -95,7 +95,7 @@ def load(host: Host) -> MachineRecord | None:
         return _read(content)
     except (ValueError, KeyError, TypeError) as error:
         raise HostError(
-            f"{path(host)} does not describe how this machine was made",
+            f"{path(host)} does not describe the configuration of this machine",
             detail=str(error),
             remedy="move it away; the machine then counts as one that kubewright did not make",
         ) from error
@@ -159,7 +159,7 @@ def _read(content: bytes) -> MachineRecord:
     more = {name: found[name] for name in _OPTIONAL if name in found}
     texts = [*(more.get("free") or ()), *((more.get("free") or {}).values()), *more.get("directories", ())]
     if not all(text is None or isinstance(text, str) for text in texts):
-        raise ValueError("paths and digests that are no texts")
+        raise ValueError("paths and digests that are not texts")
     return MachineRecord(**{name: found[name] for name in _FIELDS}, **{**more, "directories": tuple(more.get("directories", ()))})
 
 
@@ -237,7 +237,7 @@ def require_same(found: MachineRecord, wanted: MachineRecord) -> None:
     raise ConfigurationChanged(
         "this machine was created with another configuration",
         detail=mask(unified_diff(found.configuration, wanted.configuration, name="configuration")),
-        remedy="run the same command with the configuration it was made with; or start over with `kubewright reset`",
+        remedy="run the same command with the original configuration; or start over with `kubewright reset`",
     )
 
 

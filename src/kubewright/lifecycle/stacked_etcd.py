@@ -50,7 +50,7 @@ def endpoints(api: KubeAPI) -> list[str]:
         urls = pod["metadata"].get("annotations", {}).get(CLIENT_URLS, "")
         if not urls:
             raise APIError(
-                f"the pod {NAMESPACE}/{name} does not say where its etcd is",
+                f"the pod {NAMESPACE}/{name} has no address of its etcd",
                 detail=f"it has no annotation {CLIENT_URLS}",
                 remedy="write its manifest again: init phase etcd local, on its machine",
             )

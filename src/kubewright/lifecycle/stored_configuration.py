@@ -63,5 +63,5 @@ def _document(text: str, row: StoredDocument) -> Document:
     source = f"{NAMESPACE}/{name}"
     value = yaml.load(text, source=source)
     if not isinstance(value, dict):
-        raise DocumentError(f"{key} of the ConfigMap {source} is no map", remedy=remedy)
+        raise DocumentError(f"{key} of the ConfigMap {source} is not a map", remedy=remedy)
     return Document(value=value, source=source)

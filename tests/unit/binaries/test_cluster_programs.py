@@ -65,7 +65,7 @@ def test_only_a_missing_kubectl_is_built_after_the_cluster_has_started(go: FakeG
 def test_no_cluster_fails_because_kubectl_is_missing(go: FakeGo, tmp_path: Path) -> None:
     components(sources(tmp_path), with_kubectl=False)
     [warning] = bring(sources(tmp_path, build=False))
-    assert "the cluster is up, but there is no kubectl" in warning
+    assert "the cluster is up, but kubectl is not available" in warning
     assert "kubewright binaries fetch kubectl" in warning
     assert "build: not allowed" in warning
 
@@ -91,7 +91,7 @@ def test_a_user_directory_without_kubectl_is_reported_and_nothing_is_built(
     there = sources(tmp_path, chosen)
     assert components(there)["etcd"] == chosen / "etcd"
     [warning] = bring(there)
-    assert warning.startswith(f"there is no kubectl, neither in {chosen} nor in the cache")
+    assert warning.startswith(f"kubectl is neither in {chosen} nor in the cache")
     assert go.builds() == []
     programs.put(tmp_path / "own", "kubectl", programs.program("kubectl"))
     monkeypatch.setenv("PATH", f"{tmp_path}/own")

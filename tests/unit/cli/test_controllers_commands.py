@@ -82,7 +82,7 @@ def test_one_ca_serves_all_signers_or_each_has_its_own():
         (["--controllers=servingapproving"], "servingapproving needs a policy"),
         (["--leader-elect-renew-deadline=15s"], "longer"),
         (["--leader-elect-retry-period=10s"], "longer"),
-        (["--cluster-signing-duration=0s"], "longer than nothing"),
+        (["--cluster-signing-duration=0s"], "longer than zero"),
         (["--kube-api-qps=many"], "a number above zero"),
         (["--kube-api-qps=0"], "a number above zero"),
         (["--kubeconfig="], "no cluster"),
@@ -168,4 +168,4 @@ def test_invalid_requests_are_refused(tmp_path, capsys):
     path = tmp_path / "pod.yaml"
     path.write_text("kind: Pod\n")
     assert main(["csr", "explain", str(path)]) == 3
-    assert "holds no certificate request" in capsys.readouterr().err
+    assert "contains no certificate request" in capsys.readouterr().err

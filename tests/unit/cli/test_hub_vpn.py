@@ -198,8 +198,8 @@ def test_expiring_certificates_are_reported_unless_the_kubelet_renews_them(comma
     [
         ("--kubernetes-version=latest", '"latest" is not a version like v1.36.3'),
         ("--kubernetes-version=1.36", "is not a version like v1.36.3"),
-        ("--certificate-lifetime=0", "--certificate-lifetime has to be longer than nothing"),
-        ("--certificate-lifetime=-1h", "--certificate-lifetime has to be longer than nothing"),
+        ("--certificate-lifetime=0", "--certificate-lifetime must be longer than zero"),
+        ("--certificate-lifetime=-1h", "--certificate-lifetime must be longer than zero"),
     ],
 )
 def test_settings_that_no_node_could_use_are_refused(commands, flag, problem):

@@ -152,7 +152,7 @@ def test_an_invalid_backup_is_not_restored_and_not_changed(store, tmp_path, kind
             db.execute("CREATE TABLE clusters (name TEXT)")
             db.execute(f"PRAGMA user_version = {99 if kind == 'later' else 0}")
     content = source.read_bytes()
-    with pytest.raises(HostError, match=r"has format 99|is no copy of a hub's state"):
+    with pytest.raises(HostError, match=r"has format 99|is not a copy of a hub's state"):
         sqlite_backup.restore(store, source, key=STATE_KEY, random=SeededRandom(9), event=event())
     assert source.read_bytes() == content
     assert [one.name for one in store.clusters()] == ["a"]

@@ -94,7 +94,7 @@ def test_outcomes(found, record, policy, outcome):
         (seen(registered=True), None, Policy(), "NameTaken", "did not join through this hub"),
         (seen(registered=True), replace(RECORD, state=State.LEFT), Policy(), "NameTaken", "kubectl delete node worker"),
         (seen(approved=False), None, HUMAN, "ApprovalDenied", "a person"),
-        (SEEN, None, replace(HUMAN, crowded=True), "TooManyRequests", "ask again later"),
+        (SEEN, None, replace(HUMAN, crowded=True), "TooManyRequests", "try again later"),
         (seen(burden=32769, contents=None), None, Policy(), "TooLarge", "32769 characters of metadata"),
         (seen(created=NOW - timedelta(days=2)), None, HUMAN, "Expired", "in time"),
     ],

@@ -30,7 +30,7 @@ def _taken(box, tmp_path):
     other = Box(tmp_path / "other-machine")
     other.cluster, other.seed = box.cluster, 8
     other.join()
-    with pytest.raises(APIError, match="another machine asks to join as worker"):
+    with pytest.raises(APIError, match="another machine has requested to join as worker"):
         box.join()
 
 

@@ -130,7 +130,7 @@ def test_cas_of_oneinfra_sign_usable_certificates():
 def test_lists_are_read_and_other_kinds_ignored():
     listed = {"apiVersion": "v1", "kind": "List", "items": [manifest("a"), {"apiVersion": "v1", "kind": "Pod"}, manifest("b")]}
     assert [one.cluster.name for one in read(listed, {"kind": "Component"}, manifest("c"))] == ["a", "b", "c"]
-    with pytest.raises(UsageError, match="there is no Cluster"):
+    with pytest.raises(UsageError, match="these files contain no Cluster"):
         read({"kind": "Component"})
 
 

@@ -113,7 +113,7 @@ def test_valid_keys_in_requests_are_read_and_invalid_ones_refused():
     assert requests.read(sent(public), join_key=chosen.join_key).tunnel_key == requests.reread(sent(public), node).tunnel_key == public
     assert "vpnPublicKey" not in sent("")["spec"]
     assert requests.read(sent(""), join_key=chosen.join_key).claims == ()
-    with pytest.raises(MalformedField, match="vpnPublicKey is no key of WireGuard's"):
+    with pytest.raises(MalformedField, match="vpnPublicKey is not a WireGuard key"):
         requests.read(sent(public[:-2]), join_key=chosen.join_key)
 
 
@@ -196,10 +196,10 @@ OURS = replace(
         (replace(ENDS, address="10.64.0.7/24"), "is no address of"),
         (replace(ENDS, address="10.64.0.0/16"), "is no address of"),
         (replace(ENDS, address="10.64.255.255/16"), "is no address of"),
-        (replace(ENDS, address="10.64.0.7; reboot"), "is no address with a mask"),
-        (replace(ENDS, address="10.64.0.7/255.255.0.0"), "is no address with a mask"),
-        (replace(OURS, address="10.64.0.7/16,fd00:64::7%x\0StandardInput=data\0/64"), "is no address with a mask"),
-        (replace(OURS, address="10.64.0.7/16,fd00:64::7%eth0/64"), "is no address with a mask"),
+        (replace(ENDS, address="10.64.0.7; reboot"), "is not an address with a prefix length"),
+        (replace(ENDS, address="10.64.0.7/255.255.0.0"), "is not an address with a prefix length"),
+        (replace(OURS, address="10.64.0.7/16,fd00:64::7%x\0StandardInput=data\0/64"), "is not an address with a prefix length"),
+        (replace(OURS, address="10.64.0.7/16,fd00:64::7%eth0/64"), "is not an address with a prefix length"),
         (replace(OURS, cidr="10.64.0.0/16,fd00:64::%x\0ExecStart=/bin/sh\0/64"), "is no network"),
         (replace(ENDS, cidr="10.64.0.0"), "is no network"),
         (replace(OURS, cidr="10.64.0.0/16,fd00:64::/64,::ffff:10.9.9.0/120"), "cannot be the network of a VPN"),

@@ -336,7 +336,7 @@ def test_a_killed_node_still_follows_a_new_key_of_the_hub(tmp_path, after):
 def test_an_invalid_key_of_the_hub_is_refused(tmp_path, text):
     node = Changing(tmp_path)
     before = node.text(UNIT)
-    with pytest.raises(UsageError, match="is no key of a hub"):
+    with pytest.raises(UsageError, match="is not a hub key"):
         node.rotate(hub_key=text)
     assert node.text(UNIT) == before
 

@@ -101,7 +101,7 @@ def test_a_request_whose_key_is_lost_is_not_continued(tmp_path):
     node = Node(tmp_path)
     node.join(skip=("preflight", "answer", "tunnel", "files", "forget-key", *WITH_SERVICES))
     node.disk.remove(node.layout.state / "node-tunnel.key")
-    with pytest.raises(APIError, match="the key with which worker asked for a place in the VPN is not on this machine"):
+    with pytest.raises(APIError, match="the VPN key of the request of worker is no longer on this machine"):
         node.join()
 
 

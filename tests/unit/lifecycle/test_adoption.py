@@ -85,7 +85,7 @@ def test_a_matching_machine_is_adopted_with_a_message(host, tmp_path):
     write(tmp_path, CONTROL_PLANE)
     taken, (text,) = check(host, adopts=True)
     assert taken is True
-    assert text.endswith("no changes: the configuration is the one that this machine was made with")
+    assert text.endswith("no changes: the configuration is that of this machine")
 
 
 def test_a_cluster_with_another_configuration_is_refused(host, tmp_path):

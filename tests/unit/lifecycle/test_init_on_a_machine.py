@@ -45,7 +45,7 @@ def test_without_a_service_manager_the_files_of_the_kubelet_are_written_and_it_i
     box.services.known = False
     box.act(asked(only=("kubelet-start",)))
     assert sorted(path.name for path in Path(box.layout.kubelet).iterdir()) == KUBELET_FILES
-    assert box.lines("kubelet-start")[-1] == "No service manager that knows the kubelet was found: start it by hand"
+    assert box.lines("kubelet-start")[-1] == "No service manager that knows the kubelet was found: start it manually"
 
 
 def test_a_kubelet_that_cannot_be_restarted_is_reported(box):

@@ -365,7 +365,7 @@ def test_data_of_another_etcd_is_not_touched(run, known):
     if known:
         machine_record.save(ctx.host, MachineRecord(workflow="join", configuration="", free=dict.fromkeys(known)))
     ctx.host.done.clear()
-    with pytest.raises(HostError, match="holds the data of another etcd") as caught:
+    with pytest.raises(HostError, match="contains the data of another etcd") as caught:
         list(etcd_member.join(ctx))
     assert "reset" in caught.value.remedy
     assert (ctx.host.done, ctx.etcd.actions) == ([], [])

@@ -650,5 +650,5 @@ def test_a_cluster_that_cannot_prove_its_identity_is_refused(box):
     from kubewright.kube.credentials import Anonymous
     from kubewright.lifecycle.join import kubelet
 
-    with pytest.raises(CertificateError, match="no credentials that identify this machine"):
+    with pytest.raises(CertificateError, match="this machine has no credentials"):
         kubelet._credentials(Anonymous())

@@ -77,7 +77,7 @@ def test_an_invalid_record_is_refused(box, text):
     path = Path(machine_record.path(host))
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    with pytest.raises(HostError, match="does not describe how this machine was made"):
+    with pytest.raises(HostError, match="does not describe the configuration of this machine"):
         machine_record.load(host)
 
 

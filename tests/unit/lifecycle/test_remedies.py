@@ -31,7 +31,7 @@ def test_every_row_has_an_example(table):
 
 AGAIN = ", then run the same command again"
 ANEW = ": correct the configuration and run the command again; where that is refused, run `kubewright reset` first"
-SPACE = f"free some space (`df -h` and `df -i` show where it went){AGAIN}"
+SPACE = f"free some space (`df -h` and `df -i` show its use){AGAIN}"
 WRITABLE = f"remount the file system of that path for writing{AGAIN}"
 TEXTS = {
     ("kubelet", "failed to parse kubelet flag"): (
@@ -44,9 +44,9 @@ TEXTS = {
     ("kubelet", "failed to load kubelet config file"): f"the KubeletConfiguration does not fit this kubelet{ANEW}",
     ("kubelet", "running with swap on"): f"switch swap off (`swapoff -a`, and in /etc/fstab), or set failSwapOn: false{AGAIN}",
     ("kubelet", "exec format error"): f"install a kubelet that was built for this machine (`uname -m`){AGAIN}",
-    ("kubelet", "failed at step exec"): f"install the kubelet where its unit looks for it (`systemctl cat kubelet`){AGAIN}",
+    ("kubelet", "failed at step exec"): f"install the kubelet at the path in its unit (`systemctl cat kubelet`){AGAIN}",
     ("kubelet", "validate service connection"): (
-        f"start the container runtime (`systemctl status containerd` or `crio` says why it ended){AGAIN}"
+        f"start the container runtime (`systemctl status containerd` or `crio` shows why it stopped){AGAIN}"
     ),
     ("kubelet", "address already in use"): f"stop the process that uses the kubelet's port (`ss -ltnp` shows it){AGAIN}",
     ("kubelet", "no space left on device"): SPACE,

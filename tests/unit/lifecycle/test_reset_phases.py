@@ -253,7 +253,7 @@ def test_an_etcd_that_does_not_answer_is_a_warning(box):
     box.make_control_plane().etcd_fails = Unreachable("nobody answers")
     box.reset().require_complete()
     (warning,) = box.warnings()
-    assert warning.startswith(f"the etcd member {OWN} may still be in its cluster, because etcd could not be asked: nobody answers.")
+    assert warning.startswith(f"the etcd member {OWN} may still be in its cluster, because etcd could not be reached: nobody answers.")
     assert box.left() == sorted([*EMPTY, "etcd"])
 
 

@@ -173,8 +173,8 @@ def test_the_command_prints_what_is_rendered(capsys):
     ("argv", "what"),
     [
         (["pod"], "no form"),
-        (["deployment"], "no image"),
-        (["deployment", "--image=x", "--replicas=0"], "one at least"),
+        (["deployment"], "no published image"),
+        (["deployment", "--image=x", "--replicas=0"], "at least one"),
         (["deployment", "--image=x", "--ca-secret=A B"], "no name"),
         (["deployment", "--image=x", "--controllers=nodeipam"], "no controller"),
     ],

@@ -206,7 +206,7 @@ def _write(path: Path, text: str) -> None:
             path.write_text(text)
             return
         if not resolved.parent.is_dir():
-            raise FileNotFoundError(errno.ENOENT, f"there is no directory {resolved.parent}")
+            raise FileNotFoundError(errno.ENOENT, f"the directory {resolved.parent} does not exist")
         mode = resolved.stat().st_mode & 0o7777 if resolved.exists() else _NEW_FILE_MODE & ~_umask()
     except OSError as error:
         raise HostError(f"{path} cannot be written", detail=error.strerror or "", remedy="name another file with --new-config") from error

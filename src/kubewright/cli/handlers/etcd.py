@@ -63,7 +63,7 @@ def _row(one: MemberHealth) -> dict[str, object]:
 
 def _summary(found: ClusterHealth) -> str:
     if found.unknown:
-        return "\nnobody says who the members are\n"
+        return "\nno endpoint returns the members\n"
     serving = f"{found.serving} of {len(found.voters)} voting members serve"
     return f"\n{serving}: {'etcd has' if found.has_majority else 'etcd does not have'} a majority\n"
 
@@ -102,7 +102,7 @@ def remove_member(parsed: Parsed) -> int:
         removal.require_removable(etcd, member, members)
         question = f"[etcd] Remove the member {member.shown} from etcd? [y/N]: "
         if not parsed.flag("yes") and inputs.ask(question, form=form).strip().lower() not in {"y", "yes"}:
-            raise UsageError("no member was removed: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+            raise UsageError("no member was removed: the answer was not y", remedy="answer y, or use --yes")
         change = removal.remove(etcd, member, clock=SystemClock())
         left = [one for one in members if one.id != member.id]
     if form != "text":

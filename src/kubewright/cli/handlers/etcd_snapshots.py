@@ -64,7 +64,7 @@ def verify(parsed: Parsed) -> int:
     contents = verifying.read_with(program, path, commands=RealCommands(environment=os.environ)) if program else None
     beside = path.with_name(path.name + saving.SUFFIX)
     found = verifying.compare(snapshot, files.read(beside), name=str(beside), contents=contents)
-    inputs.warn([*found.warnings, *([] if program else ["there is no etcdutl on PATH, so the keys were not counted"])])
+    inputs.warn([*found.warnings, *([] if program else ["etcdutl is not on PATH, so the keys were not counted"])])
     if form != "text":
         write_result({"file": str(path), **found.as_map()}, form=form)
     else:

@@ -129,7 +129,7 @@ _LIST: Final = (("name", "NAME"), ("state", "STATE"), ("nodes", "NODES"), ("kube
 def _controllers(parsed: Parsed) -> str | None:
     given = parsed.text("controllers")
     if given not in {"", *CONTROLLERS}:
-        raise UsageError(f"--controllers: there are no controllers of {quoted(given)}", remedy=f"choose {' or '.join(CONTROLLERS)}")
+        raise UsageError(f"--controllers: {quoted(given)} has no controllers", remedy=f"choose {' or '.join(CONTROLLERS)}")
     return given or None
 
 
@@ -160,7 +160,7 @@ def list_clusters(parsed: Parsed) -> int:
     directory = state_directory(parsed.text("state-dir"))
     rows = clusters.clusters(directory)
     if parsed.text("output") == "text":
-        sys.stdout.write(table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"there is no cluster in {directory}\n")
+        sys.stdout.write(table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"no cluster exists in {directory}\n")
     else:
         write_result({"clusters": rows}, form=parsed.text("output"))
     return 0

@@ -52,7 +52,7 @@ def version(text: str, *, flag: str) -> str:
     try:
         return str(Version.parse(text)) if text else ""
     except ValueError as error:
-        raise UsageError(f"--{flag}: {error}", remedy="write it like v1.36.3; without it the API server is asked") from error
+        raise UsageError(f"--{flag}: {error}", remedy="write it like v1.36.3; without it, the API server's version is used") from error
 
 
 def _read(path: str) -> str | None:

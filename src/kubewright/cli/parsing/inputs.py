@@ -96,7 +96,7 @@ def given_duration(parsed: Parsed, name: str) -> Duration:
     """Return the value of a duration flag. Raises UsageError for zero or less."""
     found = Duration.parse(parsed.text(name))
     if found <= 0:
-        raise UsageError(f"--{name} has to be longer than nothing", remedy="write a duration like 90s, 2m or 1h30m")
+        raise UsageError(f"--{name} must be longer than zero", remedy="write a duration like 90s, 2m or 1h30m")
     return found
 
 

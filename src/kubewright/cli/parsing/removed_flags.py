@@ -81,9 +81,9 @@ COMMANDS: Final = (
     ("init phase mark-master", "v1.14", "`init phase mark-control-plane`"),
     ("init phase addon kube-dns", "v1.21", "`init phase addon coredns`"),
     ("init phase selfhosting", "v1.21", "nothing: control planes run as static pods"),
-    ("join phase control-plane-join update-status", "v1.31", "nothing: there is no ClusterStatus to update"),
+    ("join phase control-plane-join update-status", "v1.31", "nothing: ClusterStatus no longer exists"),
     ("join phase control-plane-join etcd", "v1.36", "`join phase etcd-join`"),
-    ("reset phase update-cluster-status", "v1.31", "nothing: there is no ClusterStatus to update"),
+    ("reset phase update-cluster-status", "v1.31", "nothing: ClusterStatus no longer exists"),
 )
 
 
@@ -101,7 +101,7 @@ def _of_controller_manager(name: str) -> str:
     known = flags_of("kube-controller-manager", Version.parse(KUBERNETES).line)
     if known is None or name not in known.flags:
         return ""
-    return f"--{name} is for controllers that only kube-controller-manager has: leave it out here, and give it to that one"
+    return f"--{name} is for controllers that only kube-controller-manager has: leave it out here, and set it there"
 
 
 def command_hint(words: Sequence[str]) -> str:

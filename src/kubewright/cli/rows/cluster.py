@@ -201,7 +201,7 @@ _CONFIG = (
         *_IMAGES,
         Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
         ALL_FORMATS,
-        description="The container runtime of this machine is asked to pull every image, including those that it already has.",
+        description="The container runtime of this machine pulls every image, including those that it already has.",
     ),
 )
 

@@ -38,7 +38,7 @@ GLOBAL_FLAGS = (
 
 VERSION = Flag(
     "version",
-    "print the version of this program, and the Kubernetes version that it is made for",
+    "print the version of this program, and the Kubernetes version that it supports",
     kind=BOOL,
     default=False,
     not_as="kubeadm",

@@ -40,7 +40,7 @@ ROWS = (
         "Show how the members of etcd are",
         handler="kubewright.cli.handlers.etcd:status",
         flags=(*_WHERE, ALL_FORMATS),
-        description=f"All members are asked at once, each for two seconds. Exits with 0 if all of them serve and none has raised an alarm, 4 otherwise. {_HOW}",
+        description=f"All members are queried at once, each for two seconds. Exits with 0 if all of them serve and none has raised an alarm, 4 otherwise. {_HOW}",
         examples=("etcd status", "etcd status -o json"),
     ),
     Command("etcd member", "List, remove and replace members of etcd"),

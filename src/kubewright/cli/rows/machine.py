@@ -240,7 +240,7 @@ _UPGRADE_FLAGS = by_name(
     Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y"),
     Flag("context-lines", "lines of context in the differences", kind=INT, default=3, short="c", metavar="lines"),
     Flag("plan", "show what would change; write nothing", kind=BOOL, default=False),
-    Flag("kubelet", "program that takes the place of this machine's kubelet, at the end", default="", metavar="file", form=PATH),
+    Flag("kubelet", "program that replaces this machine's kubelet, at the end", default="", metavar="file", form=PATH),
     Flag("drain", "evict the pods of this machine before its kubelet is replaced", kind=BOOL, default=False),
     *PRINTED,
 )

@@ -258,7 +258,7 @@ def serving(*, bind: str, port: int) -> tuple[Flag, ...]:
         Flag("authentication-kubeconfig", "kubeconfig for authenticating clients that read metrics", metavar="file"),
         Flag(
             "authorization-kubeconfig",
-            "kubeconfig for authorizing clients that read metrics; without it nobody is authorized",
+            "kubeconfig for authorizing clients that read metrics; without it, no client is authorized",
             metavar="file",
         ),
     )

@@ -27,7 +27,7 @@ from kubewright.kube.resources import NODE, NODE_JOIN_REQUEST
 _log = logging.getLogger(__name__)
 
 UNPROVEN: Final = (
-    "nothing proves that the node itself wants to leave (older versions of kubewright send no proof);"
+    "there is no proof that the node itself wants to leave (older versions of kubewright send no proof);"
     " an administrator can free the name: kubewright hub requests forget"
 )
 UNKNOWN: Final = "no node of this name has joined through this hub, or a person has freed the name"

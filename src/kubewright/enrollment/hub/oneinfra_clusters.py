@@ -80,7 +80,7 @@ def read(documents: Sequence[Document], *, now: datetime, token_life: timedelta,
         raise ValidationError("clusters cannot be imported", errors, remedy="correct the manifests; nothing was imported")
     if not found:
         raise UsageError(
-            f"there is no {KIND} of {GROUP} in these files", remedy="kubectl get clusters.cluster.oneinfra.ereslibre.es -A -o yaml"
+            f"these files contain no {KIND} of {GROUP}", remedy="kubectl get clusters.cluster.oneinfra.ereslibre.es -A -o yaml"
         )
     return [one for one in found if one is not None]
 
@@ -236,7 +236,7 @@ class _Reader:
         """
         key = self._text("spec.vpn.privateKey", required=False, secret=True)
         if key and not wireguard.is_key(key):
-            self._wrong("spec.vpn.privateKey", "is no key of WireGuard's")
+            self._wrong("spec.vpn.privateKey", "is not a WireGuard key")
         own = [peer for _, peer in self._peers() if not str(peer.get("name")).startswith(_WORKER)]
         older = str(own[0].get("privateKey") or "") if own and not key else ""
         if older and not wireguard.is_key(older):
@@ -312,9 +312,9 @@ class _Reader:
         if formats.subdomain_problems(node):
             self._wrong(f"{path}.name", "names no node", value=peer["name"])
         elif address is None or not any(leases.is_inside(address, network) for network in tunnel.ranges):
-            self._wrong(f"{path}.address", "is no address that a node may have in this VPN", value=text)
+            self._wrong(f"{path}.address", "is not an address for a node of this VPN", value=text)
         elif not wireguard.is_key(key):
-            self._wrong(f"{path}.publicKey", "is no key of WireGuard's")
+            self._wrong(f"{path}.publicKey", "is not a WireGuard key")
         else:
             return replace(_record_of(name, node, now), lease=str(address), tunnel_key=key)
         return None

@@ -22,7 +22,7 @@ class HubMetrics:
         )
         self._ends = registry.gauge(
             "kubewright_hub_certificate_end_timestamp_seconds",
-            "When the first certificate of a node ends that nothing renews.",
+            "When the first certificate of a node expires that nothing renews.",
             labels=("cluster",),
         )
         self._clusters = registry.gauge("kubewright_hub_clusters", "Tenant clusters that are served.")

@@ -191,14 +191,14 @@ def _leaf(pair: Pair, name: str, usage: Usage, now: datetime) -> None:
 def _client_ca(answer: Answer, _: Expected) -> bytes:
     found = certificates.parse(answer.client_ca.encode(), source="the CA of clients")
     if not all(one.is_authority for one in found):
-        raise TrustError("it is no CA")
+        raise TrustError("it is not a CA")
     return b"".join(one.pem() for one in found)
 
 
 def _configuration(answer: Answer, expected: Expected) -> dict[str, Any]:
     found = yaml.load_one(answer.kubelet_config.encode(), source="the kubelet's configuration").value
     if not isinstance(found, dict):
-        raise DocumentError("the kubelet's configuration is no map")
+        raise DocumentError("the kubelet's configuration is not a map")
     kubelet_fields.require_kind(found)
     x509 = _map(_map(found.get("authentication")).get("x509"))
     places = (

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
 
 _USER: Final = "system:node:"
-_BY_HAND: Final = "join this machine again; to leave, `kubewright node leave --skip-phases depart`, and delete the Node by hand"
+_BY_HAND: Final = "join this machine again; to leave, `kubewright node leave --skip-phases depart`, and delete the Node manually"
 
 
 @dataclass(frozen=True, kw_only=True)

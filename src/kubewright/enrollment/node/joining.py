@@ -74,7 +74,7 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
             yield Change(target=target, action=Action.CREATE)
             return
     _require_own(ctx, found)
-    ctx.say(f"The hub has been asked to let this machine in as {join.node}")
+    ctx.say(f"Sent the request to join as {join.node} to the hub")
     yield Change(target=target, action=Action.NONE)
 
 
@@ -118,11 +118,11 @@ def _require_own(ctx: NodeJoinContext, found: Object) -> None:
     try:
         asked = requests.reread(found, ctx.key)
     except MalformedField as error:
-        raise APIError(f"another machine asks to join as {node}", remedy=remedy) from error
+        raise APIError(f"another machine has requested to join as {node}", remedy=remedy) from error
     if (asked.endpoint, asked.sans) != (ctx.join.server, ctx.join.sans):
-        raise APIError(f"an earlier request for {node} asks for other names or another endpoint", remedy=remedy)
+        raise APIError(f"an earlier request for {node} has other names or another endpoint", remedy=remedy)
     if asked.tunnel_key and asked.tunnel_key != ctx.tunnel_public_key:
-        raise APIError(f"the key with which {node} asked for a place in the VPN is not on this machine any more", remedy=remedy)
+        raise APIError(f"the VPN key of the request of {node} is no longer on this machine", remedy=remedy)
 
 
 def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
@@ -173,7 +173,7 @@ class _Waiting:
             raise RequestRefused(
                 f"the hub does not let {ctx.join.node} in: {condition.reason}",
                 detail=condition.message,
-                remedy="ask the operator of the hub; when that is fixed, the same command asks again once the hub has deleted the request",
+                remedy="ask the operator of the hub; when that is fixed, the same command sends another request once the hub has deleted this one",
             )
         return None if condition.status == "True" else f"{condition.reason}: {condition.message}"
 

@@ -191,7 +191,7 @@ def _require_of_a_hub(host: Host) -> None:
         raise HostError(
             "this machine has not joined through a hub",
             detail="it is part of a cluster in another way",
-            remedy="`kubewright reset` takes it out of that; it asks before it does",
+            remedy="`kubewright reset` removes it from that; it asks for confirmation",
         )
 
 

@@ -20,7 +20,7 @@ PHASES: Final[Phases[NodeJoinContext]] = Phases(
     Phase(
         "preflight", "Run the checks before the join", run=lambda ctx: ctx.bound.preflight(ctx), flags=f"{_FLAGS} ignore-preflight-errors"
     ),
-    Phase("request", "Ask the hub for a place in the cluster", run=f"{_HERE}.joining:request", condition=_UNTIL_JOINED, flags=_FLAGS),
+    Phase("request", "Request to join the cluster from the hub", run=f"{_HERE}.joining:request", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("answer", "Wait for the answer of the hub, and check it", run=f"{_HERE}.joining:answer", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("kubelet-install", "Install the kubelet", run=f"{_HERE}.kubelet:install", condition=_UNTIL_JOINED, flags=_FLAGS),
     Phase("tunnel", "Set up the VPN, if the hub gives one", run=f"{_HERE}.tunnel:configure", condition=_UNTIL_JOINED, flags=_FLAGS),

@@ -147,7 +147,7 @@ def runtime_of(host: Host) -> str:
 
 def _runtime(text: str) -> str:
     try:
-        found = yaml.load(text, source="what this machine was made of")
+        found = yaml.load(text, source="the configuration of this machine")
     except DocumentError:
         return ""
     return str(found.get(_RUNTIME) or "") if isinstance(found, dict) else ""

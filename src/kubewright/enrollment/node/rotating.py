@@ -89,7 +89,7 @@ class NodeRotateContext(JoinedMachine):
         """Look at the interface. Raises HostError where there is none."""
         found = self.bound.host.tunnel(NODE_INTERFACE)
         if found is None or not found.peers:
-            raise HostError(f"there is no interface {NODE_INTERFACE}", remedy=f"start it: systemctl restart {NODE_INTERFACE}")
+            raise HostError(f"the interface {NODE_INTERFACE} does not exist", remedy=f"start it: systemctl restart {NODE_INTERFACE}")
         return found
 
     def answer(self) -> KeyAnswer | None:
@@ -165,7 +165,9 @@ def offer(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
         old: dict[str, str | None] = {} if before.get(VPN_KEY) == offered.text else {VPN_KEY_ANSWER: None}  # the answer to an earlier offer
         yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, annotations={**old, VPN_KEY: offered.text}))
     except NotFound as error:
-        raise APIError(f"there is no Node {ctx.node}", remedy="see that the kubelet runs; or join this machine again") from error
+        raise APIError(
+            f"the Node {ctx.node} does not exist", remedy="make sure that the kubelet is running; or join this machine again"
+        ) from error
     ctx.say(f"Offered the hub another key for {ctx.node}")
     yield ctx.bound.waiter.until(
         lambda: None if ctx.answer() is not None else "it has not answered yet",
@@ -204,7 +206,7 @@ def _untaken(ctx: NodeRotateContext) -> str | None:
         raise
     except APIError as error:  # the way to the API server may lead through the tunnel
         return str(error)
-    return None if answer is not None and answer.state is AnswerState.TAKEN else "it has not heard this machine with it yet"
+    return None if answer is not None and answer.state is AnswerState.TAKEN else "this machine has not connected with it yet"
 
 
 def forget(ctx: NodeRotateContext) -> Iterator[Change]:
@@ -226,7 +228,7 @@ def configure(request: NodeRotateOptions, machine: Machine) -> Prepared[None]:
     """Require a machine that is in a VPN through a hub. Raises HostError, and UsageError for a key of the hub's that is none."""
     if request.hub_key and not wireguard.is_key(request.hub_key):
         raise UsageError(
-            f"{quoted(request.hub_key)} is no key of a hub", remedy="give what `kubewright hub cluster list -o json` shows as vpnKey"
+            f"{quoted(request.hub_key)} is not a hub key", remedy="give what `kubewright hub cluster list -o json` shows as vpnKey"
         )
     here = machine.at(machine.layout)
     if here.state(here.layout.oneinfra / "kubelet.conf") is None:

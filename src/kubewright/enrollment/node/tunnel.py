@@ -76,6 +76,6 @@ def start(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
 def _silent(ctx: NodeJoinContext) -> str | None:
     found = ctx.host.tunnel(NODE_INTERFACE)
     if found is None:
-        return f"there is no interface {NODE_INTERFACE}"
+        return f"the interface {NODE_INTERFACE} does not exist"
     quiet = [peer for peer in found.peers if peer.keepalive and not peer.handshake]
     return "nothing has been heard of it" if quiet else None

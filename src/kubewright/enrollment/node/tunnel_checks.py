@@ -134,7 +134,7 @@ def _address(text: str, behind: Sequence[Network]) -> Interface:
     try:
         found = ipaddress.ip_interface(_with_mask(text))
     except ValueError as error:
-        raise TrustError(f"{quoted(text)} is no address with a mask") from error
+        raise TrustError(f"{quoted(text)} is not an address with a prefix length") from error
     if found.network not in behind or found.ip in {found.network.network_address, found.network.broadcast_address}:
         raise TrustError(f"{found} is no address of {', '.join(map(str, behind))}")
     return found

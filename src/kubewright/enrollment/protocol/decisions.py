@@ -245,5 +245,5 @@ def _approval(seen: Seen, policy: Policy, now: datetime) -> Wait | Refuse | None
     if left <= 0:
         return Refuse(reason=EXPIRED, message="it was not approved in time")
     if policy.crowded and seen.condition is None:
-        return Refuse(reason=TOO_MANY, message="so many requests are there that none more can wait; ask again later")
+        return Refuse(reason=TOO_MANY, message="too many requests are waiting; try again later")
     return Wait(after=left, reason=AWAITING_APPROVAL, message="it waits for approval: kubewright hub requests approve")

@@ -69,8 +69,8 @@ def new_key(random: Random) -> SymmetricKey:
 def usable_key(content: bytes, *, name: str) -> SymmetricKey:
     """Return a received key. Raises MalformedField for a length that AES does not support."""
     if len(content) not in sealing.KEY_SIZES:
-        hint = "; a line break at the end of a key file makes one too many" if content.endswith(b"\n") else ""
-        raise MalformedField(name, f"holds a key of {len(content)} bytes instead of 16, 24 or 32{hint}")
+        hint = "; a newline at the end of a key file makes it one byte too long" if content.endswith(b"\n") else ""
+        raise MalformedField(name, f"contains a key of {len(content)} bytes instead of 16, 24 or 32{hint}")
     return SymmetricKey(content)
 
 
@@ -105,7 +105,7 @@ def decode(value: object, *, name: str, shortest: int, longest: int) -> bytes:
     if value.endswith("="):
         raise MalformedField(name, "is base64 with padding")
     if _ALPHABET.fullmatch(value) is None or len(value) % 4 == 1:
-        raise MalformedField(name, "is no base64 of the standard alphabet")
+        raise MalformedField(name, "is not base64 of the standard alphabet")
     content = base64.b64decode(value + "=" * (-len(value) % 4))
     if encode(content) != value:
         raise MalformedField(name, "is base64 whose last bits are not zero")

@@ -92,7 +92,7 @@ def _sans(spec: Mapping[str, Any], key: SymmetricKey) -> tuple[str, ...]:
 def _tunnel_key(spec: Mapping[str, Any], key: SymmetricKey) -> str:
     found = key.open(spec[_TUNNEL_KEY], name=_TUNNEL_KEY) if spec.get(_TUNNEL_KEY) else ""
     if found and not wireguard.is_key(found):
-        raise MalformedField(_TUNNEL_KEY, "is no key of WireGuard's")
+        raise MalformedField(_TUNNEL_KEY, "is not a WireGuard key")
     return found
 
 

@@ -330,7 +330,7 @@ class SecretStore:
         raise self._never_alone()
 
     def _never_alone(self) -> HostError:
-        return HostError(f"{self._place} are written to without end by others", remedy="find out which process does, and try again")
+        return HostError(f"other processes keep writing to {self._place}", remedy="find out which process does, and try again")
 
     def _kept(self, at: str) -> dict[str, Any]:
         now = parse_moment(at)

@@ -70,7 +70,7 @@ def _copy(source: Path, target: Path) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as found, closing(sqlite3.connect(target)) as copy:
             if found.execute("PRAGMA user_version").fetchone()[0] < 1:
-                raise HostError(f"{source} is no copy of a hub's state", remedy="name a file that `hub backup` has written")
+                raise HostError(f"{source} is not a copy of a hub's state", remedy="name a file that `hub backup` has written")
             found.backup(copy)
     except (OSError, sqlite3.Error) as error:
         raise HostError(f"{source} cannot be read", detail=str(error), remedy="use another copy") from error

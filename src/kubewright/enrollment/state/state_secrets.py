@@ -121,5 +121,5 @@ def content_of(secret: Object) -> dict[str, Any]:
             f"the Secret {namespace}/{name} does not contain data written by a hub", detail=str(error), remedy="restore it from a backup"
         ) from error
     if not isinstance(found, dict):
-        raise HostError("a Secret of the hub's state holds no map", remedy="restore it from a backup")
+        raise HostError("a Secret of the hub's state contains no map", remedy="restore it from a backup")
     return found

@@ -80,7 +80,7 @@ class Expiration:
             raise CheckFailed(
                 f"{len(short)} {'certificate ends' if len(short) == 1 else 'certificates end'} within {text}",
                 detail="\n".join(f"{row.name}: {_when(row.residual(self.now))}" for row in short),
-                remedy="renew them with `kubewright certs renew all`; externally managed certificates and CAs have to be replaced by hand",
+                remedy="renew them with `kubewright certs renew all`; replace externally managed certificates and CAs manually",
             )
 
 

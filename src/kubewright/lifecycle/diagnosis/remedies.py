@@ -11,7 +11,7 @@ Rows = Sequence[tuple[str, str]]
 _AGAIN: Final = "then run the same command again"
 _ANEW: Final = "correct the configuration and run the command again; where that is refused, run `kubewright reset` first"
 _COMMON: Final = (
-    ("no space left on device", f"free some space (`df -h` and `df -i` show where it went), {_AGAIN}"),
+    ("no space left on device", f"free some space (`df -h` and `df -i` show its use), {_AGAIN}"),
     ("read-only file system", f"remount the file system of that path for writing, {_AGAIN}"),
 )
 KUBELET: Final = (
@@ -24,8 +24,11 @@ KUBELET: Final = (
     ("failed to load kubelet config file", f"the KubeletConfiguration does not fit this kubelet: {_ANEW}"),
     ("running with swap on", f"switch swap off (`swapoff -a`, and in /etc/fstab), or set failSwapOn: false, {_AGAIN}"),
     ("exec format error", f"install a kubelet that was built for this machine (`uname -m`), {_AGAIN}"),
-    ("failed at step exec", f"install the kubelet where its unit looks for it (`systemctl cat kubelet`), {_AGAIN}"),
-    ("validate service connection", f"start the container runtime (`systemctl status containerd` or `crio` says why it ended), {_AGAIN}"),
+    ("failed at step exec", f"install the kubelet at the path in its unit (`systemctl cat kubelet`), {_AGAIN}"),
+    (
+        "validate service connection",
+        f"start the container runtime (`systemctl status containerd` or `crio` shows why it stopped), {_AGAIN}",
+    ),
     ("address already in use", f"stop the process that uses the kubelet's port (`ss -ltnp` shows it), {_AGAIN}"),
     *_COMMON,
 )

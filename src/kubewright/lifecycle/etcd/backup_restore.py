@@ -87,7 +87,7 @@ def check(ctx: BackupContext) -> Iterable[Change]:
         f"This machine becomes the control plane {told.get('node')} again, as it was at {told.get('time')}.\n[backup] Continue? [y/N]: "
     )
     if not resumed and not agreed(question, yes=ctx.request.yes, ask=ctx.request.ask):
-        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or use --yes")
     return ()
 
 

@@ -44,7 +44,7 @@ def check(ctx: ReplaceContext) -> Iterable[Change]:
         f" Its present data stays in {ctx.member.layout.etcd_data}.\n[etcd] Continue? [y/N]: "
     )
     if not resumed and not agreed(question, yes=ctx.request.yes, ask=ctx.request.ask):
-        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or use --yes")
     return ()
 
 

@@ -27,7 +27,7 @@ def check(ctx: RestoreContext) -> Iterable[Change]:
         _ = ctx.etcdutl  # it may have to be fetched: that comes before anything stops
     question = f"{_lost(ctx)}\n[etcd] Continue? [y/N]: "
     if not resumed and not ctx.request.unfence and not agreed(question, yes=ctx.request.yes, ask=ctx.request.ask):
-        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or use --yes")
     return ()
 
 

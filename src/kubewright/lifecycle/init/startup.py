@@ -197,7 +197,7 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
         try:
             ctx.probe.get(named("Namespace"), "kube-system")
         except NotFound:
-            return "its namespaces are not there yet"
+            return "its namespaces do not exist yet"
         except APIError as error:
             return str(error)
         return None

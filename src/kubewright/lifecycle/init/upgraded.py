@@ -48,6 +48,6 @@ def _lasts(host: Host) -> bool:
 def _older(what: str, present: str, configuration: Configuration) -> ConfigurationChanged:
     wanted = configuration.cluster.kubernetes_version
     return ConfigurationChanged(
-        f"{what}, and the configuration asks for {wanted}: init does not go back",
+        f"{what}, and the configuration requests {wanted}: init does not downgrade",
         remedy=f"write kubernetesVersion: {present} into the configuration; `kubewright upgrade apply {wanted}` goes back",
     )

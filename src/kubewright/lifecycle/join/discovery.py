@@ -134,7 +134,7 @@ def require_node_access(host: Host, *, now: datetime) -> Access:
     path = host.layout.kubeconfig("kubelet")
     access = load_access(path, read=host.read)
     if not isinstance(access.identity, ClientCertificate):
-        raise HostError(f"{path} holds no client certificate", remedy="remove it, and join again")
+        raise HostError(f"{path} contains no client certificate", remedy="remove it, and join again")
     if certificates.parse(access.identity.cert_pem, source=str(path))[0].not_after <= now:
         raise HostError(f"the client certificate of {path} has expired", remedy="remove it, and join again with a new token")
     return access

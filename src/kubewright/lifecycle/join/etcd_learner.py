@@ -96,7 +96,7 @@ def _still_learns(ctx: JoinContext) -> str:
     except HostError as error:
         return str(error)
     runs = any(one.name == NAME and one.state is ContainerState.RUNNING for one in found)
-    return "the etcd that an earlier run let learn has not ended yet" if runs else ""
+    return "the temporary etcd of an earlier run is still running" if runs else ""
 
 
 def _patience(ctx: JoinContext) -> float:

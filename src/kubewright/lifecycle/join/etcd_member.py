@@ -105,7 +105,7 @@ def _clear(ctx: JoinContext) -> Iterable[Change | Waited]:
     member = data / MEMBER  # etcd's own: the configured directory may contain other files
     if ctx.host.entries(data) and (not ctx.resumed or machine_record.was_there_before(ctx.host, member)):
         raise HostError(
-            f"{data} holds the data of another etcd",
+            f"{data} contains the data of another etcd",
             detail=f"the cluster has no member at {peer_url(ctx.addresses)} that it belongs to",
             remedy="reset this machine first, or move the data away",
         )

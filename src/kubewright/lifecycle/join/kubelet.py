@@ -127,7 +127,7 @@ def _credentials(found: Identity) -> Credentials:
     if isinstance(found, ClientCertificate):
         return EmbeddedCertificate(certificate_pem=found.cert_pem, key_pem=found.key_pem)
     if isinstance(found, Anonymous):
-        raise CertificateError("there are no credentials that identify this machine", remedy="give a token with --tls-bootstrap-token")
+        raise CertificateError("this machine has no credentials", remedy="give a token with --tls-bootstrap-token")
     return TokenInside(token=found.token)
 
 

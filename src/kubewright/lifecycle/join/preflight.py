@@ -83,7 +83,7 @@ def _require_possible(ctx: JoinContext) -> None:
             path=FieldPath() / "controlPlaneEndpoint", type=FieldErrorType.REQUIRED, reason="a further control plane needs it", value=""
         )
         raise ValidationError(
-            "the cluster cannot have another control plane: it was made without a controlPlaneEndpoint",
+            "the cluster cannot have another control plane: it was created without a controlPlaneEndpoint",
             [problem],
             remedy="set controlPlaneEndpoint in the ConfigMap kube-system/kubeadm-config, once certificates and clients know that address",
         )

@@ -114,7 +114,7 @@ _FLAGS: Final = {
 }
 """The flags of a JoinConfiguration's fields."""
 _MISSING: Final = {
-    "HOST:PORT or --discovery-file": "join has to know where the cluster is: give one of them",
+    "HOST:PORT or --discovery-file": "join needs the address of the cluster: give one of them",
     "--discovery-token-ca-cert-hash": "anyone who knows the token could impersonate the cluster: give it, or --discovery-token-unsafe-skip-ca-verification",
 }
 """The messages for flags that were not given."""

@@ -49,7 +49,7 @@ def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Ite
         change = remove_member(etcd, peer_url, clock=ctx.clock, within=within, leaderless=LEADERLESS)
     except KubewrightError as error:
         ctx.cleanup.warn(
-            f"the etcd member {peer_url} may still be in its cluster, because etcd could not be asked: {error}."
+            f"the etcd member {peer_url} may still be in its cluster, because etcd could not be reached: {error}."
             " If the cluster continues without this machine, remove the member from another control plane (`etcdctl member remove`)"
         )
         return
@@ -99,7 +99,7 @@ def node_name(ctx: ResetContext) -> str:
     try:
         identity = load_access(path, read=ctx.host.read).identity
         if not isinstance(identity, ClientCertificate):
-            raise _unknown(f"{path} holds no client certificate")
+            raise _unknown(f"{path} contains no client certificate")
         name = certificates.parse(identity.cert_pem, source=str(path))[0].common_name
     except KubewrightError as error:
         raise _unknown(str(error)) from error
@@ -109,4 +109,4 @@ def node_name(ctx: ResetContext) -> str:
 
 
 def _unknown(why: str) -> HostError:
-    return HostError("the name of this machine's Node is not known", detail=why, remedy="delete it by hand: kubectl delete node NAME")
+    return HostError("the name of this machine's Node is not known", detail=why, remedy="delete it manually: kubectl delete node NAME")

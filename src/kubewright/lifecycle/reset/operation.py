@@ -137,7 +137,7 @@ def _stop_kubelet_early(ctx: ResetContext) -> None:
 def _confirm(ask: Callable[[str], str] | None) -> None:
     """Ask whether to continue. Raises UsageError for any other answer than y or yes."""
     if ask is not None and ask(_QUESTION).rstrip("\r\n").lower() not in _YES:
-        raise UsageError("nothing was reset: the answer was not y", remedy="answer y, or give --force, which does not ask")
+        raise UsageError("nothing was reset: the answer was not y", remedy="answer y, or use --force")
 
 
 def _checked(ctx: ResetContext) -> Iterable[Change]:

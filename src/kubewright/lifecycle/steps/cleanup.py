@@ -183,7 +183,7 @@ def remove_rules(ctx: Cleanup) -> Iterator[Change]:
         return ctx.host.packet_filter.remove(one)
 
     acts = (partial(remove, one) for one in rules)
-    return _attempt_all(acts, what="the packet filter still has rules of the cluster", remedy="see what `nft list ruleset` says")
+    return _attempt_all(acts, what="the packet filter still has rules of the cluster", remedy="see the output of `nft list ruleset`")
 
 
 def empty_etcd(ctx: Cleanup) -> Iterator[Change]:

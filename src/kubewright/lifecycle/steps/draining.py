@@ -59,7 +59,7 @@ def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator
         saying="the pods of this node to go",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
-        remedy="see what keeps them (kubectl get poddisruptionbudget -A); or go on without --drain",
+        remedy="see what blocks them (kubectl get poddisruptionbudget -A); or continue without --drain",
     )
 
 

@@ -71,7 +71,7 @@ def start(
     found = host.service(SERVICE)
     units = missing_units(host, layout, found)
     if found is None and not units:
-        reporter.emit(Line(topic=_START, text="No service manager that knows the kubelet was found: start it by hand"))
+        reporter.emit(Line(topic=_START, text="No service manager that knows the kubelet was found: start it manually"))
         return
     again = changed or (
         found is not None and found.running and (_missed(host, (*files, *credentials), found) or bool(observation.not_running(host)))

@@ -115,7 +115,7 @@ def _confirm(ctx: UpgradeContext) -> None:
     if ctx.request.ask is None or ctx.request.yes or ctx.task.configuration.apply.force_upgrade:
         return
     if ctx.request.ask(_QUESTION).rstrip("\r\n").lower() not in _YES:
-        raise UsageError("nothing was upgraded: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+        raise UsageError("nothing was upgraded: the answer was not y", remedy="answer y, or use --yes")
 
 
 def _pull(ctx: UpgradeContext) -> Iterable[Step]:

@@ -58,7 +58,7 @@ def check(ctx: UpgradeContext) -> Iterable[Change]:
     ctx.say(TOPIC, f"These files go back to what they were before the upgrade to {found.goal}:\n{lines}")
     ask = None if ctx.request.yes else ctx.request.ask
     if ask is not None and ask(_QUESTION).rstrip("\r\n").lower() not in {"y", "yes"}:
-        raise UsageError("nothing was taken back: the answer was not y", remedy="answer y, or give --yes, which does not ask")
+        raise UsageError("nothing was taken back: the answer was not y", remedy="answer y, or use --yes")
     return ()
 
 

@@ -33,7 +33,7 @@ def _static_pod(parsed: Parsed) -> list[dict[str, Any]]:
 def _deployment(parsed: Parsed) -> list[dict[str, Any]]:
     replicas, secret = parsed.number("replicas") or 0, parsed.text("ca-secret")
     if replicas < 1:
-        raise UsageError("--replicas has to be one at least", remedy="leave it out: two is a good number")
+        raise UsageError("--replicas must be at least one", remedy="leave it out: two is a good number")
     if subdomain_problems(secret):
         raise UsageError(f"--ca-secret: {secret!r} is no name of a Secret", remedy="write one like kubewright-controllers-ca")
     return controllers.deployment(
@@ -61,7 +61,5 @@ FORMS: Final[Mapping[str, Callable[[Parsed], list[dict[str, Any]]]]] = {"static-
 
 def _image(parsed: Parsed) -> str:
     if not parsed.text("image"):
-        raise UsageError(
-            "there is no image of kubewright to be had", remedy="make one (docs/guide/controllers.md), and name it with --image"
-        )
+        raise UsageError("kubewright has no published image", remedy="make one (docs/guide/controllers.md), and name it with --image")
     return parsed.text("image")

@@ -78,9 +78,7 @@ def options_of(parsed: Parsed) -> Options:
 
 def _require_cluster(parsed: Parsed) -> None:
     if not parsed.text("kubeconfig") and not in_cluster.is_in_cluster(os.environ):
-        raise UsageError(
-            "there is no cluster to work for", remedy="name its kubeconfig with --kubeconfig; only in a pod it can be left out"
-        )
+        raise UsageError("no cluster is configured", remedy="name its kubeconfig with --kubeconfig; only in a pod it can be left out")
 
 
 def _require_policy(chosen: frozenset[str], policy: str) -> None:
@@ -98,7 +96,7 @@ def _rate(parsed: Parsed) -> float:
     except ValueError:
         found = 0.0
     if not 0 < found < float("inf"):
-        raise UsageError("--kube-api-qps has to be a number above zero", remedy="write one like 20 or 0.5")
+        raise UsageError("--kube-api-qps must be a number above zero", remedy="write one like 20 or 0.5")
     return found
 
 

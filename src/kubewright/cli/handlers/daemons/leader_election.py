@@ -21,7 +21,7 @@ def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
     )
     if not lease > renew > retry:
         raise UsageError(
-            "--leader-elect-lease-duration has to be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period",
+            "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period",
             remedy="leave them out: 15s, 10s and 2s are good values",
         )
     return Election(name=name, namespace=namespace, lease=lease, renew=renew, retry=retry)
