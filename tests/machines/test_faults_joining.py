@@ -25,7 +25,7 @@ kind: JoinConfiguration
 discovery:
   bootstrapToken: {{apiServerEndpoint: "cluster.test:6443", token: {token}, caCertHashes: ["{pin}"]}}
 nodeRegistration: {{ignorePreflightErrors: [SystemVerification]}}
-timeouts: {{discovery: {patience}, etcdAPICall: {patience}, kubeletHealthCheck: 10m, kubernetesAPICall: 10m, tlsBootstrap: 10m}}
+timeouts: {{discovery: {discovery}, etcdAPICall: {etcd}, kubeletHealthCheck: 10m, kubernetesAPICall: 10m, tlsBootstrap: 10m}}
 {more}
 """
 CONTROL_PLANE = """\
@@ -46,10 +46,10 @@ class Cluster:
     def one(self) -> Machine:
         return self.bed["one"]
 
-    def prepared(self, name: str, *, patience: str = "10m", control_plane: bool = False) -> Machine:
+    def prepared(self, name: str, *, discovery: str = "10m", etcd: str = "10m", control_plane: bool = False) -> Machine:
         machine = self.bed[name]
         more = CONTROL_PLANE.format(address=machine.address, key=CERTIFICATE_KEY) if control_plane else ""
-        write(machine, CONFIG, JOIN.format(token=TOKEN, pin=self.pin, patience=patience, more=more))
+        write(machine, CONFIG, JOIN.format(token=TOKEN, pin=self.pin, discovery=discovery, etcd=etcd, more=more))
         return machine
 
     def ready(self, name: str) -> bool:
@@ -97,7 +97,7 @@ def test_a_clock_three_hours_behind_is_reported_at_once(cluster: Cluster, tmp_pa
 
 
 def test_an_unreachable_api_server_is_reported_at_the_timeout(cluster: Cluster) -> None:
-    two = cluster.prepared("two", patience="3s")
+    two = cluster.prepared("two", discovery="3s")
     two.run("sed", "-i", "s/cluster.test:6443/cluster.test:6449/", CONFIG)
     said = complaint(join(two, check=False))
     assert "https://cluster.test:6449" in said

@@ -27,7 +27,7 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
 
 
 def test_etcd_losing_its_quorum_while_a_member_learns_is_reported(cluster: Cluster) -> None:
-    two, three = cluster.bed["two"], cluster.prepared("three", patience="20s", control_plane=True)
+    two, three = cluster.bed["two"], cluster.prepared("three", etcd="1m", control_plane=True)
     said = complaint(_cut_off(two, three, "[etcd] Letting the new etcd member"))
     assert "etcd" in said
     assert "make sure that most of the other control planes run" in said

@@ -27,7 +27,7 @@ nodeRegistration: {{ignorePreflightErrors: [SystemVerification]}}
 """
 PLACE = "/root/join.yaml"
 BY_KEY = f'  certificateKey: "{CERTIFICATE_KEY}"\n{PATIENT}'
-BY_HAND = f"patches: {{directory: /root/patches}}\n{PATIENT}".replace("etcdAPICall: 10m", "etcdAPICall: 20s")
+BY_HAND = f"patches: {{directory: /root/patches}}\n{PATIENT}".replace("etcdAPICall: 10m", "etcdAPICall: 2m")
 WRONG_IMAGE = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/etcd:0.0.0', imagePullPolicy: Never}]}\n"
 NO_ETCD = "spec: {containers: [{name: etcd, image: 'registry.k8s.io/pause:3.10.2', command: [/pause]}]}\n"
 """A program that runs and is not etcd."""
@@ -210,8 +210,8 @@ def test_a_join_whose_etcd_never_starts_removes_its_member(cluster: Cluster) -> 
 def test_blocked_peer_ports_are_reported_before_a_member_is_added(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     text = four.run("cat", PLACE).out
-    assert "etcdAPICall: 20s" in text  # the duration of a run does not belong to the machine's state
-    write(four, PLACE, text.replace("etcdAPICall: 20s", "etcdAPICall: 10s"))
+    assert "etcdAPICall: 2m" in text  # the duration of a run does not belong to the machine's state
+    write(four, PLACE, text.replace("etcdAPICall: 2m", "etcdAPICall: 3m"))
     barred = ["OUTPUT", "-p", "tcp", "-d", cluster.bed["two"].address, "--dport", "2380", "-j", "REJECT"]
     four.run("iptables", "-A", *barred)
     ended = join(four, check=False)
@@ -227,7 +227,7 @@ def test_blocked_peer_ports_are_reported_before_a_member_is_added(cluster: Clust
 def test_a_blocked_peer_port_of_this_machine_is_reported_before_the_member_votes(cluster: Cluster) -> None:
     four, two = cluster.bed["four"], cluster.bed["two"]
     four.run("rm", "/root/patches/etcd.yaml")
-    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 10s", "etcdAPICall: 1m"))
+    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 3m", "etcdAPICall: 4m"))
     barred = ["INPUT", "-p", "tcp", "-s", two.address, "--dport", "2380", "-j", "REJECT"]
     four.run("iptables", "-A", *barred)
     ended = join(four, check=False)
@@ -243,7 +243,7 @@ def test_a_blocked_peer_port_of_this_machine_is_reported_before_the_member_votes
 def test_an_interrupted_join_removes_its_member_and_its_token(cluster: Cluster) -> None:
     four = cluster.bed["four"]
     write(four, "/root/patches/etcd.yaml", NO_ETCD)
-    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 1m", "etcdAPICall: 10m"))
+    write(four, PLACE, four.run("cat", PLACE).out.replace("etcdAPICall: 4m", "etcdAPICall: 10m"))
     running = four.start(*argv("join", "--config", PLACE), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     eventually(lambda: len(cluster.members()) == 4, "the member to be added")
     for number in ("TERM", "HUP", "TERM"):
