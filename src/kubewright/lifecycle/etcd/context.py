@@ -6,14 +6,16 @@ import functools
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from kubewright.base.events import Line, Waited
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, replace
+from kubewright.base.wait import Condition
+from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.etcd import etcdutl, peers
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions, MemberTask, ReplaceOptions, RestoreOptions
 from kubewright.lifecycle.operation import Bound
 from kubewright.lifecycle.steps import checkpoint, stopping
 from kubewright.lifecycle.steps.checkpoint import Checkpoint
-from kubewright.lifecycle.steps.health import ComponentWaiter, HealthEndpoint
+from kubewright.lifecycle.steps.health import ComponentWaiter, HealthEndpoint, unready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -109,8 +111,16 @@ class MemberContext(Generic[Request]):
         """Wait until the API server of this machine is ready, if there is one."""
         if self.member.api_server:
             self.say("Waiting for the API server to be ready")
-            ready = self.bound.connections.keep(HealthEndpoint(self.member.api_server, "/readyz"))
-            yield self.components.until(ready, saying="the API server to be ready", blame=("etcd", "kube-apiserver"), at_most=0.2)
+            yield self.components.until(self._ready(), saying="the API server to be ready", blame=("etcd", "kube-apiserver"), at_most=0.2)
+
+    def _ready(self) -> Condition:
+        """Return what asks the API server: as the administrator, because anonymous requests may be off; without admin.conf, without credentials."""
+        path = self.member.layout.kubeconfig("admin")
+        if self.host.state(path) is None:
+            return self.bound.connections.keep(HealthEndpoint(self.member.api_server, "/readyz"))
+        access = replace(load_access(path, read=self.host.read), server=self.member.api_server)
+        probe = self.bound.connections.kube(access, proxied=False)
+        return lambda: unready(probe)
 
     def say(self, text: str) -> None:
         """Report one line of progress."""
