@@ -79,7 +79,7 @@ def owner_reference(node: Mapping[str, Any]) -> Object:
 
 
 class LeaseController:
-    """Renews one Lease, creating it where there is none. In the steady state, a round is one PUT.
+    """Renews one Lease, creating it if there is none. In the steady state, a round is one PUT.
 
     `accepted` is called after each renewal, `missed` with the error after each call that failed for any reason but a
     conflict, `absent` when there is no Node to own a new Lease.

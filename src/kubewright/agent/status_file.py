@@ -109,7 +109,7 @@ def _moment(moment: datetime | None) -> str | None:
 
 
 def read(files: FileReader, root: PurePosixPath) -> Mapping[str, Any]:
-    """Return what the agent of a root directory wrote last. Raises HostError where there is nothing, DocumentError for something else."""
+    """Return what the agent of a root directory wrote last. Raises HostError if there is nothing, DocumentError for something else."""
     path = path_of(root)
     content = files.read(path)
     if content is None:

@@ -28,7 +28,7 @@ class Deadline:
         self._end = None if seconds is None or seconds == float("inf") else clock.monotonic() + seconds
 
     def left(self) -> float | None:
-        """Return the seconds that are left, None without an end. Raises TimeoutError where there are none."""
+        """Return the seconds that are left, None without an end. Raises TimeoutError if there are none."""
         if self._end is None:
             return None
         left = self._end - self._clock.monotonic()

@@ -18,7 +18,7 @@ _PLAIN_WORD = Pattern(r"[A-Za-z0-9@%+=:,./_-]+")
 
 
 def is_one_line(text: str) -> bool:
-    """Tell whether a text has no control characters, no line or paragraph separators and no halves of surrogate pairs."""
+    """Return whether a text has no control characters, no line or paragraph separators and no halves of surrogate pairs."""
     return text.isprintable() or _UNSAFE.search(text) is None
 
 

@@ -77,7 +77,7 @@ def refresh(
     """Read cluster-info as the file says, for up to `within` seconds: it proves that the file leads to a cluster.
 
     A file without a CA is completed from it; the connection is then verified with `host_trust`, what this machine trusts. That it may not
-    be read is only a warning; credentials that a server which is ready does not know are refused soon. Raises APIError where it cannot be
+    be read is only a warning; credentials that a server which is ready does not know are refused soon. Raises APIError if it cannot be
     read, TrustError where no CA is known in the end.
     """
     asked = access if access.ca_pem is not None else replace(access, ca_pem=host_trust)
@@ -122,7 +122,7 @@ def _complete(access: Access, warnings: tuple[str, ...]) -> Refreshed:
 
 
 def is_url(path: str) -> bool:
-    """Tell whether what names a discovery file is a URL."""
+    """Return whether what names a discovery file is a URL."""
     return path.lower().startswith("https://")
 
 

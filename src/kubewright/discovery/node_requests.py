@@ -132,7 +132,7 @@ def is_pending(request: Mapping[str, Any]) -> bool:
 
 
 def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> RequestStatus:
-    """Say what became of a request. `approvable`: whether its maker may have it approved automatically, None where that is not known."""
+    """Say what became of a request. `approvable`: whether its maker may have it approved automatically, None if that is not known."""
     name = str((request.get("metadata") or {}).get("name") or "")
     found = request.get("status") or {}
     if (refused := refusal(request)) is not None:
@@ -195,7 +195,7 @@ def _by(request: Mapping[str, Any], subresource: str) -> str:
 
 
 def newest(requests: Iterable[Object], node_name: str, *, asker: str = "", since: datetime | None = None) -> Object | None:
-    """Return the request of a node that tells most: one that was refused, else the newest; None where it has made none.
+    """Return the request of a node that tells most: one that was refused, else the newest; None if it has made none.
 
     `asker` is who must have made it, where that is known: anybody with a token may use the name of this node. `since` leaves out requests of
     an earlier run.
@@ -236,7 +236,7 @@ class NodeRequests:
         self._list_at = clock.monotonic()
 
     def look(self, *, since: datetime | None = None, thoroughly: bool = False) -> RequestStatus | None:
-        """Say what became of the request; None where there is none, or nobody can tell. Never an error.
+        """Say what became of the request; None if there is none, or nobody can tell. Never raises.
 
         Between lists of all requests only the one that was found is read, unless `thoroughly`.
         """

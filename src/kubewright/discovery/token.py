@@ -112,7 +112,7 @@ class Search:
         self._unsigned_since: float | None = None
 
     def read(self, found: Mapping[str, object], *, now: float, age: float = 0.0) -> bool:
-        """Take what was read; `age` is how old the ConfigMap is, in seconds, 0 where nobody knows.
+        """Take what was read; `age` is how old the ConfigMap is, in seconds, 0 if nobody knows.
 
         Returns whether there is more to read at once. Raises TrustError for what no waiting mends, a token that stays unknown among it.
         """
@@ -233,7 +233,7 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
 def _look(connect: Callable[[Access], KubeAPI], access: Access, *, token: BootstrapTokenString) -> tuple[Object, float]:
     """Read cluster-info over a connection of its own, which is closed afterwards: the next reading may reach another server.
 
-    Returns it and its age, 0 where that is not known, or not asked because the token's signature is there.
+    Returns it and its age, 0 if that is not known, or not asked because the token's signature is there.
     """
     client = connect(access)
     try:

@@ -145,9 +145,9 @@ def decide_emptying(entries: Sequence[PurePosixPath], path: PurePosixPath, *, la
 
 
 def decide_move(found: FileState | None, there: FileState | None, path: PurePosixPath, target: PurePosixPath, *, layout: Layout) -> Change:
-    """Compare with the file or directory at its other path.
+    """Decide a rename: compare the path with the target.
 
-    Raises HostError if both or none of the two exist, and outside of the layout.
+    Raises HostError if both or neither of the two exist, and outside the layout.
     """
     for one in (path, target):
         require_below(one, roots(layout))
@@ -163,7 +163,7 @@ def decide_move(found: FileState | None, there: FileState | None, path: PurePosi
 
 
 def decide_generated(found: FileState | None, desired: Generated) -> Change:
-    """Compare a directory that a program writes: one that is there is complete.
+    """Compare a directory that a program writes: an existing one is complete.
 
     Raises HostError if something else is in its place.
     """
@@ -174,7 +174,7 @@ def decide_generated(found: FileState | None, desired: Generated) -> Change:
 
 
 def decide_streamed(found: FileState | None, desired: Streamed) -> Change:
-    """Compare a file that arrives piece by piece: one that is there is complete.
+    """Compare a file that arrives piece by piece: an existing one is complete.
 
     Raises HostError if something else is in its place.
     """
@@ -186,7 +186,7 @@ def decide_streamed(found: FileState | None, desired: Streamed) -> Change:
 
 
 def require_space(free: FileSystem, desired: Streamed) -> None:
-    """Raise DiskFull unless a file fits into a file system, with what has to stay free."""
+    """Raise DiskFull unless a file fits into a file system and leaves enough space free."""
     if free.available < desired.size + desired.spare:
         raise DiskFull(
             f"{desired.path} does not fit on its file system",

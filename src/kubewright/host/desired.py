@@ -195,12 +195,12 @@ class Generated:
 
     @property
     def partial(self) -> PurePosixPath:
-        """Where the program writes."""
+        """The path at which the program writes."""
         return self.path.with_name(f"{self.path.name}.partial")
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"directory {self.path}"
 
 
@@ -208,7 +208,7 @@ class Generated:
 class Streamed:
     """A file whose content arrives piece by piece, because it may be large. It gets its name when it is complete.
 
-    `size` is about the number of its bytes, `spare` how many have to be free beside it: where they are not, nothing is
+    `size` is its approximate number of bytes, `spare` is how many must stay free in addition: otherwise nothing is
     written.
     """
 
@@ -220,7 +220,7 @@ class Streamed:
 
     @property
     def target(self) -> str:
-        """Its name in changes."""
+        """The name of the target in changes."""
         return f"file {self.path}"
 
 

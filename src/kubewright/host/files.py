@@ -227,7 +227,7 @@ class Files:
         return refused
 
     def move(self, path: PurePosixPath, target: PurePosixPath, /) -> None:
-        """Rename a file or directory to a name that nothing has.
+        """Rename a file or directory to an unused name.
 
         Raises HostError, also for another file system and for a mount point.
         """

@@ -21,7 +21,7 @@ from kubewright.host.seam import ContainerRuntime, PacketFilter, Services, Tunne
 from kubewright.host.store import StoreHost
 
 _SAID: Final = 500
-"""Characters of what a program said that are told."""
+"""Characters of a program's output that are reported."""
 
 
 class RealHost(StoreHost):

@@ -84,7 +84,7 @@ class Store(FileReader, Protocol):
         ...
 
     def move(self, path: PurePosixPath, target: PurePosixPath, /) -> None:
-        """Rename a file or directory to a name that nothing has, in the same file system."""
+        """Rename a file or directory to an unused name in the same file system."""
         ...
 
     def clean(self, path: PurePosixPath, /) -> None:
@@ -256,11 +256,11 @@ class StoreHost(ABC):
 
     @abstractmethod
     def _generate(self, desired: Generated) -> None:
-        """Have a program write a directory that is not there."""
+        """Run a program that writes a directory which does not exist yet."""
 
     @abstractmethod
     def _stream(self, desired: Streamed) -> None:
-        """Write a file that is not there piece by piece. Raises DiskFull."""
+        """Write a file that does not exist yet, piece by piece. Raises DiskFull."""
 
     def _ensure_generated(self, desired: Generated) -> Change:
         change = decisions.decide_generated(self.state(checked(desired.path)), desired)

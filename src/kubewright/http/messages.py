@@ -103,7 +103,7 @@ class Sender(ABC, Generic[ResponseT, StreamT]):
     def exchange(self, request: Request, /, *, timeout: float | None = REQUEST_TIMEOUT) -> ResponseT:
         """Send one request and read the whole answer within `timeout` seconds.
 
-        Raises NoAnswer where there is no usable one; every status code is an answer.
+        Raises NoAnswer if there is no usable one; every status code is an answer.
         """
 
     @abstractmethod

@@ -58,7 +58,7 @@ class Proxy:
         return f"Proxy({self.url!r})"
 
     def authorization(self) -> str | None:
-        """Return the value of the header `proxy-authorization`, None where the proxy wants no credentials."""
+        """Return the value of the header `proxy-authorization`, None if the proxy wants no credentials."""
         if self.user is None:
             return None
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()

@@ -106,7 +106,7 @@ async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB
     """Listen on a Unix socket that only this user can reach: mode 0600, in a directory of mode 0700, every caller's user id checked.
 
     A socket that was left behind is replaced; the caller holds a lock that keeps two servers apart.
-    Raises HostError where the directory is not ours alone.
+    Raises HostError if the directory is not ours alone.
     """
     checked_directory(path.parent)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -160,7 +160,7 @@ def selecting_context(
 def host_context(*, extra_ca_pem: bytes | None = None) -> ssl.SSLContext:
     """Make a context that trusts what this machine trusts: for downloads, https discovery, and an external etcd without a CA file.
 
-    `extra_ca_pem` is trusted as well, for a mirror with a CA of its own. Raises HostError where the machine has no CA bundle.
+    `extra_ca_pem` is trusted as well, for a mirror with a CA of its own. Raises HostError if the machine has no CA bundle.
     """
     context = _bare(ssl.PROTOCOL_TLS_CLIENT)
     bundle = next((path for path in SYSTEM_BUNDLES if Path(path).is_file()), None)

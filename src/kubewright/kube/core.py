@@ -112,7 +112,7 @@ def about_object(obj: Mapping[str, Any]) -> str:
 
 
 def metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an object's metadata, empty where it has none."""
+    """Return an object's metadata, empty if it has none."""
     found = obj.get("metadata")
     return found if isinstance(found, Mapping) else {}
 

@@ -87,7 +87,7 @@ class AccessReviews:
 
 
 def bearer_token(authorization: str) -> str:
-    """Return the token of an Authorization header, '' where there is none."""
+    """Return the token of an Authorization header, '' if there is none."""
     kind, _, token = authorization.partition(" ")
     return token.strip() if kind.lower() == "bearer" else ""
 

@@ -110,7 +110,7 @@ class _Files:
         self.source = source
 
     def content(self, data: bytes, path: str) -> bytes:
-        """Return the data, or the file's content where there is none."""
+        """Return the data, or the file's content if there is none."""
         if data or not path:
             return data
         if self._read is None:

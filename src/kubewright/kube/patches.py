@@ -73,7 +73,7 @@ def _go_operation(obj: Any, operation: Patch) -> Patch | None:
 
 
 def _walk(obj: Any, path: str, *, grows: bool) -> tuple[str, Any, str]:
-    """Return a pointer without negative indices, and the container and the key that it ends with; None where nothing is there."""
+    """Return a pointer without negative indices, and the container and the key that it ends with; None if nothing is there."""
     parts = path.split("/")
     here, place, key = obj, None, ""
     for at, part in enumerate(parts[1:], 1):

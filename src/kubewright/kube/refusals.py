@@ -56,7 +56,7 @@ class Patience:
     def call(self, call: Callable[[], T]) -> T:
         """Call until it succeeds, and return the result; the last error is raised as it is.
 
-        A refusal is final once it has lasted for `REFUSED` seconds and the server is ready. Where nobody says whether it is ready, it gets
+        A refusal is final once it has lasted for `REFUSED` seconds and the server is ready. Where nobody returns whether it is ready, it gets
         `REFUSED` seconds once more from when it knows who may do what.
         """
         start = told = self.clock.monotonic()
@@ -99,7 +99,7 @@ class Patience:
         return _Stage.STARTING if status in _STARTING else _Stage.READY
 
     def _knows_rights(self) -> bool:
-        """Tell whether the server has read who may do what: everybody may read cluster-info."""
+        """Return whether the server has read who may do what: everybody may read cluster-info."""
         try:
             self.anonymous().get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
         except APIError:

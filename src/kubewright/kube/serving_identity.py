@@ -121,7 +121,7 @@ class CertificateFiles:
         self._pair: Pair | None = None
 
     def require(self) -> None:
-        """Read them. Raises CertificateError where one is missing or of no use."""
+        """Read them. Raises CertificateError if one is missing or of no use."""
         contents = self._contents.changed()
         if contents is None:
             raise CertificateError(f"{self._source} cannot be read", remedy="name a certificate and its key, or leave both out")
@@ -146,7 +146,7 @@ class ClientAuthorities:
         self._pem = b""
 
     def require(self) -> None:
-        """Read it. Raises CertificateError where it is missing or holds no certificate."""
+        """Read it. Raises CertificateError if it is missing or holds no certificate."""
         contents = self._contents.changed()
         if contents is None:
             raise CertificateError(f"{self._path} cannot be read", remedy="name the file with the cluster's CA in clientCAFile")

@@ -1,7 +1,7 @@
-"""Can the configuration of CoreDNS be carried over to the release that an upgrade brings? Pure.
+"""Migrates CoreDNS configuration to the release that an upgrade installs. Pure.
 
-kubeadm asks the library corefile-migration, which knows plugins and options by release of CoreDNS: what it does not
-know may work afterwards, but nobody has looked. This is what v1.0.31 of it knows, which kubeadm v1.36.3 is made of.
+kubeadm uses the library corefile-migration, which knows plugins and options by release of CoreDNS: unknown ones may
+still work, but have not been checked. These tables are those of v1.0.31, which kubeadm v1.36.3 uses.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LINES: Final = (
     ("1.14", "0 1 2"),
 )
 RELEASES: Final = tuple(f"{line}.{patch}" for line, patches in _LINES for patch in patches.split())
-"""The releases that can be upgraded from and to, oldest first."""
+"""The supported releases, oldest first."""
 
 _PLUGINS: Final[Mapping[str, str]] = {
     "autopath": "",
@@ -57,10 +57,10 @@ _PLUGINS: Final[Mapping[str, str]] = {
     "rewrite": "class edns0 name type ttl:1.2.3 cname_target:1.11.0",
     "transfer:1.8.0": "to",
 }
-"""Plugins and their options: `name:since:before`, the release that brought it and the first that does not know it any more."""
+"""Plugins and their options: `name:since:before`, the release that added it and the first that no longer has it."""
 
 _ADDRESSES: Final = Pattern(r"\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}|[0-9A-Fa-f]{1,4}:[:0-9A-Fa-f]+:[0-9A-Fa-f]{1,4}", re.ASCII)
-"""Lines of `hosts` begin with one."""
+"""The beginning of host lines in `hosts`."""
 _FORWARDING: Final = frozenset({"forward", "proxy"})
 _KUBERNETES: Final = ("pods insecure", "fallthrough in-addr.arpa ip6.arpa")
 _DEFAULTS: Final = (
@@ -70,21 +70,21 @@ _DEFAULTS: Final = (
     {"health": (), "kubernetes": (*_KUBERNETES, "upstream", "ttl 30"), "forward": ()},
     {"health": (), "kubernetes": (*_KUBERNETES, "upstream"), "proxy": ()},
 )
-"""What kubeadm has written at some time, by what differs: plugins and their options, the latest first."""
+"""kubeadm's earlier defaults, by their differences: plugins and their options, the latest first."""
 _IN_ALL_DEFAULTS: Final[Mapping[str, Sequence[str]]] = {"errors": (), "prometheus": (":9153",), "cache": ("30",), "reload": ()}
 _IN_MOST_DEFAULTS: Final = ("loop", "loadbalance")
-"""The oldest default had neither."""
+"""Plugins that only the oldest default lacks."""
 _DEFAULT_BLOCKS: Final = frozenset({(".",), (".:53",)})
 _TOKEN: Final = Pattern(
     r'(?P<blank>[^\S\n]+)|(?P<line>\n)|(?P<comment>#[^\n]*)|"(?P<quoted>(?:[^"\\]|\\.)*)"?|(?P<word>[^\s"#][^\s#]*)', re.DOTALL
 )
 _END_OF_PROXY: Final = "1.5.0"
-"""With this release every zone that is forwarded became a server block of its own."""
+"""From this release on, every forwarded zone has its own server block."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """A plugin of a server block, or an option of a plugin: its name and what follows on its line."""
+    """A plugin of a server block, or an option of a plugin: its name and the rest of its line."""
 
     name: str
     arguments: Sequence[str] = ()
@@ -100,9 +100,9 @@ class Server:
 
 
 def parse(text: str) -> list[Server]:
-    """Read a Corefile as the library does, which takes any text.
+    """Parse a Corefile as the library does, which accepts any text.
 
-    What stands outside of a block, or deeper than options, does not count.
+    Text outside blocks, or below options, is ignored.
     """
     servers: list[tuple[Sequence[str], list[tuple[str, Sequence[str], list[Setting]]]]] = []
     depth = 0
@@ -124,7 +124,10 @@ def parse(text: str) -> list[Server]:
 
 
 def unknown(text: str, installed: str, target: str) -> Iterator[str]:
-    """Yield the plugins and options that nobody has looked at, of the releases after `installed` up to `target`; both are of `RELEASES`."""
+    """Yield the plugins and options that are not in the tables, for the releases after `installed` up to `target`.
+
+    Both are of `RELEASES`.
+    """
     path = range(RELEASES.index(installed) + 1, RELEASES.index(target) + 1)
     for server in parse(text):
         block = f"the server block {' '.join(server.zones)}"
@@ -139,7 +142,7 @@ def unknown(text: str, installed: str, target: str) -> Iterator[str]:
 
 
 def no_way(installed: str, target: str) -> str:
-    """Say why there is no way from one release to another, empty if there is.
+    """Return why a migration between two releases is impossible, empty if it is possible.
 
     `installed` may be any text, `target` is of `RELEASES`.
     """
@@ -151,9 +154,9 @@ def no_way(installed: str, target: str) -> str:
 
 
 def is_default(text: str) -> bool:
-    """Whether a Corefile is one that kubeadm wrote for an earlier release, in whatever order and layout, for any domain and upstream servers.
+    """Return whether a Corefile is kubeadm's default for an earlier release, in any order and layout.
 
-    The present default is not one of them.
+    The domain and upstream servers may be any. The current default is not one of them.
     """
     servers = parse(text)
     if len(servers) != 1 or list(servers[0].zones) != [".:53"]:
@@ -173,10 +176,10 @@ def _is(found: Mapping[str, Setting], options: Mapping[str, Sequence[str]]) -> b
 
 
 def migrated(text: str, installed: str, target: str) -> str:
-    """Return a Corefile without what releases on the way have removed, the same text where they removed nothing that it has.
+    """Return a Corefile without what the releases in between have removed, unchanged if they removed nothing of it.
 
-    Options that are gone are left out, and `proxy` becomes `forward`. Comments are lost where something changes. Both
-    releases are of `RELEASES`, and `obstacle` has found nothing.
+    Removed options are dropped, and `proxy` becomes `forward`. Comments are lost if something changes. Both releases
+    are of `RELEASES`, and `obstacle` must have returned nothing.
     """
     servers = parse(text)
     here, there = ([RELEASES.index(one)] for one in (installed, target))
@@ -185,7 +188,7 @@ def migrated(text: str, installed: str, target: str) -> str:
 
 
 def _carried(plugin: Setting, here: Sequence[int], there: Sequence[int]) -> Setting:
-    """Return a plugin as a later release takes it; what nobody has looked at stays."""
+    """Return a plugin in the form of a later release; unknown ones stay unchanged."""
     known = [row for row in _PLUGINS if row.partition(":")[0] == plugin.name]
     name = "forward" if plugin.name == "proxy" and not _knows(known, plugin.name, there) else plugin.name
     before, after = _options(plugin.name, here), _options(name, there)
@@ -216,14 +219,14 @@ def _word(text: str) -> str:
 
 
 def obstacle(text: str, installed: str) -> str:
-    """Say why a Corefile cannot be carried over from a release of `RELEASES` to a newer one, empty if it can."""
+    """Return why a Corefile cannot be migrated from a release of `RELEASES` to a newer one, empty if it can."""
     if RELEASES.index(installed) >= RELEASES.index(_END_OF_PROXY):
         return ""
     return next((reason for server in parse(text) for plugin in server.plugins if (reason := _stays(server, plugin))), "")
 
 
 def _stays(server: Server, plugin: Setting) -> str:
-    """Say why a forwarded zone cannot become a server block."""
+    """Return why a forwarded zone cannot become a server block."""
     if plugin.name not in _FORWARDING or plugin.arguments[:1] == ["."]:
         return ""
     if not plugin.arguments:
@@ -234,7 +237,7 @@ def _stays(server: Server, plugin: Setting) -> str:
 
 
 def _statements(text: str) -> Iterator[list[str]]:
-    """Yield the words of each line; an opening brace, and a closing one that a line begins with, alone."""
+    """Yield the words of each line; an opening brace, and a closing one at the beginning of a line, are separate."""
     words: list[str] = []
     for found in _TOKEN.finditer(text.removeprefix("\ufeff").replace("\r", "")):
         word = found["word"] if found["quoted"] is None else found["quoted"].replace('\\"', '"')
@@ -251,7 +254,7 @@ def _statements(text: str) -> Iterator[list[str]]:
 
 
 def _options(plugin: str, path: Sequence[int]) -> Sequence[str] | None:
-    """Return the options of a plugin that all releases on the way know, None where one does not."""
+    """Return the options of a plugin that all releases in between have, None if one of them lacks the plugin."""
     for row, options in _PLUGINS.items():
         if _knows([row], plugin, path):
             return options.split()
@@ -259,7 +262,7 @@ def _options(plugin: str, path: Sequence[int]) -> Sequence[str] | None:
 
 
 def _knows(rows: Sequence[str], name: str, path: Sequence[int]) -> bool:
-    """Tell whether every release on the way knows a name, by one row or another."""
+    """Return whether every release in between has a name, in one row or another."""
     spans = [_span(row) for row in rows if row.partition(":")[0] == name]
     return all(any(release in span for span in spans) for release in path)
 

@@ -1,4 +1,4 @@
-"""What a public key in a certificate request is: its kind, and whether it is strong enough for a node."""
+"""The kind of a public key in a certificate request, and whether it is strong enough for a node."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 SMALLEST_RSA: Final = 2048
 LARGEST_RSA: Final = 4096
-"""Bits. Verifying a larger key costs every client of the node more."""
+"""In bits. Verifying a larger key is more expensive for every client of the node."""
 LEAST_EXPONENT: Final = 65537
 _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 
 def weakness(public_key: bytes) -> str:
-    """Say why a key (DER SubjectPublicKeyInfo) is too weak; '' for ECDSA P-256 to P-521, Ed25519, and RSA 2048 to 4096."""
+    """Return why a key (DER SubjectPublicKeyInfo) is too weak; '' for ECDSA P-256 to P-521, Ed25519, and RSA 2048 to 4096."""
     try:
         key = load_der_public_key(public_key)
     except (ValueError, UnsupportedAlgorithm):
@@ -29,7 +29,7 @@ def weakness(public_key: bytes) -> str:
 
 
 def is_rsa(public_key: bytes) -> bool:
-    """Whether a key is an RSA key. False for one that cannot be read."""
+    """Return whether a key is an RSA key. False for an unreadable one."""
     try:
         return isinstance(load_der_public_key(public_key), rsa.RSAPublicKey)
     except (ValueError, UnsupportedAlgorithm):

@@ -1,9 +1,9 @@
-"""Sealing files of any size: AES-GCM in pieces, each of which says which one it is and whether it is the last.
+"""Encryption of files of any size: AES-GCM in pieces, each of which is bound to its position and to whether it is the last.
 
-A sealed file is a first line, which says what it is, and pieces of `PIECE` bytes, of which the last may be shorter;
-each is sealed as small values are (`sealing`). A piece is bound to the first line, to its number and to whether more
-follow, so a file whose pieces were exchanged, left out or cut off is not opened (the construction STREAM of Hoang,
-Reyhanitabar, Rogaway and Vizár).
+A sealed file consists of a first line, which identifies the format, and pieces of `PIECE` bytes, of which the last may
+be shorter; each is sealed like small values (`sealing`). A piece is bound to the first line, to its number and to
+whether more follow, so a file whose pieces were exchanged, omitted or cut off is rejected (the construction STREAM of
+Hoang, Reyhanitabar, Rogaway and Vizár).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class SealedWriter:
         write(first_line)
 
     def write(self, content: bytes, /) -> int:
-        """Take more content."""
+        """Add content."""
         self._rest += content
-        while len(self._rest) > PIECE:  # one that may be the last stays
+        while len(self._rest) > PIECE:  # the last piece is kept
             self._seal(bytes(self._rest[:PIECE]), last=False)
             del self._rest[:PIECE]
         return len(content)
@@ -56,9 +56,9 @@ class SealedWriter:
 def opened(chunks: Iterable[bytes], key: bytes, *, first_line: bytes, name: str, remedy: str = "") -> Iterator[bytes]:
     """Yield the content of a sealed file.
 
-    Raises TrustError, naming the file, if the key is another one, or the file was changed or cut off.
+    Raises TrustError, naming the file, if the key is wrong, or the file was changed or truncated.
 
-    What was yielded before an error is authentic, but is not all.
+    Content that was yielded before an error is authentic, but incomplete.
     """
     number, size = 0, PIECE + sealing.OVERHEAD
     rest = bytearray()

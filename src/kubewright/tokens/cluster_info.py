@@ -127,7 +127,7 @@ def signatures(text: str, tokens: Iterable[StoredToken], *, now: datetime) -> di
 
 
 def signed(found: Mapping[str, object], tokens: Iterable[StoredToken], *, now: datetime) -> dict[str, object] | None:
-    """Return the ConfigMap with exactly the signatures that belong there; None where nothing has to change, or there is no text to sign."""
+    """Return the ConfigMap with exactly the signatures that belong there; None if nothing has to change, or there is no text to sign."""
     data = _data(found)
     text = data.get(KUBECONFIG)
     if text is None:

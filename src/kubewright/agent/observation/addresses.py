@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kubewright.host.network import Family
 
 LookUp = Callable[[str], Sequence[str]]
-"""Finds the addresses of a host name; none where there are none. Blocks."""
+"""Finds the addresses of a host name; none if there are none. Blocks."""
 
 _REMEDY: Final = "name an address of this machine with --node-ip"
 
@@ -22,7 +22,7 @@ _REMEDY: Final = "name an address of this machine with --node-ip"
 def node_addresses(given: Sequence[str], *, name: str, network: Network, look_up: LookUp) -> tuple[str, ...]:
     """Return the InternalIPs of a node: those given, else the one that its name means, else that of the default route.
 
-    `given` are at most two, and an unspecified one means its family. Raises HostError where none is found, or one is not this machine's.
+    `given` are at most two, and an unspecified one means its family. Raises HostError if none is found, or one is not this machine's.
     """
     own = {one.address for one in network.interface_addresses()}
     specified = [address for address in given if not ipaddress.ip_address(address).is_unspecified]

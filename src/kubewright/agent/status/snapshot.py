@@ -20,7 +20,7 @@ class Snapshot:
     """InternalIPs, the preferred one first."""
     address_trouble: str = ""
     runtime: str = ""
-    """`name://version` of the container runtime, `name://Unknown` while it does not answer; '' where there is none, or it has not told yet."""
+    """`name://version` of the container runtime, `name://Unknown` while it does not answer; '' if there is none, or it has not told yet."""
     handlers: tuple[RuntimeHandler, ...] = ()
     supplemental_groups_policy: bool | None = None
     images: tuple[Image, ...] | None = None

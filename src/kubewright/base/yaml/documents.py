@@ -60,7 +60,7 @@ class Document:
         return (self.line, 0) if found is None else _line_and_column(found)
 
     def at(self, path: str) -> object:
-        """Return the value of a field; None where the path leads nowhere."""
+        """Return the value of a field; None if the path leads nowhere."""
         here: object = self.value
         for step in _STEP.finditer(path):
             entry = _entry(here, step)

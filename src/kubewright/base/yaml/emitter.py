@@ -63,7 +63,7 @@ def _parting(left: str, right: str) -> int:
 
 
 def _follows_number(key: str, at: int) -> bool:
-    """Tell whether the digits just before a place hold one that is not zero."""
+    """Return whether the digits just before a place hold one that is not zero."""
     found = _DIGITS.match(key[:at][::-1])
     return found is not None and found[0].strip("0") != ""
 

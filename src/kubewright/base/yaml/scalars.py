@@ -57,7 +57,7 @@ def plain(text: str) -> object:
 
 
 def reads_as_text(text: str) -> bool:
-    """Tell whether a string may be written unquoted: neither goyaml nor a YAML 1.1 parser would take it for something else."""
+    """Return whether a string may be written unquoted: neither goyaml nor a YAML 1.1 parser would take it for something else."""
     return type(plain(text)) is str and _SEXAGESIMAL.fullmatch(text) is None
 
 

@@ -44,7 +44,7 @@ class Style(enum.Enum):
 
 
 def is_simple_key(text: str) -> bool:
-    """Tell whether a key is written before a colon on one line."""
+    """Return whether a key is written before a colon on one line."""
     return len(text.encode(errors="surrogatepass")) <= MAX_SIMPLE_KEY and _BREAK.search(text) is None
 
 

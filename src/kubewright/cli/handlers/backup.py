@@ -58,7 +58,7 @@ def create(parsed: Parsed) -> int:
 
 
 def show(parsed: Parsed) -> int:
-    """Read a backup to its end, and say what is in it."""
+    """Read a backup to its end, and print its contents."""
     path = PurePosixPath(inputs.absolute(parsed.text("file")))
     pieces = functools.partial(Files().pieces, path)
     found = backup.read(pieces, name=str(path), key=_key(parsed))
@@ -74,7 +74,7 @@ def show(parsed: Parsed) -> int:
 
 
 def restore_request(parsed: Parsed, *, only: tuple[str, ...]) -> BackupRestoreOptions:
-    """Turn the flags of `backup restore` into a request. Raises UsageError for a key that is none."""
+    """Return the options from the flags of `backup restore`. Raises UsageError for an invalid key."""
     return inputs.record(
         parsed,
         BackupRestoreOptions,
@@ -91,7 +91,7 @@ def _key(parsed: Parsed) -> bytes | None:
 
 
 def _key_for_new(parsed: Parsed) -> bytes | None:
-    """Return the key to seal with, None for a plain backup, which has to be asked for. Raises UsageError."""
+    """Return the key for sealing, None for a plain backup, which must be requested explicitly. Raises UsageError."""
     key = _key(parsed)
     if (key is None) is not parsed.flag("plain"):
         raise UsageError(

@@ -1,4 +1,4 @@
-"""Requests of `etcd restore` and `etcd member replace`, from the flags of the command line."""
+"""The options of `etcd restore` and `etcd member replace`, from their flags."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubewright.lifecycle.etcd.request import ReplaceOptions, RestoreOptions
 
 
 def restore_request(parsed: Parsed, *, only: tuple[str, ...]) -> RestoreOptions:
-    """Turn the flags of `etcd restore` into a request."""
+    """Return the options from the flags of `etcd restore`."""
     return inputs.record(
         parsed,
         RestoreOptions,
@@ -21,5 +21,5 @@ def restore_request(parsed: Parsed, *, only: tuple[str, ...]) -> RestoreOptions:
 
 
 def replace_request(parsed: Parsed, *, only: tuple[str, ...]) -> ReplaceOptions:
-    """Turn the flags of `etcd member replace` into a request."""
+    """Return the options from the flags of `etcd member replace`."""
     return inputs.record(parsed, ReplaceOptions, only=only, ask=functools.partial(inputs.ask, form=parsed.text("output")))

@@ -116,7 +116,7 @@ class ServingApprover(RequestController):
                 self._queue.add(name, owner=self._owner(name))
 
     def _about(self, csr: SigningRequest, found: Object) -> Mapping[str, object]:
-        """Return the object that an event is about: the Node, or the request where there is none."""
+        """Return the object that an event is about: the Node, or the request if there is none."""
         return self._nodes.get(node_of(csr.username)) or found
 
     def _gone(self, name: str) -> None:

@@ -89,8 +89,8 @@ class TenantCluster:
     def policy(self, *, foreign: Mapping[str, str], api_servers: frozenset[str] = frozenset(), crowded: bool = False) -> Policy:
         """Return the policy for joining nodes.
 
-        `foreign` tells which names belong to other nodes, `api_servers` are addresses of theirs, `crowded` tells that
-        there are too many requests.
+        `foreign` maps names to the other nodes that have them, `api_servers` are addresses of API servers, `crowded`
+        means that there are too many requests.
         """
         names = self._policy.names
         return replace(self._policy, names=replace(names, foreign=foreign, reserved=names.reserved | api_servers), crowded=crowded)

@@ -46,7 +46,7 @@ class JoinFlags:
 class JoinOptions:
     """The options of `join` or of one of its phases.
 
-    - `documents` are those of the configuration file; `from_file` says whether there is one. Discovery and control
+    - `documents` are those of the configuration file; `from_file` returns whether there is one. Discovery and control
       plane are then set by the file alone.
     - `looks_for_runtime`: a command without `--cri-socket` does not detect one.
     - `adopt`: a machine of a cluster that another tool created is taken over.

@@ -23,7 +23,7 @@ Say = Callable[[str], None]
 NAMESPACE: Final = "kube-system"
 COREFILE: Final = "Corefile"
 BACKUP: Final = "Corefile-backup"
-"""Where the text stays that a migration has changed, as in kubeadm."""
+"""The key for the text before a migration, as in kubeadm."""
 _TARGETS: Final = {"Deployment": patches.DNS, "DaemonSet": patches.PROXY}
 """The kinds that can be patched: an add-on has one of them."""
 _SELECTOR: Final = f"k8s-app={dns.SERVICE}"
@@ -32,7 +32,7 @@ _SELECTOR: Final = f"k8s-app={dns.SERVICE}"
 def coredns(configuration: Configuration, *, api: KubeAPI, patched: Patched, say: Say) -> Iterable[Change]:
     """Install CoreDNS.
 
-    The number of its pods stays, and so does a Corefile that somebody wrote, but for what releases on the way have
+    The number of its pods and a customized Corefile are kept, except for options that the releases in between have
     removed.
     """
     found = _deployment(api)
@@ -60,7 +60,7 @@ def _with_corefile(api: KubeAPI, wanted: Iterable[Body], *, installed: str) -> I
 
 
 def _carried(found: str, installed: str) -> str:
-    """Return a Corefile of the release that is installed as ours takes it; one that cannot be carried over stays as it is."""
+    """Return a Corefile of the installed release in the form of ours; one that cannot be migrated is kept unchanged."""
     target = release_for(OWN).coredns_tag.removeprefix("v")
     if installed == target or corefile.no_way(installed, target) or corefile.obstacle(found, installed):
         return found
@@ -84,7 +84,7 @@ def with_patches(bodies: Iterable[Body], patched: Callable[[str, Body], Body]) -
 
 
 def _deployment(api: KubeAPI) -> Body:
-    """Return the Deployment of DNS, an empty one where there is none. Raises CheckFailed where there are several."""
+    """Return the Deployment of DNS, an empty one if there is none. Raises CheckFailed if there are several."""
     found = api.list(DEPLOYMENT, NAMESPACE, label_selector=_SELECTOR)
     if len(found) > 1:
         names = ", ".join(core.identity_of(one)[0] for one in found)
@@ -102,13 +102,13 @@ def _replicas(found: Body) -> int:
 
 
 def _tag(found: Body) -> str:
-    """Return the release of CoreDNS that a Deployment runs, '' where it does not tell."""
+    """Return the release of CoreDNS in a Deployment, '' if it is unknown."""
     containers = found.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or [{}]
     return str(containers[0].get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2].removeprefix("v")
 
 
 def _corefile(api: KubeAPI) -> str:
-    """Return the configuration of CoreDNS in the cluster, '' where there is none."""
+    """Return the configuration of CoreDNS in the cluster, '' if there is none."""
     try:
         found = api.get(CONFIG_MAP, dns.NAME, NAMESPACE)
     except NotFound:

@@ -1,4 +1,4 @@
-"""Waiting for static pods whose manifests were taken away to end."""
+"""Waits for the end of static pods whose manifests were removed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
 
 _LOOK: Final = 0.02
 _BY_KUBELET: Final = 8.0
-"""Seconds in which a kubelet ends a pod, if it ends pods at all."""
+"""Seconds in which a kubelet stops a pod, if it stops pods at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StaticPods:
-    """Static pods of the machine with this node name; they run while something listens at one of the addresses and ports `held`."""
+    """Static pods of the machine with this node name.
+
+    They are running while something listens at one of the addresses and ports `held`.
+    """
 
     names: tuple[str, ...]
     node: str
@@ -32,11 +35,11 @@ class StaticPods:
 
 
 def until_gone(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -> Iterable[Step]:
-    """Wait until nothing holds the addresses of static pods any more, whose manifests were taken away before.
+    """Wait until nothing uses the addresses of static pods whose manifests were removed before.
 
-    A kubelet that was restarted ends no static pod before it has heard from an API server (kubelet v1.36, pkg/kubelet:
-    sources ready), which may never happen. It is started anew then: it does not know the pods any more, and does not
-    bring back what the container runtime removes. Raises WaitTimeout.
+    A kubelet that was restarted stops no static pod before it has a response from an API server (kubelet v1.36,
+    pkg/kubelet: sources ready), which it may never get. It is restarted then: afterwards it no longer knows the pods,
+    and does not restart what the container runtime removes. Raises WaitTimeout.
     """
     try:
         yield _free(pods, host=host, waiter=waiter, within=min(_BY_KUBELET, within))

@@ -55,5 +55,5 @@ def static_pod(ctx: InitContext) -> Iterable[Change]:
 
 
 def rights(ctx: InitContext) -> Iterable[Change]:
-    """Let the controllers do what they are for."""
+    """Create the permissions of the controllers."""
     yield from cluster_objects.apply(ctx.api, controllers.rights())

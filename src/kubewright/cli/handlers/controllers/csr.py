@@ -97,7 +97,7 @@ def explain(parsed: Parsed) -> int:
 
 
 def _known(api: KubeAPI) -> Gatherer:
-    """Read what the approver of serving certificates watches."""
+    """Read the objects that the approver of serving certificates watches."""
     gatherer = Gatherer()
     for resource, reader in gatherer.readers.items():
         namespace = API_SERVERS[0] if resource is ENDPOINTS else None
