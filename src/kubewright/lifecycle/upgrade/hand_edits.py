@@ -5,13 +5,14 @@ A manifest is compared with what the configuration, the present version and the 
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base import yaml
 from kubewright.base.events import SilentReporter
+from kubewright.base.masking import mask
 from kubewright.base.records import replace
-from kubewright.host.decisions import masked_diff
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle import kept_patches
 from kubewright.lifecycle.steps import static_pods
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
 TOPIC: Final = "upgrade/manifests"
+_FIRST_START: Final = "--initial-cluster"
 
 
 def show(ctx: UpgradeContext) -> None:
@@ -37,10 +39,29 @@ def _found(ctx: UpgradeContext) -> Iterator[tuple[str, str]]:
         return
     before = _at(ctx, f"v{version}")
     for name, old in control_plane.present(before):
-        rendered = _returned(control_plane.rendered(before, name))
-        if not static_pods.same_pod(old, rendered):
-            path, plain = str(ctx.host.layout.manifest(name)), yaml.dump(yaml.load(old, source=name))
-            yield path, masked_diff(rendered.decode(), plain, name=path)
+        if not old:
+            continue
+        path = str(ctx.host.layout.manifest(name))
+        rendered, found = (_plain(one, path) for one in (_returned(control_plane.rendered(before, name)), old))
+        if not static_pods.same_pod(rendered.encode(), found.encode()):
+            given, there = (mask(text).splitlines(keepends=True) for text in (rendered, found))
+            yield path, "".join(difflib.unified_diff(given, there, "what the configuration and the patches give", path))
+
+
+def _plain(manifest: bytes, path: str) -> str:
+    """Return a manifest in one layout, without what depends on the run that wrote it.
+
+    These are the arguments for the first start of etcd, and the patience with a start, which follows a timeout of `init`.
+    """
+    pod = yaml.load(manifest, source=path)
+    spec = pod.get("spec") if isinstance(pod, dict) else None
+    containers = spec.get("containers") if isinstance(spec, dict) else None
+    for container in filter(lambda one: isinstance(one, dict), containers if isinstance(containers, list) else ()):
+        if isinstance(container.get("startupProbe"), dict):
+            container["startupProbe"].pop("failureThreshold", None)
+        if isinstance(container.get("command"), list):
+            container["command"] = [one for one in container["command"] if not str(one).startswith(_FIRST_START)]
+    return yaml.dump(pod)
 
 
 def _at(ctx: UpgradeContext, version: str) -> UpgradeContext:
