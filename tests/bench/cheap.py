@@ -22,7 +22,7 @@ from tests.bench.setup import Setup, installed
 import kubewright
 
 COMMANDS: Final = {"help": ("--help",), "version": ("version",), "tokenGenerate": ("token", "generate")}
-TARGET: Final = 2.0
+TARGET: Final = 1.0
 
 
 def run(setup: Setup, rounds: int) -> Result:
