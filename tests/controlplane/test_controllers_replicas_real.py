@@ -29,8 +29,8 @@ from kubewright.http.sync import Transport
 from kubewright.http.tls import anonymous_context, client_context, identify
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import ClientCertificate
+from kubewright.kube.daemons.serving_identity import own_pair
 from kubewright.kube.resources import LEASE
-from kubewright.kube.serving_identity import own_pair
 from kubewright.manifests import controllers
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm

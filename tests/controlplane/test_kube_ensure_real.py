@@ -23,7 +23,7 @@ from kubewright.kube import resources
 from kubewright.kube.answers import EventType
 from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import BearerToken
-from kubewright.kube.informers import Informer
+from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.objects import DesiredObject, NodeMarks, Write, ensure_node_marks, ensure_object, remove_object
 from kubewright.kube.patches import node_status_patch
 from kubewright.kube.recording import RecordingKube

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.errors import APIError, StatusError
 from kubewright.base.records import dataclass, replace
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.delegation import ANONYMOUS, AUTHENTICATED, AccessReviews, TokenReviews, User, bearer_token, user_of_certificate
+from kubewright.kube.daemons.delegation import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    AccessReviews,
+    TokenReviews,
+    User,
+    bearer_token,
+    user_of_certificate,
+)
 
 if TYPE_CHECKING:
     from kubewright.http.routes import Request

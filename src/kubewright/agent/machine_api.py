@@ -21,7 +21,7 @@ from kubewright.host.desired import File
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
 from kubewright.http.tls import Limits
-from kubewright.kube.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate, own_pair
+from kubewright.kube.daemons.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate, own_pair
 from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm
 

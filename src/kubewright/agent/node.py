@@ -30,7 +30,7 @@ from kubewright.base import unexpected
 from kubewright.base.events import State
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
-from kubewright.kube.recorder import EventRecorder
+from kubewright.kube.daemons.recorder import EventRecorder
 
 
 class NodeAgent:

@@ -20,7 +20,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route, Streaming
 from kubewright.kube.core import Object
-from kubewright.kube.serving_identity import ServingIdentity, own_pair
+from kubewright.kube.daemons.serving_identity import ServingIdentity, own_pair
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
 

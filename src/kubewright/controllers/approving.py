@@ -13,7 +13,7 @@ from kubewright.base.records import dataclass
 from kubewright.controllers.requests import APPROVED, Nothing, Retry, SigningRequest
 from kubewright.controllers.signers import KUBELET_CLIENT_SIGNER, Asked, Signer
 from kubewright.kube.core import Object
-from kubewright.kube.delegation import User, access_review
+from kubewright.kube.daemons.delegation import User, access_review
 from kubewright.pki.request_details import RefusedRequest, RequestDetails
 
 

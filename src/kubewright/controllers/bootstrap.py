@@ -11,9 +11,9 @@ from kubewright.controllers.bootstrap_tokens import Delete, LookAgain, Update
 from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.controller import Again, SharedInformer, Workers
 from kubewright.kube.core import identity_of
-from kubewright.kube.queueing import WorkQueue, default_limiter
+from kubewright.kube.daemons.controller import Again, SharedInformer, Workers
+from kubewright.kube.daemons.queueing import WorkQueue, default_limiter
 from kubewright.kube.resources import SECRET
 from kubewright.tokens import cluster_info, secrets
 

@@ -21,9 +21,9 @@ from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.controller import NotNow, SharedInformer, Workers
 from kubewright.kube.core import Object, identity_of
-from kubewright.kube.queueing import RateLimiter, WorkQueue, certificate_limiter
+from kubewright.kube.daemons.controller import NotNow, SharedInformer, Workers
+from kubewright.kube.daemons.queueing import RateLimiter, WorkQueue, certificate_limiter
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import request_signing
 

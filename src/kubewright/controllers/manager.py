@@ -27,12 +27,12 @@ from kubewright.controllers.serving.policies import PolicyFile
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.controller import SharedInformer, first_error
-from kubewright.kube.electing import FencedKube, LeaderElector
-from kubewright.kube.informers import Informer
-from kubewright.kube.limiting import LimitedKube
-from kubewright.kube.queueing import TokenBucket
-from kubewright.kube.recorder import EventRecorder
+from kubewright.kube.daemons.controller import SharedInformer, first_error
+from kubewright.kube.daemons.electing import FencedKube, LeaderElector
+from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.daemons.limiting import LimitedKube
+from kubewright.kube.daemons.queueing import TokenBucket
+from kubewright.kube.daemons.recorder import EventRecorder
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, ENDPOINTS, NODE, SECRET, SERVICE_CIDR
 from kubewright.tokens import cluster_info, secrets
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass, field
-from kubewright.kube.electing import Election
+from kubewright.kube.daemons.electing import Election
 
 APPROVING: Final = "certificatesigningrequest-approving-controller"
 SIGNING: Final = "certificatesigningrequest-signing-controller"

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base.records import dataclass
-from kubewright.kube.queueing import QueueMetrics
-from kubewright.kube.recorder import EventRecorder
+from kubewright.kube.daemons.queueing import QueueMetrics
+from kubewright.kube.daemons.recorder import EventRecorder
 
 if TYPE_CHECKING:
     from kubewright.http.metrics import Registry

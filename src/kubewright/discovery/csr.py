@@ -16,7 +16,7 @@ from kubewright.kube.answers import EventType, worth_retrying
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.credentials import ClientCertificate
-from kubewright.kube.informers import Informer
+from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import certificates, csr, request_details
 from kubewright.pki.keys import PrivateKey

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route
 from kubewright.http.serving import Server, serve
-from kubewright.kube.delegation import DelegatedAuthorizer
+from kubewright.kube.daemons.delegation import DelegatedAuthorizer
 
 if TYPE_CHECKING:
     import ssl

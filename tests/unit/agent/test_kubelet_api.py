@@ -30,7 +30,7 @@ from kubewright.http.messages import Response
 from kubewright.http.metrics import Registry
 from kubewright.http.routes import Request, Streaming
 from kubewright.http.tls import Peer
-from kubewright.kube.serving_identity import own_pair
+from kubewright.kube.daemons.serving_identity import own_pair
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
 

@@ -27,7 +27,7 @@ from kubewright.http import lean, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.metrics import Registry
 from kubewright.http.tls import Limits
-from kubewright.kube.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate
+from kubewright.kube.daemons.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate
 from kubewright.pki import certificates
 
 

@@ -23,7 +23,7 @@ from kubewright.controllers.options import Options
 from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access
-from kubewright.kube.electing import Election
+from kubewright.kube.daemons.electing import Election
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 
 EVERY_ONE = options.selected(["*", "bootstrapsigner", "tokencleaner"])

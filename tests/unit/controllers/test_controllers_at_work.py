@@ -17,7 +17,7 @@ from kubewright.base.errors import CertificateError, Conflict
 from kubewright.controllers import options
 from kubewright.controllers.certificates import WORKERS
 from kubewright.kube.answers import EventType
-from kubewright.kube.electing import Election, LeadershipLost
+from kubewright.kube.daemons.electing import Election, LeadershipLost
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
 
 pytestmark = pytest.mark.looptime

@@ -16,7 +16,7 @@ from kubewright.http.messages import Request
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Call
-from kubewright.kube.electing import Election
+from kubewright.kube.daemons.electing import Election
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, LEASE, SECRET
 from kubewright.manifests import controllers
 

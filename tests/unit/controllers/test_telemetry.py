@@ -9,7 +9,7 @@ from controllers_kit import condition, csr, request
 from kubewright.base.errors import ServerError
 from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.http.metrics import Registry
-from kubewright.kube.electing import Election
+from kubewright.kube.daemons.electing import Election
 
 pytestmark = pytest.mark.looptime
 APPROVED = [condition("Approved")]

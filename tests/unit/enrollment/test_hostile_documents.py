@@ -24,7 +24,7 @@ from kubewright.enrollment.protocol.decisions import Approval, Policy
 from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
 from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.enrollment.state.clusters import LoadedCluster
-from kubewright.kube import known_nodes
+from kubewright.kube.daemons import known_nodes
 from kubewright.pki import keys
 from kubewright.pki.keys import FreshKeys
 

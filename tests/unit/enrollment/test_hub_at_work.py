@@ -22,9 +22,9 @@ from kubewright.base.records import replace
 from kubewright.enrollment.hub.hub import Hub
 from kubewright.enrollment.protocol import decisions
 from kubewright.enrollment.state.store_thread import StoreThread
-from kubewright.kube import controller
 from kubewright.kube.credentials import Access
-from kubewright.kube.electing import LeadershipLost
+from kubewright.kube.daemons import controller
+from kubewright.kube.daemons.electing import LeadershipLost
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 
 ENDPOINT = "https://10.0.0.1:6443"

@@ -17,9 +17,9 @@ from kubewright.enrollment.hub.request_handler import MOST_TIMES_TAKEN
 from kubewright.enrollment.hub.tenants import WORKERS
 from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.enrollment.state.store import HubStore, Taken
-from kubewright.kube import controller
 from kubewright.kube.answers import EventType, WatchEvent
-from kubewright.kube.known_nodes import KnownNodes
+from kubewright.kube.daemons import controller
+from kubewright.kube.daemons.known_nodes import KnownNodes
 from kubewright.pki import keys
 
 ENDPOINT = "https://10.0.0.1:6443"

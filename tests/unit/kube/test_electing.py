@@ -15,7 +15,7 @@ from fake_api import FakeAPI
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access
-from kubewright.kube.electing import Election, FencedKube, LeaderElector, LeadershipLost
+from kubewright.kube.daemons.electing import Election, FencedKube, LeaderElector, LeadershipLost
 from kubewright.kube.resources import CONFIG_MAP, LEASE
 
 pytestmark = pytest.mark.looptime

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from kubewright.base.errors import CertificateError, UsageError
-from kubewright.kube import in_cluster
 from kubewright.kube.credentials import BearerToken
-from kubewright.kube.in_cluster import AUTHORITY, TOKEN
+from kubewright.kube.daemons import in_cluster
+from kubewright.kube.daemons.in_cluster import AUTHORITY, TOKEN
 
 POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 

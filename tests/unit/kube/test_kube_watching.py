@@ -14,7 +14,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube import resources
 from kubewright.kube.answers import EventType, WatchEvent, persist
-from kubewright.kube.informers import Informer
+from kubewright.kube.daemons.informers import Informer
 
 pytestmark = pytest.mark.looptime
 

@@ -19,9 +19,9 @@ from kubewright.http.lean import Transport
 from kubewright.http.metrics import Registry
 from kubewright.http.tls import anonymous_context, client_context, identify, server_context
 from kubewright.kube import health
-from kubewright.kube.delegation import DelegatedAuthorizer
+from kubewright.kube.daemons.delegation import DelegatedAuthorizer
+from kubewright.kube.daemons.serving_identity import ClusterAuthorities, ServingIdentity, own_pair
 from kubewright.kube.resources import Resource
-from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity, own_pair
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
 

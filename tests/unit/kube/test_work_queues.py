@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kubewright.http.metrics import Registry
-from kubewright.kube.controller import NotNow, Workers
-from kubewright.kube.queueing import ItemBackoff, QueueMetrics, TokenBucket, WorkQueue, certificate_limiter
+from kubewright.kube.daemons.controller import NotNow, Workers
+from kubewright.kube.daemons.queueing import ItemBackoff, QueueMetrics, TokenBucket, WorkQueue, certificate_limiter
 
 pytestmark = pytest.mark.looptime
 

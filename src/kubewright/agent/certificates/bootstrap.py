@@ -27,7 +27,7 @@ from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.core import Call, Object
 from kubewright.kube.credentials import Access, Anonymous
-from kubewright.kube.informers import Informer
+from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.kubeconfigs import ReadFile, load_access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki.pins import Pin

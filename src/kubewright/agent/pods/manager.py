@@ -17,7 +17,7 @@ from kubewright.base.errors import APIError, NotFound
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
-from kubewright.kube.informers import Informer
+from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.resources import POD
 
 _RETRY = 2.0

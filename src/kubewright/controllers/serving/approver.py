@@ -20,9 +20,9 @@ from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.controller import NotNow, SharedInformer
 from kubewright.kube.core import Object
-from kubewright.kube.queueing import ItemBackoff
+from kubewright.kube.daemons.controller import NotNow, SharedInformer
+from kubewright.kube.daemons.queueing import ItemBackoff
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NODE, SERVICE_CIDR
 
 _log = logging.getLogger(__name__)

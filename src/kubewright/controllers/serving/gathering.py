@@ -14,10 +14,11 @@ from kubewright.base.errors import CertificateError
 from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving.evidence import Evidence, KnownNode, node_of
 from kubewright.controllers.serving.history import RequestHistory
-from kubewright.kube import core, known_nodes
+from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import Object, identity_of
-from kubewright.kube.known_nodes import KnownNodes
+from kubewright.kube.daemons import known_nodes
+from kubewright.kube.daemons.known_nodes import KnownNodes
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NODE, SERVICE_CIDR, Resource
 
 FILE, NODES = "file", "nodes"

@@ -28,7 +28,7 @@ from kubewright.enrollment.state.store_thread import StoreThread
 from kubewright.enrollment.vpn import hub_tunnels
 from kubewright.enrollment.vpn.hub_tunnels import HubTunnel
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.controller import first_error
+from kubewright.kube.daemons.controller import first_error
 from kubewright.pki.keys import KeyPool
 
 if TYPE_CHECKING:

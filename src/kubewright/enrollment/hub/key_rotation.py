@@ -24,8 +24,8 @@ from kubewright.enrollment.protocol.key_offers import AnswerState, KeyAnswer, Ke
 from kubewright.enrollment.state.store import Taken
 from kubewright.enrollment.vpn.hub_tunnels import AGAIN, HubTunnel
 from kubewright.kube import core
-from kubewright.kube.controller import NotNow
 from kubewright.kube.core import Object
+from kubewright.kube.daemons.controller import NotNow
 from kubewright.kube.resources import NODE
 
 _log = logging.getLogger(__name__)

@@ -29,10 +29,10 @@ from kubewright.enrollment.state.store import HubStore, Taken
 from kubewright.enrollment.vpn import leases
 from kubewright.enrollment.vpn.leases import NoAddressLeft
 from kubewright.kube import core
-from kubewright.kube.controller import Again, NotNow, SharedInformer
 from kubewright.kube.core import Object
-from kubewright.kube.known_nodes import KnownNodes
-from kubewright.kube.queueing import WorkQueue
+from kubewright.kube.daemons.controller import Again, NotNow, SharedInformer
+from kubewright.kube.daemons.known_nodes import KnownNodes
+from kubewright.kube.daemons.queueing import WorkQueue
 from kubewright.kube.resources import NODE_JOIN_REQUEST
 from kubewright.pki.keys import Algorithm, KeyPool
 from kubewright.tokens import secrets

@@ -18,8 +18,8 @@ from kubewright.enrollment.state.store import Event, Overtaken
 from kubewright.enrollment.state.store_thread import StoreThread
 from kubewright.enrollment.vpn.hub_tunnels import HubTunnel
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.controller import NotNow
 from kubewright.kube.core import Object
+from kubewright.kube.daemons.controller import NotNow
 
 _log = logging.getLogger(__name__)
 

@@ -21,12 +21,12 @@ from kubewright.enrollment.vpn.hub_tunnels import AGAIN as TUNNEL_AGAIN
 from kubewright.enrollment.vpn.hub_tunnels import HubTunnel
 from kubewright.kube import core, resources
 from kubewright.kube.answers import EventType, WatchEvent
-from kubewright.kube.controller import Again, SharedInformer, Workers
 from kubewright.kube.core import Object
-from kubewright.kube.informers import Informer
-from kubewright.kube.known_nodes import KnownNodes
+from kubewright.kube.daemons.controller import Again, SharedInformer, Workers
+from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.daemons.known_nodes import KnownNodes
+from kubewright.kube.daemons.queueing import ItemBackoff, WorkQueue
 from kubewright.kube.objects import DesiredObject, ensure_object_async
-from kubewright.kube.queueing import ItemBackoff, WorkQueue
 from kubewright.kube.resources import ENDPOINTS, NODE, NODE_JOIN_REQUEST, SECRET
 from kubewright.pki.keys import KeyPool
 from kubewright.tokens import secrets

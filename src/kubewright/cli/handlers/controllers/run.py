@@ -26,8 +26,8 @@ from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.host.files import Files
 from kubewright.host.notify import Notifier
 from kubewright.http.proxies import Proxies
-from kubewright.kube import in_cluster
 from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.daemons import in_cluster
 from kubewright.kube.kubeconfigs import load_access
 
 CONFIG: Final = FlagDocument(

@@ -9,7 +9,7 @@ from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
 from kubewright.cli.parsing.inputs import given_duration
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.kube.electing import Election
+from kubewright.kube.daemons.electing import Election
 
 
 def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:

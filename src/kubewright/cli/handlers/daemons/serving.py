@@ -21,14 +21,14 @@ from kubewright.host.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.delegation import DelegatedAuthorizer
+from kubewright.kube.daemons.delegation import DelegatedAuthorizer
+from kubewright.kube.daemons.limiting import LimitedKube
+from kubewright.kube.daemons.queueing import TokenBucket
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.kube.limiting import LimitedKube
-from kubewright.kube.queueing import TokenBucket
 
 if TYPE_CHECKING:
     from kubewright.http.metrics import Registry
-    from kubewright.kube.serving_identity import Shown
+    from kubewright.kube.daemons.serving_identity import Shown
 
 Close = Callable[[], Awaitable[None]]
 
@@ -50,7 +50,7 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
     if not port:
         return close
     from kubewright.kube import health  # aiohttp takes 0.2 s: a daemon without a server starts without it
-    from kubewright.kube.serving_identity import ClusterAuthorities, ServingIdentity
+    from kubewright.kube.daemons.serving_identity import ClusterAuthorities, ServingIdentity
 
     authentication, authorization = (client or own for client in clients)
     authorizer = DelegatedAuthorizer(authentication=authentication, authorization=authorization)
@@ -83,7 +83,7 @@ def _client(path: str, files: Files) -> AsyncKubeAPI | None:
 
 def _shown(parsed: Parsed, files: Files) -> Shown:
     """Return the serving certificate: that of two files, reloaded when they change, or a self-signed one of this process."""
-    from kubewright.kube.serving_identity import CertificateFiles, own_pair
+    from kubewright.kube.daemons.serving_identity import CertificateFiles, own_pair
     from kubewright.pki import certificates
     from kubewright.pki.keys import Algorithm
 

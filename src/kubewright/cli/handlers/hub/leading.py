@@ -15,10 +15,10 @@ from kubewright.cli.handlers.daemons import leader_election
 from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.http.proxies import Proxies
-from kubewright.kube import in_cluster
 from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access, Identity
-from kubewright.kube.electing import Election, LeaderElector
+from kubewright.kube.daemons import in_cluster
+from kubewright.kube.daemons.electing import Election, LeaderElector
 from kubewright.kube.resources import LEASE
 
 _log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.electing import FencedKube
+from kubewright.kube.daemons.electing import FencedKube
 
 FIELD_MANAGER: Final = "kubewright-hub"
 _LIMITS: Final = Limits(connections=32)

@@ -29,12 +29,12 @@ from kubewright.host.files import Files
 from kubewright.host.locks import Lock
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
-from kubewright.kube.in_cluster import in_cluster_access, is_in_cluster
+from kubewright.kube.daemons.in_cluster import in_cluster_access, is_in_cluster
 from kubewright.kube.kubeconfigs import load_access
 
 if TYPE_CHECKING:
     from kubewright.cli.handlers.hub.leading import Leading
-    from kubewright.kube.electing import Election
+    from kubewright.kube.daemons.electing import Election
 
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 30.0

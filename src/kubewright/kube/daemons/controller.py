@@ -17,8 +17,8 @@ from kubewright.base import unexpected
 from kubewright.base.errors import Conflict, KubewrightError, NotFound
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import Object
-from kubewright.kube.informers import Informer, Key
-from kubewright.kube.queueing import WorkQueue
+from kubewright.kube.daemons.informers import Informer, Key
+from kubewright.kube.daemons.queueing import WorkQueue
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object, metadata
-from kubewright.kube.queueing import TokenBucket
+from kubewright.kube.daemons.queueing import TokenBucket
 
 _log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from kubewright.http.messages import Request, Response
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Call, Object
-from kubewright.kube.queueing import TokenBucket
+from kubewright.kube.daemons.queueing import TokenBucket
 
 
 class LimitedKube(AsyncKubeAPI):
