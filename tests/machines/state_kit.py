@@ -228,7 +228,7 @@ def members(machine: Machine, *, others: Mapping[str, str] = MappingProxyType({}
     return list(json.loads(text))
 
 
-def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any], *, service: str = "cluster") -> dict[str, Any]:
     """Query the etcd of a machine through its JSON gateway. It removes no member within five seconds of another one being added (503)."""
     pki = "/etc/kubernetes/pki/etcd"
     argv = (
@@ -245,6 +245,6 @@ def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any]) -> dict[
         "--cert",
         f"{pki}/healthcheck-client.crt",
     )
-    url = f"https://127.0.0.1:2379/v3/cluster/{path}"
+    url = f"https://127.0.0.1:2379/v3/{service}/{path}"
     said = machine.run(*argv, "--key", f"{pki}/healthcheck-client.key", "-X", "POST", "-d", json.dumps(body), url).out
     return dict(json.loads(said))

@@ -7,57 +7,34 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 from cluster_kit import at_once
-from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
-from state_kit import State, files, objects, require_same
+from level_kit import (
+    COMPONENTS,
+    IGNORED,
+    NEXT,
+    PATCHES,
+    RENEWED,
+    apply,
+    argument,
+    changed,
+    configuration,
+    content,
+    patch,
+    running,
+    state,
+)
+from machine_kit import CONFIG, SHARED, eventually, kubectl, kubewright, ready, write
+from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
 from testbed.bed import Bed, Parts
 from testbed.images import of_release
 from testbed.kit import programs
-from testbed.machine import Ended, Machine
+from testbed.machine import Machine
 
 from kubewright.base.level import KUBERNETES
-
-NEXT = "v1.36.4"
-COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
-PATCHES = "/opt/patches"
-IGNORED = "--ignore-preflight-errors=SystemVerification"
-UNKNOWN = '[{"op": "add", "path": "/spec/containers/0/command/-", "value": "--no-such-flag=1"}]'
-LEAVES = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", "apiserver-etcd-client", "etcd/server", "etcd/peer")
-RENEWED = {f"pki/{base}.crt" for base in (*LEAVES, "etcd/healthcheck-client")} | {f"pki/{base}.key" for base in LEAVES[:4]}
-OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
-"""Where each tool keeps what it had before."""
-
-
-def running(machine: Machine) -> dict[str, str]:
-    """What the programs that run now say of their version, each asked from the files of its own process."""
-    script = 'for name in "$@"; do for pid in $(pidof "$name"); do "/proc/$pid/root/usr/local/bin/$name" --version | sed "s/.* /$name /"; done; done'
-    said = machine.run("sh", "-c", script, "versions", *COMPONENTS, check=False).out
-    return dict(line.split(maxsplit=1) for line in said.splitlines())
-
-
-def content(machine: Machine) -> dict[str, bytes]:
-    """Return every file of /etc/kubernetes."""
-    root = machine.root / "etc/kubernetes"
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-
-
-def apply(machine: Machine, *more: str, check: bool = True) -> Ended:
-    return kubewright(machine, "upgrade", "apply", NEXT, "--yes", "--force", IGNORED, *more, check=check)
-
-
-def state(machine: Machine) -> State:
-    """Return what both tools must have made alike."""
-
-    def plain(found: Mapping[str, Any]) -> Any:
-        return json.loads(json.dumps(found).replace(machine.address, "ADDRESS"))
-
-    kept = {name: one for name, one in files(machine).items() if not name.startswith(OWN)}
-    return {"files": plain(kept), "objects": plain({name: one for name, one in objects(machine).items() if "health-check" not in name})}
 
 
 class Both:
@@ -70,7 +47,7 @@ class Both:
 @pytest.fixture(scope="module")
 def both(parts: Parts) -> Iterator[Both]:
     def make(machine: Machine) -> None:
-        write(machine, CONFIG, INIT.format(address=machine.address))
+        write(machine, CONFIG, configuration(machine))
         kubewright(machine, "init", "--config", CONFIG)
         patch_level.give(machine, patch_level.images(of_release(parts.base), KUBERNETES, NEXT))
         eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS: both tools have a Job done first")
@@ -82,20 +59,18 @@ def both(parts: Parts) -> Iterator[Both]:
         yield found
 
 
-def test_a_component_that_does_not_start_takes_the_machine_back(both: Both) -> None:
+def test_a_component_that_does_not_run_takes_the_machine_back(both: Both) -> None:
     machine = both.ours
-    machine.run("mkdir", "-m", "700", PATCHES)
-    write(machine, f"{PATCHES}/kube-apiserver+json.yaml", UNKNOWN)
-    before = content(machine)
+    patch(machine, "kube-apiserver", argument("--no-such-flag=1"))
+    before, data = content(machine), asked_of_etcd(machine, "hashkv", {}, service="maintenance")
     ended = apply(machine, "--patches", PATCHES, check=False)
     assert ended.code == 1
     assert "error: kube-apiserver failed; this machine is back in its earlier state" in ended.err
     assert "unknown flag: --no-such-flag" in ended.err
-    after = content(machine)
-    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} == RENEWED
-    assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
-    said = machine.run("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", "get", "--raw", "/version")
-    assert json.loads(said.out)["gitVersion"] == KUBERNETES
+    assert changed(before, content(machine)) == RENEWED
+    eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version")
+    again = asked_of_etcd(machine, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
+    assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
 
 
 def test_a_machine_is_the_same_whichever_tool_has_upgraded_it(both: Both) -> None:

@@ -1,0 +1,71 @@
+"""What the tests of upgrades on machines share: the second patch level, what runs, and what must be alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from machine_kit import INIT, kubewright, write
+from state_kit import State, files, objects
+from testbed.machine import Ended, Machine
+
+NEXT = "v1.36.4"
+COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
+PATCHES = "/opt/patches"
+IGNORED = "--ignore-preflight-errors=SystemVerification,CreateJob"
+"""A Job that takes more than a minute says only that the machine is busy."""
+LEAVES = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", "apiserver-etcd-client", "etcd/server", "etcd/peer")
+RENEWED = {f"pki/{base}.crt" for base in (*LEAVES, "etcd/healthcheck-client")} | {f"pki/{base}.key" for base in LEAVES[:4]}
+"""What has another content once the API server has been replaced, and stays where a later component fails."""
+OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
+"""Where each tool keeps what it had before."""
+
+
+def configuration(machine: Machine) -> str:
+    """Return the configuration of a control plane with the default patience with starts: an upgrade writes it into each manifest."""
+    return INIT.format(address=machine.address).replace("controlPlaneComponentHealthCheck: 10m", "controlPlaneComponentHealthCheck: 4m")
+
+
+def running(machine: Machine) -> dict[str, str]:
+    """What the programs that run now say of their version, each asked from the files of its own process."""
+    script = 'for name in "$@"; do for pid in $(pidof "$name"); do "/proc/$pid/root/usr/local/bin/$name" --version | sed "s/.* /$name /"; done; done'
+    said = machine.run("sh", "-c", script, "versions", *COMPONENTS, check=False).out
+    return dict(line.split(maxsplit=1) for line in said.splitlines())
+
+
+def content(machine: Machine) -> dict[str, bytes]:
+    """Return every file of /etc/kubernetes but for the backups, which both tools leave."""
+    root = machine.root / "etc/kubernetes"
+    found = {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in found.items() if not name.startswith("tmp/")}
+
+
+def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
+    """Return the names of files that differ."""
+    return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+
+
+def patch(machine: Machine, component: str, patches: str) -> None:
+    """Give a machine a directory with one patch, for root only."""
+    machine.run("sh", "-c", f"rm -rf {PATCHES}; mkdir -m 700 {PATCHES}")
+    write(machine, f"{PATCHES}/{component}+json.yaml", patches)
+
+
+def argument(value: str) -> str:
+    """Return the patch that adds an argument to a component."""
+    return json.dumps([{"op": "add", "path": "/spec/containers/0/command/-", "value": value}])
+
+
+def apply(machine: Machine, *more: str, check: bool = True) -> Ended:
+    return kubewright(machine, "upgrade", "apply", NEXT, "--yes", "--force", IGNORED, *more, check=check)
+
+
+def state(machine: Machine) -> State:
+    """Return what both tools must have made alike."""
+
+    def plain(found: Mapping[str, Any]) -> Any:
+        return json.loads(json.dumps(found).replace(machine.address, "ADDRESS"))
+
+    kept = {name: one for name, one in files(machine).items() if not name.startswith(OWN)}
+    return {"files": plain(kept), "objects": plain({name: one for name, one in objects(machine).items() if "health-check" not in name})}
