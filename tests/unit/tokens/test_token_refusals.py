@@ -54,8 +54,8 @@ def test_an_invalid_token_is_refused_and_not_shown(refused, token):
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--usages", "flying"), "bootstrapTokens"),
-        (("--groups", "system:masters"), "bootstrapTokens"),
+        (("--usages", "flying"), "--usages"),
+        (("--groups", "system:masters"), "--groups"),
         (("--certificate-key", "ab" * 32), "--print-join-command"),
         (("--certificate-key", "ab", "--print-join-command"), "certificate key"),
         (("--print-join-command", "--print-bootstrap-kubeconfig"), "exclude each other"),

@@ -53,7 +53,7 @@ ROWS = (
         " an interrupted restore. On other control planes run `etcd member replace` afterwards.",
         examples=("backup restore /var/backups/one.kwb --key-file backup.key",),
         workflow=Workflow(
-            "kubewright.lifecycle.etcd.backup_phases:PHASES",
+            "kubewright.lifecycle.etcd.backup_restore:PHASES",
             flags=_RESTORE,
             ours="plan output",
             arguments={"file": _FILE},

@@ -71,7 +71,7 @@ ROWS = (
         " meanwhile; the earlier data is renamed, not removed. Running the same command again goes on with an interrupted one.",
         examples=("etcd member replace", "etcd member replace --endpoints https://10.0.0.1:2379 --yes"),
         workflow=Workflow(
-            "kubewright.lifecycle.etcd.replace_phases:PHASES",
+            "kubewright.lifecycle.etcd.replace:PHASES",
             flags=_REPLACE,
             ours="plan output",
             operation="kubewright.lifecycle.etcd.replace:ROW",
@@ -117,7 +117,7 @@ ROWS = (
         " Running the same command again goes on with a restore that was interrupted. Afterwards run `etcd member replace` on the other control planes.",
         examples=("etcd restore /var/backups/etcd.db", "etcd restore --from-this-member --peers-are-gone", "etcd restore --fence"),
         workflow=Workflow(
-            "kubewright.lifecycle.etcd.restore_phases:PHASES",
+            "kubewright.lifecycle.etcd.restore:PHASES",
             flags=_RESTORE,
             arguments={"file": _FILE},
             ours="plan output",

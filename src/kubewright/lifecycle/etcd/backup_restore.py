@@ -21,7 +21,6 @@ from kubewright.host.seam import Host
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import backup, etcdutl, fencing, this_member
 from kubewright.lifecycle.etcd.archive import Archive
-from kubewright.lifecycle.etcd.backup_phases import PHASES
 from kubewright.lifecycle.etcd.context import BackupContext, agreed
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions, MemberTask
@@ -33,7 +32,7 @@ from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint, kubelet
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.static_pods import HAS_DATA, MANIFEST_MODE
-from kubewright.workflow.phases import Step
+from kubewright.workflow.phases import Phase, Phases, Step
 
 _PRIVATE: Final = 0o700
 _DATABASE: Final = "restored.db"
@@ -202,6 +201,23 @@ def _context(request: BackupRestoreOptions, task: MemberTask, bound: Bound) -> B
     return BackupContext(bound=bound, request=request, task=task)
 
 
+_FLAGS: Final = "key-file peers-are-gone etcdutl yes"
+PHASES: Final[Phases[BackupContext]] = Phases(
+    Phase(
+        "preflight",
+        "Check the machine, and ask",
+        run=lambda ctx: ctx.bound.preflight(ctx),
+        flags=_FLAGS,
+        argument="file",
+    ),
+    Phase(
+        "restore",
+        "Write the files and the data of etcd, and start the kubelet",
+        run=carried_out,
+        flags=_FLAGS,
+        argument="file",
+    ),
+)
 ROW: Final = Operation(
     name="backup restore",
     phases=PHASES,

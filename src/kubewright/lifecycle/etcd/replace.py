@@ -20,7 +20,6 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import removal, this_member
 from kubewright.lifecycle.etcd.context import SERVING, ReplaceContext, agreed
 from kubewright.lifecycle.etcd.data import DataSwap
-from kubewright.lifecycle.etcd.replace_phases import PHASES
 from kubewright.lifecycle.etcd.request import MemberTask, ReplaceOptions, replace_task
 from kubewright.lifecycle.etcd.this_member import FENCE, REPLACE
 from kubewright.lifecycle.operation import Bound, Operation
@@ -29,7 +28,7 @@ from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.lifecycle.steps.static_pods import HAS_DATA
-from kubewright.workflow.phases import Step
+from kubewright.workflow.phases import Phase, Phases, Step
 
 _GOAL: Final = "a member with the data of the others"
 
@@ -151,6 +150,11 @@ def _context(request: ReplaceOptions, task: MemberTask, bound: Bound) -> Replace
     return ReplaceContext(bound=bound, request=request, task=task)
 
 
+_FLAGS: Final = "endpoints yes"
+PHASES: Final[Phases[ReplaceContext]] = Phases(
+    Phase("preflight", "Check that the other members have a majority, and ask", run=lambda ctx: ctx.bound.preflight(ctx), flags=_FLAGS),
+    Phase("replace", "Remove the member, and add it again without data", run=carried_out, flags=_FLAGS),
+)
 ROW: Final = Operation(
     name="etcd member replace",
     phases=PHASES,

@@ -18,7 +18,6 @@ from kubewright.lifecycle.etcd import etcdutl, restore_checks, this_member
 from kubewright.lifecycle.etcd.context import RestoreContext
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import MemberTask, RestoreOptions, restore_task
-from kubewright.lifecycle.etcd.restore_phases import PHASES
 from kubewright.lifecycle.etcd.this_member import FENCE, RESTORE
 from kubewright.lifecycle.operation import Bound, Operation
 from kubewright.lifecycle.steps import checkpoint
@@ -26,7 +25,7 @@ from kubewright.lifecycle.steps.checkpoint import ABSENT, Checkpoint, State
 from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out
 from kubewright.lifecycle.steps.static_pods import HAS_DATA
-from kubewright.workflow.phases import Step
+from kubewright.workflow.phases import Phase, Phases, Step
 
 _DATABASE: Final = "snap/db"
 """Below the directory of a member."""
@@ -147,6 +146,23 @@ def _context(request: RestoreOptions, task: MemberTask, bound: Bound) -> Restore
     return RestoreContext(bound=bound, request=request, task=task)
 
 
+_FLAGS: Final = "from-this-member fence unfence peers-are-gone etcdutl yes"
+PHASES: Final[Phases[RestoreContext]] = Phases(
+    Phase(
+        "preflight",
+        "Check the data and the other members, and ask",
+        run=lambda ctx: ctx.bound.preflight(ctx),
+        flags=_FLAGS,
+        argument="file",
+    ),
+    Phase(
+        "restore",
+        "Replace the data of etcd, and prove that it serves",
+        run=carried_out,
+        flags=_FLAGS,
+        argument="file",
+    ),
+)
 ROW: Final = Operation(
     name="etcd restore",
     phases=PHASES,
