@@ -11,7 +11,7 @@ from typing import Final
 from kubewright.apis.machine import Addresses, url
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, ServerError, TooManyRequests, Unreachable
-from kubewright.base.wait import retry
+from kubewright.base.wait import Condition, retry
 from kubewright.etcd.api import PASSING
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.readers import FileReader
@@ -27,6 +27,18 @@ QUORUM_REMEDY: Final = "make sure that most of the other control planes run, and
 """The remedy if etcd keeps a joining machine waiting: it agrees to nothing without most of its members."""
 
 _CLIENT: Final = "healthcheck-client"
+
+
+def patient(condition: Condition) -> Condition:
+    """Return a condition that continues to wait if etcd does not answer a request: kubeadm repeats each one (v1.36: util/etcd/etcd.go)."""
+
+    def look() -> str | None:
+        try:
+            return condition()
+        except (*PASSING, Unreachable) as error:
+            return str(error)
+
+    return look
 
 
 def peer_url(addresses: Addresses) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import PurePosixPath
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
 from kubewright.base.durations import Duration
-from kubewright.base.errors import HostError, NotFound, Stopped, WaitTimeout
+from kubewright.base.errors import HostError, NotFound, Stopped, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.records import replace
 from kubewright.base.wait import PollingWaiter
@@ -319,6 +320,42 @@ def test_members_with_peer_names_need_not_be_found(run):
     ctx.host.connected = ["10.0.0.1"]
     list(etcd_member.join(ctx))
     assert [verb for verb, _ in ctx.etcd.actions] == ["add", "promote"]
+
+
+@pytest.mark.parametrize("phase", [etcd_member.check, etcd_member.join])
+def test_a_request_that_etcd_does_not_answer_is_repeated(run, phase):
+    """On a busy machine any of them may time out."""
+
+    def requests(unanswered=None):
+        ctx, number = run(ONE, THREE), itertools.count()
+        members = ctx.etcd.members
+
+        def listed(**options: bool):
+            if next(number) == unanswered:
+                raise Unreachable("timed out")
+            return members(**options)
+
+        ctx.etcd.members = listed
+        list(phase(ctx))
+        assert list(dict.fromkeys(verb for verb, _ in ctx.etcd.actions)) == (["add", "promote"] if phase is etcd_member.join else [])
+        return next(number)
+
+    count = requests()
+    assert count >= (5 if phase is etcd_member.join else 1)
+    assert min(requests(number) for number in range(count)) == count + 1
+
+
+def test_an_etcd_that_stops_answering_is_not_mistaken_for_one_with_dead_members(run):
+    ctx = run(ONE, THREE)
+
+    def silent(**options: bool):
+        raise Unreachable("nobody answers", detail="timed out")
+
+    ctx.etcd.members = silent
+    with pytest.raises(WaitTimeout, match="every voting member of etcd to be up") as caught:
+        list(etcd_member.check(ctx))
+    assert "nobody answers" in caught.value.detail
+    assert caught.value.remedy.startswith("make sure that most of the other control planes run")
 
 
 def test_late_members_are_waited_for(run):

@@ -18,7 +18,7 @@ from kubewright.etcd.api import Member
 from kubewright.etcd.voters import Voters
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.join import control_plane
-from kubewright.lifecycle.stacked_etcd import NAMESPACE, QUORUM_REMEDY, peer_url
+from kubewright.lifecycle.stacked_etcd import NAMESPACE, QUORUM_REMEDY, patient, peer_url
 from kubewright.lifecycle.steps import certificates as steps
 from kubewright.pki import keys, specs, store, table
 from kubewright.pki.ensure import IssuingSources
@@ -46,11 +46,14 @@ def alive(ctx: JoinContext) -> Waited:
 
     try:
         return ctx.waiter.until(
-            dead,
+            patient(dead),
             within=min(_WITHIN, ctx.configuration.init.timeouts.etcd_api_call.seconds),
             saying="every voting member of etcd to be up",
+            remedy=QUORUM_REMEDY,
         )
     except WaitTimeout as error:
+        if not found.dead:
+            raise
         names = ", ".join(one.member.shown for one in found.dead)
         raise WaitTimeout(
             f"etcd accepts no new member while a voting one is dead: {names}",

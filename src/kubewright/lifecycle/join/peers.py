@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from kubewright.base.errors import APIError, WaitTimeout
 from kubewright.base.events import Waited
 from kubewright.etcd.api import Member
-from kubewright.lifecycle.stacked_etcd import peer_url
+from kubewright.lifecycle.stacked_etcd import patient, peer_url
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
@@ -38,7 +38,7 @@ def reached(ctx: JoinContext) -> Waited:
         return "; ".join(f"{url}: {problem}" for url in urls if (problem := ctx.etcd.reach(url))) or None
 
     return ctx.waiter.until(
-        problems, within=_patience(ctx), saying="this machine to reach the peer ports of etcd's members", remedy=_remedy(ctx)
+        patient(problems), within=_patience(ctx), saying="this machine to reach the peer ports of etcd's members", remedy=_remedy(ctx)
     )
 
 
@@ -47,7 +47,8 @@ def arrived(ctx: JoinContext) -> Waited:
 
     Raises WaitTimeout, which names the others.
     """
-    return ctx.waiter.until(lambda: _told(ctx, _missing(ctx)) or None, within=_patience(ctx), saying=_saying(ctx), remedy=_remedy(ctx))
+    missing = patient(lambda: _told(ctx, _missing(ctx)) or None)
+    return ctx.waiter.until(missing, within=_patience(ctx), saying=_saying(ctx), remedy=_remedy(ctx))
 
 
 class Arrivals:
