@@ -119,7 +119,7 @@ def test_a_pending_request_is_continued_after_another_was_tried(tmp_path):
     """Its key stays: without it, the machine would take its own request for another machine's."""
     box = Box(tmp_path)
     _refused("NotYet")(box, tmp_path)
-    with pytest.raises(APIError, match="an earlier request for worker asks for other names"):
+    with pytest.raises(APIError, match="an earlier request for worker has other names"):
         box.join(sans=("10.0.0.9",))
     key = Path(box.layout.join_key).read_bytes()
     with pytest.raises(RequestRefused):

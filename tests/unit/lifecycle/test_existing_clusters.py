@@ -185,7 +185,7 @@ def of_another_cluster(box):
 
 
 WRONG = {
-    "missing": (None, "admin.conf is not there", "init phase kubeconfig admin"),
+    "missing": (None, "admin.conf does not exist", "init phase kubeconfig admin"),
     "empty": (lambda _: "", "admin.conf", ""),
     "garbage": (lambda _: "\0", "admin.conf", ""),
     "no credentials": (lambda _: "apiVersion: v1\nkind: Config\n", "admin.conf", ""),
@@ -247,4 +247,4 @@ def test_our_own_machine_without_admin_conf_is_planned_with_a_warning(box):
     assert box.really(asked()).changes
     (warning,) = box.warnings()
     assert "assumes that it is empty" in warning
-    assert "admin.conf is not there" in warning
+    assert "admin.conf does not exist" in warning

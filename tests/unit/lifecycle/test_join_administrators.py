@@ -63,11 +63,11 @@ def test_a_control_plane_of_another_tool_without_admin_conf_is_not_planned(box, 
     made_by_another(box)
     request = replace(box.request(control_plane=True), adopt=adopt)
     before = box.snapshot()
-    with pytest.raises(HostError, match=r"admin\.conf is not there") as refused:
+    with pytest.raises(HostError, match=r"admin\.conf does not exist") as refused:
         box.plan(request)
     assert "init phase kubeconfig admin" in refused.value.remedy
     assert box.snapshot() == before
     if adopt:
-        with pytest.raises(HostError, match=r"admin\.conf is not there"):
+        with pytest.raises(HostError, match=r"admin\.conf does not exist"):
             box.act(request)
         assert not Path(box.layout.machine_record).exists()
