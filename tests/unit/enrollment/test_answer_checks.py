@@ -125,7 +125,7 @@ PROGRAM = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"
             'it is for "other": expected: worker',
         ),
         ({"serving_key": "none"}, "the serving certificate", "no private key"),
-        ({"client_ca": GOOD.answer.serving_certificate}, "the CA of clients", "no CA"),
+        ({"client_ca": GOOD.answer.serving_certificate}, "the CA of clients", "not a CA"),
         ({"kubelet_config": "a: [b"}, "the kubelet's configuration", ""),
         ({"kubelet_config": "kind: Pod\n"}, "the kubelet's configuration", "no KubeletConfiguration"),
         (

@@ -111,7 +111,7 @@ async def test_only_the_node_itself_can_free_its_name(bench):
     }
 
     def refused(name: str) -> bool:
-        return "proves" in bench.api.objects["nodes", "", name]["metadata"]["annotations"].get(LEAVE_ANSWER, "")
+        return "proof" in bench.api.objects["nodes", "", name]["metadata"]["annotations"].get(LEAVE_ANSWER, "")
 
     for proof in unproven.values():
         bench.api.put(says_that_it_leaves("victim", proof))

@@ -154,7 +154,7 @@ def test_a_kubelet_started_before_its_files_were_written_is_restarted(box):
 def test_without_a_service_manager_the_kubelet_is_not_started(box):
     box.services.known = False
     assert "service kubelet" not in names(box.run(asked(only=("kubelet-start",))))
-    assert "by hand" in box.lines("kubelet-start")[-1]
+    assert "start it manually" in box.lines("kubelet-start")[-1]
 
 
 def test_a_kubelet_that_rotates_its_certificate_is_pointed_to_it(box):
