@@ -45,6 +45,10 @@ class Stage(Protocol):
         """Return the state that the command has created."""
         ...
 
+    def finish(self, machine: Machine) -> None:
+        """Run the command again after it was killed, and require that it ends as an undisturbed run."""
+        ...
+
     def forget(self) -> None:
         """Remove what `reset` of a machine leaves in the cluster."""
         ...
@@ -89,6 +93,9 @@ class Init:
 
     def state(self, machine: Machine) -> State:
         return {"files": state_kit.files(machine), "objects": state_kit.objects(machine), "members": state_kit.members(machine)}
+
+    def finish(self, machine: Machine) -> None:
+        require_finished(self, machine)
 
     def forget(self) -> None:
         return
@@ -138,6 +145,9 @@ class WorkerJoin:
         # after that
         eventually(lambda: bool(kubectl(first, "get", "node", "two")), "the Node to be registered")
         return {"files": state_kit.files(machine), "objects": state_kit.objects(first)}
+
+    def finish(self, machine: Machine) -> None:
+        require_finished(self, machine)
 
     def forget(self) -> None:
         assert self._cluster is not None

@@ -22,15 +22,24 @@ from pathlib import Path
 from typing import Final
 
 from kill_kit import Boundary, killed_after, killed_at, moments
-from kill_stages import ControlPlaneJoin, Init, Stage, WorkerJoin, require_finished
+from kill_stages import ControlPlaneJoin, Init, Stage, WorkerJoin
 from testbed import host
 from testbed.bed import Parts, ensure_parts, sweep
 from testbed.machine import Machine
 from tests.soak import report
 from tests.soak.report import Outcome
+from upgrade_stages import Apply, NodeUpgrade, Rollback
+from upgrade_stages import ControlPlane as UpgradedPlane
 
 ROOT: Final = Path(__file__).parents[2]
-WORKFLOWS: Final[Mapping[str, Callable[[Parts], Stage]]] = {"init": Init, "worker": WorkerJoin, "control-plane": ControlPlaneJoin}
+WORKFLOWS: Final[Mapping[str, Callable[[Parts], Stage]]] = {
+    "init": Init,
+    "worker": WorkerJoin,
+    "control-plane": ControlPlaneJoin,
+    "upgrade": lambda parts: Apply(UpgradedPlane(parts)),
+    "upgrade-node": lambda parts: NodeUpgrade(UpgradedPlane(parts)),
+    "upgrade-rollback": lambda parts: Rollback(UpgradedPlane(parts)),
+}
 STATE: Final = ROOT / "build" / "soak"
 PAGE: Final = ROOT / "docs" / "soak.md"
 
@@ -95,7 +104,7 @@ def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> Outcome:
     try:
         with stage.fresh() as machine:
             code = kill(machine, stage.arguments)
-            require_finished(stage, machine)
+            stage.finish(machine)
     except Exception as found:  # the other runs continue; the error is kept
         error = f"{type(found).__name__}: {found}".splitlines()[0]
         STATE.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,135 @@
+"""Upgrades that are killed: stages over one control plane that goes back and forth between two patch levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import ClassVar
+
+from kill_kit import Course, undisturbed
+from kill_stages import Reference
+from level_kit import COMPONENTS, IGNORED, NEXT, configuration, running, state
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, eventually, kubewright, ready, write
+from state_kit import State, require_same
+from testbed import patch_level
+from testbed.bed import Bed, Parts
+from testbed.images import of_release
+from testbed.machine import Machine
+
+from kubewright.base.level import KUBERNETES
+
+TAKEN_BACK = "has been taken back already"
+
+
+class ControlPlane:
+    """A control plane that is made at the first use, with the images of both levels."""
+
+    def __init__(self, parts: Parts, machine: Machine | None = None) -> None:
+        self._parts = parts
+        self._open = ExitStack()
+        self._given = machine
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine. After a power cut its services find kubewright as the tests do."""
+        machine = self._given or self._open.enter_context(Bed("one", bed="kill-upgrade", parts=self._parts, shared=SHARED))["one"]
+        if self._given is None:
+            write(machine, CONFIG, configuration(machine))
+            kubewright(machine, "init", "--config", CONFIG)
+            patch_level.give(machine, patch_level.images(of_release(self._parts.base), KUBERNETES, NEXT))
+            eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS: a Job is done first")
+        find_kubewright_at_boot(machine)
+        return machine
+
+    def bring_to(self, version: str) -> None:
+        """Let the components have this version, whatever they have."""
+        for words in (("rollback", "--yes"), ("apply", version, "--yes", "--force", IGNORED)):
+            if running(self.machine) == dict.fromkeys(COMPONENTS, version):
+                return
+            kubewright(self.machine, "upgrade", *words, check=words[0] == "apply")
+
+    def close(self) -> None:
+        """Take the machine down, if it was made here."""
+        self._open.close()
+
+
+def find_kubewright_at_boot(machine: Machine) -> None:
+    """Let units that call our interpreter find our sources."""
+    words = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
+    machine.run("mkdir", "-p", "/etc/systemd/system.conf.d")
+    write(machine, "/etc/systemd/system.conf.d/kubewright.conf", f"[Manager]\nDefaultEnvironment={words}\n")
+
+
+class UpgradeStage:
+    """A command that changes the static pods of the machine `before` -> `after`, and ends in the same state however often it was killed."""
+
+    name: ClassVar[str]
+    arguments: ClassVar[Sequence[str]]
+    before: ClassVar[str]
+    after: ClassVar[str]
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self.plane = plane
+
+    @cached_property
+    def reference(self) -> Reference:
+        with self.fresh() as machine:
+            course: Course = undisturbed(machine, self.arguments)
+            return Reference(course=course, state=self.state(machine))
+
+    @contextmanager
+    def fresh(self) -> Iterator[Machine]:
+        self.plane.bring_to(self.before)
+        yield self.plane.machine
+
+    def state(self, machine: Machine) -> State:
+        return state(machine)
+
+    def finish(self, machine: Machine) -> None:
+        """Run the same command again: it ends in the state of an undisturbed run, and nothing is left to complete."""
+        kubewright(machine, *self.arguments)
+        self.require_finished(machine)
+
+    def require_finished(self, machine: Machine) -> None:
+        assert running(machine) == dict.fromkeys(COMPONENTS, self.after)
+        require_same(self.reference.state, self.state(machine))
+        assert machine.run("systemctl", "cat", "kubewright-recover", check=False).code != 0
+
+    def forget(self) -> None:
+        return
+
+    def close(self) -> None:
+        self.plane.close()
+
+
+class Apply(UpgradeStage):
+    name = "upgrade apply"
+    arguments = ("upgrade", "apply", NEXT, "--yes", "--force", IGNORED)
+    before, after = KUBERNETES, NEXT
+
+
+class NodeUpgrade(UpgradeStage):
+    """The cluster has the new version from `apply`; the machine went back."""
+
+    name = "upgrade node"
+    arguments = ("upgrade", "node", IGNORED)
+    before, after = KUBERNETES, NEXT
+
+    @contextmanager
+    def fresh(self) -> Iterator[Machine]:
+        if running(self.plane.machine) != dict.fromkeys(COMPONENTS, KUBERNETES):
+            kubewright(self.plane.machine, "upgrade", "rollback", "--yes")
+        yield self.plane.machine
+
+
+class Rollback(UpgradeStage):
+    name = "upgrade rollback"
+    arguments = ("upgrade", "rollback", "--yes")
+    before, after = NEXT, KUBERNETES
+
+    def finish(self, machine: Machine) -> None:
+        """A run that was through before it was killed has left nothing to take back."""
+        ended = kubewright(machine, *self.arguments, check=False)
+        assert ended.code == 0 or TAKEN_BACK in ended.err, ended.err
+        self.require_finished(machine)
