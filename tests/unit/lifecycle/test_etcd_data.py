@@ -58,6 +58,16 @@ def test_a_killed_run_continues_to_the_same_result(swap, after):
     assert (contents(swap), sorted(one.name for one in Path(swap.data).iterdir())) == (NEW, ["member", "member.before-1"])
 
 
+def test_a_run_killed_after_its_clean_up_keeps_the_new_data(swap):
+    list(forward(swap))
+    list(swap.finish())
+    assert swap.done
+    list(forward(swap))
+    assert contents(swap) == NEW
+    list(swap.back())
+    assert (contents(swap), [one.name for one in Path(swap.data).iterdir()]) == (OLD, ["member"])
+
+
 @pytest.mark.parametrize(("after", "back"), list(itertools.product(range(4), range(4))))
 def test_a_rollback_restores_the_old_data_however_often_it_is_killed(swap, after, back):
     killed(forward(swap), after)

@@ -43,7 +43,7 @@ _PLACES: Final = (PurePosixPath("/etc"), PurePosixPath("/var/lib"))
 def prepare(request: BackupRestoreOptions, machine: Machine) -> Prepared[MemberTask]:
     """Read and check the whole backup. Raises UsageError without its key, TrustError and DocumentError for a file that is no whole backup."""
     found = backup.read(_pieces(request), name=request.file, key=request.key)
-    layout = _layout(found, machine.layout, name=request.file)
+    layout = _layout(found, machine.at(machine.layout).layout, name=request.file)
     host = machine.at(layout)
     allowed = backup.roots(layout)
     for one in found.files:

@@ -21,7 +21,7 @@ _PRIVATE = 0o700
 class DataSwap:
     """The directories of one operation: `member` is etcd's, `aside` has the data that was there, `staged` the data that takes its place.
 
-    `staged` exists until the operation has succeeded; it is empty as soon as its content is in place.
+    `staged` exists until the new data serves; it is empty as soon as its content is in place.
     """
 
     host: Host
@@ -45,8 +45,10 @@ class DataSwap:
 
     @property
     def done(self) -> bool:
-        """Whether the new data is in place."""
-        return self.host.state(self.staged) is not None and not self.host.entries(self.staged)
+        """Whether the new data is in place: also after `finish`, if there was other data before."""
+        if self.host.state(self.staged) is None:
+            return self.host.state(self.aside) is not None and self.host.state(self.member) is not None
+        return not self.host.entries(self.staged)
 
     def generate(self, made: Generated) -> Iterator[Step]:
         """Have the new data made, if that has not been done."""
@@ -77,6 +79,7 @@ class DataSwap:
     def back(self) -> Iterator[Step]:
         """Put the old data back, in the reverse order, and remove the new. etcd does not run. Data that took the place of none stays."""
         if self.done and self.host.state(self.aside) is not None and self.host.state(self.member) is not None:
+            yield self.host.ensure(Directory(path=self.staged, mode=_PRIVATE))
             yield self.host.move(self.member, self.staged / MEMBER)
         if self.host.state(self.aside) is not None and self.host.state(self.member) is None:
             yield self.host.move(self.aside, self.member)
