@@ -115,7 +115,7 @@ def test_the_table_of_additions_has_no_unused_row():
 
 def test_hidden_commands_exist_and_are_hidden():
     assert BY_PATH[""]["hidden_commands"] == sorted(HIDDEN)
-    assert [row.path for row in commands.TABLE.every() if row.hidden] == sorted(HIDDEN)
+    assert [row.path for row in commands.TABLE.every() if row.hidden and not added(row.path)] == sorted(HIDDEN)
     assert [flag.name for row in commands.TABLE.every() if row.path in BY_PATH for flag in row.flags if flag.hidden] == [
         flag["name"] for row in ROWS for flag in row.get("hidden_deprecated_flags", ())
     ]
