@@ -2,7 +2,7 @@
 
 `getaddrinfo` takes no time-out: with a DNS server that does not answer it blocks for ten seconds or more
 (resolv.conf(5), `timeout` and `attempts`). Event loops call it in a few threads, which hold up other names meanwhile
-and the end of the loop. Here each name is looked up in a daemon thread of its own, which whoever gave up leaves behind.
+and the end of the loop. Here each name is looked up in a daemon thread of its own, which a caller that gave up leaves behind.
 """
 
 from __future__ import annotations

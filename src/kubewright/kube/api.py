@@ -63,7 +63,7 @@ class Verbs(ABC, Generic[ObjectT, ResponseT]):
 class KubeAPI(Verbs[Object, Response]):
     """The Kubernetes API, synchronously."""
 
-    def close(self) -> None:  # whoever opens nothing has nothing to close
+    def close(self) -> None:  # a client that opens nothing has nothing to close
         """Close every connection; a later call opens new ones. Idempotent."""
 
     def list(
@@ -83,7 +83,7 @@ class AsyncKubeAPI(Verbs[Coroutine[Any, Any, Object], Coroutine[Any, Any, Respon
     def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
         """Make a watch and yield its events until the server ends it. Raises Gone when the version to begin with is too old."""
 
-    async def close(self) -> None:  # whoever opens nothing has nothing to close
+    async def close(self) -> None:  # a client that opens nothing has nothing to close
         """Close every connection; a later call opens new ones. Idempotent."""
 
     async def list(

@@ -72,7 +72,7 @@ class State(Protocol):
 
 
 class FileState:
-    """A state in a file: whoever comes second is refused."""
+    """A state in a file: a second process is refused."""
 
     def __init__(self, options: StateOptions) -> None:
         self._path = Path(absolute(options.state))
