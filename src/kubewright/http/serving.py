@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import ssl
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from kubewright.base.errors import HostError, KubewrightError, StatusError
 from kubewright.base.records import dataclass
@@ -55,6 +57,9 @@ class Patience:
 
 
 PATIENCE: Final = Patience()
+_log = logging.getLogger(__name__)
+_log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
+"""What aiohttp logs, except for requests that are not HTTP: the client gets 400, and anybody could fill the log with them."""
 _LINGERING: Final = 10.0
 """Seconds for which a refused body is read, so that the client can see the refusal."""
 
@@ -136,6 +141,7 @@ async def _serve(
     runner = web.AppRunner(
         application,
         access_log=None,
+        logger=_log,
         shutdown_timeout=GRACE,
         handle_signals=False,
         handler_cancellation=True,

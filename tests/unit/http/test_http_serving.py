@@ -114,6 +114,27 @@ def test_requests_without_a_route_are_refused(server_pair, ca_pem: bytes, method
     assert served(server_pair, ca_pem, use) == status
 
 
+@pytest.mark.parametrize("before", [b"", b"GET /refuse HTTP/1.1\r\nhost: h\r\n\r\n"], ids=["the first bytes", "after a request"])
+def test_clients_that_do_not_speak_http_get_400_and_leave_nothing_in_the_log(before: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def use() -> bytes:
+        server = await serving.serve(ROUTES, host="127.0.0.1", port=0)
+        try:
+            async with asyncio.timeout(HANGS):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                if before:
+                    writer.write(before)
+                    await reader.readuntil(b"you may not\n")
+                writer.write(b"\x16\x03\x01\x02\x00\x01\x00")
+                answer = await reader.read()
+                writer.close()
+                return answer
+        finally:
+            await server.stop()
+
+    assert loop.run(use).startswith(b"HTTP/1.0 400 Bad Request")
+    assert caplog.text == ""
+
+
 def test_an_answer_may_be_streamed(server_pair, ca_pem: bytes) -> None:
     async def use(url: str) -> bytes:
         transport = lean.Transport(url, context=tls.client_context(ca_pem))
