@@ -29,7 +29,7 @@ def connect(kubeconfig: str | Path, *, context: str = "") -> KubeClient:
     Raises CertificateError for a missing file, DocumentError and ValidationError for a broken one, UsageError for credentials that
     kubewright does not take (exec, auth-provider, passwords).
     """
-    from kubewright.host.files import Files
+    from kubewright.host.filesystem.files import Files
     from kubewright.kube.kubeconfigs import load_access
 
     return KubeClient(load_access(PurePosixPath(Path(kubeconfig).absolute()), read=Files().read, context=context))

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from tests.bench.running import BenchmarkFailed
 
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.kubeconfigs import load_access
 
 EVERY: Final = 0.02

@@ -23,7 +23,7 @@ from testbed.machine import Machine
 from tests.bench.admin import is_ready
 from tests.bench.running import BenchmarkFailed
 
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
 

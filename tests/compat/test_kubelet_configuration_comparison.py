@@ -22,7 +22,7 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.handlers.agent import run as agent
 from kubewright.cli.parsing import parser
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 
 HEAD: Final = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 NO_CLUSTER: Final = "--kubeconfig=/nonexistent/kubelet.conf"

@@ -14,8 +14,8 @@ from sandbox_kit import run_container, run_pod, tiny_program
 
 from kubewright.base.change import Action
 from kubewright.base.clock import SystemClock
+from kubewright.host.cri.images_and_sandboxes import remove_sandboxes
 from kubewright.host.cri.runtime import CRIRuntime
-from kubewright.host.images_and_sandboxes import remove_sandboxes
 
 CGROUP = f"/kubewright-test-{os.getpid()}"
 

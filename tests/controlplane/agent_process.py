@@ -28,7 +28,7 @@ from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import NotFound
 from kubewright.base.randomness import SystemRandom
-from kubewright.host.network import RealNetwork
+from kubewright.host.network.interfaces import RealNetwork
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET

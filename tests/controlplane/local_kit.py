@@ -21,7 +21,7 @@ import pytest
 from kubewright import binaries
 from kubewright.base.errors import BinariesError, KubewrightError
 from kubewright.base.events import RecordingReporter, Reporter
-from kubewright.host.network import RealNetwork
+from kubewright.host.network.interfaces import RealNetwork
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.kube.client import KubeClient
 from kubewright.local import daemon_process, record

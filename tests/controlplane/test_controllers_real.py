@@ -21,7 +21,7 @@ from local_kit import COMPONENTS, Bench, bench, eventually
 
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, Forbidden, Invalid, NotFound, StatusError
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET

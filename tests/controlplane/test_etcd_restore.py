@@ -49,7 +49,7 @@ def run(home: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
 
 
 def _client(home: Bench, at: str = FIRST) -> KubeClient:
-    from kubewright.host.files import Files
+    from kubewright.host.filesystem.files import Files
 
     return KubeClient(load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read))
 

@@ -14,8 +14,8 @@ import pytest
 from local_kit import Bench, address_of, bench, config_map, eventually, leftovers
 
 from kubewright.base.errors import ConfigurationChanged
-from kubewright.host.listeners import Listener
-from kubewright.host.network import RealNetwork
+from kubewright.host.network.interfaces import RealNetwork
+from kubewright.host.network.listeners import Listener
 from kubewright.kube.resources import named
 from kubewright.local import record
 from kubewright.local.cluster.down import down

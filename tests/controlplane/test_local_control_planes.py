@@ -20,8 +20,8 @@ from kubewright.base.errors import AlreadyExists, APIError, NotFound
 from kubewright.base.wait import retry
 from kubewright.etcd.api import Member
 from kubewright.etcd.client import EtcdClient
-from kubewright.host.files import Files
-from kubewright.host.network import RealNetwork
+from kubewright.host.filesystem.files import Files
+from kubewright.host.network.interfaces import RealNetwork
 from kubewright.kube.answers import PAUSES, worth_retrying
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access

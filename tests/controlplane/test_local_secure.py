@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from local_kit import COMPONENTS, eventually
 
-from kubewright.host.listeners import parse_listeners
+from kubewright.host.network.listeners import parse_listeners
 from kubewright.local import daemon_process, record
 from kubewright.local.cluster.cluster import LocalCluster
 from kubewright.local.record import LocalMachineRecord

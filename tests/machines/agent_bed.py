@@ -97,7 +97,7 @@ class Scarcity:
     MARGIN: Final = {"memory.available": 400 << 20, "pid.available": 2000}
     """How much less than now may be left: more than other programs need in the meantime."""
     _MEASURE: Final = (
-        "from kubewright.host import usage; from kubewright.host.files import Files; files = Files()\n"
+        "from kubewright.host import usage; from kubewright.host.filesystem.files import Files; files = Files()\n"
         "print(usage.memory(files).available, usage.process_ids(files).available)"
     )
     _TAKE: Final = """

@@ -36,9 +36,9 @@ from kubewright.base.errors import HostError, UsageError
 from kubewright.base.records import replace
 from kubewright.host.cri.runtime import CRIRuntime
 from kubewright.host.desired import Directory
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
-from kubewright.host.network import look_up
+from kubewright.host.network.interfaces import look_up
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
 from kubewright.http.listening import listen

@@ -17,7 +17,7 @@ from kubewright.agent.status.facts import check_labels
 from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchanging
 from kubewright.apis.machine import Layout
 from kubewright.base.records import replace
-from kubewright.host.network import look_up
+from kubewright.host.network.interfaces import look_up
 from kubewright.host.real import RealHost
 
 

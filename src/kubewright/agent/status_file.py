@@ -19,7 +19,7 @@ from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import DocumentError, HostError
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Processes
 

@@ -1,8 +1,8 @@
 """Deadlines around a piece of work: operations with a time-out ask here how much time is left.
 
 A wait sets its deadline (`holding`) without knowing what its checks do. Sockets (`http.deadlines`), programs
-(`host.programs`) and calls of the container runtime (`host.cri`) keep all current deadlines of their thread. A new
-thread begins without deadlines, unless its work is `carried` there.
+(`host.programs.commands`) and calls of the container runtime (`host.cri`) keep all current deadlines of their thread.
+A new thread begins without deadlines, unless its work is `carried` there.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from kubewright.base.errors import DiskFull, HostError
 from kubewright.base.events import Reporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.binaries.settings import CACHE_VARIABLE
-from kubewright.host import paths
+from kubewright.host.filesystem import paths
+from kubewright.host.filesystem.trees import remove_tree
 from kubewright.host.locks import Lock
-from kubewright.host.trees import remove_tree
 
 CHUNK: Final = 1 << 20
 WORK_PREFIX: Final = "work-"

@@ -18,7 +18,7 @@ from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.base.errors import UsageError
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 
 JOINS: Final = 16
 """Nodes that join at once. More do not join faster, because the API server is the bottleneck."""

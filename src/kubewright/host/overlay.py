@@ -26,7 +26,7 @@ from kubewright.host.states import Container, Kind, RuntimeStatus, Sandbox
 from kubewright.host.store import StoreHost
 
 if TYPE_CHECKING:
-    from kubewright.host.packet_filter import Rules
+    from kubewright.host.programs.packet_filter import Rules
 
 _PRIVATE: Final = 0o700
 
@@ -53,7 +53,7 @@ class OverlayHost(StoreHost):
 
     @cached_property
     def _tunnels(self) -> Tunnels:
-        from kubewright.host.tunnels import PlannedTunnels  # few machines have one
+        from kubewright.host.programs.tunnels import PlannedTunnels  # few machines have one
 
         return PlannedTunnels(self._base)
 

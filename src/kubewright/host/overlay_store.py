@@ -15,11 +15,11 @@ from kubewright.base.records import dataclass, replace
 from kubewright.host.decisions import keeps_owner, require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explained, explaining
-from kubewright.host.mounts import mounted_at, unknown_mounts
-from kubewright.host.paths import OUTER_MODE, checked, follow, resolved
+from kubewright.host.filesystem.mounts import mounted_at, unknown_mounts
+from kubewright.host.filesystem.paths import OUTER_MODE, checked, follow, resolved
+from kubewright.host.filesystem.trees import Refusals
 from kubewright.host.seam import Host
 from kubewright.host.states import FileState, Kind, ServiceState
-from kubewright.host.trees import Refusals
 
 _NO_LOCK = {Kind.LINK: errno.ELOOP, Kind.DIRECTORY: errno.EISDIR, Kind.SOCKET: errno.ENXIO}
 """The system's error for opening such a file for reading and writing without following links (open(2))."""

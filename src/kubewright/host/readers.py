@@ -10,8 +10,8 @@ from kubewright.host.states import FileState
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from kubewright.host.listeners import Listener
-    from kubewright.host.network import Family, InterfaceAddress, PortOwner
+    from kubewright.host.network.interfaces import Family, InterfaceAddress, PortOwner
+    from kubewright.host.network.listeners import Listener
 
 
 class FileReader(Protocol):

@@ -13,10 +13,10 @@ from kubewright.base.errors import HostError
 from kubewright.host import decisions
 from kubewright.host.desired import Generated, Streamed
 from kubewright.host.facts import Facts, gather
-from kubewright.host.files import Files
-from kubewright.host.network import RealNetwork
+from kubewright.host.filesystem.files import Files
+from kubewright.host.network.interfaces import RealNetwork
 from kubewright.host.processes import RealProcesses
-from kubewright.host.programs import RealCommands, RealPrograms
+from kubewright.host.programs.commands import RealCommands, RealPrograms
 from kubewright.host.seam import ContainerRuntime, PacketFilter, Services, Tunnels
 from kubewright.host.store import StoreHost
 
@@ -68,7 +68,7 @@ class RealHost(StoreHost):
     def _services(self) -> Services | None:
         if self._given_services is not None or not self._looks_for_services:
             return self._given_services
-        from kubewright.host import systemd  # the modules for running programs are not needed to write files
+        from kubewright.host.programs import systemd  # the modules for running programs are not needed to write files
 
         return systemd.find(self.files, environment=self._environment)
 
@@ -94,7 +94,7 @@ class RealHost(StoreHost):
 
     @cached_property
     def _tunnels(self) -> Tunnels:
-        from kubewright.host.tunnels import RealTunnels
+        from kubewright.host.programs.tunnels import RealTunnels
 
         return RealTunnels(RealCommands(environment=self._environment), programs=self.programs)
 
@@ -104,6 +104,6 @@ class RealHost(StoreHost):
 
     @cached_property
     def packet_filter(self) -> PacketFilter:
-        from kubewright.host.packet_filter import RealPacketFilter
+        from kubewright.host.programs.packet_filter import RealPacketFilter
 
         return RealPacketFilter(RealCommands(environment=self._environment), programs=self.programs)

@@ -20,8 +20,8 @@ from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceSta
 
 if TYPE_CHECKING:
     from kubewright.host.facts import Facts
-    from kubewright.host.packet_filter import Rules
     from kubewright.host.processes import Identity, Usage
+    from kubewright.host.programs.packet_filter import Rules
 
 
 class Host(FileReader, Protocol):

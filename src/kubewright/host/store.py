@@ -17,7 +17,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
-from kubewright.host import accounts, decisions, mounts
+from kubewright.host import accounts, decisions
 from kubewright.host.decisions import UNITS, roots
 from kubewright.host.desired import (
     Accounts,
@@ -32,11 +32,12 @@ from kubewright.host.desired import (
     TunnelKey,
     TunnelPeer,
 )
-from kubewright.host.paths import checked
+from kubewright.host.filesystem import mounts
+from kubewright.host.filesystem.paths import checked
+from kubewright.host.filesystem.trees import Refusals
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Services, Tunnels
 from kubewright.host.states import FileState, Kind, ServiceState, TunnelState
-from kubewright.host.trees import Refusals
 
 
 class Store(FileReader, Protocol):
@@ -222,7 +223,7 @@ class StoreHost(ABC):
         return self._tunnels.state(name)
 
     def set_peers(self, name: str, /, *, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
-        from kubewright.host import tunnels
+        from kubewright.host.programs import tunnels
 
         change = tunnels.peer_changes(name, peers, without)
         if change:
@@ -230,7 +231,7 @@ class StoreHost(ABC):
         return change
 
     def remove_tunnel(self, name: str, /) -> Change:
-        from kubewright.host import tunnels  # few machines have one
+        from kubewright.host.programs import tunnels  # few machines have one
 
         found = self._tunnels.state(name)
         if found is not None:
@@ -238,7 +239,7 @@ class StoreHost(ABC):
         return tunnels.decide_removal(found, name)
 
     def _ensure_tunnel(self, desired: Tunnel) -> Change:
-        from kubewright.host import tunnels
+        from kubewright.host.programs import tunnels
 
         found = self._tunnels.state(desired.name)
         change = tunnels.decide(found, desired)
@@ -247,7 +248,7 @@ class StoreHost(ABC):
         return change
 
     def _ensure_tunnel_key(self, desired: TunnelKey) -> Change:
-        from kubewright.host import tunnels
+        from kubewright.host.programs import tunnels
 
         change = tunnels.decide_key(self._tunnels.state(desired.name), desired)
         if change:

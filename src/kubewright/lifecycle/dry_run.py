@@ -17,9 +17,9 @@ from kubewright.base.masking import mask
 from kubewright.base.wait import InstantWaiter, Waiter
 from kubewright.host import overlay
 from kubewright.host.desired import Accounts, Desired, Directory, File, Ownership, Service, Show
+from kubewright.host.filesystem.trees import remove_tree
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
-from kubewright.host.trees import remove_tree
 from kubewright.lifecycle.machine import Machine, is_root, state_home
 
 TOPIC: Final = "dryrun"

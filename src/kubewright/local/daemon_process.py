@@ -19,7 +19,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.messages import reason_of
 from kubewright.base.records import dataclass, field
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths

@@ -20,7 +20,7 @@ from kubewright.base.patterns import Pattern
 from kubewright.base.randomness import Random
 from kubewright.base.records import asdict, dataclass, field, fields, replace
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 
 CONTROL_PLANE = "control-plane"
 FORMAT = 3

@@ -16,7 +16,7 @@ from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
-from kubewright.host.tunnels import TunnelPrograms
+from kubewright.host.programs.tunnels import TunnelPrograms
 from kubewright.manifests import units
 
 NODE_INTERFACE: Final = "oi-wg"

@@ -23,7 +23,7 @@ from kubewright.agent.view import NodePhase, NodeView
 from kubewright.base.records import replace
 from kubewright.cli.handlers.agent import run as agent_command
 from kubewright.cli.main import main
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.http.metrics import Registry
 
 VIEW = NodeView(

@@ -15,7 +15,7 @@ from kubewright.agent.observation.runtime import DOWN, UNCHECKED, RuntimeHealth
 from kubewright.agent.status.pressures import SIGNALS, PressureState, Threshold, thresholds
 from kubewright.base.errors import HostError
 from kubewright.host import usage
-from kubewright.host.network import InterfaceAddress
+from kubewright.host.network.interfaces import InterfaceAddress
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Condition, FileSystem, Image, RuntimeHandler, RuntimeStatus
 from kubewright.host.usage import Amount

@@ -22,7 +22,7 @@ from kubewright.agent.machine_api import MachineAPI, usage_metrics
 from kubewright.agent.server import Contents, KubeletServer
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, HostError
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.http import lean, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.metrics import Registry

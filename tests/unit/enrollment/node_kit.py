@@ -23,7 +23,7 @@ from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.enrollment.protocol import answers, requests
 from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.enrollment.vpn.network import VPN
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host

@@ -30,7 +30,7 @@ from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.enrollment.state.clusters import read as read_cluster
 from kubewright.enrollment.vpn import network
 from kubewright.enrollment.vpn.network import VPN
-from kubewright.host.tunnels import TunnelPrograms
+from kubewright.host.programs.tunnels import TunnelPrograms
 from kubewright.manifests import kubelet, tunnels
 from kubewright.pki import wireguard
 from kubewright.pki.keys import Algorithm, FreshKeys

@@ -376,7 +376,7 @@ def test_without_a_socket_grpc_is_not_loaded(monkeypatch):
 
 def test_the_seam_does_not_import_grpc():
     program = (
-        "import sys; from kubewright.host import real, overlay, images_and_sandboxes; from kubewright.host.cri import runtime\n"
+        "import sys; from kubewright.host import real, overlay; from kubewright.host.cri import images_and_sandboxes, runtime\n"
         "runtime.CRIRuntime('unix:///x')\n"
         "print(sorted({'grpc', 'google'} & {name.partition('.')[0] for name in sys.modules}))"
     )

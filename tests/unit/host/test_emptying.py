@@ -9,8 +9,8 @@ import pytest
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
-from kubewright.host import trees
-from kubewright.host.files import Files
+from kubewright.host.filesystem import trees
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.host.states import ServiceState

@@ -17,7 +17,7 @@ from kubewright.base.errors import HostError, TryAgain
 from kubewright.host import accounts
 from kubewright.host.accounts import Ids, Limits, add_accounts, find_accounts
 from kubewright.host.desired import Accounts, File, Ownership
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.manifests import rootless

@@ -19,9 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import DiskFull, HostError
-from kubewright.host import files as module
 from kubewright.host.desired import Directory, File
-from kubewright.host.files import LEFTOVER, Files
+from kubewright.host.filesystem import files as module
+from kubewright.host.filesystem.files import LEFTOVER, Files
 from kubewright.host.processes import Identity
 from kubewright.host.states import Kind
 
@@ -132,7 +132,7 @@ WRITER = """
 import sys
 from pathlib import PurePosixPath
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 print("ready", flush=True)
 while True:
     for letter in b"ab":

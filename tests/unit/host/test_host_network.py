@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import PortInUse
-from kubewright.host.listeners import Listener, choose_loopback, choose_ports, parse_address, parse_connected, parse_listeners
-from kubewright.host.network import (
+from kubewright.host.network.interfaces import (
     InterfaceAddress,
     PortOwner,
     RealNetwork,
@@ -21,6 +20,7 @@ from kubewright.host.network import (
     loopback_global,
     parse_inet6,
 )
+from kubewright.host.network.listeners import Listener, choose_loopback, choose_ports, parse_address, parse_connected, parse_listeners
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode"
 TAIL = "00000000:00000000 00:00000000 00000000"

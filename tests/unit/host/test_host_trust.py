@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from busy import HANGS
 from kubewright.base.errors import HostError
-from kubewright.host.paths import weakness
-from kubewright.host.programs import RealCommands, RealPrograms
+from kubewright.host.filesystem.paths import weakness
+from kubewright.host.programs.commands import RealCommands, RealPrograms
 
 NOBODY = 65534
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away, and is refused programs")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
-from kubewright.host import mounts
+from kubewright.host.filesystem import mounts
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 

@@ -13,9 +13,9 @@ import pytest
 from kubewright.apis.machine import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
-from kubewright.host.network import RealNetwork, default_interfaces, parse_inet6
+from kubewright.host.network.interfaces import RealNetwork, default_interfaces, parse_inet6
 from kubewright.host.overlay import OverlayHost, materialise
 from kubewright.host.processes import RealProcesses
 from kubewright.host.real import RealHost

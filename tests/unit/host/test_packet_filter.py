@@ -9,8 +9,8 @@ import pytest
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
 from kubewright.host.overlay import OverlayHost, _PlannedFilter
-from kubewright.host.packet_filter import RealPacketFilter, of_iptables, of_nftables
-from kubewright.host.programs import Ended
+from kubewright.host.programs.commands import Ended
+from kubewright.host.programs.packet_filter import RealPacketFilter, of_iptables, of_nftables
 
 TABLES = "table ip filter\ntable ip kube-proxy\ntable ip6 kube-proxy\ntable inet firewalld\ntable ip cni_hostport\n"
 TABLES += "table inet cni_plugins_masquerade\ntable ip kube-proxy2\ntable broken\n"

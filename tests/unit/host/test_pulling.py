@@ -11,8 +11,8 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, RuntimeSilent, RuntimeUnavailable
 from kubewright.base.events import Progress, RecordingReporter, SilentReporter
+from kubewright.host.cri.images_and_sandboxes import Pull, PullPolicy, pull_images, remove_sandboxes
 from kubewright.host.cri.runtime import choose_socket
-from kubewright.host.images_and_sandboxes import Pull, PullPolicy, pull_images, remove_sandboxes
 from kubewright.host.states import Sandbox
 
 

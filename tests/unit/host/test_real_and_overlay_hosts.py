@@ -18,7 +18,7 @@ from kubewright.host import facts
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.desired import Directory, File, Service
 from kubewright.host.facts import Facts, MachineInfo
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost, flat_name, materialise
 from kubewright.host.processes import Identity
 from kubewright.host.real import RealHost

@@ -11,7 +11,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
 from kubewright.host.desired import Generated
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.host.states import Kind

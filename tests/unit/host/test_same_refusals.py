@@ -15,7 +15,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.host.desired import Accounts, Directory, File, Ownership
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host

@@ -11,14 +11,14 @@ from busy import HANGS
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
-from kubewright.host import systemd
 from kubewright.host.desired import File, Service
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
-from kubewright.host.programs import Ended, RealCommands
+from kubewright.host.programs import systemd
+from kubewright.host.programs.commands import Ended, RealCommands
+from kubewright.host.programs.systemd import Systemd
 from kubewright.host.real import RealHost
 from kubewright.host.states import FileState, Kind, ServiceState
-from kubewright.host.systemd import Systemd
 
 
 class Systemctl:

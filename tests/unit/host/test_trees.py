@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError
-from kubewright.host import trees
 from kubewright.host.desired import Ownership
-from kubewright.host.files import Files
+from kubewright.host.filesystem import trees
+from kubewright.host.filesystem.files import Files
+from kubewright.host.filesystem.trees import Work, remove_tree
 from kubewright.host.real import RealHost
-from kubewright.host.trees import Work, remove_tree
 
 DEEP = 1200
 NAME = "n" * 100

@@ -16,14 +16,14 @@ from kubewright.base.change import Action
 from kubewright.base.errors import HostError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.host import tunnel_guard, tunnels
 from kubewright.host.desired import Tunnel, TunnelKey, TunnelPeer
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
-from kubewright.host.programs import Ended
+from kubewright.host.programs import tunnel_guard, tunnels
+from kubewright.host.programs.commands import Ended
+from kubewright.host.programs.tunnels import RealTunnels
 from kubewright.host.real import RealHost
 from kubewright.host.states import TunnelPeerState, TunnelState
-from kubewright.host.tunnels import RealTunnels
 from kubewright.pki import wireguard
 
 RANDOM = SeededRandom(1)

@@ -27,7 +27,7 @@ from kubewright.discovery.token import Question
 from kubewright.etcd.client import EtcdClient
 from kubewright.etcd.membership import remove_member
 from kubewright.host.cri.client import Client
-from kubewright.host.programs import RealCommands
+from kubewright.host.programs.commands import RealCommands
 from kubewright.http import loop, tls
 from kubewright.kube.answers import persist
 from kubewright.kube.client import AsyncKubeClient, KubeClient

@@ -11,7 +11,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.events import Line, RecordingReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.host.facts import Facts, MachineInfo
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.host.states import ServiceState

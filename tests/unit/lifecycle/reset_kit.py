@@ -17,8 +17,8 @@ from kubewright.base.records import replace
 from kubewright.etcd.api import Member
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.facts import Facts, MachineInfo
-from kubewright.host.files import Files
-from kubewright.host.packet_filter import Rules
+from kubewright.host.filesystem.files import Files
+from kubewright.host.programs.packet_filter import Rules
 from kubewright.host.real import RealHost
 from kubewright.host.states import Sandbox, ServiceState
 from kubewright.kube.recording import RecordingKube

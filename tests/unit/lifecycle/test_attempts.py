@@ -14,8 +14,8 @@ from kubewright.base.change import Action, Change
 from kubewright.base.checks import Finding
 from kubewright.base.errors import CertificateError, CheckFailed, ConfigurationChanged, HostError, Unauthorized, WaitTimeout
 from kubewright.base.records import replace
-from kubewright.host.files import Files
-from kubewright.host.network import PortOwner, RealNetwork
+from kubewright.host.filesystem.files import Files
+from kubewright.host.network.interfaces import PortOwner, RealNetwork
 from kubewright.host.real import RealHost
 from kubewright.http import sync
 from kubewright.lifecycle import attempts, machine_record
@@ -256,7 +256,7 @@ def test_an_etcd_to_which_an_api_server_has_written_is_protected(box, place, mar
 def test_an_etcd_whose_data_cannot_be_read_is_protected(box, monkeypatch):
     attempt(box)
     write(box.layout.etcd_data / "member/wal/0.wal", "x" * 70_000)
-    monkeypatch.setattr("kubewright.host.files.READ_LIMIT", 65_536)
+    monkeypatch.setattr("kubewright.host.filesystem.files.READ_LIMIT", 65_536)
     stays(box)
 
 

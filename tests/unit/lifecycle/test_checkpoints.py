@@ -13,7 +13,7 @@ from kubewright.base.change import Action
 from kubewright.base.errors import ComponentFailed, HostError, WaitTimeout
 from kubewright.base.events import Line, RecordingReporter
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import Form, State

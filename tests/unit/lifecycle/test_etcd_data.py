@@ -10,7 +10,7 @@ import pytest
 
 from kubewright.apis.machine import Layout
 from kubewright.host.desired import Generated
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.etcd.data import DataSwap
 

@@ -16,8 +16,8 @@ from kubewright.base.errors import DocumentError, Interrupted, Unreachable
 from kubewright.base.events import Progress, RecordingReporter, SilentReporter
 from kubewright.etcd.api import NoQuorum
 from kubewright.etcd.snapshots import Snapshot
-from kubewright.host.files import Files
-from kubewright.host.programs import Ended
+from kubewright.host.filesystem.files import Files
+from kubewright.host.programs.commands import Ended
 from kubewright.lifecycle.etcd import saving, verifying
 from kubewright.lifecycle.etcd.verifying import Contents
 from snapshot_files import database, snapshot

@@ -13,7 +13,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.etcd import fencing, this_member
 from kubewright.lifecycle.etcd.fencing import Peer, Standing

@@ -18,7 +18,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateMismatch, CheckFailed, ConfigurationChanged, HostError, Locked, UsageError
 from kubewright.base.events import Checked
 from kubewright.base.records import replace
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.machine import LOCK

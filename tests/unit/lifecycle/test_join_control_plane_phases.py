@@ -18,7 +18,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import Member, Status
 from kubewright.etcd.recording import RecordingEtcd
-from kubewright.host.listeners import Listener
+from kubewright.host.network.listeners import Listener
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response
 from kubewright.lifecycle.join import control_plane, etcd_learner, kubelet, operation

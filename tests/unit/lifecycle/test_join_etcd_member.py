@@ -32,7 +32,7 @@ from kubewright.etcd.api import Member, NoQuorum, Status
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.decisions import decide_emptying
 from kubewright.host.desired import File
-from kubewright.host.listeners import Listener
+from kubewright.host.network.listeners import Listener
 from kubewright.host.states import FileState, Kind
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.deferred_manifests import DeferredManifests

@@ -11,7 +11,7 @@ from reset_kit import OWN, Box, PacketFilter, ResetHost, Runtime, Services, etcd
 from kubewright.base.errors import HostError, Interrupted
 from kubewright.base.events import Line, Warned
 from kubewright.etcd.recording import RecordingEtcd
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 
 EMPTY = ["cni", "cni/f", "etcd", "kubelet", "kubernetes", "kubernetes/manifests", "kubernetes/pki"]

@@ -9,7 +9,7 @@ import pytest
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError, RuntimeUnavailable, Unreachable
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.states import Container, ContainerState
 from kubewright.lifecycle.steps import running

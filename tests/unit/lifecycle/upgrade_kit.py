@@ -19,7 +19,7 @@ from kubewright.base.records import dataclass as record
 from kubewright.base.records import replace
 from kubewright.etcd.api import Alarm, Member, Status
 from kubewright.etcd.recording import RecordingEtcd
-from kubewright.host.programs import RealPrograms
+from kubewright.host.programs.commands import RealPrograms
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, ContainerState
 from kubewright.http.messages import Response

@@ -31,8 +31,8 @@ from kubewright.base.errors import (
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, field, fields, replace
 from kubewright.binaries import BinarySources
-from kubewright.host.listeners import Listener
-from kubewright.host.network import PortOwner, RealNetwork
+from kubewright.host.network.interfaces import PortOwner, RealNetwork
+from kubewright.host.network.listeners import Listener
 from kubewright.host.processes import Identity
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.local import daemon_process, record

@@ -21,9 +21,9 @@ from kubewright.apis.kubeconfig import kubeconfig_document
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base import plain_text, yaml
 from kubewright.base.errors import HostError, KubewrightError, UnsafeText
-from kubewright.host import tunnels as interfaces
 from kubewright.host.desired import Tunnel
-from kubewright.host.tunnels import TunnelPrograms
+from kubewright.host.programs import tunnels as interfaces
+from kubewright.host.programs.tunnels import TunnelPrograms
 from kubewright.lifecycle import bootstrap_tokens
 from kubewright.manifests import kubelet, tunnels, units
 from kubewright.manifests.tunnels import NodeTunnel

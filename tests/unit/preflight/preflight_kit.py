@@ -9,7 +9,7 @@ from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field, replace
 from kubewright.host.facts import Facts, MachineInfo
-from kubewright.host.network import PortOwner
+from kubewright.host.network.interfaces import PortOwner
 from kubewright.host.states import Condition, FileState, Kind, RuntimeStatus, ServiceState
 from kubewright.preflight.checks import Subject
 

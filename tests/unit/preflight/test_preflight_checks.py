@@ -18,7 +18,7 @@ from kubewright.base.errors import CheckFailed, RuntimeUnavailable
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.host.facts import MachineInfo
-from kubewright.host.network import PortOwner
+from kubewright.host.network.interfaces import PortOwner
 from kubewright.host.states import Condition, ServiceState
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Response

@@ -21,7 +21,7 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.records import replace
 from kubewright.host.desired import File
 from kubewright.host.failures import explaining
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import access_of
 from kubewright.pki import certificates, csr, keys

@@ -11,7 +11,7 @@ from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.host.readers import Network
 
 if TYPE_CHECKING:
-    from kubewright.host.network import Family
+    from kubewright.host.network.interfaces import Family
 
 LookUp = Callable[[str], Sequence[str]]
 """Finds the addresses of a host name; none if there are none. Blocks."""

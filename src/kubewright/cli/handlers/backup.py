@@ -16,7 +16,7 @@ from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_result
 from kubewright.cli.printers.progress import progress
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle.etcd import access, backup, saving, this_member
 from kubewright.lifecycle.etcd.access import EtcdFlags
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions

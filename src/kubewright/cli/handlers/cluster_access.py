@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import CertificateError
 from kubewright.cli.parsing.inputs import absolute
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access

@@ -19,8 +19,8 @@ from kubewright.cli.printers.output import write_result
 from kubewright.cli.printers.progress import progress
 from kubewright.etcd.snapshots import Snapshot
 from kubewright.host.desired import File
-from kubewright.host.files import Files
-from kubewright.host.programs import RealCommands, find
+from kubewright.host.filesystem.files import Files
+from kubewright.host.programs.commands import RealCommands, find
 from kubewright.lifecycle.etcd import access, saving, verifying
 from kubewright.lifecycle.etcd.access import EtcdFlags
 from kubewright.lifecycle.etcd.verifying import Verified

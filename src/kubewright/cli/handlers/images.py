@@ -18,8 +18,8 @@ from kubewright.cli.parsing.documents import read_documents
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import OUTPUT_VERSION, printer, write_result
 from kubewright.cli.printers.reporters import JsonLines, KubeadmText, logged
+from kubewright.host.cri.images_and_sandboxes import Pull, PullPolicy, pull_images
 from kubewright.host.cri.runtime import CRIRuntime
-from kubewright.host.images_and_sandboxes import Pull, PullPolicy, pull_images
 
 TOPIC: Final = "config/images"
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.machine import Detected, Layout
 
 if TYPE_CHECKING:
-    from kubewright.host.files import Files
+    from kubewright.host.filesystem.files import Files
     from kubewright.host.seam import Host
 
 _KUBEADMS: Final = Layout()

@@ -11,7 +11,7 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.enrollment.node.leaving import NodeLeaveOptions
 from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.enrollment.node.rotating import NodeRotateOptions
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 
 _NEEDED = ("apiserver-endpoint", "apiserver-ca-cert-file", "join-token")
 

@@ -21,7 +21,7 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_plan, write_result
 from kubewright.cli.printers.reporters import JsonLines, MachineText, PlainLines, logged
 from kubewright.cli.rows.commands import imported
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine

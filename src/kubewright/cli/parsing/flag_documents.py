@@ -22,7 +22,7 @@ from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.messages import did_you_mean
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.rows.model import BOOL, DURATION, INT, INT32, LIST, Flag
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 
 NUMBERS: Final = frozenset({"float32"})
 """Text flags, by the placeholder of their value in help, that may be written as a number."""

@@ -56,7 +56,7 @@ def version(text: str, *, flag: str) -> str:
 
 
 def _read(path: str) -> str | None:
-    from kubewright.host.files import Files
+    from kubewright.host.filesystem.files import Files
 
     found = Files().read(PurePosixPath(path))
     return None if found is None else found.decode(errors="replace")

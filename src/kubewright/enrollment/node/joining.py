@@ -15,7 +15,7 @@ from kubewright.enrollment.node import preflight
 from kubewright.enrollment.protocol import requests
 from kubewright.enrollment.protocol.fields import MalformedField
 from kubewright.enrollment.protocol.requests import JoinRequest
-from kubewright.host import tunnels
+from kubewright.host.programs import tunnels
 from kubewright.kube.answers import worth_retrying
 from kubewright.kube.core import Object
 from kubewright.kube.refusals import Patience

@@ -13,7 +13,7 @@ from kubewright.base.checks import Finding, run_checks
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.records import replace
 from kubewright.enrollment.node.context import until_joined
-from kubewright.host import tunnels
+from kubewright.host.programs import tunnels
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists

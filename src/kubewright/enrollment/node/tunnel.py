@@ -9,8 +9,8 @@ from kubewright.base.change import Change
 from kubewright.base.errors import WaitTimeout
 from kubewright.base.events import Waited
 from kubewright.enrollment.node import tunnel_checks
-from kubewright.host import tunnels
 from kubewright.host.desired import Directory, File, Service, Show
+from kubewright.host.programs import tunnels
 from kubewright.manifests import tunnels as units
 from kubewright.manifests.tunnels import NODE_INTERFACE
 

@@ -16,10 +16,10 @@ from kubewright.base.change import Change
 from kubewright.base.errors import HostError
 from kubewright.enrollment.vpn import network as vpns
 from kubewright.enrollment.vpn.network import VPN
-from kubewright.host import tunnels
 from kubewright.host.desired import File, Service, TunnelPeer
+from kubewright.host.programs import tunnels
+from kubewright.host.programs.tunnels import TunnelPrograms
 from kubewright.host.states import TunnelState
-from kubewright.host.tunnels import TunnelPrograms
 from kubewright.manifests import tunnels as units
 
 if TYPE_CHECKING:

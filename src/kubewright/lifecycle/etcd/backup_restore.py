@@ -15,7 +15,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed, DocumentError, UsageError
 from kubewright.host.desired import Directory, File, Show, Streamed
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
 from kubewright.lifecycle.connections import Mode

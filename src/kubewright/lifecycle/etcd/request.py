@@ -84,7 +84,7 @@ def restore_task(request: RestoreOptions, machine: Machine) -> Prepared[MemberTa
     task = MemberTask(member=member)
     warnings: tuple[str, ...] = ()
     if request.file:
-        from kubewright.host.files import Files
+        from kubewright.host.filesystem.files import Files
         from kubewright.lifecycle.etcd import saving, verifying
 
         source, files = PurePosixPath(request.file), Files()

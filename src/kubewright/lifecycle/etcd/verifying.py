@@ -13,7 +13,7 @@ from typing import Any, Final
 from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
 from kubewright.etcd.snapshots import Checker, Snapshot
-from kubewright.host.programs import Commands
+from kubewright.host.programs.commands import Commands
 
 ETCDUTL: Final = "etcdutl"
 WITHIN: Final = 600.0

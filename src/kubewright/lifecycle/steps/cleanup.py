@@ -28,7 +28,7 @@ from kubewright.lifecycle.steps import boot_recovery, kubelet_service
 from kubewright.lifecycle.steps.inventory import SERVICE, Inventory
 
 if TYPE_CHECKING:
-    from kubewright.host.packet_filter import Rules
+    from kubewright.host.programs.packet_filter import Rules
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def remove_pods(ctx: Cleanup) -> Iterator[Change]:
     """
     ctx.tell("", "Would remove Kubernetes-managed containers")
     known = not isinstance(ctx.inventory.pods, HostError)
-    from kubewright.host.images_and_sandboxes import remove_sandboxes
+    from kubewright.host.cri.images_and_sandboxes import remove_sandboxes
 
     try:
         removals = remove_sandboxes(ctx.host.runtime, clock=ctx.clock)

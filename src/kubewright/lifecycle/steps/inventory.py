@@ -17,7 +17,7 @@ from kubewright.lifecycle.background_task import BackgroundTask
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster, Member
 
 if TYPE_CHECKING:
-    from kubewright.host.packet_filter import Rules
+    from kubewright.host.programs.packet_filter import Rules
     from kubewright.host.states import Sandbox
 
 SERVICE: Final = "kubelet"

@@ -29,7 +29,7 @@ def pull(
     cluster: ClusterConfiguration, registration: NodeRegistration, *, host: Host, clock: Clock, reporter: Reporter
 ) -> Iterable[Change]:
     """Pull the images of a control plane as configured in its node registration."""
-    from kubewright.host.images_and_sandboxes import Pull, PullPolicy, pull_images  # a worker pulls none
+    from kubewright.host.cri.images_and_sandboxes import Pull, PullPolicy, pull_images  # a worker pulls none
 
     how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
     return pull_images(images(cluster), runtime=host.runtime, how=how, clock=clock, reporter=reporter)

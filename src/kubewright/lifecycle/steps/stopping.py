@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.errors import WaitTimeout
 from kubewright.base.records import dataclass
 from kubewright.host.desired import Service
-from kubewright.host.listeners import blocking
+from kubewright.host.network.listeners import blocking
 from kubewright.lifecycle.steps.kubelet import SERVICE
 
 if TYPE_CHECKING:

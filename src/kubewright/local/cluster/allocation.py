@@ -15,7 +15,7 @@ from typing import Final, Self
 
 from kubewright.base.errors import KubewrightError, PortInUse
 from kubewright.base.records import replace
-from kubewright.host.network import RealNetwork
+from kubewright.host.network.interfaces import RealNetwork
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord

@@ -11,7 +11,7 @@ from typing import Any, Self
 from kubewright import binaries
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.binaries import BinarySources
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access

@@ -28,7 +28,7 @@ from kubewright.etcd import membership
 from kubewright.etcd.api import PASSING
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.desired import Directory
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access

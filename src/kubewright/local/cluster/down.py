@@ -18,9 +18,9 @@ from kubewright.base.errors import APIError, HostError, KubewrightError
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
+from kubewright.host.filesystem.trees import remove_tree
 from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.host.trees import remove_tree
 from kubewright.local import daemon_process
 from kubewright.local.cluster import kubeconfig
 from kubewright.local.cluster.daemon_client import ControlClient

@@ -22,7 +22,7 @@ from kubewright.base.events import Reporter, SilentReporter, Warned
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
 from kubewright.kube.kubeconfigs import default_paths as kubeconfig_places
 from kubewright.local import record

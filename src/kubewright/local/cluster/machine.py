@@ -8,7 +8,7 @@ from pathlib import Path
 import kubewright
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, BinariesError, HostError
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, RuntimeStatus, Sandbox, ServiceState

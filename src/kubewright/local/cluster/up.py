@@ -22,9 +22,9 @@ from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import PollingWaiter
 from kubewright.binaries import BinarySources
 from kubewright.host.desired import Directory
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
-from kubewright.host.network import RealNetwork
+from kubewright.host.network.interfaces import RealNetwork
 from kubewright.local import daemon_process, programs, record
 from kubewright.local.cluster import allocation, preflight
 from kubewright.local.cluster.allocation import AddressClaims

@@ -16,7 +16,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
 from kubewright.base.records import dataclass
 from kubewright.host.desired import File
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.init import phases
 from kubewright.lifecycle.init.request import InitOptions

@@ -22,7 +22,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.unexpected import keep_running
 from kubewright.host.facts import ARCHITECTURES, machine
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.http.messages import Response
 from kubewright.http.opening import opened
 from kubewright.http.routes import Request, Route

@@ -17,7 +17,7 @@ from kubewright.base.errors import HostError, ValidationError
 from kubewright.base.events import Event
 from kubewright.base.fields import FieldErrorType
 from kubewright.base.records import dataclass
-from kubewright.host.trees import remove_tree
+from kubewright.host.filesystem.trees import remove_tree
 from kubewright.local.supervisor.decoding import FieldReader
 from kubewright.local.supervisor.pod import Container, Mount, StaticPod
 from kubewright.local.supervisor.probes import Prober

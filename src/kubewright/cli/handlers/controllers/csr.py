@@ -22,7 +22,7 @@ from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
 from kubewright.controllers.serving.policies import PolicyFile
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import identity_of

@@ -23,7 +23,7 @@ from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
 from kubewright.controllers.telemetry import ControllerMetrics
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.notify import Notifier
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient

@@ -17,7 +17,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.base.unexpected import keep_running
 from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient

@@ -27,7 +27,7 @@ from kubewright.enrollment.node.kubelet_fields import RefusedFields
 from kubewright.enrollment.protocol import decisions
 from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.state.store import HubStore
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.credentials import Access, ClientCertificate
 from kubewright.kube.credentials import BearerToken as TokenIdentity
 from kubewright.kube.kubeconfigs import load_access

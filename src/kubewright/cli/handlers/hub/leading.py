@@ -12,7 +12,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Forbidden, HostError, Locked, NotFound
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers.daemons import leader_election
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient, KubeClient

@@ -20,7 +20,7 @@ from kubewright.enrollment.hub.telemetry import HubMetrics
 from kubewright.enrollment.state.clusters import TenantCluster
 from kubewright.enrollment.state.store import TAKEN_OVER, HubStore
 from kubewright.enrollment.state.store_thread import StoreThread
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.notify import Notifier
 from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxies

@@ -25,7 +25,7 @@ from kubewright.enrollment.state.seal import OldState
 from kubewright.enrollment.state.sqlite_store import SQLiteStore
 from kubewright.enrollment.state.store import Event, HubStore, Retention
 from kubewright.host.desired import Directory
-from kubewright.host.files import Files
+from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access

@@ -16,7 +16,7 @@ from kubewright.cli.parsing import inputs
 from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.vpn import hub_tunnels, network
 from kubewright.enrollment.vpn.network import VPN
-from kubewright.host import tunnels
+from kubewright.host.programs import tunnels
 from kubewright.pki import wireguard
 
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from kubewright.base.deadlines import left
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
-from kubewright.host.paths import weakness
+from kubewright.host.filesystem.paths import weakness
 
 _WITHIN: Final = 60.0
 """Seconds that a program may take to print its version: a kubelet took more than ten on a machine with a load of 50 per core."""

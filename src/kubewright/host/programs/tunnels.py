@@ -18,9 +18,9 @@ from kubewright.base.errors import HostError
 from kubewright.base.masking import remember
 from kubewright.base.plain_text import one_line
 from kubewright.base.records import dataclass, replace
-from kubewright.host import tunnel_guard
 from kubewright.host.desired import Tunnel, TunnelKey, TunnelPeer
-from kubewright.host.programs import Commands, Ended
+from kubewright.host.programs import tunnel_guard
+from kubewright.host.programs.commands import Commands, Ended
 from kubewright.host.readers import FileReader, Programs
 from kubewright.host.states import TunnelPeerState, TunnelState
 

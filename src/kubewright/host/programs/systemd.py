@@ -10,7 +10,7 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.facts import BOOTED
-from kubewright.host.programs import Commands, RealCommands
+from kubewright.host.programs.commands import Commands, RealCommands
 from kubewright.host.readers import FileReader
 from kubewright.host.states import Kind, ServiceState
 

@@ -13,7 +13,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
-from kubewright.host.programs import Commands
+from kubewright.host.programs.commands import Commands
 from kubewright.host.readers import Programs
 
 WITHIN: Final = 60.0

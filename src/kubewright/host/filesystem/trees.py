@@ -20,7 +20,7 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass, field, replace
 from kubewright.host.failures import explained, explaining
-from kubewright.host.mounts import mount_of, mounted_at, unknown_mounts
+from kubewright.host.filesystem.mounts import mount_of, mounted_at, unknown_mounts
 
 _CHILD: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _HELD: Final = 8

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kubewright.base.records import dataclass
-from kubewright.host.listeners import Listener, blocking, choose_loopback, choose_ports, parse_connected, parse_listeners
+from kubewright.host.network.listeners import Listener, blocking, choose_loopback, choose_ports, parse_connected, parse_listeners
 
 Family = Literal[4, 6]
 

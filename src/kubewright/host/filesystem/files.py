@@ -18,15 +18,15 @@ from typing import BinaryIO, Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.patterns import Pattern
-from kubewright.host import mounts
 from kubewright.host.accounts import lock_accounts
 from kubewright.host.decisions import keeps_owner, require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
-from kubewright.host.paths import checked, open_directory, weakness
+from kubewright.host.filesystem import mounts
+from kubewright.host.filesystem.paths import checked, open_directory, weakness
+from kubewright.host.filesystem.trees import Refusals, Work, fail, names, remove_entry, visit
 from kubewright.host.processes import Identity
 from kubewright.host.states import FileState, FileSystem, Kind
-from kubewright.host.trees import Refusals, Work, fail, names, remove_entry, visit
 
 READ_LIMIT: Final = 256 * 1024 * 1024
 """Bytes above which we do not read a file."""

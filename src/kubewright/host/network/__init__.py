@@ -1,0 +1,1 @@
+"""The network of a machine: its addresses and its listening sockets."""
