@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from kubewright.pki import certificates, keys, pem
+from kubewright.pki import certificates, keys
 from kubewright.pki.certificates import AlternativeNames, Certificate
+from kubewright.pki.encoding import pem
 from kubewright.pki.keys import PrivateKey
 
 if TYPE_CHECKING:

@@ -29,9 +29,10 @@ from kubewright.enrollment.protocol import fields, requests
 from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.enrollment.state.sqlite_store import SQLiteStore
 from kubewright.enrollment.state.store import Event
-from kubewright.pki import keys, oaep, sealing
+from kubewright.pki import keys
+from kubewright.pki.encryption import oaep, sealing
+from kubewright.pki.encryption.oaep import RecipientKey
 from kubewright.pki.keys import Algorithm
-from kubewright.pki.oaep import RecipientKey
 
 JOINS: Final = {"p256": 500, "rsa": 100}
 """Requests at once, by the kind of keys that answers contain."""

@@ -31,7 +31,8 @@ def cluster(documents: Mapping[str, str]) -> tuple[dict[str, Any], str]:
     from kubewright.base.randomness import SystemRandom
     from kubewright.lifecycle.steps import stand_ins
     from kubewright.manifests import configmaps
-    from kubewright.pki import pins, sealing
+    from kubewright.pki import pins
+    from kubewright.pki.encryption import sealing
     from kubewright.tokens import cluster_info, strings
 
     shared = stand_ins.shared_certificates(KEY, clock=SystemClock(), random=SystemRandom())

@@ -13,8 +13,10 @@ from kubewright.base import yaml
 from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import KubewrightError
 from kubewright.enrollment.protocol import requests
-from kubewright.pki import certificates, keys, pem, pins, request_details, request_signing
+from kubewright.pki import certificates, keys, pins
+from kubewright.pki.encoding import pem
 from kubewright.pki.pins import Pin
+from kubewright.pki.requests import request_details, request_signing
 from kubewright.tokens import cluster_info
 from kubewright.tokens.strings import BootstrapTokenString
 

@@ -27,7 +27,9 @@ from decoder_readings import TOKEN
 from kubewright.base.randomness import SeededRandom
 from kubewright.enrollment.protocol import fields, requests
 from kubewright.enrollment.protocol.requests import JoinRequest
-from kubewright.pki import keys, oaep, pem, pins
+from kubewright.pki import keys, pins
+from kubewright.pki.encoding import pem
+from kubewright.pki.encryption import oaep
 from kubewright.tokens import cluster_info
 
 Chance = random.Random

@@ -11,7 +11,8 @@ from arena import File
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
-from kubewright.pki import certificates, keys, pem
+from kubewright.pki import certificates, keys
+from kubewright.pki.encoding import pem
 
 NEAR = 60
 """How many seconds of a certificate's lifetime may depend on the speed of a run: it starts with its CA and expires counted from its own signing."""

@@ -12,7 +12,8 @@ from certs_comparison import DEFAULT, INIT, Pair, find_kubeadm
 import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.lifecycle.steps import renewal
-from kubewright.pki import certificates, keys, pem
+from kubewright.pki import certificates, keys
+from kubewright.pki.encoding import pem
 
 EXTERNAL_ETCD = "etcd: {external: {endpoints: ['https://10.0.0.1:2379'], caFile: /a, certFile: /b, keyFile: /c}}\n"
 CONFIG = ("--config", "/kubeadm.yaml")

@@ -33,7 +33,8 @@ from kubewright.host.real import RealHost
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.machine import Machine as Whole
-from kubewright.pki import certificates, keys, pem
+from kubewright.pki import certificates, keys
+from kubewright.pki.encoding import pem
 from operation_kit import Below, NoCluster, run_phases
 
 REFERENCE = Path(__file__).parents[1] / "data" / "reference" / "cases"

@@ -32,8 +32,8 @@ from kubewright.host.network.interfaces import RealNetwork
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE, SECRET
-from kubewright.pki import csr
 from kubewright.pki.certificates import Pair, pair_of
+from kubewright.pki.requests import csr
 from kubewright.tokens import secrets, strings
 from kubewright.tokens.strings import BootstrapTokenString
 from loopback import free_address

@@ -26,7 +26,7 @@ from kubewright.enrollment.state.secret_store import SecretStore
 from kubewright.enrollment.state.sqlite_store import SQLiteStore
 from kubewright.enrollment.state.store import HubStore
 from kubewright.kube.client import KubeClient
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 
 LEASE = {"leaderElectLeaseDuration": "6s", "leaderElectRenewDeadline": "5s", "leaderElectRetryPeriod": "500ms"}
 """Shorter than usual, so that tests wait no longer than necessary."""

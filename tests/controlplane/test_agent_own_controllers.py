@@ -14,7 +14,7 @@ from agent_process import Agent, eventually, ready_node, requests_of, usable_add
 from local_agents import LocalAgentCluster, local_agent_cluster
 
 from kubewright.kube.client import KubeClient
-from kubewright.pki import csr
+from kubewright.pki.requests import csr
 
 SIGNED = "60s"
 """With five minutes of backdating they are renewed 24 s after signing at the latest, serving certificates once they are approved."""

@@ -26,7 +26,7 @@ from kubewright.base.errors import NotFound, PortInUse
 from kubewright.base.randomness import SystemRandom
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import CSI_NODE, EVENT, LEASE, NODE
-from kubewright.pki import csr
+from kubewright.pki.requests import csr
 from kubewright.tokens import strings
 from kubewright.tokens.strings import BootstrapTokenString
 

@@ -26,7 +26,8 @@ from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
 from kubewright.local.cluster.cluster import LocalCluster
-from kubewright.pki import der, pem, request_details, request_signing
+from kubewright.pki.encoding import der, pem
+from kubewright.pki.requests import request_details, request_signing
 from kubewright.tokens import cluster_info
 from kubewright.tokens.strings import BootstrapTokenString
 

@@ -25,7 +25,8 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import CONFIG_MAP, NODE_JOIN_REQUEST, SECRET
-from kubewright.pki import certificates, keys, oaep
+from kubewright.pki import certificates, keys
+from kubewright.pki.encryption import oaep
 
 from hub_kit import JOIN_KEY, STATE_KEY, event  # isort: skip
 from oneinfra_kit import manifest  # isort: skip

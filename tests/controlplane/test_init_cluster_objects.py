@@ -33,7 +33,7 @@ from kubewright.lifecycle.init import existing_cluster
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.machine import Machine as Whole
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 from kubewright.tokens import cluster_info, parse
 from operation_kit import observed, run_phases
 

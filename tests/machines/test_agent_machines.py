@@ -20,7 +20,7 @@ from testbed.sharing import PYTHON
 
 import certificate_summaries as summaries
 from kubewright.agent.status.setters import find
-from kubewright.pki import csr
+from kubewright.pki.requests import csr
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
 PAGE = (Path(__file__).parents[2] / "docs" / "compat" / "kubelet.md").read_text()

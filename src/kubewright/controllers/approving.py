@@ -14,7 +14,7 @@ from kubewright.controllers.requests import APPROVED, Nothing, Retry, SigningReq
 from kubewright.controllers.signers import KUBELET_CLIENT_SIGNER, Asked, Signer
 from kubewright.kube.core import Object
 from kubewright.kube.daemons.delegation import User, access_review
-from kubewright.pki.request_details import RefusedRequest, RequestDetails
+from kubewright.pki.requests.request_details import RefusedRequest, RequestDetails
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,8 +15,8 @@ from pathlib import PurePosixPath
 
 from kubewright.base.errors import CertificateError
 from kubewright.controllers.requests import Retry
-from kubewright.pki import request_signing
-from kubewright.pki.request_signing import SeveralCertificates, SigningAuthority
+from kubewright.pki.requests import request_signing
+from kubewright.pki.requests.request_signing import SeveralCertificates, SigningAuthority
 
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from kubewright.kube.core import Object, identity_of
 from kubewright.kube.daemons.controller import NotNow, SharedInformer, Workers
 from kubewright.kube.daemons.queueing import RateLimiter, WorkQueue, certificate_limiter
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.pki import request_signing
+from kubewright.pki.requests import request_signing
 
 _log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from kubewright.controllers.requests import Nothing, Retry, SigningRequest
 from kubewright.controllers.serving import deciding
 from kubewright.controllers.serving.evidence import Evidence
 from kubewright.controllers.signing import Fail, Sign
-from kubewright.pki import request_signing
-from kubewright.pki.request_details import RequestDetails
+from kubewright.pki.requests import request_signing
+from kubewright.pki.requests.request_details import RequestDetails
 
 DEFAULT_LONGEST = timedelta(hours=8760)
 _FOREVER = timedelta(days=36500)

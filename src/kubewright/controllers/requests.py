@@ -12,8 +12,8 @@ from typing import Any, Final
 from kubewright.base.encoding import decode_base64
 from kubewright.base.records import dataclass, field
 from kubewright.kube.core import Object
-from kubewright.pki import request_details
-from kubewright.pki.request_details import RequestDetails
+from kubewright.pki.requests import request_details
+from kubewright.pki.requests.request_details import RequestDetails
 from kubewright.tokens.secrets import parse_moment
 
 APPROVED: Final = "Approved"

@@ -7,8 +7,8 @@ from typing import Final
 
 from kubewright.base.records import dataclass
 from kubewright.controllers.requests import CLIENT, CLIENT_KUBELET, KUBELET_SERVING, LEGACY_UNKNOWN
-from kubewright.pki.csr import NODES
-from kubewright.pki.request_details import RequestDetails
+from kubewright.pki.requests.csr import NODES
+from kubewright.pki.requests.request_details import RequestDetails
 
 NODE_PREFIX: Final = "system:node:"
 _ENCIPHERMENT: Final = "key encipherment"

@@ -12,9 +12,9 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.controllers.requests import FAILED, Nothing, Retry, SigningRequest
 from kubewright.controllers.signers import Asked, Signer
-from kubewright.pki import request_signing
-from kubewright.pki.request_details import RefusedRequest
-from kubewright.pki.request_signing import Period, VerifiedRequest
+from kubewright.pki.requests import request_signing
+from kubewright.pki.requests.request_details import RefusedRequest
+from kubewright.pki.requests.request_signing import Period, VerifiedRequest
 
 FAILURE = "SignerValidationFailure"
 """The reason of the condition, and of the event, of a request that breaks a rule."""

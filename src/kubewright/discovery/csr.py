@@ -18,9 +18,10 @@ from kubewright.kube.core import Object
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.pki import certificates, csr, request_details
+from kubewright.pki import certificates
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
+from kubewright.pki.requests import csr, request_details
 
 WITHIN: Final = 900.0
 """Seconds for one request; the kubelet's certificate manager waits 15 minutes."""
@@ -164,7 +165,7 @@ async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
 
 def _is_ours(found: Mapping[str, Any], wanted: RequestedCertificate) -> bool:
     """Whether a stored request is the one that we would make (kubelet: pkg/kubelet/certificate/bootstrap ensureCompatible)."""
-    from kubewright.pki import request_signing  # imports the X.509 library, which only a repeated request needs
+    from kubewright.pki.requests import request_signing  # imports the X.509 library, which only a repeated request needs
 
     spec = found.get("spec") or {}
     try:

@@ -23,7 +23,7 @@ from kubewright.base.records import dataclass
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
-from kubewright.pki import csr, request_details
+from kubewright.pki.requests import csr, request_details
 
 
 @dataclass(frozen=True, kw_only=True)

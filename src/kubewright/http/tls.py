@@ -23,7 +23,7 @@ from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.base.records import dataclass
 from kubewright.http.deadlines import Bounded, connected
-from kubewright.pki import pem
+from kubewright.pki.encoding import pem
 
 # The places that Go's crypto/x509 looks at on Linux (root_linux.go), so that we trust what kubeadm on the same machine trusts.
 SYSTEM_BUNDLES: Final = (

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from kubewright.base.errors import CertificateMismatch
 from kubewright.base.records import dataclass, field
-from kubewright.pki import der, distinguished_names, keys, pem, uris
-from kubewright.pki.der import DERError, Element
+from kubewright.pki import keys
+from kubewright.pki.encoding import der, distinguished_names, pem, uris
+from kubewright.pki.encoding.der import DERError, Element
+from kubewright.pki.encoding.pem import quiet, reading
 from kubewright.pki.keys import PrivateKey, kind_of
-from kubewright.pki.pem import quiet, reading
 
 if TYPE_CHECKING:
     from cryptography import x509

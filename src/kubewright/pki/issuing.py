@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.errors import CertificateError
 from kubewright.base.randomness import Random
 from kubewright.pki.certificates import extension_name
+from kubewright.pki.encoding.pem import quiet
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
-from kubewright.pki.pem import quiet
 from kubewright.pki.specs import CertificateSpec
 from kubewright.pki.store import LoadedAuthority
 

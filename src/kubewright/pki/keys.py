@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.messages import quoted
-from kubewright.pki import pem
-from kubewright.pki.pem import reading
+from kubewright.pki.encoding import pem
+from kubewright.pki.encoding.pem import reading
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

@@ -91,7 +91,7 @@ def sign(request: bytes, *, now: datetime, lifetime: float) -> bytes:
 
 def other_pair(*, now: datetime = START) -> certificates.Pair:
     """The key pair of a client that is no node."""
-    from kubewright.pki import csr
+    from kubewright.pki.requests import csr
 
     key = keys.generate(Algorithm.ECDSA_P256)
     request = csr.request(key, common_name="kubernetes-admin", organizations=("system:masters",))
@@ -100,7 +100,7 @@ def other_pair(*, now: datetime = START) -> certificates.Pair:
 
 def made_pair(name: str = "node-1", *, now: datetime = START, lifetime: float = 86400.0, group: str = "system:nodes") -> certificates.Pair:
     """A key pair as a node has stored it."""
-    from kubewright.pki import csr
+    from kubewright.pki.requests import csr
 
     key = keys.generate(Algorithm.ECDSA_P256)
     request = csr.request(key, common_name=f"system:node:{name}", organizations=(group,))

@@ -22,9 +22,9 @@ from kubewright.agent.certificates.serving import ServingRequests
 from kubewright.agent.certificates.store import SERVING, FilePairStore, PendingKey
 from kubewright.agent.certificates.templates import CertificateTemplate, serving_names
 from kubewright.agent.node import NodeAgent
-from kubewright.pki import csr
 from kubewright.pki.certificates import Pair
 from kubewright.pki.names import Names
+from kubewright.pki.requests import csr
 
 pytestmark = [pytest.mark.looptime]
 

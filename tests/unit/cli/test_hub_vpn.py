@@ -25,7 +25,7 @@ from kubewright.enrollment.state.sqlite_store import SQLiteStore
 from kubewright.host.desired import Tunnel
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 
 VPN = ("--vpn-cidr=10.64.0.0/16,fd00:64::/64", "--vpn-endpoint=hub.example:51820")
 RECORD = JoinRecord(cluster="a", node="worker", state=State.ISSUED, protocol="p", request="u", key="k", lease="10.64.0.7", tunnel_key="K")

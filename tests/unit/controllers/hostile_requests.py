@@ -28,7 +28,8 @@ from kubewright.controllers import approving, authorities, cleaning, requests, s
 from kubewright.controllers.requests import CLIENT, CLIENT_KUBELET, KUBELET_SERVING, LEGACY_UNKNOWN, Retry
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.signing import Fail, Sign
-from kubewright.pki import der, pem, request_signing
+from kubewright.pki.encoding import der, pem
+from kubewright.pki.requests import request_signing
 
 YEAR: Final = timedelta(hours=8760)
 _CN, _ORGANIZATION = NameOID.COMMON_NAME.dotted_string, NameOID.ORGANIZATION_NAME.dotted_string

@@ -13,8 +13,8 @@ from controllers_kit import CLIENT_USAGES, NOW, authority, condition, csr, reque
 from kubewright.base.clock import rfc3339
 from kubewright.base.randomness import SeededRandom
 from kubewright.controllers import cleaning, requests
-from kubewright.pki import request_signing
-from kubewright.pki.request_signing import Period
+from kubewright.pki.requests import request_signing
+from kubewright.pki.requests.request_signing import Period
 
 AT = NOW.replace(microsecond=0)
 HOUR, DAY, SECOND = timedelta(hours=1), timedelta(hours=24), timedelta(seconds=1)

@@ -9,7 +9,7 @@ from controllers_kit import csr, request
 
 from kubewright.controllers import requests
 from kubewright.controllers.requests import ReadRequests
-from kubewright.pki.request_details import LARGEST, RefusedRequest
+from kubewright.pki.requests.request_details import LARGEST, RefusedRequest
 
 
 def test_the_cache_is_bounded_in_bytes_and_keeps_the_latest():

@@ -16,7 +16,7 @@ from kubewright.controllers.requests import Nothing, SigningRequest
 from kubewright.controllers.serving import checks, deciding
 from kubewright.controllers.serving.deciding import Approve, Deny, Wait, decide
 from kubewright.controllers.serving.evidence import Evidence, KnownNode
-from kubewright.pki import request_keys
+from kubewright.pki.requests import request_keys
 
 LATER = NOW + timedelta(minutes=11)
 P224 = ec.generate_private_key(ec.SECP224R1())

@@ -14,8 +14,9 @@ from kubewright.base.errors import APIError, Forbidden, NotFound, Unauthorized
 from kubewright.discovery.node_requests import ASKING, FIRST, RENEWED, NodeRequests, newest, status_of
 from kubewright.kube.api import KubeAPI
 from kubewright.manifests import rbac
-from kubewright.pki import csr, keys
+from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
+from kubewright.pki.requests import csr
 
 KEY = keys.generate(Algorithm.ECDSA_P256)
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

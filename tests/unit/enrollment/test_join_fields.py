@@ -17,7 +17,7 @@ from kubewright.enrollment.protocol.answers import Answer, TunnelAnswer
 from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
 from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.pki import keys
-from kubewright.pki import oaep as ours
+from kubewright.pki.encryption import oaep as ours
 
 TEXT_KEY = b"000102030405060708090a0b0c0d0e0f"
 HUB = OldHub()
@@ -164,7 +164,7 @@ def test_fields_of_another_key_or_with_invalid_text_are_refused():
 
 
 def ours_sealed(content: bytes, key: bytes) -> bytes:
-    from kubewright.pki import sealing
+    from kubewright.pki.encryption import sealing
 
     return sealing.seal(content, key, random=SeededRandom(6))
 

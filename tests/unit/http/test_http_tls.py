@@ -20,7 +20,7 @@ import other_user
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.http import sync, tls
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.pki import pem
+from kubewright.pki.encoding import pem
 
 MakeServer = Callable[..., ScriptedServer]
 

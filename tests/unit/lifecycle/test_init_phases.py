@@ -16,7 +16,7 @@ from kubewright.base.errors import CertificateError, CheckFailed, UsageError
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.steps import stand_ins
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 from kubewright.pki.keys import KeyPool
 from kubewright.tokens import cluster_info, parse
 

@@ -25,7 +25,8 @@ from kubewright.lifecycle.join import control_plane, etcd_learner, kubelet, oper
 from kubewright.lifecycle.steps import kubelet as kubelet_steps
 from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.lifecycle.steps.health import ComponentWaiter
-from kubewright.pki import ensure, sealing, specs, table
+from kubewright.pki import ensure, specs, table
+from kubewright.pki.encryption import sealing
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.store import MemoryStore
 

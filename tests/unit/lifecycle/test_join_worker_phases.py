@@ -36,9 +36,10 @@ from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.diagnosis import watch
 from kubewright.lifecycle.join.context import WORKER
-from kubewright.pki import csr, keys
+from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.pins import PinMismatch
+from kubewright.pki.requests import csr
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Check
 

@@ -12,7 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from pki_kit import DAY, START, authority, leaf
 
 from kubewright.base.errors import CertificateError
-from kubewright.pki import certificates, keys, pem, pins
+from kubewright.pki import certificates, keys, pins
+from kubewright.pki.encoding import pem
 from kubewright.pki.names import Names
 
 ONE, OTHER = authority(), authority(seed=2, common_name="other")

@@ -7,10 +7,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 import certificate_summaries as summaries
 from kubewright.base.errors import CertificateError
-from kubewright.pki import csr, keys, request_details
+from kubewright.pki import keys
 from kubewright.pki.certificates import AlternativeNames
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
+from kubewright.pki.requests import csr, request_details
 
 KEY = keys.generate("ECDSA-P256")
 USAGES = ["digital signature", "client auth"]

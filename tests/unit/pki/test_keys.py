@@ -7,7 +7,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, NoEncryption, PrivateFormat
 
 from kubewright.base.errors import CertificateError
-from kubewright.pki import keys, pem
+from kubewright.pki import keys
+from kubewright.pki.encoding import pem
 from kubewright.pki.keys import Algorithm, KeyPool
 
 FORMS = [

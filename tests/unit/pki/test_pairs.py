@@ -6,7 +6,8 @@ import pytest
 from pki_kit import authority, leaf
 
 from kubewright.base.errors import CertificateError, CertificateMismatch
-from kubewright.pki import certificates, keys, pem
+from kubewright.pki import certificates, keys
+from kubewright.pki.encoding import pem
 
 CA = authority()
 TEXT, KEY = leaf(CA)

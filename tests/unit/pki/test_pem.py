@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import CertificateError
-from kubewright.pki import pem, request_details
-from kubewright.pki.pem import Block
+from kubewright.pki.encoding import pem
+from kubewright.pki.encoding.pem import Block
+from kubewright.pki.requests import request_details
 
 LABELS = st.sampled_from(["CERTIFICATE", "RSA PRIVATE KEY", "PUBLIC KEY", "X509 CRL"])
 

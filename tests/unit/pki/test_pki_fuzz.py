@@ -11,8 +11,11 @@ from pki_kit import authority, ensure_all, full_store, leaf, sources
 
 import certificate_summaries as summaries
 from kubewright.base.errors import KubewrightError
-from kubewright.pki import certificates, csr, keys, kubeconfigs, pem, pins, request_details, request_signing, sealing
+from kubewright.pki import certificates, keys, kubeconfigs, pins
+from kubewright.pki.encoding import pem
+from kubewright.pki.encryption import sealing
 from kubewright.pki.names import Names
+from kubewright.pki.requests import csr, request_details, request_signing
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
 

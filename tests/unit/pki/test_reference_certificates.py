@@ -13,7 +13,8 @@ import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
 from kubewright.base.randomness import SeededRandom
-from kubewright.pki import certificates, keys, kubeconfigs, pem, specs
+from kubewright.pki import certificates, keys, kubeconfigs, specs
+from kubewright.pki.encoding import pem
 from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.store import MemoryStore
 

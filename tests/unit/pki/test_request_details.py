@@ -16,9 +16,10 @@ from controllers_kit import KEY, extension, rdn, request, san
 from pki_kit import authority
 
 from kubewright.base.errors import CertificateError
-from kubewright.pki import csr, der, pem, request_details, request_signing, uris
+from kubewright.pki.encoding import der, pem, uris
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import Names
+from kubewright.pki.requests import csr, request_details, request_signing
 
 CN, ORG = "2.5.4.3", "2.5.4.10"
 read = request_details.read

@@ -18,8 +18,9 @@ from controllers_kit import CLIENT_USAGES, NOW, authority, authority_files, exte
 
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import SeededRandom
-from kubewright.pki import der, request_details, request_signing
-from kubewright.pki.request_signing import Period, SeveralCertificates, load_authority
+from kubewright.pki.encoding import der
+from kubewright.pki.requests import request_details, request_signing
+from kubewright.pki.requests.request_signing import Period, SeveralCertificates, load_authority
 
 ORG, CN = "2.5.4.10", "2.5.4.3"
 VALID = Period(not_before=NOW - timedelta(minutes=5), not_after=NOW + timedelta(hours=1))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from kubewright.base.errors import TrustError
 from kubewright.base.randomness import SystemRandom
-from kubewright.pki import sealed_files, sealing
-from kubewright.pki.sealed_files import PIECE, SealedWriter
+from kubewright.pki.encryption import sealed_files, sealing
+from kubewright.pki.encryption.sealed_files import PIECE, SealedWriter
 
 KEY, LINE = b"k" * 32, b"a sealed file\n"
 SEALED = PIECE + sealing.OVERHEAD

@@ -11,7 +11,7 @@ from pki_cases import reference
 
 from kubewright.base.errors import CertificateError, UsageError
 from kubewright.base.randomness import SeededRandom
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 
 KNOWN = reference("vectors.json")["kubeadm_certs"]
 KEY = sealing.parse_key(KNOWN["certificate_key"])

@@ -16,8 +16,9 @@ from kubewright.agent.periodic import Tasks
 from kubewright.base.errors import CertificateError, KubewrightError
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access, Anonymous, ClientCertificate
-from kubewright.pki import certificates, csr
+from kubewright.pki import certificates
 from kubewright.pki.certificates import Pair
+from kubewright.pki.requests import csr
 
 _log = logging.getLogger(__name__)
 

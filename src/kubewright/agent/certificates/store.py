@@ -24,9 +24,10 @@ from kubewright.host.failures import explaining
 from kubewright.host.filesystem.files import Files
 from kubewright.kube.credentials import Access, Anonymous
 from kubewright.kube.kubeconfigs import access_of
-from kubewright.pki import certificates, csr, keys
+from kubewright.pki import certificates, keys
 from kubewright.pki.certificates import Pair
 from kubewright.pki.keys import Algorithm, PrivateKey
+from kubewright.pki.requests import csr
 
 CLIENT: Final = "kubelet-client"
 SERVING: Final = "kubelet-server"

@@ -13,10 +13,10 @@ from kubewright.apis import formats
 from kubewright.base.records import dataclass
 from kubewright.discovery import csr
 from kubewright.discovery.csr import RequestedCertificate
-from kubewright.pki import csr as pki_csr
 from kubewright.pki.certificates import Certificate
 from kubewright.pki.keys import PrivateKey
 from kubewright.pki.names import NO_NAMES, Names
+from kubewright.pki.requests import csr as pki_csr
 
 _ADDRESSES: Final = ("InternalIP", "ExternalIP")
 _NAMES: Final = ("InternalDNS", "ExternalDNS")

@@ -20,7 +20,7 @@ from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle.etcd import access, backup, saving, this_member
 from kubewright.lifecycle.etcd.access import EtcdFlags
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 
 _PRIVATE: Final = 0o600
 _SHOWN: Final = (

@@ -69,7 +69,7 @@ def generate(parsed: Parsed) -> int:
 
 
 KEY_SIZE = 32
-"""Bytes of an AES-256 key, for `pki.sealing`."""
+"""Bytes of an AES-256 key, for `pki.encryption.sealing`."""
 
 
 def certificate_key(parsed: Parsed) -> int:

@@ -28,7 +28,7 @@ from kubewright.kube.credentials import Access
 from kubewright.kube.recording import RecordedCall, RecordingKube, dry_run_lines
 from kubewright.lifecycle import bootstrap_tokens
 from kubewright.lifecycle.bootstrap_tokens import ClusterInfo, ControlPlane
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 from kubewright.tokens import strings
 from kubewright.tokens.secrets import StoredToken, parse_secret, secret_object
 

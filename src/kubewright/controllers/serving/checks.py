@@ -15,10 +15,11 @@ from kubewright.apis import formats, node_approval
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.controllers.serving.evidence import Subject
-from kubewright.pki import node_names, request_keys, request_signing
-from kubewright.pki.csr import NODES
+from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
-from kubewright.pki.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME
+from kubewright.pki.requests import request_keys, request_signing
+from kubewright.pki.requests.csr import NODES
+from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME
 
 LARGEST: Final = 8192
 """Bytes of the PEM text of a request. One with an RSA key of 4,096 bits and twenty names has 3 kB."""

@@ -8,7 +8,7 @@ from kubewright.apis.formats import Network
 from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.records import dataclass, field
 from kubewright.controllers.requests import SigningRequest
-from kubewright.pki.request_details import RequestDetails
+from kubewright.pki.requests.request_details import RequestDetails
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import identity_of
-from kubewright.pki import request_signing
+from kubewright.pki.requests import request_signing
 
 MOST_KEYS: Final = 50_000
 """Keys that are remembered, the latest ones: some 10 MB. A node of a large cluster has two, and new ones some times a year."""

@@ -23,7 +23,8 @@ from kubewright.enrollment.hub import node_documents
 from kubewright.enrollment.protocol.answers import Answer, TunnelAnswer
 from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
-from kubewright.pki import issuing, names, pem, wireguard
+from kubewright.pki import issuing, names, wireguard
+from kubewright.pki.encoding import pem
 from kubewright.pki.keys import Algorithm, KeySource
 from kubewright.pki.names import Names
 from kubewright.pki.node_names import LOOPBACKS

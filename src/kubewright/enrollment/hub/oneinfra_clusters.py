@@ -29,8 +29,9 @@ from kubewright.enrollment.vpn import leases
 from kubewright.enrollment.vpn import network as vpn
 from kubewright.enrollment.vpn.leases import NoAddressLeft
 from kubewright.enrollment.vpn.network import VPN
-from kubewright.pki import certificates, issuing, keys, oaep, store, wireguard
+from kubewright.pki import certificates, issuing, keys, store, wireguard
 from kubewright.pki.certificates import Certificate
+from kubewright.pki.encryption import oaep
 from kubewright.pki.keys import Algorithm, PrivateKey
 from kubewright.pki.specs import CertificateSpec
 from kubewright.pki.store import LoadedAuthority, MemoryStore

@@ -20,8 +20,8 @@ from kubewright.kube.answers import worth_retrying
 from kubewright.kube.core import Object
 from kubewright.kube.refusals import Patience
 from kubewright.kube.resources import NODE_JOIN_REQUEST
-from kubewright.pki import oaep
-from kubewright.pki.oaep import RecipientKey
+from kubewright.pki.encryption import oaep
+from kubewright.pki.encryption.oaep import RecipientKey
 
 if TYPE_CHECKING:
     from kubewright.enrollment.node.context import NodeJoinContext

@@ -16,9 +16,9 @@ from kubewright.base.errors import KubewrightError, TrustError
 from kubewright.base.masking import remember
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.pki import oaep, sealing
+from kubewright.pki.encryption import oaep, sealing
+from kubewright.pki.encryption.oaep import RecipientKey
 from kubewright.pki.keys import PrivateKey
-from kubewright.pki.oaep import RecipientKey
 
 _ALPHABET: Final = re.compile(r"[A-Za-z0-9+/]*", re.ASCII)
 _NEW_KEY: Final = 16

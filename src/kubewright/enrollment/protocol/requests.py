@@ -14,8 +14,8 @@ from kubewright.base.records import dataclass, field
 from kubewright.enrollment.protocol import fields
 from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
 from kubewright.pki import node_names, wireguard
+from kubewright.pki.encryption.oaep import RecipientKey
 from kubewright.pki.keys import PrivateKey
-from kubewright.pki.oaep import RecipientKey
 
 _KEY: Final = "symmetricKey"
 _ENDPOINT: Final = "apiServerEndpoint"

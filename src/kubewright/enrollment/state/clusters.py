@@ -18,10 +18,11 @@ from kubewright.base.records import dataclass, field, replace, shallow
 from kubewright.enrollment.protocol.decisions import Approval, Policy
 from kubewright.enrollment.vpn import network as vpn
 from kubewright.enrollment.vpn.network import VPN
-from kubewright.pki import keys, node_names, oaep, store, wireguard
+from kubewright.pki import keys, node_names, store, wireguard
+from kubewright.pki.encryption import oaep
+from kubewright.pki.encryption.oaep import RecipientKey
 from kubewright.pki.keys import Algorithm, PrivateKey
 from kubewright.pki.node_names import NamePolicy
-from kubewright.pki.oaep import RecipientKey
 from kubewright.pki.store import LoadedAuthority, MemoryStore
 
 _SECRET: Final = ("kubeconfig", "join_key", "client_key", "serving_key", "vpn_key")

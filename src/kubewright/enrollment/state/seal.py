@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubewright.base.errors import HostError, TrustError
 from kubewright.base.randomness import Random
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 
 _PURPOSE: Final = "kubewright hub state, 3"
 _REMEDY: Final = "restore the state of the hub from a backup"

@@ -22,8 +22,9 @@ from kubewright.lifecycle.certs import configuration
 from kubewright.lifecycle.certs.configuration import GivenConfiguration
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps.renewal import CertificateLocations
-from kubewright.pki import csr, specs, table
+from kubewright.pki import specs, table
 from kubewright.pki.keys import PrivateKey
+from kubewright.pki.requests import csr
 from kubewright.pki.specs import CertificateSpec, KubeconfigSpec
 from kubewright.pki.store import KEY_MODE, KUBECONFIG_MODE
 from kubewright.workflow.phases import Phase, Phases

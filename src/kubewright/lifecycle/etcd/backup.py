@@ -1,7 +1,8 @@
 """Backups of a control plane: which files of the machine belong to one, and writing and reading backup files, sealed or plain.
 
-A cluster that is restored serves its pods and users only with the same CAs, the same keys for service account tokens and the same configuration for
-encryption, so a backup has them beside etcd's data. The sealed form is that of `pki.sealed_files` around the archive.
+A cluster that is restored serves its pods and users only with the same CAs, the same keys for service account tokens
+and the same configuration for encryption, so a backup has them beside etcd's data. The sealed form is that of
+`pki.encryption.sealed_files` around the archive.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.etcd import archive, saving
 from kubewright.lifecycle.etcd.archive import Archive, ArchiveWriter, StoredFile
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
-from kubewright.pki import sealed_files
-from kubewright.pki.sealed_files import SealedWriter
+from kubewright.pki.encryption import sealed_files
+from kubewright.pki.encryption.sealed_files import SealedWriter
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout

@@ -20,7 +20,8 @@ from kubewright.lifecycle.steps import cluster_objects
 from kubewright.lifecycle.steps.announcing import announced
 from kubewright.lifecycle.steps.certificates import shared_files
 from kubewright.manifests import objects, rbac
-from kubewright.pki import pins, sealing, specs, store, table
+from kubewright.pki import pins, specs, store, table
+from kubewright.pki.encryption import sealing
 from kubewright.tokens import cluster_info, secrets
 
 if TYPE_CHECKING:

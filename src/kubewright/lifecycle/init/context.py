@@ -87,6 +87,6 @@ class InitContext(MachineContext):
     @functools.cached_property
     def certificate_key(self) -> str:
         """The key that seals uploaded certificates: the configured one, or a new one for this run."""
-        from kubewright.pki import sealing
+        from kubewright.pki.encryption import sealing
 
         return self.configuration.init.certificate_key or sealing.new_key(self.random)

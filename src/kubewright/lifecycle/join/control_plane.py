@@ -23,7 +23,8 @@ from kubewright.lifecycle.steps import health, static_pods
 from kubewright.lifecycle.steps.kubelet import mark
 from kubewright.manifests import rbac
 from kubewright.pki import certificates as x509
-from kubewright.pki import keys, sealing, specs, store, table
+from kubewright.pki import keys, specs, store, table
+from kubewright.pki.encryption import sealing
 from kubewright.pki.store import CERTIFICATE_MODE, KEY_MODE, MemoryStore
 from kubewright.workflow.phases import Step
 

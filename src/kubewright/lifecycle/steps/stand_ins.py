@@ -105,7 +105,8 @@ def shared_certificates(certificate_key: str, *, clock: Clock, random: Random) -
 
     They are all new, and nothing trusts them.
     """
-    from kubewright.pki import ensure, sealing, specs, table
+    from kubewright.pki import ensure, specs, table
+    from kubewright.pki.encryption import sealing
     from kubewright.pki.store import MemoryStore
 
     component = ComponentConfig(document={})

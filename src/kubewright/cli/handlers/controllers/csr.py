@@ -27,7 +27,7 @@ from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import identity_of
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS
-from kubewright.pki.csr import NODES
+from kubewright.pki.requests.csr import NODES
 
 _COLUMNS = (
     ("name", "NAME"),

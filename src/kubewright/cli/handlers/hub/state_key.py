@@ -18,7 +18,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.cli.parsing import inputs
 from kubewright.enrollment.state.seal import OldState
 from kubewright.host.desired import File, Show
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host

@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Iterator
 
 from kubewright.base.records import dataclass
-from kubewright.pki import der
-from kubewright.pki.der import DERError, Element
+from kubewright.pki.encoding import der
+from kubewright.pki.encoding.der import DERError, Element
 
 
 @dataclass(frozen=True, kw_only=True)

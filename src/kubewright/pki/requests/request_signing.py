@@ -20,11 +20,12 @@ from cryptography.hazmat.primitives.serialization import load_der_private_key, l
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
-from kubewright.pki import certificates, der, pem
+from kubewright.pki import certificates
 from kubewright.pki.certificates import Certificate
+from kubewright.pki.encoding import der, pem
+from kubewright.pki.encoding.pem import reading
 from kubewright.pki.keys import public_der
-from kubewright.pki.pem import reading
-from kubewright.pki.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME, RequestDetails
+from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME, RequestDetails
 
 BACKDATED: Final = timedelta(minutes=5)
 """The difference between notBefore and the current time."""

@@ -15,9 +15,9 @@ from typing import Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass, field
-from kubewright.pki import der, distinguished_names, pem, uris
-from kubewright.pki.der import DERError, Element
-from kubewright.pki.distinguished_names import Attribute
+from kubewright.pki.encoding import der, distinguished_names, pem, uris
+from kubewright.pki.encoding.der import DERError, Element
+from kubewright.pki.encoding.distinguished_names import Attribute
 
 COMMON_NAME: Final = "2.5.4.3"
 ORGANIZATION: Final = "2.5.4.10"

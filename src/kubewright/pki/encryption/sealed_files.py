@@ -13,7 +13,7 @@ from typing import Final
 
 from kubewright.base.errors import TrustError
 from kubewright.base.randomness import Random
-from kubewright.pki import sealing
+from kubewright.pki.encryption import sealing
 
 PIECE: Final = 1 << 20
 """Bytes of content in each piece."""

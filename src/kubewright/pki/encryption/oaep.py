@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base.errors import CertificateError, TrustError
 from kubewright.pki import keys, pins
+from kubewright.pki.encoding.pem import reading
 from kubewright.pki.keys import PrivateKey
-from kubewright.pki.pem import reading
 from kubewright.pki.pins import Pin
 
 if TYPE_CHECKING:

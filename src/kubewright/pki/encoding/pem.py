@@ -19,7 +19,7 @@ from typing import Final
 from kubewright.base.encoding import decode_base64
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass, field
-from kubewright.pki import der
+from kubewright.pki.encoding import der
 
 CERTIFICATE: Final = "CERTIFICATE"
 REQUEST: Final = "CERTIFICATE REQUEST"

@@ -1,0 +1,1 @@
+"""Encryption of small values and of files (AES-GCM), and of secrets to an RSA key (OAEP)."""
