@@ -12,7 +12,7 @@
     maximumLifetime: 2160h
 
 A source says where the names and addresses of a node come from, independent of the node itself. A name is allowed if
-any source allows it.
+any source allows it. Sources that have to be asked are in `apis.node_sources`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,21 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from kubewright.apis import formats
+from kubewright.apis import formats, node_sources
 from kubewright.apis.findings import Findings, Place
 from kubewright.apis.formats import Network
+from kubewright.apis.node_sources import (
+    NODE_NAME,
+    AskedSource,
+    CallBack,
+    DNSCheck,
+    DNSSource,
+    JoinRecordsSource,
+    MachinesSource,
+    WebhookSource,
+)
 from kubewright.apis.scalars import FLAG, SPAN, TEXT
-from kubewright.apis.schema import List, Pointer, Struct, member, struct
+from kubewright.apis.schema import List, Pointer, Struct, member, members, struct
 from kubewright.base import yaml
 from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, ValidationError
@@ -39,8 +49,8 @@ API_VERSION: Final = "controllers.kubewright/v1alpha1"
 KIND: Final = "NodeApprovalPolicy"
 DEFAULT_LIFETIME: Final = Duration.of_seconds(90 * 86400)
 LONGEST_LIFETIME: Final = Duration.of_seconds(366 * 86400)
-NODE_NAME: Final = "{node}"
-"""Stands for the node's name in patterns."""
+SOURCES, CERTIFICATE = "sources", "certificate"
+"""What a renewal needs: what every request needs, or only that its names are in the node's present serving certificate."""
 MOST_NODES: Final = 20_000
 """Rows of one file source."""
 _META: Final = frozenset({"apiVersion", "kind", "metadata"})
@@ -74,6 +84,10 @@ class Source:
     """Exactly one of the fields is set."""
 
     file: FileSource | None = member(Pointer(Struct(FileSource)), "nodes that this policy lists", default=None)
+    join_records: JoinRecordsSource | None = member(Pointer(Struct(JoinRecordsSource)), "the join records of a hub", default=None)
+    machines: MachinesSource | None = member(Pointer(Struct(MachinesSource)), "Machines of a management cluster", default=None)
+    dns: DNSSource | None = member(Pointer(Struct(DNSSource)), "forward and reverse DNS records", default=None)
+    webhook: WebhookSource | None = member(Pointer(Struct(WebhookSource)), "an HTTPS service", default=None)
     nodes: NodesSource | None = member(Pointer(Struct(NodesSource)), "addresses that the Nodes report", default=None)
 
 
@@ -85,6 +99,9 @@ class _Document:
     dns_suffixes: tuple[str, ...] = member(List(TEXT), "domains of the nodes' names", default=())
     cluster_domain: str = member(TEXT, "DNS domain of Services", default="cluster.local")
     maximum_lifetime: Duration = member(SPAN, "longest expirationSeconds of a request", default=DEFAULT_LIFETIME)
+    dns_check: DNSCheck | None = member(Pointer(Struct(DNSCheck)), "each DNS name resolves to an address of the request", default=None)
+    call_back: CallBack | None = member(Pointer(Struct(CallBack)), "no kubelet of another node answers at an address", default=None)
+    renewal: str = member(TEXT, "what renewals need: sources or certificate", default=SOURCES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +124,14 @@ class NodeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeApprovalPolicy:
-    """A valid policy. `version` is a digest of its content: the same content has the same version."""
+    """A valid policy. `version` is a digest of its content: the same content has the same version.
+
+    `asked` are the sources that have to be asked, in order.
+    """
 
     version: str
     rows: tuple[NodeRow, ...] = ()
+    asked: tuple[AskedSource, ...] = ()
     trust_reported: bool = False
     reserved_names: frozenset[str] = frozenset()
     reserved_networks: tuple[Network, ...] = ()
@@ -118,6 +139,14 @@ class NodeApprovalPolicy:
     dns_suffixes: tuple[str, ...] = ()
     cluster_domain: str = "cluster.local"
     maximum_lifetime: Duration = field(default=DEFAULT_LIFETIME)
+    dns_check: DNSCheck | None = None
+    call_back: CallBack | None = None
+    renewal: str = SOURCES
+
+    @property
+    def asks(self) -> bool:
+        """Whether evidence has to be fetched for each request, in addition to what is known from watches."""
+        return bool(self.asked) or self.dns_check is not None or self.call_back is not None
 
     def row(self, node: str) -> NodeRow | None:
         """Return the first row of the file sources whose name or pattern matches a node."""
@@ -165,6 +194,7 @@ def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
         (at / "sources").required("without a source no name is allowed")
     for index, source in enumerate(found.sources):
         rows += _source_rows(source, (at / "sources")[index])
+    _check_evidence(found, at)
     trust = any(source.nodes is not None for source in found.sources)
     if trust and not found.node_cidrs:
         (at / "nodeCIDRs").required("nodes can report any address: say which networks they are in")
@@ -179,6 +209,7 @@ def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
     return NodeApprovalPolicy(
         version="",
         rows=tuple(rows),
+        asked=tuple(one for source in found.sources for one in _asked(source).values()),
         trust_reported=trust,
         reserved_names=names,
         reserved_networks=_networks([one for one in found.reserved if _is_network(one)], at / "reserved"),
@@ -186,13 +217,39 @@ def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
         dns_suffixes=found.dns_suffixes,
         cluster_domain=found.cluster_domain,
         maximum_lifetime=found.maximum_lifetime,
+        dns_check=found.dns_check,
+        call_back=found.call_back,
+        renewal=found.renewal,
     )
 
 
+def _check_evidence(found: _Document, at: Place) -> None:
+    if found.dns_check is not None:
+        node_sources.check_resolvers(found.dns_check.resolvers, at / "dnsCheck")
+        node_sources.check_timeout(found.dns_check.timeout, at / "dnsCheck")
+    if found.call_back is not None:
+        node_sources.check_call_back(found.call_back, at / "callBack")
+    if found.renewal not in {SOURCES, CERTIFICATE}:
+        (at / "renewal").invalid(f"must be {SOURCES} or {CERTIFICATE}", found.renewal)
+    records = [index for index, source in enumerate(found.sources) if source.join_records is not None]
+    for index in records[1:]:
+        ((at / "sources")[index] / "joinRecords").invalid("only one source can be the join records of this cluster", index)
+
+
+def _asked(source: Source) -> dict[str, AskedSource]:
+    """Return those kinds of a source that have to be asked, by their fields."""
+    names = {kind.name for kind in node_sources.KINDS}
+    found = {one.name: getattr(source, one.attribute) for one in members(Source) if one.name in names}
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def _source_rows(source: Source, at: Place) -> list[NodeRow]:
-    given = [name for name, value in (("file", source.file), ("nodes", source.nodes)) if value is not None]
+    kinds = members(Source)
+    given = [one.name for one in kinds if getattr(source, one.attribute) is not None]
     if len(given) != 1:
-        at.required(f"needs exactly one of file, nodes; it has {' and '.join(given) or 'none'}")
+        at.required(f"needs exactly one of {', '.join(one.name for one in kinds)}; it has {' and '.join(given) or 'none'}")
+    for name, value in _asked(source).items():
+        node_sources.check(value, at / name)
     if source.nodes is not None and not source.nodes.trust_reported_addresses:
         (at / "nodes" / "trustReportedAddresses").required("must be true: nodes can report any address as theirs")
     if source.file is None:

@@ -95,6 +95,8 @@ def serving_approver(csr: SigningRequest, evidence: Evidence, policy: NodeApprov
             outcome, reason = "wait", f"{word}: {message}"
         case Nothing(reason=reason):
             outcome = "nothing"
+        case deciding.Ask():
+            outcome, reason = "ask", "its sources have to be asked"
     return Explanation(controller="servingapproving", outcome=outcome, reason=reason)
 
 
@@ -109,6 +111,20 @@ def serving_checks(csr: SigningRequest, evidence: Evidence, policy: NodeApproval
             "problem": one.problem,
         }
         for one in deciding.results(csr, evidence, policy)
+    ]
+
+
+def source_answers(evidence: Evidence) -> list[dict[str, str]]:
+    """Return what each source has answered."""
+    answers = evidence.fetched.answers if evidence.fetched is not None else ()
+    return [
+        {
+            "source": one.source,
+            "gives": ",".join(sorted(one.gives)),
+            "others": ",".join(f"{san}={node}" for san, node in sorted(one.foreign.items())),
+            "problem": one.problem or (one.membership.value if one.membership is not None else ""),
+        }
+        for one in answers
     ]
 
 

@@ -24,6 +24,7 @@ from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING
 from kubewright.controllers.serving.approver import ServingApprover
 from kubewright.controllers.serving.gathering import API_SERVERS
 from kubewright.controllers.serving.policies import PolicyFile
+from kubewright.controllers.serving.sources.asking import Tools
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
 from kubewright.kube.api import AsyncKubeAPI
@@ -63,8 +64,10 @@ class Manager:
         clock: Clock,
         random: Random,
         metrics: ControllerMetrics | None = None,
+        tools: Tools | None = None,
     ) -> None:
         self._plain = api
+        self._tools = tools
         self._options = chosen
         self._clock = clock
         self._random = random
@@ -111,6 +114,9 @@ class Manager:
                     watch.cancel()
         except* KubewrightError as errors:
             failure = first_error(errors)
+        finally:
+            if self._policy is not None:
+                await self._policy.close()
         if failure is not None:  # what is raised inside `except*` would come out as a group
             raise failure
 
@@ -127,6 +133,7 @@ class Manager:
                 files.refresh()
             if self._policy is not None:
                 self._policy.refresh()
+                await self._policy.close_replaced()
 
     def _api(self) -> AsyncKubeAPI:
         """Return the client of one controller: as in kube-controller-manager, each has its own rate limit."""
@@ -151,7 +158,7 @@ class Manager:
     def _serving_approver(self) -> Controller:
         path = self._options.node_policy
         assert path is not None
-        self._policy = PolicyFile(path, read=self._read)
+        self._policy = PolicyFile(path, read=self._read, tools=self._tools)
         self._policy.load()
         namespace, name = API_SERVERS
         endpoints = Informer(self._plain, ENDPOINTS, namespace=namespace, field_selector=f"metadata.name={name}", random=self._random)

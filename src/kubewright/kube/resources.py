@@ -112,6 +112,9 @@ RESOURCES: Final = (
         ("SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
     ),
     *_of_group("apiextensions.k8s.io", "v1", ("CustomResourceDefinition", "customresourcedefinitions", False)),
+    *_of_group("cluster.x-k8s.io", "v1beta2", ("Machine", "machines", True)),
+    *_of_group("cluster.x-k8s.io", "v1beta1", ("Machine", "machines", True)),
+    *_of_group("machine.openshift.io", "v1beta1", ("Machine", "machines", True)),
     *_of_group(node_join_requests.GROUP, node_join_requests.VERSION, (node_join_requests.KIND, node_join_requests.PLURAL, False)),
 )
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.apis import node_approval
+from kubewright.apis import node_approval, node_sources
 from kubewright.base.errors import DocumentError, KubewrightError, ValidationError
 
 HEAD = "apiVersion: controllers.kubewright/v1alpha1\nkind: NodeApprovalPolicy\n"
@@ -21,6 +21,9 @@ GOOD = f"""{HEAD}sources:
 reserved: [api.example.com, 10.0.0.1]
 dnsSuffixes: [example.com]
 """
+
+
+NAMES = ["file", "nodes", "node", "names", "addresses", "dns", "machines", "webhook", "joinRecords", "url", "state", "timeout", "resolvers"]
 
 
 def read(text):
@@ -84,6 +87,78 @@ surprise: 1
     assert all(error.source.startswith("policy.yaml:") for error in caught.value.errors)
 
 
+def test_every_wrong_field_of_a_source_is_reported_at_once_with_its_path():
+    text = f"""{HEAD}sources:
+- joinRecords: {{state: "secrets:a", timeout: 31s}}
+- joinRecords: {{state: /hub.db, keyFile: /hub.key, cluster: a}}
+- machines: {{kubeconfig: /m.conf, namespace: a}}
+- machines: {{apiVersion: v1, timeout: 0s}}
+- dns: {{names: [node, "{{node}}..x"], resolvers: [dns.example.com, "10.0.0.1:0"], surprise: 1}}
+- dns: {{}}
+- webhook: {{url: "http://x/", certificateAuthority: x}}
+- webhook: {{}}
+dnsCheck: {{resolvers: ["10.0.0.1:x"], timeout: 0s}}
+callBack: {{port: 70000}}
+renewal: never
+"""
+    with pytest.raises(ValidationError) as caught:
+        read(text)
+    assert sorted(error.path.text for error in caught.value.errors) == sorted(
+        [
+            "callBack.certificateAuthority",
+            "callBack.port",
+            "dnsCheck.resolvers[0]",
+            "dnsCheck.timeout",
+            "renewal",
+            "sources[0].joinRecords.cluster",
+            "sources[0].joinRecords.keyFile",
+            "sources[0].joinRecords.state",
+            "sources[0].joinRecords.timeout",
+            "sources[1].joinRecords",
+            "sources[2].machines.cluster",
+            "sources[3].machines.apiVersion",
+            "sources[3].machines.kubeconfig",
+            "sources[3].machines.namespace",
+            "sources[3].machines.timeout",
+            "sources[4].dns.names[0]",
+            "sources[4].dns.names[1]",
+            "sources[4].dns.resolvers[0]",
+            "sources[4].dns.resolvers[1]",
+            "sources[4].dns.surprise",
+            "sources[5].dns.names",
+            "sources[6].webhook.certificateAuthority",
+            "sources[6].webhook.url",
+            "sources[7].webhook.certificateAuthority",
+            "sources[7].webhook.url",
+        ]
+    )
+
+
+def test_sources_that_have_to_be_asked_are_kept_in_order():
+    found = read(f"""{HEAD}sources:
+- webhook: {{url: "https://inventory.example.com/nodes", certificateAuthority: "-----BEGIN CERTIFICATE-----"}}
+- dns: {{names: ["{{node}}.example.com"], resolvers: ["[2001:db8::53]:5353", 10.0.0.53]}}
+- machines: {{kubeconfig: /m.conf, apiVersion: machine.openshift.io/v1beta1, namespace: openshift-machine-api}}
+- joinRecords: {{state: "secrets:hubs/main", stateKubeconfig: /m.conf, keyFile: /hub.key, cluster: a}}
+""")
+    assert [one.__class__.__name__ for one in found.asked] == ["WebhookSource", "DNSSource", "MachinesSource", "JoinRecordsSource"]
+    assert found.asks
+    assert not read(GOOD).asks
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("10.0.0.53", ("10.0.0.53", 53)),
+        ("10.0.0.53:5353", ("10.0.0.53", 5353)),
+        ("2001:db8::53", ("2001:db8::53", 53)),
+        ("[::1]:5", ("::1", 5)),
+    ],
+)
+def test_a_dns_server_is_an_address_with_or_without_a_port(text, found):
+    assert node_sources.resolver(text) == found
+
+
 @pytest.mark.parametrize("text", ["", "[]", "kind: NodeApprovalPolicy", "{", HEAD.replace("v1alpha1", "v9")])
 def test_other_documents_are_refused(text):
     with pytest.raises(DocumentError):
@@ -93,13 +168,12 @@ def test_other_documents_are_refused(text):
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["file", "nodes", "node", "names", "addresses", "trustReportedAddresses"]), inner, max_size=3)
-        ),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3),
         max_leaves=12,
     ),
-    st.sampled_from(["sources", "reserved", "nodeCIDRs", "dnsSuffixes", "maximumLifetime", "clusterDomain"]),
+    st.sampled_from(
+        ["sources", "reserved", "nodeCIDRs", "dnsSuffixes", "maximumLifetime", "clusterDomain", "dnsCheck", "callBack", "renewal"]
+    ),
 )
 def test_any_value_of_a_field_is_read_or_refused_with_an_error_of_ours(value, name):
     import json
@@ -108,4 +182,4 @@ def test_any_value_of_a_field_is_read_or_refused_with_an_error_of_ours(value, na
         found = read(HEAD + json.dumps({name: value})[1:-1])
     except KubewrightError:
         return
-    assert found.rows or found.trust_reported
+    assert found.rows or found.trust_reported or found.asked

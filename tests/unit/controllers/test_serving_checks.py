@@ -10,12 +10,12 @@ from controllers_kit import NODES, NOW, condition, extension, request
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from serving_kit import DNS, IP, SANS, USER, evidence, policy, serving
 
-from kubewright.apis import formats
+from kubewright.apis import formats, node_approval
 from kubewright.base.records import replace
 from kubewright.controllers.requests import Nothing, SigningRequest
 from kubewright.controllers.serving import checks, deciding
-from kubewright.controllers.serving.deciding import Approve, Deny, Wait, decide
-from kubewright.controllers.serving.evidence import Evidence, KnownNode
+from kubewright.controllers.serving.deciding import Approve, Ask, Deny, Wait, decide
+from kubewright.controllers.serving.evidence import Answer, Evidence, Fetched, KnownNode, Membership
 from kubewright.pki.requests import request_keys
 
 LATER = NOW + timedelta(minutes=11)
@@ -34,6 +34,16 @@ def owning(*sans: str, **fields: Any) -> Evidence:
     return evidence(owned=dict.fromkeys(sans, "file"), node=KnownNode(name="a", reported=frozenset(sans)), **fields)
 
 
+def fetching(*answers: Answer, **fields: Any) -> Evidence:
+    """Evidence together with the answers of sources."""
+    return evidence(fetched=None, **fields).completed(Fetched(answers=answers))
+
+
+def resolving(found: dict[str, frozenset[str] | None]) -> Evidence:
+    return evidence(fetched=Fetched(resolved=found))
+
+
+SILENT = Answer(source="webhook", problem="no answer within 5s")
 DENIED = [
     ("S1", "Malformed", serving(b"junk"), evidence()),
     ("S1", "Malformed", serving(b"text\n" + request(names=(DNS, IP))), evidence()),
@@ -84,15 +94,26 @@ DENIED = [
     ("S12", "ReservedName", names(DNS, IP), evidence(networks=tuple(formats.subnets("10.1.0.0/16")))),
     ("S13", "ForeignName", names(DNS, IP), evidence(foreign={"10.1.0.7": "b"})),
     ("S14a", "OutsidePolicy", names(DNS, V6), owning("a", "2001:db8::7")),
+    ("S11", "Revoked", names(DNS, IP), fetching(Answer(source="joinRecords", membership=Membership.LEFT))),
+    ("S11c", "UnknownCredential", names(DNS, IP), fetching(Answer(source="joinRecords", membership=Membership.OTHER_CREDENTIAL))),
+    ("S13", "ForeignName", names(DNS, IP), fetching(Answer(source="machines", foreign={"10.1.0.7": "b"}))),
+    ("S13", "ForeignName", names(DNS, IP), evidence(owned=dict.fromkeys(SANS, "nodes"), reported={"10.1.0.7": "b"})),
+    ("S17", "AddressInUse", names(DNS, IP), evidence(fetched=Fetched(present={"10.1.0.7": "system:node:b"}))),
     ("S18", "KeyReuse", names(DNS, IP), evidence(key_holder="system:node:b for kubernetes.io/kubelet-serving")),
     ("R1", "Superseded", names(DNS, IP), evidence(newer="csr-2")),
 ]
 WAITING = [
     ("S10", "NodeMissing", names(DNS, IP), evidence(node=None)),
     ("S10", "NodeMissing", names(DNS, IP), evidence(node=KnownNode(name="a", reported=frozenset(SANS), deleting=True))),
-    ("S14b", "SourceUnavailable", names(DNS, IP), evidence(owned={"a": "file"}, unavailable=("webhook",))),
+    ("S11a", "RecordUnavailable", names(DNS, IP), fetching(Answer(source="joinRecords", problem="locked"))),
+    ("S11b", "NoRecord", names(DNS, IP), fetching(Answer(source="joinRecords", membership=Membership.NO_RECORD))),
+    ("S14b", "SourceUnavailable", names(DNS, IP), fetching(SILENT, owned={"a": "file"})),
     ("S14", "NotOwned", names(DNS, IP), evidence(owned={"a": "file"})),
     ("S15", "NotReported", names(DNS, IP), evidence(node=KnownNode(name="a", reported=frozenset({"a"})))),
+    ("S16a", "DnsUnavailable", names(DNS, IP), resolving({"a": None})),
+    ("S16", "DnsMismatch", names(DNS, IP), resolving({"a": frozenset()})),
+    ("S16", "DnsMismatch", names(DNS, IP), resolving({"a": frozenset({"10.1.0.8"})})),
+    ("S16", "DnsMismatch", names(DNS, IP), resolving({"a": frozenset({"10.1.0.7", "10.2.0.1"})})),
     ("R2", "TooManyRequests", names(DNS, IP), evidence(recent=13)),
 ]
 INSIDE = replace(policy(), node_networks=tuple(formats.subnets("10.1.0.0/16")), dns_suffixes=("nodes.example.com",))
@@ -102,7 +123,11 @@ PASSING = [
     (names(DNS, ("dns", "a.nodes.example.com"), IP), owning("a", "a.nodes.example.com", "10.1.0.7")),
     (serving(expiration=2160 * 3600), evidence()),
     (names(DNS, IP, extensions=[extension("2.5.29.19", b"\x30\x00")]), evidence()),
-    (serving(), evidence(unavailable=("webhook",))),
+    (serving(), fetching(SILENT)),
+    (serving(), evidence(reported={"10.1.0.7": "b"})),
+    (serving(), fetching(Answer(source="machines", gives=frozenset(SANS)), owned={}, reported={"10.1.0.7": "b"})),
+    (serving(), resolving({"a": frozenset({"10.1.0.7", "10.1.0.99"})})),
+    (serving(), evidence(fetched=Fetched(present={"10.1.0.7": USER}))),
     (serving(), evidence(recent=12)),
 ]
 
@@ -123,7 +148,66 @@ def test_temporary_failures_are_waited_for(check, reason, csr, found):
 
 @pytest.mark.parametrize(("csr", "found"), PASSING)
 def test_a_request_for_the_nodes_own_names_is_approved(csr, found):
-    assert decide(csr, found, INSIDE, now=NOW) == Approve(version=INSIDE.version)
+    decision = decide(csr, found, INSIDE, now=NOW)
+    assert isinstance(decision, Approve), decision
+    assert decision.version == INSIDE.version
+
+
+RENEWING = replace(INSIDE, renewal=node_approval.CERTIFICATE)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"certified": frozenset(SANS), "fetched": Fetched(answers=(SILENT,), resolved={"a": None})},
+        {"certified": frozenset(SANS), "fetched": Fetched(resolved={"a": frozenset({"10.2.0.1"})})},
+        {"fetched": Fetched(present={"10.1.0.7": USER}, present_names=frozenset((*SANS, "a.nodes.example.com")))},
+    ],
+)
+def test_names_in_the_present_certificate_need_no_source_if_the_policy_says_so(fields):
+    found = evidence(owned={}, **fields)
+    assert decide(serving(), found, RENEWING, now=NOW) == Approve(version=INSIDE.version, sources=("present certificate",))
+    assert isinstance(decide(serving(), found, INSIDE, now=NOW), Wait)
+    wider = names(DNS, IP, V6)
+    assert isinstance(decide(wider, found, replace(RENEWING, node_networks=()), now=NOW), Wait)
+
+
+@pytest.mark.parametrize(
+    ("check", "fields"),
+    [
+        ("S11", {"fetched": Fetched(answers=(Answer(source="joinRecords", membership=Membership.LEFT),))}),
+        ("S12", {"api_servers": frozenset({"10.1.0.7"})}),
+        ("S13", {"foreign": {"10.1.0.7": "b"}}),
+        ("S17", {"fetched": Fetched(present={"10.1.0.7": "system:node:b"})}),
+        ("S18", {"key_holder": "system:node:b for kubernetes.io/kubelet-serving"}),
+    ],
+)
+def test_a_renewal_is_checked_for_everything_but_its_sources(check, fields):
+    decision = decide(serving(), evidence(owned={}, certified=frozenset(SANS), **fields), RENEWING, now=NOW)
+    assert isinstance(decision, Deny), decision
+    assert decision.check == check
+
+
+def test_sources_are_asked_only_about_requests_that_nothing_else_decides():
+    assert decide(serving(), evidence(owned={}, fetched=None), INSIDE, now=NOW) == Ask()
+    assert decide(serving(), evidence(fetched=None, node=KnownNode(name="a")), INSIDE, now=NOW) == Ask()
+    for csr, fields in (
+        (serving(b"junk"), {}),
+        (serving(), {"key_holder": "system:node:b for kubernetes.io/kubelet-serving"}),
+        (serving(), {"node": None}),
+        (serving(), {"recent": 13}),
+        (names(("dns", "localhost"), IP), {}),
+    ):
+        assert isinstance(decide(csr, evidence(fetched=None, **fields), INSIDE, now=NOW), Deny | Wait)
+
+
+def test_an_approval_names_the_sources_and_weak_ones_in_words():
+    found = evidence(owned={"a": "nodes", "10.1.0.7": "machines"})
+    decision = decide(serving(), found, INSIDE, now=NOW)
+    assert isinstance(decision, Approve)
+    assert decision.condition["message"] == (
+        f"allowed by policy version {INSIDE.version} (machines, nodes: addresses that the node reports itself)"
+    )
 
 
 def test_every_check_has_a_request_that_fails_it_first():

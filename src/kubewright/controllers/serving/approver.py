@@ -12,7 +12,7 @@ from kubewright.base.logs import verbose
 from kubewright.controllers import requests
 from kubewright.controllers.certificates import EACH, RequestController, is_open
 from kubewright.controllers.requests import KUBELET_SERVING, Nothing, SigningRequest
-from kubewright.controllers.serving.deciding import Approve, Deny, Wait, decide
+from kubewright.controllers.serving.deciding import Approve, Ask, Decision, Deny, Wait, decide
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.gathering import Gatherer
 from kubewright.controllers.serving.policies import PolicyFile
@@ -83,7 +83,7 @@ class ServingApprover(RequestController):
     async def _dealt_with(self, name: str, found: Object) -> str:
         csr = requests.read(found)
         policy, now = self._policy.current, self._clock.now()
-        match decide(csr, self._gatherer.gather(csr, policy, now=now), policy, now=now):
+        match await self._decision(csr):
             case Approve() as decision:
                 await self._api.update(requests.with_condition(found, decision.condition), subresource="approval")
                 _log.info("%s of %s is approved by policy version %s", name, csr.username, policy.version)
@@ -101,8 +101,22 @@ class ServingApprover(RequestController):
                     self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{name} waits: {message}")
                 verbose(_log, EACH, "%s of %s waits (%s): %s", name, csr.username, reason, message)
                 raise NotNow(f"{reason}: {message}", quiet=True)
-            case Nothing():
+            case Nothing() | Ask():
                 return ""
+
+    async def _decision(self, csr: SigningRequest) -> Decision:
+        """Decide by what is known; ask the sources only if that is not enough. Raises NotNow if the policy changes meanwhile."""
+        policy = self._policy.current
+        evidence = self._gatherer.gather(csr, policy, now=self._clock.now())
+        decision = decide(csr, evidence, policy, now=self._clock.now())
+        if not isinstance(decision, Ask):
+            return decision
+        fetched = await self._policy.sources.fetch(self._gatherer.question(csr))
+        if self._policy.current is not policy:
+            self._queue.add(csr.name, owner=csr.username)
+            raise NotNow("the policy has changed", quiet=True)
+        now = self._clock.now()  # the answers took time: what watches say may have changed as well
+        return decide(csr, self._gatherer.gather(csr, policy, now=now).completed(fetched), policy, now=now)
 
     def _node_changed(self, event: WatchEvent) -> None:
         node, _ = core.identity_of(event.object)

@@ -14,7 +14,7 @@ from typing import Final
 from kubewright.apis import formats, node_approval
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
-from kubewright.controllers.serving.evidence import Subject
+from kubewright.controllers.serving.evidence import JOIN_RECORDS, Membership, Subject
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
 from kubewright.pki.requests import request_keys, request_signing
@@ -50,6 +50,7 @@ class Check:
 
     `failed` says what is wrong, '' if nothing is. `reason` is the reason of the condition, and a label of metrics.
     `patience`: seconds after which a request that waits for this check is denied; 0 for as long as any request may wait.
+    `fetched`: the check needs evidence that has to be fetched, so that it can only be made once that has been tried.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Check:
     summary: str
     failed: Callable[[Subject], str]
     patience: float = 0.0
+    fetched: bool = False
 
 
 def _form(subject: Subject) -> str:
@@ -150,7 +152,7 @@ def _reserved(subject: Subject) -> str:
 
 
 def _foreign(subject: Subject) -> str:
-    return _first_broken(subject, "ForeignName", NamePolicy(foreign=subject.evidence.foreign))
+    return _first_broken(subject, "ForeignName", NamePolicy(foreign=subject.evidence.others))
 
 
 def _first_broken(subject: Subject, rule: str, names: NamePolicy) -> str:
@@ -158,14 +160,59 @@ def _first_broken(subject: Subject, rule: str, names: NamePolicy) -> str:
     return next((f"{_shown(san)} {problem}" for san, problem in broken if problem), "")
 
 
+def _records_unavailable(subject: Subject) -> str:
+    problems = [f"{one.source} ({one.problem})" for one in subject.fetched.answers if one.problem and one.source == JOIN_RECORDS]
+    return f"no answer from {problems[0]}" if problems else ""
+
+
+def _membership(*kinds: Membership) -> Callable[[Subject], str]:
+    def failed(subject: Subject) -> str:
+        found = next((one.membership for one in subject.fetched.answers if one.membership in kinds), None)
+        return f"{subject.node}: {found.value}" if found is not None else ""
+
+    return failed
+
+
 def _unavailable(subject: Subject) -> str:
-    missing = [san for san in subject.sans if san not in subject.evidence.owned]
-    return f"no answer from {', '.join(subject.evidence.unavailable)}" if missing and subject.evidence.unavailable else ""
+    return f"no answer from {', '.join(subject.evidence.unavailable)}" if _unowned(subject) and subject.evidence.unavailable else ""
 
 
 def _not_owned(subject: Subject) -> str:
-    missing = next((san for san in subject.sans if san not in subject.evidence.owned), None)
-    return "" if missing is None else f"no source of the policy gives {_shown(missing)} to {subject.node}"
+    missing = _unowned(subject)
+    return f"no source of the policy gives {_shown(missing[0])} to {subject.node}" if missing else ""
+
+
+def _unowned(subject: Subject) -> list[str]:
+    """Return the names that no source gives to the node. None are missing if all are in its present certificate."""
+    return [] if _is_renewal(subject) else [san for san in subject.sans if san not in subject.evidence.owned]
+
+
+def _is_renewal(subject: Subject) -> bool:
+    present = subject.evidence.certified | subject.fetched.present_names
+    return subject.policy.renewal == node_approval.CERTIFICATE and present.issuperset(subject.sans)
+
+
+def _name_unresolved(subject: Subject) -> str:
+    unknown = [name for name, found in subject.fetched.resolved.items() if found is None]
+    return f"{_shown(unknown[0])} could not be looked up" if unknown and not _is_renewal(subject) else ""
+
+
+def _dns_differs(subject: Subject) -> str:
+    if _is_renewal(subject):
+        return ""
+    own, nodes = set(subject.details.names.addresses), subject.policy.node_networks
+    for name, found in subject.fetched.resolved.items():
+        if not own & (found or set()):
+            return f"{_shown(name)} resolves to none of the addresses of the request"
+        for address in sorted(found or ()):
+            if address not in own and not node_approval.contains(nodes, address):
+                return f"{_shown(name)} also resolves to {address}, which is neither in the request nor in nodeCIDRs"
+    return ""
+
+
+def _in_use(subject: Subject) -> str:
+    others = {address: name for address, name in subject.fetched.present.items() if name != subject.csr.username}
+    return next((f"at {address} there is the kubelet of {_shown(name)}" for address, name in others.items()), "")
 
 
 def _not_reported(subject: Subject) -> str:
@@ -218,12 +265,43 @@ CHECKS: Final = (
     Check(id="R2", reason="TooManyRequests", verdict=WAIT, summary="not too many requests of its node", failed=_too_many),
     Check(id="S9", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_lifetime),
     Check(id="S10", reason="NodeMissing", verdict=WAIT, summary="the Node exists", failed=_node_missing),
+    Check(
+        id="S11a", reason="RecordUnavailable", verdict=WAIT, summary="the join records answered", failed=_records_unavailable, fetched=True
+    ),
+    Check(
+        id="S11b",
+        reason="NoRecord",
+        verdict=WAIT,
+        summary="the node has a join record, if the policy requires one",
+        failed=_membership(Membership.NO_RECORD),
+        fetched=True,
+    ),
+    Check(id="S11", reason="Revoked", verdict=DENY, summary="the node has not left", failed=_membership(Membership.LEFT), fetched=True),
+    Check(
+        id="S11c",
+        reason="UnknownCredential",
+        verdict=DENY,
+        summary="the requester's certificate was issued to it",
+        failed=_membership(Membership.OTHER_CREDENTIAL),
+        fetched=True,
+    ),
     Check(id="S12", reason="ReservedName", verdict=DENY, summary="no name of the control plane, Services or pods", failed=_reserved),
-    Check(id="S13", reason="ForeignName", verdict=DENY, summary="no name of another node", failed=_foreign),
+    Check(id="S13", reason="ForeignName", verdict=DENY, summary="no name of another node", failed=_foreign, fetched=True),
     Check(id="S14a", reason="OutsidePolicy", verdict=DENY, summary="within nodeCIDRs and dnsSuffixes", failed=_outside),
-    Check(id="S14b", reason="SourceUnavailable", verdict=WAIT, summary="every source answered", failed=_unavailable),
-    Check(id="S14", reason="NotOwned", verdict=WAIT, summary="a source gives every name to the node", failed=_not_owned, patience=600.0),
+    Check(id="S14b", reason="SourceUnavailable", verdict=WAIT, summary="every source answered", failed=_unavailable, fetched=True),
+    Check(
+        id="S14",
+        reason="NotOwned",
+        verdict=WAIT,
+        summary="a source gives every name to the node",
+        failed=_not_owned,
+        patience=600.0,
+        fetched=True,
+    ),
     Check(id="S15", reason="NotReported", verdict=WAIT, summary="the Node reports every name", failed=_not_reported),
+    Check(id="S16a", reason="DnsUnavailable", verdict=WAIT, summary="every name could be looked up", failed=_name_unresolved, fetched=True),
+    Check(id="S16", reason="DnsMismatch", verdict=WAIT, summary="every name resolves to the node alone", failed=_dns_differs, fetched=True),
+    Check(id="S17", reason="AddressInUse", verdict=DENY, summary="no kubelet of another node answers", failed=_in_use, fetched=True),
     Check(id="S18", reason="KeyReuse", verdict=DENY, summary="a key that nobody used before", failed=_key_reuse),
 )
 """In this order; the first one that fails decides. A row without a test that fails without it is a mistake."""

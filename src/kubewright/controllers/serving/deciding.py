@@ -1,4 +1,4 @@
-"""From a request and the evidence about it to one of four outcomes: approve, deny, wait, nothing to do. Pure."""
+"""From a request and the evidence about it to one of five outcomes: approve, deny, wait, nothing to do, ask the sources. Pure."""
 
 from __future__ import annotations
 
@@ -11,25 +11,29 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.controllers.requests import APPROVED, DENIED, KUBELET_SERVING, Nothing, SigningRequest
 from kubewright.controllers.serving.checks import CHECKS, Check, Verdict
-from kubewright.controllers.serving.evidence import Evidence, Subject
+from kubewright.controllers.serving.evidence import NODES, Evidence, Subject
 
 STALE_AFTER: Final = timedelta(hours=24)
 """A request that has waited for so long is denied: the kubelet has made another one long ago."""
 REASON: Final = "NodeJoinPolicy"
 """The reason of an approval's condition."""
 _MALFORMED: Final = CHECKS[0]
+_LATE: Final = CHECKS[next(index for index, check in enumerate(CHECKS) if check.fetched) :]
+"""The checks from the first one that needs fetched evidence. A request that waits for an earlier one costs no look-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Approve:
-    """Approve the request. `version` is the policy's."""
+    """Approve the request. `version` is the policy's, `sources` are those that give the names to the node."""
 
     version: str
+    sources: tuple[str, ...] = ()
 
     @property
     def condition(self) -> dict[str, str]:
         """The condition of the approval."""
-        return {"type": APPROVED, "status": "True", "reason": REASON, "message": f"allowed by policy version {self.version}"}
+        by = f" ({', '.join(self.sources)})" if self.sources else ""
+        return {"type": APPROVED, "status": "True", "reason": REASON, "message": f"allowed by policy version {self.version}{by}"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,11 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ask:
+    """Nothing that is known so far decides about the request: ask the sources, then decide again."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What one check found. `problem` is '' if nothing is wrong."""
 
@@ -63,18 +72,26 @@ class Result:
     problem: str
 
 
-Decision = Approve | Deny | Wait | Nothing
+Decision = Approve | Deny | Wait | Nothing | Ask
+_RENEWAL: Final = "present certificate"
+_REPORTED: Final = "nodes: addresses that the node reports itself"
+"""Approvals name weak evidence, because nobody else looks at it again."""
 
 
 def decide(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, *, now: datetime) -> Decision:
-    """Return what to do with a request: the first check that fails decides; a request that passes all is approved."""
+    """Return what to do with a request: the first check that fails decides; a request that passes all is approved.
+
+    Without fetched evidence the other checks come first, so that sources are not asked about what is denied anyway.
+    """
     if csr.signer != KUBELET_SERVING:
         return Nothing(reason="it is not a request for a kubelet's serving certificate")
     if csr.certificate or csr.decided:
         return Nothing(reason="it has been decided")
     failed = next((one for one in results(csr, evidence, policy) if one.problem), None)
+    if evidence.fetched is None and (failed is None or (failed.check.verdict is Verdict.WAIT and failed.check in _LATE)):
+        return Ask()
     if failed is None:
-        return Approve(version=policy.version)
+        return Approve(version=policy.version, sources=_sources(csr, evidence))
     check, age = failed.check, now - csr.created if csr.created is not None else timedelta()
     if check.verdict is Verdict.DENY or (check.patience and age >= timedelta(seconds=check.patience)):
         return Deny(check=check.id, reason=check.reason, message=failed.problem)
@@ -84,7 +101,10 @@ def decide(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, 
 
 
 def results(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy) -> Iterator[Result]:
-    """Yield what each check finds, in order. A request that cannot be read fails the first one, and no other is tried."""
+    """Yield what each check finds, in order; without fetched evidence only those that need none.
+
+    A request that cannot be read fails the first one, and no other is tried.
+    """
     try:
         details = csr.details()
     except CertificateError as error:
@@ -92,4 +112,11 @@ def results(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy)
         return
     subject = Subject(csr=csr, details=details, evidence=evidence, policy=policy)
     for check in CHECKS:
-        yield Result(check=check, problem=check.failed(subject))
+        if evidence.fetched is not None or not check.fetched:
+            yield Result(check=check, problem=check.failed(subject))
+
+
+def _sources(csr: SigningRequest, evidence: Evidence) -> tuple[str, ...]:
+    names = csr.details().names
+    found = {evidence.owned.get(san, _RENEWAL) for san in (*names.dns, *names.addresses)}
+    return tuple(sorted(_REPORTED if one == NODES else one for one in found))

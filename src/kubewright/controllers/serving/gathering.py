@@ -12,8 +12,9 @@ from kubewright.apis.formats import Network
 from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.errors import CertificateError
 from kubewright.controllers.requests import SigningRequest
-from kubewright.controllers.serving.evidence import Evidence, KnownNode, node_of
+from kubewright.controllers.serving.evidence import FILE, NODES, Evidence, Fetched, KnownNode, node_of
 from kubewright.controllers.serving.history import RequestHistory
+from kubewright.controllers.serving.sources.asking import Question
 from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import Object, identity_of
@@ -21,8 +22,9 @@ from kubewright.kube.daemons import known_nodes
 from kubewright.kube.daemons.known_nodes import KnownNodes
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NODE, SERVICE_CIDR, Resource
 
-FILE, NODES = "file", "nodes"
-"""The names of sources in evidence."""
+_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
+_FINGERPRINT: Final = "X509SHA256="
+"""What the API server notes of a requester with a client certificate (apiserver v1.36, pkg/authentication/request/x509/x509.go)."""
 API_SERVERS: Final = ("default", "kubernetes")
 """Namespace and name of the Endpoints that API servers write themselves."""
 
@@ -44,7 +46,7 @@ class Gatherer:
         """The kinds whose changes it needs to see, and what takes them."""
 
     def gather(self, csr: SigningRequest, policy: NodeApprovalPolicy, *, now: datetime) -> Evidence:
-        """Return the evidence about a request. One that cannot be read has none."""
+        """Return the evidence about a request that watches and the policy give. One that cannot be read has none."""
         try:
             names = csr.details().names
         except CertificateError:
@@ -53,16 +55,33 @@ class Gatherer:
         known = self._nodes.get(node)
         sans = (*names.dns, *names.addresses)
         owned = {san: source for san in sans if (source := _source_of(san, node, known, policy))}
-        certain = frozenset(san for san, source in owned.items() if source == FILE)
         return Evidence(
             node=known,
             owned=owned,
-            foreign=self._known.foreign(sans, node, held=certain),
+            foreign=self._known.certain(sans, node),
+            reported=self._known.reported(sans, node),
             api_servers=self._known.api_servers,
             networks=tuple(network for networks in self._networks.values() for network in networks),
             key_holder=self.history.key_holder(csr),
             newer=self.history.newer(csr),
             recent=self.history.recent(csr, now=now),
+            certified=self.history.certified(node, now=now) if policy.renewal == node_approval.CERTIFICATE else frozenset(),
+            fetched=None if policy.asks else Fetched(),
+        )
+
+    def question(self, csr: SigningRequest) -> Question:
+        """Return what sources are asked about a request. Raises CertificateError for one that cannot be read."""
+        names = csr.details().names
+        node = node_of(csr.username)
+        found = next((one for one in csr.extra.get(_CREDENTIAL) or () if one.startswith(_FINGERPRINT)), "")
+        return Question(
+            request=csr.name,
+            node=node,
+            username=csr.username,
+            names=names.dns,
+            addresses=names.addresses,
+            credential=found.removeprefix(_FINGERPRINT),
+            issued=self.history.credentials(node),
         )
 
     def _node_changed(self, event: WatchEvent) -> None:

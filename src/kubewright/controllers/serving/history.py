@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
+from collections import OrderedDict, deque
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -11,13 +12,18 @@ from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass, field
 from kubewright.controllers import requests
 from kubewright.controllers.requests import SigningRequest
+from kubewright.controllers.serving.deciding import REASON
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import identity_of
+from kubewright.pki import certificates
+from kubewright.pki.encoding import pem
 from kubewright.pki.requests import request_signing
 
 MOST_KEYS: Final = 50_000
 """Keys that are remembered, the latest ones: some 10 MB. A node of a large cluster has two, and new ones some times a year."""
+MOST_CREDENTIALS: Final = 4
+"""Client certificates that are remembered of each node: a kubelet uses the newest one, or the one before it for a while."""
 _HOUR: Final = timedelta(hours=1)
 
 
@@ -39,6 +45,8 @@ class RequestHistory:
         self._keys: OrderedDict[bytes, frozenset[tuple[str, str]]] = OrderedDict()
         self._requests: dict[str, dict[str, _Request]] = {}
         self._nodes: dict[str, str] = {}
+        self._certificates: dict[str, bytes] = {}
+        self._credentials: dict[str, deque[str]] = {}
 
     def changed(self, event: WatchEvent) -> None:
         """Note the new state of a request."""
@@ -55,6 +63,8 @@ class RequestHistory:
         if key is None:
             return
         self._remember(key, csr)
+        if csr.certificate:
+            self._issued(csr)
         if csr.signer == requests.KUBELET_SERVING and csr.created is not None and (node := node_of(csr.username)):
             is_open = not csr.decided and not csr.certificate
             found = _Request(name=name, node=node, created=csr.created, is_open=is_open, key=key)
@@ -77,11 +87,35 @@ class RequestHistory:
         """Return how many requests its node has sent within the last hour."""
         return sum(now - one.created < _HOUR for one in self._requests.get(node_of(csr.username), {}).values())
 
+    def certified(self, node: str, *, now: datetime) -> frozenset[str]:
+        """Return the names in the newest serving certificate that was issued to a node on our approval; none once it has expired."""
+        try:
+            found = certificates.first(self._certificates.get(node, b""), source="the certificate")
+        except CertificateError:
+            return frozenset()
+        if not found.not_before <= now < found.not_after or node_of(found.common_name) != node:
+            return frozenset()
+        return frozenset((*found.names.dns, *map(str, found.names.ips)))
+
+    def credentials(self, node: str) -> frozenset[str]:
+        """Return the fingerprints (SHA-256, hexadecimal) of the client certificates that were issued to a node while we watched."""
+        return frozenset(self._credentials.get(node, ()))
+
     def key_holder(self, csr: SigningRequest) -> str:
         """Say who else used the key of a request, or for what else; '' if nobody did."""
         key = _key(csr)
         others = self._keys.get(key, frozenset()) - {(csr.signer, csr.username)} if key is not None else frozenset()
         return next((f"{user} for {signer}" for signer, user in sorted(others)), "")
+
+    def _issued(self, csr: SigningRequest) -> None:
+        if csr.signer == requests.KUBELET_SERVING and any(one.type == requests.APPROVED and one.reason == REASON for one in csr.conditions):
+            self._certificates[node_of(csr.username)] = csr.certificate
+        elif csr.signer == requests.CLIENT_KUBELET and (node := node_of(csr.details().common_name)):
+            with suppress(CertificateError):
+                der = pem.certificates(csr.certificate, source="the certificate")[0]
+                known = self._credentials.setdefault(node, deque(maxlen=MOST_CREDENTIALS))
+                if (fingerprint := hashlib.sha256(der).hexdigest()) not in known:
+                    known.append(fingerprint)
 
     def _remember(self, key: bytes, csr: SigningRequest) -> None:
         self._keys[key] = self._keys.get(key, frozenset()) | {(csr.signer, csr.username)}

@@ -13,13 +13,15 @@ from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, CertificateError, DocumentError
 from kubewright.cli.handlers import cluster_access
+from kubewright.cli.handlers.controllers import evidence_tools
 from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import human_duration, table, write_result
 from kubewright.controllers import approving, explaining, requests
 from kubewright.controllers.approving import Ask
 from kubewright.controllers.requests import SigningRequest
-from kubewright.controllers.serving.evidence import node_of
+from kubewright.controllers.serving import deciding
+from kubewright.controllers.serving.evidence import Evidence, Fetched, node_of
 from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
 from kubewright.controllers.serving.policies import PolicyFile
 from kubewright.host.filesystem.files import Files
@@ -40,6 +42,7 @@ _COLUMNS = (
 )
 
 _CHECKS = (("id", "CHECK"), ("result", "RESULT"), ("summary", "REQUIRES"), ("problem", "FOUND"))
+_ANSWERS = (("source", "SOURCE"), ("gives", "GIVES"), ("others", "BELONG TO OTHERS"), ("problem", "SAYS"))
 
 
 def list_requests(parsed: Parsed) -> int:
@@ -78,22 +81,42 @@ def explain(parsed: Parsed) -> int:
     now = SystemClock().now()
     found = explaining.explain(csr, answers=answers, now=now)
     checks: list[dict[str, str]] = []
+    said: list[dict[str, str]] = []
     if parsed.text("node-policy"):
-        policy = PolicyFile(PurePosixPath(absolute(parsed.text("node-policy"))), read=Files().read)
+        policy = PolicyFile(PurePosixPath(absolute(parsed.text("node-policy"))), read=Files().read, tools=evidence_tools.tools())
         policy.load()
-        evidence = _known(api or _api(parsed)).gather(csr, policy.current, now=now)
+        evidence = _evidence(csr, _known(api or _api(parsed)), policy, now=now)
         found.append(explaining.serving_approver(csr, evidence, policy.current, now=now))
         checks = explaining.serving_checks(csr, evidence, policy.current)
+        said = explaining.source_answers(evidence)
     form = parsed.text("output")
     if form != "text":
-        extra = {"checks": checks} if checks else {}
+        extra = {"checks": checks, "sources": said} if checks else {}
         write_result({**_as_map(csr), "decisions": [one.as_map() for one in found], **extra}, form=form)
     else:
         columns = (("controller", "CONTROLLER"), ("outcome", "WOULD"), ("reason", "BECAUSE"))
         sys.stdout.write(table([one.as_map() for one in found], columns=columns))
-        if checks:
-            sys.stdout.write("\n" + table(checks, columns=_CHECKS))
+        for rows, shown in ((checks, _CHECKS), (said, _ANSWERS)):
+            if rows:
+                sys.stdout.write("\n" + table(rows, columns=shown))
     return 0
+
+
+def _evidence(csr: SigningRequest, gatherer: Gatherer, policy: PolicyFile, *, now: datetime) -> Evidence:
+    """Gather the evidence about a request; ask the sources if what the cluster has does not decide."""
+    evidence = gatherer.gather(csr, policy.current, now=now)
+    if not isinstance(deciding.decide(csr, evidence, policy.current, now=now), deciding.Ask):
+        return evidence
+
+    async def fetched() -> Fetched:
+        try:
+            return await policy.sources.fetch(gatherer.question(csr))
+        finally:
+            await policy.close()
+
+    from kubewright.http import loop
+
+    return evidence.completed(loop.run(fetched))
 
 
 def _known(api: KubeAPI) -> Gatherer:

@@ -13,6 +13,7 @@ from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers.controllers import evidence_tools
 from kubewright.cli.handlers.daemons import leader_election, serving
 from kubewright.cli.handlers.daemons.running import keep_told, until_stopped
 from kubewright.cli.parsing.flag_documents import FlagDocument
@@ -110,7 +111,16 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
     api = AsyncKubeClient(access, field_manager=_MANAGER, proxies=Proxies.from_environment(os.environ))
     registry = Registry()
     identity = leader_election.identity(random)
-    manager = Manager(api, chosen, identity=identity, read=files.read, clock=clock, random=random, metrics=ControllerMetrics(registry))
+    manager = Manager(
+        api,
+        chosen,
+        identity=identity,
+        read=files.read,
+        clock=clock,
+        random=random,
+        metrics=ControllerMetrics(registry),
+        tools=evidence_tools.tools(),
+    )
     notifier = Notifier(os.environ)
     stop_serving = await serving.serve(
         parsed,

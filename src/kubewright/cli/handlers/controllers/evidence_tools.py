@@ -1,0 +1,73 @@
+"""What the sources of a NodeApprovalPolicy need of this process: files, clients of other clusters, the join records of a hub."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from kubewright.apis.node_sources import JoinRecordsSource
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.randomness import SystemRandom
+from kubewright.cli.handlers import cluster_access, machine
+from kubewright.controllers.serving.sources.asking import Tools
+from kubewright.host.filesystem.files import Files
+from kubewright.http.proxies import Proxies
+from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.kubeconfigs import load_access
+
+if TYPE_CHECKING:
+    from kubewright.apis.join_records import JoinRecord
+    from kubewright.enrollment.state.store import HubStore
+
+
+def tools() -> Tools:
+    """Return what this process offers to sources."""
+    proxies = Proxies.from_environment(os.environ)
+    return Tools(read=Files().read, connect=lambda access: AsyncKubeClient(access, proxies=proxies), records=HubRecords)
+
+
+class HubRecords:
+    """The join records of one cluster in the state of a hub, which is only read. Implements `RecordBook`.
+
+    Raises KubewrightError for a state that does not exist, or cannot be opened with the key.
+    """
+
+    def __init__(self, source: JoinRecordsSource) -> None:
+        from kubewright.enrollment.state.store_thread import StoreThread  # only policies with join records need it
+
+        store = _opened(source)
+        if source.cluster not in {one.name for one in store.clusters()}:
+            store.close()
+            raise UsageError(f"the hub has no cluster {source.cluster}", remedy="name one that `kubewright hub cluster list` shows")
+        self._cluster = source.cluster
+        self._store = StoreThread(store)
+
+    async def look_up(self, node: str, names: frozenset[str]) -> tuple[JoinRecord | None, Mapping[str, str]]:
+        def work(store: HubStore) -> tuple[JoinRecord | None, Mapping[str, str]]:
+            store.version()  # follows what the hub has written since
+            return store.record(self._cluster, node), store.owners(self._cluster, sorted(names))
+
+        return await self._store.ask(work)
+
+    async def close(self) -> None:
+        self._store.close()
+
+
+def _opened(source: JoinRecordsSource) -> HubStore:
+    from kubewright.cli.handlers.hub import state_key
+
+    key = state_key.read(machine.host(), PurePosixPath(source.key_file), os.environ, fresh=False).content
+    _, colon, rest = source.state.partition(":")
+    if not colon:
+        from kubewright.enrollment.state.sqlite_store import SQLiteStore
+
+        if not Path(source.state).is_file():
+            raise HostError(f"{source.state} does not exist", remedy="name the state of the hub")
+        return SQLiteStore(Path(source.state), key=key, random=SystemRandom())
+    from kubewright.enrollment.state.secret_store import SecretStore
+
+    client = cluster_access.client(load_access(PurePosixPath(source.state_kubeconfig), read=Files().read))
+    namespace, _, name = rest.partition("/")
+    return SecretStore(client, namespace=namespace, name=name, key=key, random=SystemRandom())

@@ -1,0 +1,42 @@
+"""The join records of a hub: who has joined, with which names and VPN addresses, and who has left."""
+
+from __future__ import annotations
+
+from kubewright.apis.join_records import JoinRecord
+from kubewright.apis.node_sources import JoinRecordsSource
+from kubewright.controllers.serving.evidence import JOIN_RECORDS, Answer, Membership
+from kubewright.controllers.serving.sources.asking import Question, RecordBook, Tools
+from kubewright.pki import node_names
+
+_CLIENT = "client"
+"""The purpose of a node's client certificate in its record."""
+
+
+class JoinRecords:
+    """Asks the record of the requester's node, and whether names of the request are in another record."""
+
+    def __init__(self, source: JoinRecordsSource, tools: Tools) -> None:
+        self._source = source
+        self._book: RecordBook = tools.records(source)
+
+    async def ask(self, question: Question) -> Answer:
+        record, owners = await self._book.look_up(question.node, question.sans)
+        own = record.held if record is not None else frozenset()
+        held = frozenset(map(node_names.known_as, own))
+        return Answer(
+            source=JOIN_RECORDS,
+            gives=question.sans & held,
+            foreign={san: node for san, node in owners.items() if node != question.node},
+            membership=self._membership(record, question),
+        )
+
+    async def close(self) -> None:
+        await self._book.close()
+
+    def _membership(self, record: JoinRecord | None, question: Question) -> Membership:
+        if record is None:
+            return Membership.NO_RECORD if self._source.required else Membership.MEMBER
+        if not record.active:
+            return Membership.LEFT
+        issued = {one.fingerprint for one in record.certificates if one.purpose == _CLIENT} | question.issued
+        return Membership.OTHER_CREDENTIAL if self._source.credentials and question.credential not in issued else Membership.MEMBER

@@ -1,0 +1,71 @@
+"""Looking up DNS records at servers of one's choice, forward and reverse (docs/decisions/0032-looking-up-dns-records.md).
+
+The system's `getaddrinfo` (`http.resolver`) also reads /etc/hosts and search domains, knows no servers of a caller's
+choice, and does not tell a name that does not exist from a server that fails. Evidence needs all of that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from kubewright.base.errors import KubewrightError
+
+if TYPE_CHECKING:
+    from dns.asyncresolver import Resolver
+
+_FORWARD: Final = ("A", "AAAA")
+MOST_RECORDS: Final = 256
+"""Records of one answer. More would be a mistake, or an attempt to keep us busy."""
+
+
+class DNSUnavailable(KubewrightError):
+    """There is no answer from any server. It is unknown whether the name exists."""
+
+
+class DNSResolver:
+    """Asks DNS servers, given as addresses with ports, or those of /etc/resolv.conf. `timeout` in seconds limits one look-up."""
+
+    def __init__(self, servers: tuple[tuple[str, int], ...] = (), *, timeout: float) -> None:
+        self._servers = servers
+        self._timeout = timeout
+        self._made: Resolver | None = None
+
+    async def addresses(self, name: str) -> frozenset[str]:
+        """Return the addresses of an absolute name, aliases followed; none if there is no such name. Raises DNSUnavailable."""
+        import asyncio
+
+        found = await asyncio.gather(*(self._records(name, kind) for kind in _FORWARD))
+        return frozenset[str]().union(*found)
+
+    async def names(self, address: str) -> frozenset[str]:
+        """Return the names to which an address leads back, in lower case; none if there are none. Raises DNSUnavailable."""
+        from dns import reversename
+
+        found = await self._records(reversename.from_address(address).to_text(), "PTR")
+        return frozenset(one.lower().rstrip(".") for one in found)
+
+    async def _records(self, name: str, kind: str) -> frozenset[str]:
+        from dns.exception import DNSException
+        from dns.resolver import NXDOMAIN
+
+        try:
+            answer = await self._resolver().resolve(f"{name.rstrip('.')}.", kind, raise_on_no_answer=False, lifetime=self._timeout)
+        except NXDOMAIN:
+            return frozenset()
+        except (DNSException, OSError) as error:
+            raise DNSUnavailable(f"{name}: no DNS server answers", detail=type(error).__name__, remedy="check the DNS servers") from error
+        records = list(answer.rrset or ())
+        if len(records) > MOST_RECORDS:
+            raise DNSUnavailable(f"{name} has {len(records)} records", remedy="correct the zone")
+        return frozenset(one.to_text() for one in records)
+
+    def _resolver(self) -> Resolver:
+        if self._made is None:
+            from dns import asyncresolver
+            from dns.nameserver import Do53Nameserver
+
+            self._made = asyncresolver.Resolver(configure=not self._servers)
+            if self._servers:
+                self._made.nameservers = [Do53Nameserver(address, port) for address, port in self._servers]
+            self._made.timeout = max(self._timeout / 2, 0.1)  # of one server, so that a second one has a chance
+        return self._made
