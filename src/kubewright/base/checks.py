@@ -1,7 +1,7 @@
 """Checks before something is changed: a check is a row (a name and a function that yields findings), and one runner runs them all.
 
 The tables are where the subjects are: `preflight/lists` (machines), `local/cluster/preflight`, `enrollment/node/preflight`,
-`lifecycle/upgrade/health`, `lifecycle/reset/operation`. A check only reads; only the Job of `upgrade plan` writes.
+`lifecycle/upgrade/planning/health`, `lifecycle/reset/operation`. A check only reads; only the Job of `upgrade plan` writes.
 """
 
 from __future__ import annotations

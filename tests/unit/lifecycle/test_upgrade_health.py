@@ -14,8 +14,8 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import Forbidden, NotFound, Unreachable
 from kubewright.base.events import RecordingReporter
 from kubewright.base.wait import PollingWaiter
-from kubewright.lifecycle.upgrade.health import Health
-from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE
+from kubewright.lifecycle.upgrade.planning.health import Health
+from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import corefile
 
 PENDING = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]}

@@ -20,7 +20,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import upgraded
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
-from kubewright.lifecycle.upgrade import proofs
+from kubewright.lifecycle.upgrade.control_plane import proofs
 from snapshot_files import database, snapshot
 
 ETCD = "3.6.8-0"

@@ -16,9 +16,9 @@ from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 from kubewright.cli.handlers import upgrade
-from kubewright.lifecycle.upgrade import diff
-from kubewright.lifecycle.upgrade.plan import PlanOptions, plan
-from kubewright.lifecycle.upgrade.versions import ClusterVersions, observe
+from kubewright.lifecycle.upgrade.planning import diff
+from kubewright.lifecycle.upgrade.planning.plan import PlanOptions, plan
+from kubewright.lifecycle.upgrade.planning.versions import ClusterVersions, observe
 from kubewright.manifests import static_pods
 
 TOOL = Version.parse("v1.36.3")

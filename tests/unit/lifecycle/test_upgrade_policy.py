@@ -6,7 +6,7 @@ import pytest
 
 from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
-from kubewright.lifecycle.upgrade.versions import API_SERVER, ClusterVersions, Verdict, judge, judge_target
+from kubewright.lifecycle.upgrade.planning.versions import API_SERVER, ClusterVersions, Verdict, judge, judge_target
 
 
 def verdict(target, **flags: bool):

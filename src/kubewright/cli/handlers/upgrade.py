@@ -29,12 +29,12 @@ from kubewright.cli.printers.output import printer, write_result
 from kubewright.cli.printers.reporters import KubeadmText
 from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import config_diff, engine
-from kubewright.lifecycle.upgrade import diff as upgrade_diff
-from kubewright.lifecycle.upgrade import plan as upgrade_plan
-from kubewright.lifecycle.upgrade.health import Health
-from kubewright.lifecycle.upgrade.plan import AvailableUpgrade, PlanOptions, UpgradePlan
+from kubewright.lifecycle.upgrade.planning import diff as upgrade_diff
+from kubewright.lifecycle.upgrade.planning import plan as upgrade_plan
+from kubewright.lifecycle.upgrade.planning.health import Health
+from kubewright.lifecycle.upgrade.planning.plan import AvailableUpgrade, PlanOptions, UpgradePlan
+from kubewright.lifecycle.upgrade.planning.versions import observe
 from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure
-from kubewright.lifecycle.upgrade.versions import observe
 
 CONTEXT_LINES: Final = 3
 _HEADINGS: Final = ("COMPONENT", "NODE", "CURRENT", "TARGET")

@@ -267,14 +267,14 @@ def _upgrade_row(word: str, text: str, flags: str, *, more: tuple[Flag, ...] = (
     )
 
 
-def _upgrade_workflow(word: str, *, arguments: Mapping[str, Argument] | None = None) -> Workflow:
+def _upgrade_workflow(tree: str, *, operation: str, request: str, arguments: Mapping[str, Argument] | None = None) -> Workflow:
     return Workflow(
-        f"kubewright.lifecycle.upgrade.phases:{word.upper()}",
+        f"kubewright.lifecycle.upgrade.{tree}",
         flags=_UPGRADE_FLAGS_OF_PHASES,
         ours="plan output",
         arguments=arguments or {},
-        operation=f"kubewright.lifecycle.upgrade.operation:{word.upper()}",
-        request=f"kubewright.cli.handlers.operation_requests:upgrade_{word}_request",
+        operation=f"kubewright.lifecycle.upgrade.{operation}",
+        request=f"kubewright.cli.handlers.operation_requests:{request}",
     )
 
 
@@ -290,7 +290,9 @@ _UPGRADE_ROWS = (
         description="Each component counts as upgraded once it answers and reports the new version. If one fails, this machine goes back to its earlier"
         " state. Running the same command again goes on with an upgrade that was interrupted. --plan shows the whole list.",
         flags_in_usage=False,
-        workflow=_upgrade_workflow("apply", arguments={"version": _VERSION_OF_PHASE}),
+        workflow=_upgrade_workflow(
+            "phases:APPLY", operation="operation:APPLY", request="upgrade_apply_request", arguments={"version": _VERSION_OF_PHASE}
+        ),
     ),
     _upgrade_row("diff", "Show what an upgrade would change in the static pods", "config context-lines kubeconfig", more=(ALL_FORMATS,)),
     Command(
@@ -300,7 +302,7 @@ _UPGRADE_ROWS = (
         exit_scheme=KUBEADM,
         description="Upgrades this machine to the version that the cluster's configuration has since `upgrade apply`. If a component fails, this"
         " machine goes back to its earlier state. --plan shows the whole list.",
-        workflow=_upgrade_workflow("node"),
+        workflow=_upgrade_workflow("phases:NODE", operation="operation:NODE", request="upgrade_node_request"),
     ),
     Command(
         "upgrade status",
@@ -317,13 +319,7 @@ _UPGRADE_ROWS = (
         flags=_named(_UPGRADE_FLAGS_OF_PHASES, "yes plan output"),
         description="Needs no API server. Certificates that were renewed stay, and so do the cluster's configuration and its add-ons.",
         examples=("upgrade rollback --plan", "upgrade rollback --yes"),
-        workflow=Workflow(
-            "kubewright.lifecycle.upgrade.rollback:PHASES",
-            flags=_UPGRADE_FLAGS_OF_PHASES,
-            ours="plan output",
-            operation="kubewright.lifecycle.upgrade.rollback:ROLLBACK",
-            request="kubewright.cli.handlers.operation_requests:rollback_request",
-        ),
+        workflow=_upgrade_workflow("rollback:PHASES", operation="rollback:ROLLBACK", request="rollback_request"),
     ),
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from kubewright.base import yaml
 from kubewright.base.change import Change
@@ -14,13 +14,11 @@ from kubewright.lifecycle.steps import addons, cluster_objects
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
 from kubewright.lifecycle.upgrade.kubelet import SOCKET_ANNOTATION
-from kubewright.lifecycle.upgrade.versions import NAMESPACE
+from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
 from kubewright.manifests import rbac
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
-
-_ADD_ONS: Final = "upgrade/addon"
 
 
 def upload_kubeadm(ctx: UpgradeContext) -> Iterable[Change]:

@@ -20,7 +20,7 @@ from kubewright.lifecycle.steps import checkpoint, draining, running
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, read_static_pod
 from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
-from kubewright.lifecycle.upgrade import versions
+from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:

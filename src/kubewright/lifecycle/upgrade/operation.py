@@ -20,17 +20,19 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
-from kubewright.lifecycle.upgrade import this_machine, versions
+from kubewright.lifecycle.upgrade import this_machine
 from kubewright.lifecycle.upgrade.configuration import machine_part
 from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.phases import APPLY as APPLY_PHASES
 from kubewright.lifecycle.upgrade.phases import NODE as NODE_PHASES
+from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.lifecycle.upgrade.request import APPLY as APPLY_SECTION
 from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
 from kubewright.workflow.phases import Phases
 
 _ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a worker listens nowhere
 
+_PREFLIGHT: Final = "kubewright.lifecycle.upgrade.preflight"
 _TREES: Final[dict[str, Phases[UpgradeContext]]] = {"apply": APPLY_PHASES, "node": NODE_PHASES}
 
 
@@ -140,19 +142,18 @@ def _closing(ctx: UpgradeContext) -> None:
         ctx.say("upgrade", "Now upgrade the other control planes and the workers with `upgrade node`, and the kubelets of all machines.")
 
 
-def _operation(section: str) -> Operation[UpgradeOptions, UpgradeTask, UpgradeContext]:
-    checked = f"kubewright.lifecycle.upgrade.preflight:{section}"
+def _operation(section: str, *, checked: str, planned: str) -> Operation[UpgradeOptions, UpgradeTask, UpgradeContext]:
     return Operation(
         name=f"upgrade {section}",
         phases=_TREES[section],
         configure=prepare,
         context=context,
-        preflight={Mode.APPLY: checked, Mode.PLAN: f"{checked}_planned", Mode.NARRATE: f"{checked}_planned"},
+        preflight={Mode.APPLY: f"{_PREFLIGHT}:{checked}", Mode.PLAN: f"{_PREFLIGHT}:{planned}", Mode.NARRATE: f"{_PREFLIGHT}:{planned}"},
         dry_run=DryRun(variable="KUBEADM_UPGRADE_DRYRUN_DIR", prefix=f"kubeadm-upgrade-{section}-dryrun"),
         opening=_opening,
         closing=_closing,
     )
 
 
-APPLY: Final = _operation("apply")
-NODE: Final = _operation("node")
+APPLY: Final = _operation("apply", checked="apply", planned="apply_planned")
+NODE: Final = _operation("node", checked="node", planned="node_planned")

@@ -31,7 +31,7 @@ _CONTROL_PLANE: Final = _leaf(
     "control-plane",
     "Upgrade the control plane of this machine",
     _CONTROL_PLANE_FLAGS,
-    run=f"{_HERE}.control_plane:upgrade",
+    run=f"{_HERE}.control_plane.phase:upgrade",
     condition=f"{_HERE}.context:only_control_planes",
 )
 _KUBECONFIG: Final[UpgradePhase] = Phase(

@@ -12,9 +12,10 @@ from kubewright.base.errors import UsageError
 from kubewright.base.versions import Version
 from kubewright.lifecycle.steps import preflight, running
 from kubewright.lifecycle.steps.detected_cluster import ETCD
-from kubewright.lifecycle.upgrade import control_plane, hand_edits, versions
 from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
-from kubewright.lifecycle.upgrade.health import Health
+from kubewright.lifecycle.upgrade.control_plane import hand_edits, phase
+from kubewright.lifecycle.upgrade.planning import versions
+from kubewright.lifecycle.upgrade.planning.health import Health
 from kubewright.preflight import lists
 from kubewright.preflight.checks import Subject
 from kubewright.workflow.phases import Step
@@ -84,7 +85,7 @@ def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
     if not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
         return
     manifest = ctx.host.read(ctx.host.layout.manifest(ETCD)) or b""
-    present, wanted = control_plane.version_of(manifest), running.core(component_image(ctx.cluster, ETCD).rpartition(":")[2])
+    present, wanted = phase.version_of(manifest), running.core(component_image(ctx.cluster, ETCD).rpartition(":")[2])
     if running.is_older(present, wanted) and _minor(present) != _minor(wanted):
         yield Finding(
             text=f"etcd {wanted} is of another minor release than {present}: if it fails, the way back is the snapshot that is saved before",

@@ -12,8 +12,9 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
-from kubewright.lifecycle.upgrade import control_plane, kubelet_program
+from kubewright.lifecycle.upgrade import kubelet_program
 from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.control_plane import phase
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
 from kubewright.workflow.phases import Phase, Phases
@@ -37,7 +38,7 @@ def prepare(request: RollbackOptions, machine: Machine) -> Prepared[UpgradeTask]
 
 def last(host: Host) -> Checkpoint:
     """Return the checkpoint to go back to: that of the last upgrade. Raises HostError where there is none."""
-    operations = (control_plane.OPERATION, kubelet_program.OPERATION)
+    operations = (phase.OPERATION, kubelet_program.OPERATION)
     found = [one for one in checkpoint.every(host) if one.operation in operations and one.state is not State.PREPARED]
     if not found or found[-1].state is State.ROLLED_BACK:
         why = (
@@ -70,7 +71,7 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
     if found.operation == kubelet_program.OPERATION:
         yield from kubelet_program.taken_back(ctx, begun)
         return
-    yield from control_plane.taken_back(ctx, begun)
+    yield from phase.taken_back(ctx, begun)
     ctx.say(TOPIC, "The earlier static pods run again")
     ctx.say(
         TOPIC, "Certificates that were renewed stay, and so do the cluster's configuration and its add-ons: `upgrade apply` changes them"

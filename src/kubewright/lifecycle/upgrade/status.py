@@ -15,12 +15,12 @@ from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.steps import checkpoint, running
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
-from kubewright.lifecycle.upgrade import proofs
 from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
-from kubewright.lifecycle.upgrade.control_plane import OPERATION
+from kubewright.lifecycle.upgrade.control_plane import proofs
+from kubewright.lifecycle.upgrade.control_plane.phase import OPERATION
 from kubewright.lifecycle.upgrade.operation import context, machine_of
+from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE
 from kubewright.lifecycle.upgrade.request import UpgradeOptions
-from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE, NAMESPACE
 from kubewright.manifests.static_pods import ENDPOINT
 from kubewright.workflow.phases import Phase, Phases, Step
 

@@ -17,7 +17,7 @@ from kubewright.host.seam import Host
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
-from kubewright.lifecycle.upgrade.diff import local_endpoint
+from kubewright.lifecycle.upgrade.planning.diff import local_endpoint
 from kubewright.pki import certificates
 
 _NODE: Final = "system:node:"

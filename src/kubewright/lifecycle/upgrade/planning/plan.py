@@ -8,7 +8,7 @@ from typing import Any, Final
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass
 from kubewright.base.versions import OWN, Version, release_for
-from kubewright.lifecycle.upgrade.versions import API_SERVER, CONTROL_PLANE, ETCD, ByVersion, ClusterVersions
+from kubewright.lifecycle.upgrade.planning.versions import API_SERVER, CONTROL_PLANE, ETCD, ByVersion, ClusterVersions
 
 COMPONENT_CONFIGS: Final = (("kubeproxy.config.k8s.io", "v1alpha1"), ("kubelet.config.k8s.io", "v1beta1"))
 """Groups of component configurations, and the version that we read and write."""

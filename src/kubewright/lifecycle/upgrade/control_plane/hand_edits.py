@@ -17,7 +17,7 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle import kept_patches
 from kubewright.lifecycle.steps import static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
-from kubewright.lifecycle.upgrade import control_plane
+from kubewright.lifecycle.upgrade.control_plane import phase
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
@@ -34,15 +34,15 @@ def show(ctx: UpgradeContext) -> None:
 
 
 def _found(ctx: UpgradeContext) -> Iterator[tuple[str, str]]:
-    version = control_plane.version_of(ctx.host.read(ctx.host.layout.manifest(API_SERVER)) or b"")
+    version = phase.version_of(ctx.host.read(ctx.host.layout.manifest(API_SERVER)) or b"")
     if not version:
         return
     before = _at(ctx, f"v{version}")
-    for name, old in control_plane.present(before):
+    for name, old in phase.present(before):
         if not old:
             continue
         path = str(ctx.host.layout.manifest(name))
-        rendered, found = (_plain(one, path) for one in (_returned(control_plane.rendered(before, name)), old))
+        rendered, found = (_plain(one, path) for one in (_returned(phase.rendered(before, name)), old))
         if not static_pods.same_pod(rendered.encode(), found.encode()):
             given, there = (mask(text).splitlines(keepends=True) for text in (rendered, found))
             yield path, "".join(difflib.unified_diff(given, there, "what the configuration and the patches give", path))

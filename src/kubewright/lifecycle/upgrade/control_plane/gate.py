@@ -14,7 +14,7 @@ from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.stacked_etcd import peer_url
 from kubewright.lifecycle.steps import health
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
-from kubewright.lifecycle.upgrade.versions import NAMESPACE
+from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
 from kubewright.manifests.static_pods import ENDPOINT
 
 if TYPE_CHECKING:

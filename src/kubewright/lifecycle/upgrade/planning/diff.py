@@ -16,7 +16,7 @@ from kubewright.base.yaml import Document
 from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.seam import Host
 from kubewright.lifecycle import patch_directory
-from kubewright.lifecycle.upgrade.versions import API_SERVER, CONTROL_PLANE
+from kubewright.lifecycle.upgrade.planning.versions import API_SERVER, CONTROL_PLANE
 from kubewright.manifests import static_pods
 from kubewright.pki import store
 

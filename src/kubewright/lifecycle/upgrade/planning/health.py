@@ -17,7 +17,7 @@ from kubewright.base.wait import Backoff, Waiter, retry
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import CONFIG_MAP, NODE, POD, named
-from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE, NAMESPACE, dns_version
+from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE, dns_version
 from kubewright.manifests import corefile
 
 JOB: Final = "upgrade-health-check"

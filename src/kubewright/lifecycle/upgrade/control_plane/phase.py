@@ -21,8 +21,8 @@ from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
-from kubewright.lifecycle.upgrade import etcd_backup, gate, leaves, proofs
-from kubewright.lifecycle.upgrade.versions import CONTROL_PLANE
+from kubewright.lifecycle.upgrade.control_plane import etcd_backup, gate, leaves, proofs
+from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import objects
 from kubewright.workflow.phases import Step
 
