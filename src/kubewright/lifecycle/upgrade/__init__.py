@@ -1,1 +1,1 @@
-"""The upgrade commands: trees of phases, configuration, the policy of versions, and what the phases do."""
+"""The upgrade commands: their operations and trees of phases, their configuration, and the steps of each phase."""

@@ -1,4 +1,4 @@
-"""The phases that write to the cluster: its configuration, the rights of machines that join, and the add-ons."""
+"""The phases that write to the cluster: its configuration, the permissions of machines that join, and the add-ons."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def upload_kubeadm(ctx: UpgradeContext) -> Iterable[Change]:
 
 
 def upload_kubelet(ctx: UpgradeContext) -> Iterator[Change]:
-    """Store the kubelet's configuration for the machines that join."""
+    """Store the configuration of the kubelets."""
     yield from cluster_objects.kubelet_config(ctx.configuration, api=ctx.api, say=partial(ctx.say, "kubelet"))
     yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={SOCKET_ANNOTATION: None}))
 
 
 def joining(ctx: UpgradeContext) -> Iterator[Change]:
-    """Make the rights of machines that join those of this release."""
+    """Update the permissions of machines that join to those of this release."""
     yield from cluster_objects.joining(api=ctx.api, say=partial(ctx.say, "upgrade/bootstrap-token"))
     yield from cluster_objects.apply(ctx.api, rbac.grants(rbac.Purpose.CLUSTER_INFO))
 
 
 def add_ons_wait(ctx: UpgradeContext) -> str | None:
-    """Add-ons move with the last control plane: name those that have another API server."""
+    """Return why add-ons are not upgraded yet: control planes with another version, by name; None with the last control plane."""
     if not ctx.control_plane:
         return NO_CONTROL_PLANE
     manifest = yaml.load(ctx.host.read(ctx.layout.manifest(API_SERVER)) or b"", source=API_SERVER)
@@ -60,12 +60,12 @@ def _image(pod: Any) -> str:
 
 
 def dns_wanted(ctx: UpgradeContext) -> str | None:
-    """CoreDNS is upgraded unless the configuration turns it off."""
+    """Return why CoreDNS is not upgraded: the configuration disables it."""
     return "dns.disabled is set" if ctx.cluster.dns.disabled else None
 
 
 def proxy_wanted(ctx: UpgradeContext) -> str | None:
-    """kube-proxy is upgraded unless the configuration turns it off."""
+    """Return why kube-proxy is not upgraded: the configuration disables it."""
     return "proxy.disabled is set" if ctx.cluster.proxy.disabled else None
 
 

@@ -1,4 +1,4 @@
-"""What the phases of `upgrade apply` and `upgrade node` work with: the cluster of this machine, and clients of it."""
+"""The context of the phases of `upgrade apply` and `upgrade node`: the configuration of the cluster, and clients of it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.steps.health import HealthEndpoint
 
 NO_CONTROL_PLANE = "Not a control plane node."
-"""Why a phase of control planes is left out."""
+"""The reason for which phases of control planes are skipped on workers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeTask:
-    """What is to be done to this machine.
+    """The request for this machine.
 
-    `version` is '' where the cluster's own counts. `init` is what the machine says of itself; `control_plane`: it has an API server.
+    `version` is '' if the version that the cluster stores is used. `init` is the machine's own part of the
+    configuration; `control_plane`: it has an API server.
     """
 
     configuration: UpgradeConfiguration
@@ -42,14 +43,14 @@ class UpgradeTask:
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradeContext(MachineContext):
-    """One run of an upgrade command on a machine."""
+    """One run of an upgrade command on one machine."""
 
     task: UpgradeTask
     request: UpgradeOptions
 
     @property
     def timeouts(self) -> Timeouts:
-        """How long each kind of wait may take; known before the cluster is."""
+        """The time limit of each kind of wait; available before the cluster has been read."""
         return self.task.configuration.timeouts
 
     @property
@@ -59,7 +60,7 @@ class UpgradeContext(MachineContext):
 
     @property
     def node_name(self) -> str:
-        """The name of this machine's Node; known before the cluster is."""
+        """The name of this machine's Node; available before the cluster has been read."""
         return self.task.init.node_registration.name
 
     @property
@@ -74,47 +75,47 @@ class UpgradeContext(MachineContext):
 
     @functools.cached_property
     def configuration(self) -> Configuration:
-        """The cluster's configuration at the version to upgrade to, and in `init` this machine's part."""
+        """The cluster's configuration with the version to upgrade to, and this machine's part in `init`."""
         self.say("upgrade", 'Reading configuration from the "kubeadm-config" ConfigMap in namespace "kube-system"...')
         self.say("upgrade", "Use 'kubewright init phase upload-config kubeadm --config your-config-file' to re-upload it.")
         return configuration.of_cluster(self.client, self.task.init, version=self.task.version, clock=self.clock)
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """Where everything lies: the cluster's configuration tells where certificates and etcd's data are."""
+        """The machine's layout, with the directories of certificates and etcd's data from the cluster's configuration."""
         local = self.configuration.cluster.etcd.local
         return self.host.layout.at(pki=self.configuration.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
 
     @functools.cached_property
     def client(self) -> KubeAPI:
-        """The client of the kubeconfig that counts. One try for each request."""
+        """The client of the chosen kubeconfig. It sends each request once."""
         return self.bound.connections.kube(self._access)
 
     @functools.cached_property
     def api(self) -> KubeAPI:
-        """The client that phases write with: it tries again what time may mend."""
+        """The client with which phases write: it repeats requests after temporary errors."""
         within = self.timeouts.kubernetes_api_call.seconds
         return RetryingKube(self.client, clock=self.clock, within=within, look=self.bound.machine.look)
 
     @functools.cached_property
     def probe(self) -> KubeAPI:
-        """The administrator's client of the API server of this machine. One try for each request."""
+        """The administrator's client of this machine's API server. It sends each request once."""
         return self.bound.connections.kube(replace(self.administrator, server=self.addresses.api_server))
 
     @property
     def administrator(self) -> Access:
-        """How the administrator of this machine reaches the cluster. Raises CertificateError where there is no such kubeconfig."""
+        """The contents of admin.conf. Raises CertificateError if it does not exist."""
         return load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
 
     def health_endpoint(self, server: str, path: str) -> HealthEndpoint:
-        """Return what asks a component of this machine how it is."""
+        """Return the health endpoint of a component of this machine; it is closed at the end of the run."""
         from kubewright.lifecycle.steps.health import HealthEndpoint
 
         return self.bound.connections.keep(HealthEndpoint(server, path))
 
     @functools.cached_property
     def etcd(self) -> Etcd:
-        """The member of etcd on this machine."""
+        """The client of the etcd member on this machine."""
         from kubewright.lifecycle import stacked_etcd
 
         urls = [stacked_etcd.client_url(self.addresses)]
@@ -122,7 +123,7 @@ class UpgradeContext(MachineContext):
 
     @functools.cached_property
     def members(self) -> Etcd:
-        """The whole cluster of etcd, as the pods of its members tell it."""
+        """The client of the whole etcd cluster; the endpoints are read from the pods of its members."""
         from kubewright.lifecycle import stacked_etcd
 
         within = self.timeouts.etcd_api_call.seconds
@@ -131,12 +132,12 @@ class UpgradeContext(MachineContext):
 
     @property
     def _access(self) -> Access:
-        """Return the access that was named, else the administrator's, on a worker the kubelet's."""
+        """The kubeconfig that was given; otherwise admin.conf, or on a worker kubelet.conf."""
         if self.request.kubeconfig:
             return load_access(PurePosixPath(self.request.kubeconfig), read=self.host.read)
         return self.administrator if self.control_plane else load_access(self.host.layout.kubeconfig("kubelet"), read=self.host.read)
 
 
 def only_control_planes(ctx: UpgradeContext) -> str | None:
-    """Leave a phase out where this machine is a worker."""
+    """Return why a phase of control planes is skipped; None on a control plane."""
     return None if ctx.control_plane else NO_CONTROL_PLANE

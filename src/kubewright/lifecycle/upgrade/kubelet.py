@@ -1,6 +1,6 @@
-"""The phases `kubeconfig` and `kubelet-config`: whom the kubelet of this machine asks, and its configuration (kubeadm v1.36: phases/upgrade/postupgrade.go).
+"""The phases `kubeconfig` and `kubelet-config` (kubeadm v1.36: phases/upgrade/postupgrade.go).
 
-The kubelet is not restarted for its configuration: it belongs to the release that is installed by hand afterwards.
+The kubelet is not restarted for its new configuration: that is for the release that is installed afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SOCKET_FLAG: Final = Pattern(r"\s?--container-runtime-endpoint=[^\s\"]+")
 
 
 def use_local_server(ctx: UpgradeContext) -> Iterator[Step]:
-    """Let the kubelet of a control plane ask the API server of its own machine, where it asks the cluster's endpoint."""
+    """Point the kubelet of a control plane from the cluster's endpoint to the API server of its own machine."""
     path, local = ctx.layout.kubeconfig("kubelet"), ctx.addresses.api_server
     shared = specs.server(table.Endpoint.CONTROL_PLANE, ctx.configuration, ctx.addresses)
     content = ctx.host.read(path)
@@ -41,7 +41,7 @@ def use_local_server(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def configure(ctx: UpgradeContext) -> Iterator[Step]:
-    """Write the kubelet's configuration as the cluster keeps it, with what belongs to this machine alone; a copy of the old one stays."""
+    """Write the kubelet configuration that the cluster stores, with this machine's own settings; the old file is copied first."""
     local = features.enabled(ctx.cluster, features.NODE_LOCAL_CRI_SOCKET)
     if local:
         yield from _instance(ctx)
@@ -59,7 +59,7 @@ def configure(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def _instance(ctx: UpgradeContext) -> Iterator[Step]:
-    """Give the machine its own part of the configuration, where an older release had the socket among the flags."""
+    """Write the machine's own settings to a file if an older release passed the socket as a flag."""
     layout = ctx.layout
     if ctx.host.state(layout.kubelet_instance_config) is not None:
         return
@@ -73,7 +73,7 @@ def _instance(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def _document(ctx: UpgradeContext) -> dict[str, Any]:
-    """Return the configuration with the whole of instance-config.yaml merged in: people may have more in it than the socket."""
+    """Return the configuration merged with instance-config.yaml, which may contain more than the socket."""
     document = manifests.config(ctx.configuration, ctx.detected, patch=lambda body: ctx.patched(patches.KUBELET, body))
     path = ctx.layout.kubelet_instance_config
     own = yaml.load(ctx.host.read(path) or b"", source=str(path))

@@ -1,6 +1,6 @@
-"""`--kubelet FILE`: another kubelet takes the place of this machine's and is proved; kubeadm leaves that to packages.
+"""`--kubelet FILE`: replaces the kubelet of this machine and verifies the new one; kubeadm leaves that to packages.
 
-It is replaced by one rename, and goes back like a static pod where the Node does not become Ready with it.
+The program is replaced by one rename. If the Node does not become Ready with it, the earlier one is restored.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
 OPERATION: Final = "kubelet"
-"""What the checkpoint calls it."""
+"""The name of the operation in the checkpoint."""
 DRAINED: Final = "kubewright.upgrade/drained"
-"""The annotation of a Node that this program keeps pods away from."""
+"""The annotation of a Node that kubewright has cordoned."""
 DRAIN_WITHIN: Final = 300.0
 _TOPIC: Final = "upgrade/kubelet"
 _MODE: Final = 0o755
@@ -38,9 +38,10 @@ _VERSION: Final = Pattern(r"v\d+\.\d+\.\d+\S*")
 
 
 def replace(ctx: UpgradeContext) -> Iterator[Step]:
-    """Replace the kubelet if one was given: the machine is drained before if that is wanted, and takes pods again at the end.
+    """Replace the kubelet if one was given; with `drain`, drain the Node before and uncordon it afterwards.
 
-    Raises HostError for a file that is no kubelet, or one that is newer than an API server; and where the new one does not work.
+    Raises HostError for a file that is not a kubelet, for one that is newer than an API server, and if the new one does
+    not work.
     """
     if not ctx.request.kubelet:
         return
@@ -57,13 +58,13 @@ def replace(ctx: UpgradeContext) -> Iterator[Step]:
         ctx.say(_TOPIC, f"Replacing {place} by the kubelet {version}")
         step = _step(ctx, kept, old=_version(ctx, str(place)), new=version)
         yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic=_TOPIC)
-        checkpoint.discard(ctx.host, kept)  # it is large
+        checkpoint.discard(ctx.host, kept)  # it contains two programs of many megabytes
         ctx.say(_TOPIC, f"The kubelet runs {version}")
     yield from _undrain(ctx)
 
 
 def taken_back(ctx: UpgradeContext, kept: Checkpoint) -> list[Change]:
-    """Put the earlier kubelet back. Raises what a proof raises."""
+    """Restore the earlier kubelet. Raises ComponentFailed or WaitTimeout if it does not work."""
     place = kept.swaps[0].target
     return take_back(ctx.host, kept, [_step(ctx, kept, old=None, new=None, place=place)])
 
@@ -83,7 +84,7 @@ def _version(ctx: UpgradeContext, program: str) -> Version:
 
 
 def _require_last(ctx: UpgradeContext, version: Version) -> None:
-    """A kubelet must never be newer than an API server that it may talk to. That of this machine is known by its manifest."""
+    """Raise HostError for a kubelet that is newer than an API server. The version of this machine's one is in its manifest."""
     for text, nodes in versions.observe(ctx.api).components.get(API_SERVER, {}).items():
         others = [node for node in nodes if node != ctx.node_name]
         if others and running.is_older(text, str(version)):
@@ -109,7 +110,7 @@ def _step(
 
 
 def _proved(ctx: UpgradeContext, version: Version | None) -> Iterator[Step]:
-    """Start the kubelet that is there now, and wait until the Node is Ready with its version."""
+    """Restart the kubelet, and wait until the Node is Ready with its version."""
     wanted = version or _version(ctx, SERVICE)
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))
     within = ctx.timeouts.kubelet_health_check.seconds
@@ -131,7 +132,7 @@ def _fault(ctx: UpgradeContext, version: Version) -> str | None:
 
 
 def _drain(ctx: UpgradeContext) -> Iterator[Step]:
-    """Empty the machine, and note on the Node that it was us, unless somebody keeps pods away from it already."""
+    """Drain the Node, and annotate it unless somebody else has cordoned it already."""
     node = ctx.api.get(NODE, ctx.node_name)
     if not (node.get("spec") or {}).get("unschedulable"):
         yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={DRAINED: "true"}))
@@ -139,7 +140,7 @@ def _drain(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def _undrain(ctx: UpgradeContext) -> Iterator[Step]:
-    """Let the machine have pods again, if it was us who kept them away, also in an earlier run."""
+    """Uncordon the Node if this run or an earlier one has cordoned it."""
     notes = ctx.api.get(NODE, ctx.node_name)["metadata"].get("annotations") or {}
     if DRAINED not in notes:
         return

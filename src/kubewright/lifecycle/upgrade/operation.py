@@ -1,4 +1,4 @@
-"""`upgrade apply` and `upgrade node` as rows: how their configuration is made, what their phases work with, and what is said at the end."""
+"""The operations `upgrade apply` and `upgrade node`: their configuration, their context, and their first and last messages."""
 
 from __future__ import annotations
 
@@ -30,17 +30,18 @@ from kubewright.lifecycle.upgrade.request import APPLY as APPLY_SECTION
 from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
 from kubewright.workflow.phases import Phases
 
-_ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a worker listens nowhere
+_ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a worker has no API server that listens
 
 _PREFLIGHT: Final = "kubewright.lifecycle.upgrade.preflight"
 _TREES: Final[dict[str, Phases[UpgradeContext]]] = {"apply": APPLY_PHASES, "node": NODE_PHASES}
 
 
 def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
-    """Load the configuration, and ask the machine what it is. The cluster is asked by the phases.
+    """Load the configuration and read the state of this machine. The phases read the cluster.
 
-    Raises as `configure` does, UsageError for a version or a phase that cannot be, HostError for a machine that a hub looks after, CertificateError
-    for one that is part of no cluster, and DocumentError for a control plane whose manifest does not tell its endpoint.
+    Raises as `configure` does, UsageError for an unusable version and an unknown phase, HostError for a machine that
+    joined through a hub, CertificateError for one that is not part of a cluster, and DocumentError for a control plane
+    whose manifest does not contain its endpoint.
     """
     if request.drain and not request.kubelet:
         raise UsageError(
@@ -69,9 +70,9 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
 def machine_of(
     machine: Machine, configuration: UpgradeConfiguration, settings: UpgradeApply | UpgradeNode
 ) -> tuple[Host, InitConfiguration, bool]:
-    """Return a machine with its places, what it says of itself, and whether it is a control plane. The cluster is not asked.
+    """Return a machine with its layout, its part of the configuration, and whether it is a control plane.
 
-    Raises HostError for one whose version a hub decides.
+    The cluster is not read. Raises HostError for a machine whose version a hub determines.
     """
     here = machine.at(DetectedCluster(machine.at(machine.layout)).layout)
     _require_own(here)
@@ -90,7 +91,7 @@ def machine_of(
 
 
 def _version(request: UpgradeOptions, configuration: UpgradeConfiguration) -> tuple[str, list[str]]:
-    """Return the version to upgrade to, and what `--force` passes over. Raises UsageError."""
+    """Return the version to upgrade to, and the reasons against it that `--force` overrides. Raises UsageError."""
     text, asked = target(request, configuration), configuration.apply
     try:
         resolved = resolve(text)
@@ -103,7 +104,7 @@ def _version(request: UpgradeOptions, configuration: UpgradeConfiguration) -> tu
 
 
 def _require_own(host: Host) -> None:
-    """Refuse a machine whose version its hub decides."""
+    """Raise HostError for a machine whose version its hub determines."""
     record = machine_record.current(host)
     if record is not None and record.workflow == "node join":
         raise HostError(
@@ -113,14 +114,14 @@ def _require_own(host: Host) -> None:
 
 
 def context(request: UpgradeOptions, task: UpgradeTask, bound: Bound) -> UpgradeContext:
-    """Make what the phases work with."""
+    """Return the context of the phases."""
     endpoint = task.init.local_api_endpoint
     addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
     return UpgradeContext(bound=bound, addresses=addresses, task=task, request=request)
 
 
 def _opening(ctx: UpgradeContext) -> None:
-    """Say whose patches are used, and show the cluster's configuration to who asks for it."""
+    """Report the use of remembered patches, and print the cluster's configuration if `--print-config` was given."""
     if ctx.task.init.patches_directory == str(ctx.host.layout.patches):
         ctx.say("patches", "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` forgets them")
     if ctx.request.section == APPLY_SECTION and ctx.task.configuration.apply.print_config:
@@ -129,7 +130,7 @@ def _opening(ctx: UpgradeContext) -> None:
 
 
 def _closing(ctx: UpgradeContext) -> None:
-    """Keep the patches, and say what has become of the machine."""
+    """Remember the patches, and report the result."""
     if not ctx.bound.whole:
         return
     if ctx.bound.mode is Mode.APPLY:

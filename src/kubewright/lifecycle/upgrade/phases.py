@@ -1,4 +1,7 @@
-"""The trees of `upgrade apply` and `upgrade node`, as data: names, order and flags are kubeadm's (kubeadm v1.36: cmd/upgrade, cmd/phases/upgrade)."""
+"""The trees of `upgrade apply` and `upgrade node`.
+
+Names, order and flags are those of kubeadm (kubeadm v1.36: cmd/upgrade, cmd/phases/upgrade).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
 
 _HERE: Final = "kubewright.lifecycle.upgrade"
 _VERSION: Final = "version"
-"""Names the positional argument that phases of `apply` have; those of `node` take none."""
+"""The positional argument of the phases of `apply`; those of `node` have none."""
 
 _CLUSTER = "config dry-run kubeconfig"
 _PATCHED = _CLUSTER + " patches"

@@ -1,4 +1,4 @@
-"""What the phase `preflight` of `upgrade apply` and `upgrade node` does: checks, the policy of versions, the question, and the images."""
+"""The phase `preflight` of `upgrade apply` and `upgrade node`: checks, version policy, confirmation, images."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _YES: Final = frozenset({"y", "yes"})
 
 
 def apply(ctx: UpgradeContext) -> Iterator[Step]:
-    """Check the machine and the cluster, judge the version, ask whether to go on, and pull the images."""
+    """Check the machine, the cluster and the version, ask for confirmation, and pull the images."""
     ctx.say(TOPIC, "Running preflight checks")
     _machine(ctx)
     health = Health(api=ctx.api, host=ctx.host, clock=ctx.clock, waiter=ctx.waiter, ignored=ctx.task.settings.ignore_preflight_errors)
@@ -43,7 +43,7 @@ def apply(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def apply_planned(ctx: UpgradeContext) -> Iterable[Step]:
-    """Judge the version and name the images, where nothing is really done: a plan is not the place to have the cluster do a Job."""
+    """Check the version and list the images of a plan. The cluster is not asked to run a Job."""
     _judge(ctx)
     return _planned(ctx)
 
@@ -61,7 +61,7 @@ def node(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def node_planned(ctx: UpgradeContext) -> Iterable[Step]:
-    """Name the images, where nothing is really done."""
+    """List the images of a plan."""
     return _planned(ctx) if ctx.control_plane else ()
 
 
@@ -71,16 +71,16 @@ def _machine(ctx: UpgradeContext) -> None:
 
 
 def _etcd(ctx: UpgradeContext) -> None:
-    """Check what the new version means for etcd. Raises CheckFailed."""
+    """Check which version of etcd the new version brings. Raises CheckFailed."""
     ignored = ctx.task.settings.ignore_preflight_errors
     preflight.require_passed(run_checks((Check(name="EtcdMinor", find=_other_minor),), ctx, ignored=ignored), reporter=ctx.reporter)
 
 
 def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
-    """Find an etcd of a newer minor release: it changes the data when it starts, so that the earlier one does not start on them any more.
+    """Find an etcd of a newer minor release: it converts its data when it starts, so the earlier release cannot read them.
 
-    The releases of Kubernetes that can be deployed differ in patch levels of etcd only (kubeadm v1.36: constants/constants.go); `etcd.local.imageTag` may ask
-    for more.
+    The versions of Kubernetes that can be deployed differ only in the patch level of etcd (kubeadm v1.36:
+    constants/constants.go), but `etcd.local.imageTag` may name any.
     """
     if not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
         return
@@ -98,7 +98,7 @@ def _minor(version: str) -> str:
 
 
 def _judge(ctx: UpgradeContext) -> None:
-    """Judge the version beside the cluster's. Raises UsageError for one that cannot be; what `--force` passes over is told."""
+    """Compare the version with those of the cluster. Raises UsageError for an impossible one; reports what `--force` overrides."""
     target = Version.parse(ctx.cluster.kubernetes_version)
     ctx.say(TOPIC, f'You have chosen to upgrade the cluster version to "{target}"')
     observed = versions.observe(ctx.api)
@@ -112,7 +112,7 @@ def _judge(ctx: UpgradeContext) -> None:
 
 
 def _confirm(ctx: UpgradeContext) -> None:
-    """Ask whether to go on. Raises UsageError for any other answer than y or yes."""
+    """Ask for confirmation. Raises UsageError for any answer other than y or yes."""
     if ctx.request.ask is None or ctx.request.yes or ctx.task.configuration.apply.force_upgrade:
         return
     if ctx.request.ask(_QUESTION).rstrip("\r\n").lower() not in _YES:

@@ -1,4 +1,4 @@
-"""What a command line asks of the upgrade commands, and the configuration that comes of it (kubeadm v1.36: cmd/upgrade)."""
+"""The options of the upgrade commands, and the configuration that they result in (kubeadm v1.36: cmd/upgrade)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _NAMED: Final = "skip_phases", "ignore_preflight_errors"
 class UpgradeOptions:
     """One call of an upgrade command or of one of its phases.
 
-    `section` is its part of the UpgradeConfiguration: apply, node, plan or diff. `flags` are the values that were given on the command line,
-    by the attribute of that part; `patches` is an absolute path there. They win over the file, names of ignored checks are added to it.
-    `kubeconfig` is '' for the machine's own. `kubelet` is the path of a program that takes the place of the machine's kubelet, '' for none; with
-    `drain` the machine is emptied before. `ask` puts a question to the user and returns the answer, unless `yes` answers it.
+    `section` is its part of the UpgradeConfiguration: apply, node, plan or diff. `flags` are the values given on the
+    command line, by the attribute of that part (`patches` is an absolute path). They override the file; the names of
+    ignored checks are added to those of the file. `kubeconfig` is '' for the machine's own. `kubelet` is the path of a
+    program that replaces the machine's kubelet, '' for none; `drain`: the machine is drained before that. `ask` asks
+    the user a question and returns the answer; it is not called if `yes` is set.
     """
 
     section: str
@@ -43,7 +44,7 @@ class UpgradeOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
-    """One call of `upgrade rollback`. `ask` puts a question to the user and returns the answer, unless `yes` answers it."""
+    """One call of `upgrade rollback`. `ask` asks the user a question and returns the answer; it is not called if `yes` is set."""
 
     only: tuple[str, ...] = ()
     yes: bool = False
@@ -51,7 +52,10 @@ class RollbackOptions:
 
 
 def configure(request: UpgradeOptions) -> LoadedKind[UpgradeConfiguration]:
-    """Load the configuration. Unknown fields are warnings. Raises what `load_upgrade` raises, and UsageError for `all` beside other checks."""
+    """Load the configuration; unknown fields are warnings.
+
+    Raises as `load_upgrade` does, and UsageError if `all` is combined with names of checks.
+    """
     loaded = load_upgrade(request.documents, change=lambda given: _changed(given, request), from_file=request.from_file)
     section = getattr(loaded.configuration, request.section)
     for reason, _ in rules.all_or_some(getattr(section, "ignore_preflight_errors", ())):
@@ -60,9 +64,9 @@ def configure(request: UpgradeOptions) -> LoadedKind[UpgradeConfiguration]:
 
 
 def target(request: UpgradeOptions, configuration: UpgradeConfiguration) -> str:
-    """Return the version that `apply` shall bring: the argument if there is exactly one, else that of the file.
+    """Return the version to upgrade to: the argument if there is exactly one, otherwise that of the file.
 
-    Raises UsageError if neither tells one.
+    Raises UsageError if there is neither.
     """
     named = configuration.apply.kubernetes_version
     if len(request.arguments) == 1:

@@ -1,4 +1,7 @@
-"""`upgrade rollback` as a row: this machine goes back to what its last upgrade has replaced. It needs no other machine, and no API server that runs."""
+"""The operation `upgrade rollback`: restores the files that the last upgrade of this machine has replaced.
+
+It needs neither other machines nor a running API server.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _QUESTION: Final = "[upgrade] Are you sure you want to proceed? [y/N]: "
 
 
 def prepare(request: RollbackOptions, machine: Machine) -> Prepared[UpgradeTask]:
-    """Ask the machine what it is. Raises HostError where there is nothing to go back to."""
+    """Read the state of this machine. Raises HostError if there is nothing to restore."""
     configuration = UpgradeConfiguration()
     host, init, is_control_plane = machine_of(machine, configuration, configuration.node)
     last(host)
@@ -37,7 +40,7 @@ def prepare(request: RollbackOptions, machine: Machine) -> Prepared[UpgradeTask]
 
 
 def last(host: Host) -> Checkpoint:
-    """Return the checkpoint to go back to: that of the last upgrade. Raises HostError where there is none."""
+    """Return the checkpoint of the last upgrade. Raises HostError if there is none."""
     operations = (phase.OPERATION, kubelet_program.OPERATION)
     found = [one for one in checkpoint.every(host) if one.operation in operations and one.state is not State.PREPARED]
     if not found or found[-1].state is State.ROLLED_BACK:
@@ -52,7 +55,10 @@ def last(host: Host) -> Checkpoint:
 
 
 def check(ctx: UpgradeContext) -> Iterable[Change]:
-    """List what goes back, and ask. Raises HostError for files that somebody has changed since, UsageError for any answer but yes."""
+    """List the files and ask for confirmation.
+
+    Raises HostError for files that somebody has changed since, UsageError for any answer other than y or yes.
+    """
     found = last(ctx.host)
     checkpoint.require_known(ctx.host, found)
     lines = "\n".join(f"\t{swap.target}" for swap in reversed(found.changed))
@@ -64,7 +70,7 @@ def check(ctx: UpgradeContext) -> Iterable[Change]:
 
 
 def take_back(ctx: UpgradeContext) -> Iterator[Change]:
-    """Put the earlier files back, and prove that the components run from them."""
+    """Restore the earlier files, and verify that the components run from them."""
     found = last(ctx.host)
     checkpoint.require_known(ctx.host, found)
     begun = checkpoint.mark(ctx.host, found, State.IN_PROGRESS)

@@ -1,4 +1,4 @@
-"""`upgrade status` as a row: which versions the machines of a cluster have, as their processes report them, and what comes next. Only reads."""
+"""The operation `upgrade status`: the versions that the processes of a cluster report, and the next step. It only reads."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 KUBELET: Final = "kubelet"
 PROCESS, IMAGE, NODE_STATUS = "process", "image", "node"
-"""Who tells a version: the process itself, only the image that its pod names, or the status of the Node."""
+"""The source of a version: the process itself, only the image of its pod, or the status of the Node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentVersion:
-    """The version of one component on one machine; `problem` is why it is not known."""
+    """The version of one component on one machine; `problem` is the reason if it is unknown."""
 
     node: str
     component: str
@@ -49,14 +49,17 @@ class ComponentVersion:
 
 @dataclass(kw_only=True)
 class UpgradeStatus:
-    """What was found. `stored` is the version of the cluster's configuration, '' where it cannot be read; `open` is an interrupted upgrade."""
+    """The versions of a cluster.
+
+    `stored` is that of the cluster's configuration, '' if it cannot be read; `open` is that of an interrupted upgrade.
+    """
 
     stored: str = ""
     open: str = ""
     versions: list[ComponentVersion] = field(default_factory=list)
 
     def next(self) -> list[str]:
-        """Return what to do next, in order; nothing where all machines have the stored version."""
+        """Return the next steps in order; none if all machines have the stored version."""
         if self.open:
             return [f"this machine is between two versions: run the same upgrade to {self.open} again, or `kubewright upgrade rollback`"]
         control_planes = self._behind((API_SERVER, *CONTROL_PLANE[1:]))
@@ -118,7 +121,10 @@ def _stored(ctx: StatusContext) -> str:
 
 
 def _others(ctx: StatusContext) -> Iterator[ComponentVersion]:
-    """Ask the API servers and members of etcd of other machines; what listens on their loopback address only is known by its image."""
+    """Yield the versions on other machines.
+
+    Their API servers are asked; for components that listen on the loopback address only, the image is used.
+    """
     for name in (ETCD, *CONTROL_PLANE):
         for pod in ctx.client.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
             node = str(pod["spec"].get("nodeName", ""))
@@ -143,7 +149,7 @@ def _kubelets(ctx: StatusContext) -> Iterator[ComponentVersion]:
 
 
 def prepare(_: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
-    """Ask the machine what it is."""
+    """Read the state of this machine."""
     configuration = UpgradeConfiguration()
     host, init, control_plane = machine_of(machine, configuration, configuration.node)
     task = UpgradeTask(configuration=configuration, settings=configuration.node, version="", init=init, control_plane=control_plane)

@@ -1,6 +1,7 @@
-"""What a machine says of itself as a part of its cluster: the name of its Node, its container runtime, and where its API server answers.
+"""The properties of this machine as a part of its cluster: the name of its Node, its container runtime, its API endpoint.
 
-kubeadm asks the cluster for the same (kubeadm v1.36: util/config/cluster.go); the files of the machine tell it without one.
+kubeadm reads them from the cluster (kubeadm v1.36: util/config/cluster.go). They are read from files of the machine
+here, which works without a cluster that answers.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ _SOCKET: Final = Pattern(r"--container-runtime-endpoint=(?P<socket>[^\s\"]+)")
 
 
 def is_control_plane(host: Host) -> bool:
-    """Whether the machine has the manifest of an API server, by which kubeadm tells as well."""
+    """Whether the machine has the manifest of an API server. kubeadm decides by the same file."""
     return host.state(host.layout.manifest(API_SERVER)) is not None
 
 
 def node_name(host: Host) -> str:
-    """Return the name of this machine's Node: the kubelet's certificate has it, else it is that of the host."""
+    """Return the name of this machine's Node: that of the kubelet's certificate, otherwise the host name."""
     with suppress(KubewrightError):
         access = load_access(host.layout.kubeconfig("kubelet"), read=host.read)
         if isinstance(access.identity, ClientCertificate):
@@ -41,7 +42,7 @@ def node_name(host: Host) -> str:
 
 
 def runtime_socket(host: Host) -> str:
-    """Return where the container runtime answers, as the files of the kubelet say; else the socket that is there, '' for none."""
+    """Return the socket of the container runtime from the kubelet's files, otherwise a socket that exists; '' for none."""
     layout, name = host.layout, "containerRuntimeEndpoint"
     flag = _SOCKET.search((host.read(layout.kubelet_flags) or b"").decode(errors="replace"))
     told = (_field(host, layout.kubelet_instance_config, name), flag["socket"] if flag else "", _field(host, layout.kubelet_config, name))
@@ -49,14 +50,14 @@ def runtime_socket(host: Host) -> str:
 
 
 def endpoint(host: Host) -> LocalAPIEndpoint:
-    """Return where the API server of this machine answers. Raises DocumentError where its manifest does not tell."""
+    """Return the endpoint of this machine's API server. Raises DocumentError if its manifest does not contain it."""
     path = host.layout.manifest(API_SERVER)
     address, port = local_endpoint((host.read(path) or b"").decode(errors="replace"), source=str(path))
     return LocalAPIEndpoint(advertise_address=address, bind_port=port)
 
 
 def _field(host: Host, path: PurePosixPath, name: str) -> str:
-    """Return the text of a field of a YAML file, '' where there is none."""
+    """Return the text of a field of a YAML file, '' if there is none."""
     with suppress(KubewrightError):
         content = host.read(path)
         found = yaml.load(content, source=str(path)) if content else None

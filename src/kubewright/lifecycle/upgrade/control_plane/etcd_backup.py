@@ -1,6 +1,7 @@
 """The snapshot of etcd that is taken before the first static pod is replaced (kubeadm v1.36: phases/upgrade/staticpods.go).
 
-kubeadm copies the data directory while etcd writes to it, so that the copy may be torn. The directory of the backup has the same name here.
+kubeadm copies the data directory while etcd writes to it, so its copy may be inconsistent. The directory of the backup
+has the same name.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
 SPARE: Final = 256 << 20
-"""Bytes that stay free beside a snapshot: etcd and the kubelet may be on the same file system."""
+"""Bytes that must remain free after a snapshot, because etcd and the kubelet may use the same file system."""
 QUIET: Final = 2.0
-"""Seconds after which progress is told."""
+"""Seconds after which progress is reported."""
 _TOPIC: Final = "upgrade/etcd"
 _PRIVATE: Final = 0o700
 
 
 def save(ctx: UpgradeContext) -> None:
-    """Save a snapshot of this machine's member, or of a healthy one where that does not answer.
+    """Save a snapshot of this machine's member, or of a healthy one if that does not answer.
 
-    Raises HostError or DiskFull where that cannot be done: nothing has been replaced then.
+    Raises HostError or DiskFull if that is impossible; nothing has been replaced then.
     """
     status = _source(ctx)
     directory = ctx.host.layout.kubernetes / "tmp" / f"kubeadm-backup-etcd-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
@@ -50,7 +51,7 @@ def save(ctx: UpgradeContext) -> None:
 
 
 def _source(ctx: UpgradeContext) -> Status:
-    """Choose the member. Raises HostError where none answers."""
+    """Choose the member. Raises HostError if none answers."""
     own = ctx.etcd.status(stacked_etcd.client_url(ctx.addresses))
     if not own.problem:
         return own
@@ -66,7 +67,7 @@ def _refused(why: str) -> HostError:
 
 
 def _pieces(ctx: UpgradeContext, status: Status, path: PurePosixPath) -> Iterator[bytes]:
-    """Yield the snapshot while it arrives. Raises Unreachable for one that did not arrive whole."""
+    """Yield the snapshot as it arrives. Raises Unreachable if it is incomplete."""
     checker, begun = Checker(str(path)), ctx.clock.monotonic()
     with closing(ctx.etcd.snapshot(status.endpoint)) as pieces:
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""Whether the member of etcd and the API server of this machine may be stopped: not while the others could not go on without them."""
+"""Decides whether etcd and the API server of this machine may be stopped: only if the others can work without them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _TOPIC: Final = "upgrade/etcd"
 
 
 def require_quorum(ctx: UpgradeContext) -> None:
-    """Refuse to stop this machine's member while etcd is not fit for it. Raises HostError, and APIError.
+    """Raise HostError if etcd would lose its quorum without this machine's member, and for learners and alarms; or APIError.
 
-    While another member is dead, the rest must have a majority without this one. Where all live, one of two may be stopped: its restart is an
-    interruption, as with a single one. A member that has no vote yet, and an alarm, are settled first.
+    While another member is dead, the rest must have a majority without this one. If all are alive, one of two members
+    may be stopped: its restart is an interruption, as with a single member.
     """
     own = peer_url(ctx.addresses)
     found = voters.look(ctx.members, without=own)
@@ -49,7 +49,10 @@ def require_quorum(ctx: UpgradeContext) -> None:
 
 
 def give_leadership_away(ctx: UpgradeContext) -> None:
-    """Make another member the leader before this machine's one is stopped. Where that fails the others elect one, a second later."""
+    """Move the leadership to another member before this one is stopped.
+
+    If that fails, the others elect a leader about a second after the stop.
+    """
     endpoint = stacked_etcd.client_url(ctx.addresses)
     own = ctx.etcd.status(endpoint)
     if not own.member_id or own.leader_id != own.member_id:
@@ -66,7 +69,7 @@ def give_leadership_away(ctx: UpgradeContext) -> None:
 
 
 def require_another_server(ctx: UpgradeContext) -> None:
-    """Refuse to stop this machine's API server where there are others and none of them is ready. Raises HostError, and APIError."""
+    """Raise HostError if there are other API servers and none of them is ready, or APIError."""
     others = dict(_others(ctx))
     if not others:
         return
@@ -84,7 +87,7 @@ def require_another_server(ctx: UpgradeContext) -> None:
 
 
 def _others(ctx: UpgradeContext) -> Iterator[tuple[str, str]]:
-    """Yield the nodes and addresses of other API servers, as their pods tell them."""
+    """Yield the nodes and addresses of the other API servers, from their pods."""
     for pod in ctx.client.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane"):
         node, endpoint = str(pod["spec"].get("nodeName", "")), (pod["metadata"].get("annotations") or {}).get(ENDPOINT, "")
         if endpoint and node != ctx.node_name:

@@ -1,6 +1,7 @@
-"""What somebody has changed in the static pods of this machine, which an upgrade does not keep: it is shown before the question.
+"""Manual changes of the static pods of this machine, which an upgrade does not keep: they are shown before the confirmation.
 
-A manifest is compared with what the configuration, the present version and the patches of the last run give. kubeadm replaces it without a word.
+Each manifest is compared with the one rendered from the configuration, the present version and the patches of the last
+run. kubeadm replaces it without a message.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _FIRST_START: Final = "--initial-cluster"
 
 
 def show(ctx: UpgradeContext) -> None:
-    """Say which changes are lost, as differences, with secrets masked."""
+    """Report the changes that are lost as diffs, with secrets masked."""
     for path, diff in _found(ctx):
         text = f'The changes that were made to "{path}" by hand are not kept, except in a copy of the file; patches (--patches) would be:'
         ctx.say(TOPIC, f"{text}\n{diff.rstrip()}")
@@ -49,9 +50,10 @@ def _found(ctx: UpgradeContext) -> Iterator[tuple[str, str]]:
 
 
 def _plain(manifest: bytes, path: str) -> str:
-    """Return a manifest in one layout, without what depends on the run that wrote it.
+    """Return a manifest in canonical form, without values that depend on the run that wrote it.
 
-    These are the arguments for the first start of etcd, and the patience with a start, which follows a timeout of `init`.
+    These are the arguments for the first start of etcd, and the failure threshold of startup probes, which follows a
+    timeout of `init`.
     """
     pod = yaml.load(manifest, source=path)
     spec = pod.get("spec") if isinstance(pod, dict) else None
@@ -65,14 +67,14 @@ def _plain(manifest: bytes, path: str) -> str:
 
 
 def _at(ctx: UpgradeContext, version: str) -> UpgradeContext:
-    """Return this run as if it brought another version with the patches of the last run, where nothing is written or said."""
+    """Return the context of a run with another version and the patches of the last run that neither writes nor reports."""
     init = replace(ctx.task.init, patches_directory=kept_patches.chosen(ctx.host, ""))
     bound = replace(ctx.bound, host=OverlayHost(ctx.host), reporter=SilentReporter())
     return replace(ctx, bound=bound, task=replace(ctx.task, version=version, init=init))
 
 
 def _returned(steps: Generator[object, None, bytes]) -> bytes:
-    """Go through steps and return what they return."""
+    """Exhaust a generator and return its result."""
     while True:
         try:
             next(steps)

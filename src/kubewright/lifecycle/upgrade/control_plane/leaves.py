@@ -26,14 +26,14 @@ OF_COMPONENT: Final[Mapping[str, Sequence[str]]] = {
     "kube-controller-manager": ("controller-manager.conf",),
     "kube-scheduler": ("scheduler.conf",),
 }
-"""The certificates that go with each component, by the words of `certs renew`."""
+"""The certificates of each component, by the names of `certs renew`."""
 _ADMINISTRATORS: Final = ("admin.conf", "super-admin.conf")
 
 
 def made(ctx: UpgradeContext, components: Iterable[str], *, same_keys: Iterable[str] = ()) -> dict[str, list[File]]:
     """Renew the certificates of components without writing them, and return the files of each, the key first.
 
-    Those of `same_keys` keep their keys: they do not restart, and may read a certificate and its key at any moment.
+    The components of `same_keys` keep their keys: they are not restarted, and may read both files at any moment.
     """
     draft = OverlayHost(ctx.host)
     groups = ((components, False), (same_keys, True))
@@ -44,7 +44,7 @@ def made(ctx: UpgradeContext, components: Iterable[str], *, same_keys: Iterable[
 
 
 def _files(ctx: UpgradeContext, draft: Host, name: str) -> list[File]:
-    """Return what a renewal has written into a draft of the machine."""
+    """Return the files that a renewal has written into a draft of the machine."""
     base, layout = renewal.named(name).base, ctx.layout
     paths = (layout.key(base), layout.certificate(base)) if base else (layout.kubernetes / name,)
     found = [(path, draft.read(path), draft.state(path)) for path in paths]
@@ -56,14 +56,14 @@ def _files(ctx: UpgradeContext, draft: Host, name: str) -> list[File]:
 
 
 def placed(ctx: UpgradeContext, kept: Checkpoint, component: str) -> Iterator[Change]:
-    """Put the renewed certificates of a component into their places."""
+    """Write the renewed certificates of a component."""
     for name in OF_COMPONENT[component]:
         if name in kept.pairs and any(checkpoint.put_pair(ctx.host, kept, name)):
             yield _told(ctx, name)
 
 
 def renewed_administrators(ctx: UpgradeContext) -> Iterator[Change]:
-    """Renew what administrators of this machine use; a machine may be without super-admin.conf."""
+    """Renew admin.conf and super-admin.conf, if they exist."""
     names = [name for name in _ADMINISTRATORS if ctx.kubeconfigs.read(name) is not None]
     yield from (_told(ctx, name) for name in _renewed(ctx, ctx.host, names))
 
@@ -74,7 +74,7 @@ def _told(ctx: UpgradeContext, name: str) -> Change:
 
 
 def _renewed(ctx: UpgradeContext, host: Host, names: Sequence[str], *, same: bool = False) -> Iterator[str]:
-    """Renew certificates on a host, and yield the names of those that were; the others are told."""
+    """Renew certificates on a host, and yield their names; the ones that cannot be renewed are reported."""
     if not ctx.renews:
         return
     had = {row.name for row in renewal.renewables(ctx.cluster)}

@@ -1,6 +1,7 @@
-"""The phase `control-plane`: the static pods of this machine are replaced one by one, each is proved, and all go back where one fails.
+"""The phase `control-plane`: replaces the static pods of this machine and verifies each; if one fails, all are restored.
 
-kubeadm v1.36 (phases/upgrade/staticpods.go) has the same order, the same certificates and the same directory of backups.
+The order, the certificates and the directory of backups are those of kubeadm (kubeadm v1.36:
+phases/upgrade/staticpods.go).
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "upgrade/staticpods"
 OPERATION: Final = "upgrade"
-"""What the checkpoint calls it, for `apply` and `node` alike."""
+"""The name of the operation in the checkpoint, for both `apply` and `node`."""
 _GROUPS: Final = ((ETCD,), (API_SERVER,), CONTROL_PLANE[1:])
-"""What is replaced at the same time: the last two do not need each other."""
+"""The components that are replaced at the same time: the last two do not depend on each other."""
 _PRIVATE: Final = 0o700
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """A static pod of this machine as it is and as it shall be. `new` is what is there where nothing changes."""
+    """A static pod of this machine: its present and its new manifest. They are equal if nothing changes."""
 
     name: str
     old: bytes
@@ -52,7 +53,10 @@ class Manifest:
 
 
 def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
-    """Replace the manifests that differ, in kubeadm's order. Raises HostError where one failed: the machine is then back in its earlier state."""
+    """Replace the manifests that differ, in kubeadm's order.
+
+    Raises HostError if one fails; the machine is then back in its earlier state.
+    """
     version = ctx.cluster.kubernetes_version
     within = ctx.timeouts.upgrade_manifests
     ctx.say("upgrade/control-plane", f'Upgrading the static pods of this control plane to version "{version}" (timeout: {within})...')
@@ -67,13 +71,13 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def _rights(ctx: UpgradeContext) -> Iterable[Change]:
-    """Add the rights that components of the new version need before the first of them starts; none is taken away."""
+    """Add the permissions that the new version needs before its first component starts; none is removed."""
     for body in objects.joining():
         yield ensure_object(ctx.api, DesiredObject(body))
 
 
 def _manifests(ctx: UpgradeContext) -> Generator[Change, None, list[Manifest]]:
-    """Render the static pods. What means the same stays as it is, so that no component restarts for nothing."""
+    """Render the static pods. A manifest with the same meaning is kept, so that its component is not restarted."""
     found = []
     for name, old in present(ctx):
         new = yield from rendered(ctx, name)
@@ -83,21 +87,21 @@ def _manifests(ctx: UpgradeContext) -> Generator[Change, None, list[Manifest]]:
 
 
 def present(ctx: UpgradeContext) -> Iterator[tuple[str, bytes]]:
-    """Yield the static pods that a run looks at, in kubeadm's order, with their manifests; an empty one where there is none."""
+    """Yield the static pods of a run in kubeadm's order, with their present manifests; an empty one if there is none."""
     local = ctx.cluster.etcd.external is None and ctx.upgrades_etcd
     for name in (*([ETCD] if local else []), *CONTROL_PLANE):
         yield name, ctx.host.read(ctx.host.layout.manifest(name)) or b""
 
 
 def rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
-    """Yield what is done for a component that does not run as root, and return the manifest that a run writes."""
+    """Yield the changes for a component that does not run as root, and return the new manifest."""
     pod = ctx.inputs.pod(name, more=static_pods.HAS_DATA if name == ETCD else static_pods.NO_FLAGS)
     hardened, _ = yield from static_pods.harden(name, pod, inputs=ctx.inputs, host=ctx.host)
     return yaml.dump(ctx.patched(name, hardened)).encode()
 
 
 def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
-    """Whether etcd has a newer version than the release to upgrade to: it is left alone."""
+    """Whether the present etcd is newer than that of the release; then it is kept."""
     present, wanted = version_of(old), version_of(new)
     if not running.is_older(wanted, present):
         return False
@@ -106,7 +110,7 @@ def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
 
 
 def version_of(manifest: bytes) -> str:
-    """Return the version that the image of a static pod has by its tag; '' where it does not tell."""
+    """Return the version in the image tag of a static pod; '' if it has none."""
     pod = yaml.load(manifest, source="manifest") if manifest else None
     return running.version_of(pod) if isinstance(pod, Mapping) else ""
 
@@ -139,7 +143,7 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
 
 
 def _require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
-    """Raise HostError where the cluster could not go on without components that are stopped."""
+    """Raise HostError if the cluster would not work without the components that are to be stopped."""
     if ETCD in names:
         gate.require_quorum(ctx)
     if API_SERVER in names:
@@ -147,14 +151,20 @@ def _require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
 
 
 def _certificates(ctx: UpgradeContext, found: Sequence[Manifest]) -> checkpoint.Pairs:
-    """Renew the certificates of components that change. With the API server go those of an etcd that does not restart (kubeadm restarts it)."""
+    """Renew the certificates of components that change.
+
+    Those of an etcd that does not change are renewed with the API server, without a restart. kubeadm restarts it.
+    """
     changed = [one.name for one in found if one.differs]
     others = [one.name for one in found if one.name == ETCD and not one.differs and API_SERVER in changed]
     return leaves.made(ctx, changed, same_keys=others)
 
 
 def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]:
-    """Put back what an upgrade has replaced, in reverse order. Raises what a proof raises; the same call goes on then."""
+    """Restore the files that an upgrade has replaced, in reverse order.
+
+    Raises ComponentFailed or WaitTimeout if a component does not come up; calling it again continues.
+    """
     for _ in checkpoint.complete_pairs(ctx.host, kept):
         pass
     pods = _pods(ctx, kept)
@@ -181,7 +191,7 @@ def _pods(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> dict[str, _Pod]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Pod:
-    """A static pod that is replaced, what proves it, and the versions that it has before and afterwards."""
+    """A static pod that is replaced, its proof, and its versions before and afterwards."""
 
     name: str
     proof: StaticPodProof
@@ -199,9 +209,10 @@ def _pod(ctx: UpgradeContext, kept: checkpoint.Checkpoint, name: str) -> _Pod:
 def _step(
     ctx: UpgradeContext, kept: checkpoint.Checkpoint, pods: Sequence[_Pod], *, renews_etcd: bool, lease: OperationLease | None
 ) -> Replacement:
-    """Return the step of pods that are replaced at the same time. `renews_etcd`: with the API server go etcd's certificates, which has no step.
+    """Return the step of pods that are replaced at the same time.
 
-    It reads them again at each handshake.
+    `renews_etcd`: etcd does not change, so its certificates are replaced with the API server. It reads them again at
+    each handshake.
     """
     names = [pod.name for pod in pods]
 
@@ -235,7 +246,7 @@ def _step(
 
 
 def _settle(ctx: UpgradeContext, pods: Sequence[_Pod]) -> Iterator[Step]:
-    """Renew what administrators use while the components show that they stay up."""
+    """Renew the administrators' kubeconfigs, and wait until the components have been running for a while."""
     yield from leaves.renewed_administrators(ctx)
     for pod in pods:
         yield proofs.wait(ctx, pod.proof, pod.new, steady=running.STEADY)
@@ -247,7 +258,7 @@ def _say_equal(ctx: UpgradeContext, names: Iterable[str]) -> None:
 
 
 def _back_up(ctx: UpgradeContext, kept: checkpoint.Checkpoint, names: Sequence[str]) -> None:
-    """Put the old manifests where kubeadm has them: scripts look there."""
+    """Copy the old manifests to kubeadm's directory of backups, because scripts expect them there."""
     directory = ctx.host.layout.kubernetes / "tmp" / f"kubeadm-backup-manifests-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
     ctx.host.ensure(Directory(path=directory, mode=_PRIVATE))
     for name in names:
@@ -258,5 +269,5 @@ def _back_up(ctx: UpgradeContext, kept: checkpoint.Checkpoint, names: Sequence[s
 
 
 def _follow(ctx: UpgradeContext) -> None:
-    """Let the machine's record say what the machine is made of now."""
+    """Write the new version to the machine's record."""
     machine_record.follow(ctx.host, version=ctx.cluster.kubernetes_version)

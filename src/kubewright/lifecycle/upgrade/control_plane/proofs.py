@@ -1,4 +1,4 @@
-"""How the components of this machine are asked whether they run what their manifests say: health, and the version that each reports itself."""
+"""Verifies that the components of this machine run from their manifests: by their health, and by the version that each reports."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _REMEDY = "fix what the component reports, then run the same command again"
 
 
 def of(ctx: UpgradeContext, name: str) -> StaticPodProof:
-    """Return what proves that a component runs from its manifest."""
+    """Return the proof that a component runs from its manifest."""
     asked = _api_server(ctx) if name == API_SERVER else _etcd(ctx) if name == ETCD else _with_metrics(ctx, name)
     return StaticPodProof(name=name, asked=asked, host=ctx.host, now=lambda: ctx.clock.now().timestamp())
 
 
 def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool = False, steady: float = 0.0) -> Waited:
-    """Wait until a proof holds. Raises ComponentFailed or WaitTimeout with the last lines of the component."""
+    """Wait until a proof succeeds. Raises ComponentFailed or WaitTimeout with the last output of the component."""
     saying = f"{proof.name} to run{f' {version}' if version else ''}" if not steady else f"{proof.name} to stay up"
     return ctx.components.until(
         lambda: proof.fault(version, back=back, steady=steady),
@@ -54,14 +54,14 @@ def _reported(ctx: UpgradeContext) -> str:
 
 
 def _with_metrics(ctx: UpgradeContext, name: str) -> Asked:
-    """Ask where the probe of the manifest asks. Where the metrics of the component may not be read, its version is not known."""
+    """Use the endpoint of the manifest's probe. The version is unknown if the metrics of the component are not readable."""
 
     @functools.cache
     def endpoint(server: str, path: str) -> HealthEndpoint:
         return ctx.health_endpoint(server, path)
 
     @functools.cache
-    def client(server: str) -> KubeAPI:  # it serves with a certificate of its own
+    def client(server: str) -> KubeAPI:  # its serving certificate is self-signed
         return ctx.bound.connections.kube(replace(ctx.administrator, server=server, ca_pem=None, verify=False, tls_server_name=""))
 
     def healthy() -> str | None:

@@ -1,4 +1,4 @@
-"""`upgrade diff`: the static pods of this machine beside those that an upgrade would write (kubeadm v1.36: cmd/upgrade/diff.go)."""
+"""`upgrade diff`: compares the static pods of this machine with those that an upgrade would write (kubeadm v1.36: cmd/upgrade/diff.go)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubewright.pki import store
 
 
 def manifests(host: Host) -> dict[str, str]:
-    """Read the manifests of the control plane. Raises HostError, naming the first that is not there."""
+    """Read the manifests of the control plane. Raises HostError with the first one that does not exist."""
     found = {}
     for name in CONTROL_PLANE:
         path = host.layout.manifest(name)
@@ -34,9 +34,9 @@ def manifests(host: Host) -> dict[str, str]:
 
 
 def configuration(stored: Document, present: dict[str, str], *, version: str, host: Host, patches: str = "") -> Configuration:
-    """Return what an upgrade renders from: the cluster's configuration at another version, this machine's endpoint, and a directory of patches.
+    """Return the cluster's configuration with another version, this machine's endpoint, and a directory of patches.
 
-    Raises what `load_init` raises, and DocumentError where the API server's manifest does not tell the endpoint.
+    Raises as `load_init` does, and DocumentError if the API server's manifest does not contain the endpoint.
     """
     address, port = local_endpoint(present[API_SERVER], source=str(host.layout.manifest(API_SERVER)))
     value = {**stored.value, "kubernetesVersion": version} if isinstance(stored.value, dict) else stored.value
@@ -55,7 +55,7 @@ def configuration(stored: Document, present: dict[str, str], *, version: str, ho
 def differences(found: Configuration, present: dict[str, str], *, host: Host, context: int) -> Iterator[str]:
     """Yield a unified diff for each manifest that an upgrade would change. `host` has the layout of the configuration.
 
-    The patches of the configuration are applied, which kubeadm leaves out. Raises as `patching.read` does.
+    The patches of the configuration are applied, unlike in kubeadm. Raises as `patch_directory.read` does.
     """
     endpoint = found.init.local_api_endpoint
     addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
@@ -68,18 +68,18 @@ def differences(found: Configuration, present: dict[str, str], *, host: Host, co
 
 
 def layout_of(found: Configuration, layout: Layout) -> Layout:
-    """Return the layout with the places that the configuration names."""
+    """Return the layout with the directories of the configuration."""
     local = found.cluster.etcd.local
     return layout.at(pki=found.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
 
 
 def _lines(text: str) -> list[str]:
-    """Split a text into lines as the library that kubeadm uses does: what is behind the last line feed counts as a line too."""
+    """Split a text into lines as kubeadm's diff library does: the text after the last line feed is a line, even if it is empty."""
     return [f"{line}\n" for line in text.split("\n")]
 
 
 def local_endpoint(manifest: str, *, source: str) -> tuple[str, int]:
-    """Return address and port of the API server that a manifest starts. Raises DocumentError where it does not tell."""
+    """Return address and port of the API server from its manifest. Raises DocumentError if they are missing."""
     pod = yaml.load(manifest, source=source)
     metadata = pod.get("metadata") if isinstance(pod, dict) else None
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None

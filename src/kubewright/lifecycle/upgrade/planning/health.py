@@ -1,4 +1,4 @@
-"""Is the cluster fit to be upgraded? The checks of `upgrade plan` (kubeadm v1.36: phases/upgrade/preflight.go and health.go)."""
+"""The checks of a cluster before an upgrade (kubeadm v1.36: phases/upgrade/preflight.go and health.go)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubewright.manifests import corefile
 
 JOB: Final = "upgrade-health-check"
 JOB_WITHIN: Final = 60.0
-"""Seconds for the Job to complete, and for the API server to take it."""
+"""Seconds for the Job to complete, and for the API server to accept it."""
 _JOB_LIVES: Final = 65
 _USER: Final = 999
 _PAUSES: Final = Backoff(first=0.1, factor=2.0, limit=1.0)
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """What the checks look at, and how they wait. `ignored` holds names in any case, or `all`."""
+    """The input of the checks. `ignored` has names of checks in any case, or `all`."""
 
     api: KubeAPI
     host: Host
@@ -43,18 +43,18 @@ class Health:
     ignored: Iterable[str] = ()
 
     def check_dns(self) -> Report:
-        """Judge the configuration of CoreDNS. Raises APIError where the cluster cannot be read."""
+        """Check the configuration of CoreDNS. Raises APIError if the cluster cannot be read."""
         return self._run(_OF_DNS)
 
     def check(self, cluster: object) -> Report:
-        """Try whether the cluster runs a Job, and look at its control planes. `cluster` is its ClusterConfiguration as a document."""
+        """Check that the cluster runs a Job, and check its control planes. `cluster` is its ClusterConfiguration as a document."""
         return self._run((_row("CreateJob", lambda health: health.jobs(cluster)), *_OF_CONTROL_PLANES))
 
     def _run(self, checks: Sequence[Check[Health]]) -> Report:
         return run_checks(checks, self, ignored=self.ignored, in_order=True)
 
     def jobs(self, cluster: object) -> Iterator[Finding]:
-        """Have a Job done whose only container says its version. It goes away by itself."""
+        """Run a Job whose only container prints its version. It is removed by its time to live."""
         name = f"{JOB}-{int(self.clock.now().timestamp() * 1000)}"
         remedy = "make sure that a Node accepts pods and that kube-controller-manager, kube-scheduler and the image registry work"
         try:
@@ -76,7 +76,7 @@ class Health:
         return retry(call, clock=self.clock, on=_PASSING, within=JOB_WITHIN, backoff=_PAUSES)
 
     def _unfinished(self, name: str) -> str | None:
-        """Tell why the Job is not done yet. kubeadm waits its whole minute also for one that has failed."""
+        """Return why the Job is not complete. kubeadm waits for a whole minute even if it has failed."""
         try:
             conditions = self.api.get(named("Job"), name, NAMESPACE).get("status", {}).get("conditions", ())
             for one in conditions:
@@ -91,11 +91,11 @@ class Health:
 
 
 class _JobFailed(Exception):
-    """The Job ended without success."""
+    """The Job has failed."""
 
 
 def _job(name: str, image: str) -> dict[str, Any]:
-    """Return the Job. It runs without privileges, also on control planes, and only for as long as somebody may be waiting for it."""
+    """Return the Job: without privileges, on control planes too, and limited to the time for which the check waits."""
     container = {"name": JOB, "image": image, "args": ["-v"]}
     pod = {
         "restartPolicy": "Never",
@@ -114,7 +114,7 @@ def _pause_image(cluster: object) -> str:
 
 
 def _state(pod: Mapping[str, Any]) -> str:
-    """Say how far a pod is: what its container waits for, else what its conditions say, else its phase."""
+    """Describe the state of a pod: what its container is waiting for, otherwise a condition, otherwise its phase."""
     status = pod.get("status", {})
     waiting = [one.get("state", {}).get("waiting", {}) for one in status.get("containerStatuses", ())]
     conditions = [one for one in status.get("conditions", ()) if one.get("status") == "False"]
@@ -125,7 +125,7 @@ def _state(pod: Mapping[str, Any]) -> str:
 
 
 def _corefile(api: KubeAPI) -> tuple[str, str] | None:
-    """Return the configuration of CoreDNS and its release; None where there is none that could be carried over."""
+    """Return the configuration of CoreDNS and its release; None without a ConfigMap."""
     try:
         data = api.get(CONFIG_MAP, "coredns", NAMESPACE).get("data") or {}
     except NotFound:
@@ -135,7 +135,7 @@ def _corefile(api: KubeAPI) -> tuple[str, str] | None:
 
 
 def _unknown(api: KubeAPI) -> Iterator[Finding]:
-    """Find plugins and options that nobody has looked at between the release that is there and ours."""
+    """Find plugins and options that are unknown in a release between the present one and the new one."""
     found, target = _corefile(api), _target()
     if found is None or found[1] == target:
         return
@@ -163,7 +163,7 @@ def _target() -> str:
 
 
 def _not_ready(api: KubeAPI) -> Iterator[Finding]:
-    """Find control planes that say they are not ready; one that says nothing yet is none of them."""
+    """Find control planes that are not Ready; one that has not reported yet does not count."""
     for node in api.list(NODE, label_selector=CONTROL_PLANE_LABEL):
         conditions = node.get("status", {}).get("conditions", ())
         if any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions):
@@ -178,7 +178,7 @@ def _missing(host: Host) -> Iterator[Finding]:
 
 
 def _row(name: str, find: Callable[[Health], Iterable[Finding]]) -> Check[Health]:
-    """Return a check that needs the cluster: if it cannot be read, the command ends with the reason."""
+    """Return a check that reads the cluster: if that fails, the command ends with the reason."""
     return Check(name=name, find=find, passes_errors_on=True)
 
 

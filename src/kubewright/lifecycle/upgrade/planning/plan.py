@@ -1,4 +1,4 @@
-"""Which versions a cluster can be upgraded to, as a pure function of what was observed (kubeadm v1.36: phases/upgrade/compute.go)."""
+"""The versions that a cluster can be upgraded to, as a pure function of its present ones (kubeadm v1.36: phases/upgrade/compute.go)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubewright.base.versions import OWN, Version, release_for
 from kubewright.lifecycle.upgrade.planning.versions import API_SERVER, CONTROL_PLANE, ETCD, ByVersion, ClusterVersions
 
 COMPONENT_CONFIGS: Final = (("kubeproxy.config.k8s.io", "v1alpha1"), ("kubelet.config.k8s.io", "v1beta1"))
-"""Groups of component configurations, and the version that we read and write."""
+"""The groups of component configurations, and the version of each that kubewright reads and writes."""
 _DNS: Final = "CoreDNS"
 _TOOL: Final = "kubeadm"
 _EXPERIMENTAL: Final = "experimental version"
@@ -19,7 +19,7 @@ _EXPERIMENTAL: Final = "experimental version"
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentUpgradePlan:
-    """One row of an upgrade: what is there, and what will be. `node` is '' for what the cluster has once."""
+    """The present and the new version of a component. `node` is '' for components that a cluster has once."""
 
     name: str
     current: str
@@ -46,17 +46,17 @@ class AvailableUpgrade:
 
     @property
     def tool(self) -> tuple[str, str]:
-        """Our version, and the one that is needed."""
+        """The version of kubewright, and the one that is needed."""
         return next((row.current, row.new) for row in self.components if row.name == _TOOL)
 
     def rows(self, *, kubelets: bool) -> list[ComponentUpgradePlan]:
-        """Return the rows of kubelets, or of what `upgrade apply` upgrades."""
+        """Return the rows of the kubelets, or those of the components that `upgrade apply` upgrades."""
         return [row for row in self.components if row.name != _TOOL and (row.name == "kubelet") == kubelets]
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpgradePlan:
-    """What `upgrade plan` shows. `groups` are the component configurations that the cluster keeps."""
+    """The result of `upgrade plan`. `groups` are the component configurations that the cluster stores."""
 
     upgrades: Sequence[AvailableUpgrade]
     groups: Collection[str]
@@ -64,7 +64,7 @@ class UpgradePlan:
     warnings: Sequence[str] = ()
 
     def states(self) -> list[dict[str, Any]]:
-        """Return kubeadm's ComponentConfigVersionStates. We know one version of each, so nothing has to be done by hand."""
+        """Return kubeadm's ComponentConfigVersionStates. There is one version of each, so nothing has to be migrated by hand."""
         return [
             {
                 "group": group,
@@ -84,10 +84,11 @@ class UpgradePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions:
-    """What is asked of a plan.
+    """The options of a plan.
 
-    `version` stands for every label, as in kubeadm; without it our own version is the newest that we know, as nothing is looked up on the
-    network. `experimental` and `candidates`: pre-releases are welcome, which needs a version. `etcd`: local etcd is to be upgraded as well.
+    `version` is used for every label, as in kubeadm; without it, kubewright's own version counts as the newest, because
+    nothing is looked up on the network. `experimental` and `candidates`: pre-releases are allowed, which needs a
+    version. `etcd`: local etcd is upgraded as well.
     """
 
     version: str = ""
@@ -97,10 +98,10 @@ class PlanOptions:
 
 
 def plan(observed: ClusterVersions, wish: PlanOptions, *, groups: Collection[str] = (), tool: Version = OWN) -> UpgradePlan:
-    """Find what the cluster can be upgraded to.
+    """Return the versions that the cluster can be upgraded to.
 
-    Raises UsageError for a version that is none, or for pre-releases that would have to be looked up, and APIError where the cluster's version
-    cannot be told.
+    Raises UsageError for an invalid version, and for pre-releases that would have to be looked up, and APIError if the
+    cluster's version is unknown.
     """
     if (wish.experimental or wish.candidates) and not wish.version:
         raise UsageError(
@@ -120,7 +121,7 @@ def plan(observed: ClusterVersions, wish: PlanOptions, *, groups: Collection[str
 
 
 def _asked_lines(wish: PlanOptions, cluster: Version, newest: Version) -> Iterator[str]:
-    """Say which version stands for which label."""
+    """Yield the version of each label."""
     if wish.version:
         yield f"Target version: {wish.version}"
         if newest >= cluster:
@@ -131,7 +132,7 @@ def _asked_lines(wish: PlanOptions, cluster: Version, newest: Version) -> Iterat
 
 
 def _offers(wish: PlanOptions, cluster: Version, newest: Version, tool: Version) -> Iterator[tuple[str, str]]:
-    """Yield what the version is offered as, and which version of this program that needs."""
+    """Yield the description of each offered version, and the version of kubewright that it needs."""
     if not wish.version:
         yield "stable version", str(tool)
         return

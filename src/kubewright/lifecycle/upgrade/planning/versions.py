@@ -1,4 +1,4 @@
-"""The versions that are in a cluster, and kubeadm's policy of versions for `upgrade apply`, as a pure function.
+"""The versions in a cluster, and kubeadm's version policy for `upgrade apply` as a pure function.
 
 kubeadm v1.36: phases/upgrade/versiongetter.go, phases/upgrade/policy.go.
 """
@@ -19,14 +19,14 @@ API_SERVER: Final = "kube-apiserver"
 ETCD: Final = "etcd"
 CONTROL_PLANE: Final = (API_SERVER, "kube-controller-manager", "kube-scheduler")
 KUBELET_SKEW: Final = 3
-"""Minor releases that a kubelet may be older than its API server."""
+"""The number of minor releases by which a kubelet may be older than its API server."""
 ByVersion = Mapping[str, Sequence[str]]
-"""The Nodes that have each version."""
+"""The names of the Nodes with each version."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterVersions:
-    """The versions in a cluster. `components` are the static pods, `dns` is '' without CoreDNS."""
+    """The versions in a cluster. `components` are those of static pods, `dns` is '' without CoreDNS."""
 
     components: Mapping[str, ByVersion] = field(default_factory=dict)
     kubelets: ByVersion = field(default_factory=dict)
@@ -34,7 +34,7 @@ class ClusterVersions:
 
     @property
     def cluster(self) -> Version:
-        """The highest version of the API servers. Raises APIError where there is none, or one that cannot be read."""
+        """The highest version of the API servers. Raises APIError if there are none, or if one cannot be parsed."""
         texts = list(self.components.get(API_SERVER, ()))
         try:
             return max(Version.parse(text) for text in texts)
@@ -61,14 +61,14 @@ def observe(api: KubeAPI) -> ClusterVersions:
 def _static_pods(api: KubeAPI, name: str) -> ByVersion:
     found: dict[str, list[str]] = {}
     for pod in api.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
-        # Tags have no `+`: images carry build metadata behind an underscore.
+        # Tags must not contain `+`, so build metadata follows an underscore in images.
         tag = _tag(pod["spec"]).replace("_", "+", 1)
         found.setdefault(tag, []).append(pod["spec"].get("nodeName", ""))
     return found
 
 
 def dns_version(api: KubeAPI) -> str:
-    """Return the tag of CoreDNS's image, '' where there is no CoreDNS. Raises APIError for several Deployments of DNS."""
+    """Return the tag of CoreDNS's image, '' without CoreDNS. Raises APIError for several Deployments of DNS."""
     found = api.list(DEPLOYMENT, NAMESPACE, label_selector="k8s-app=kube-dns")
     if len(found) > 1:
         names = ", ".join(one["metadata"]["name"] for one in found)
@@ -77,20 +77,20 @@ def dns_version(api: KubeAPI) -> str:
 
 
 def _tag(spec: Mapping[str, Any]) -> str:
-    """Return the tag of the first container's image; a digest behind it does not count."""
+    """Return the tag of the first container's image, without a digest."""
     image = str(spec["containers"][0].get("image", "")).partition("@")[0]
     return image.rpartition("/")[2].partition(":")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What speaks against a version: `mandatory` reasons forbid it, `skippable` ones do unless `--force` is given."""
+    """The reasons against a version: `mandatory` ones always count, `skippable` ones unless `--force` is given."""
 
     mandatory: Sequence[str] = ()
     skippable: Sequence[str] = ()
 
     def require(self, target: str, *, force: bool) -> Sequence[str]:
-        """Return what `force` passes over. Raises UsageError with every reason that counts."""
+        """Return the reasons that `force` overrides. Raises UsageError with all reasons that count."""
         counting = [*self.mandatory, *(() if force else self.skippable)]
         if counting:
             remedy = "choose another version" if self.mandatory else "choose another version, or pass over this with --force"
@@ -99,7 +99,7 @@ class Verdict:
 
 
 def judge_target(target: Version, *, tool: Version = OWN, experimental: bool = False, candidates: bool = False) -> Verdict:
-    """Judge a version by itself and by our own, without a cluster. `experimental` and `candidates`: pre-releases are welcome."""
+    """Compare a version with that of kubewright. `experimental` and `candidates`: pre-releases are allowed."""
     mandatory: list[str] = []
     skippable: list[str] = []
     early = skippable if target.pre else mandatory
@@ -118,7 +118,7 @@ def judge_target(target: Version, *, tool: Version = OWN, experimental: bool = F
 
 
 def judge(target: Version, observed: ClusterVersions) -> Verdict:
-    """Judge a version beside what the cluster has. Raises APIError as `ClusterVersions.cluster` does."""
+    """Compare a version with those of the cluster. Raises APIError as `ClusterVersions.cluster` does."""
     present = observed.cluster
     reasons: list[str] = []
     skippable: list[str] = []
