@@ -1,7 +1,7 @@
 """Replaces files of a checkpoint step by step: each step is verified before the next one begins, and a failure reverts all of them.
 
-Replaced files are restored in reverse order, and each is verified again. Steps that changed nothing are neither waited
-for nor reverted.
+Replaced files are restored in reverse order and verified afterwards. Steps that changed nothing are neither waited for
+nor reverted.
 """
 
 from __future__ import annotations
@@ -82,16 +82,17 @@ def _forward(host: Host, found: Checkpoint, step: Replacement) -> Iterator[Step]
 
 
 def take_back(host: Host, found: Checkpoint, steps: Sequence[Replacement]) -> list[Change]:
-    """Restore the files of these steps, the last step first, and verify each. Raises what a verification raises.
+    """Restore the files of all steps, the last step first, then verify them, the first step first.
 
-    All but the first step are verified once more at the end: later restorations may have affected them.
+    All files are restored before the first verification: a component that waits for another one, as a
+    kube-controller-manager does for its API server, would end while that is restarted, and the kubelet starts it again
+    after ever longer pauses. Raises what a verification raises.
     """
     changes = []
     for step in reversed(steps):
         _all(step.undo)
         changes += [checkpoint.put_old(host, found, target) for target in reversed(step.targets)]
-        _all(step.prove_old)
-    for step in steps[1:]:
+    for step in steps:
         _all(step.prove_old)
     checkpoint.finish(host, found, State.ROLLED_BACK)
     return changes
