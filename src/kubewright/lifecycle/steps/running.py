@@ -23,6 +23,8 @@ from kubewright.lifecycle.diagnosis.observation import NAMESPACE
 
 STEADY: Final = 10.0
 """Seconds for which a container must run: one that fails at its start has exited by then."""
+NOT_STARTED: Final = "the kubelet has not started it from the manifest yet"
+"""The fault of a static pod whose former container is still running, or whose new one does not exist yet."""
 _BUILD: Final = Pattern(r'(?m)^kubernetes_build_info\{[^}\n]*git_version="(?P<version>[^"\n]*)"')
 _CORE: Final = Pattern(r"^v?(?P<core>\d+\.\d+\.\d+)")
 
@@ -72,7 +74,7 @@ class StaticPodProof:
         except HostError as error:
             return str(error)
         if running is None:
-            return "the kubelet has not started it from the manifest yet"
+            return NOT_STARTED
         reason = self.asked.healthy()
         if reason is not None:
             return reason
