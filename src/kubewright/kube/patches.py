@@ -5,6 +5,8 @@ Maps come out with sorted keys, as Go writes them.
 
 from __future__ import annotations
 
+import difflib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -55,6 +57,47 @@ def apply_json(obj: Mapping[str, Any], patch: Any) -> Any:
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, ValueError, KeyError, AttributeError) as error:
         raise PatchError(str(error)) from error
     return obj
+
+
+def json_diff(before: Any, after: Any, *, path: str = "") -> list[Patch]:
+    """Return the JSON patch (RFC 6902) that turns one value into another.
+
+    A test precedes each removal and replacement, so that the patch does not apply to a value in which something else is
+    at that place.
+    """
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return [operation for key in sorted({*before, *after}) for operation in _key_diff(before, after, key, path)]
+    if isinstance(before, list) and isinstance(after, list):
+        return _places_diff(before, after, path)
+    return [] if before == after else [_test(path, before), {"op": "replace", "path": path, "value": after}]
+
+
+def _key_diff(before: Mapping[str, Any], after: Mapping[str, Any], key: str, path: str) -> list[Patch]:
+    here = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+    if key not in after:
+        return [_test(here, before[key]), {"op": "remove", "path": here}]
+    return json_diff(before[key], after[key], path=here) if key in before else [{"op": "add", "path": here, "value": after[key]}]
+
+
+def _places_diff(before: list[Any], after: list[Any], path: str) -> list[Patch]:
+    """Return the operations on a list, the last element first, so that the indices of the others do not change."""
+    found: list[Patch] = []
+    old, new = ([json.dumps(one, sort_keys=True) for one in side] for side in (before, after))
+    for kind, begin, end, start, stop in reversed(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()):
+        common = min(end - begin, stop - start) if kind == "replace" else 0
+        place = "-" if end == len(before) else str(end)
+        added = after[start + common : stop] if kind in {"insert", "replace"} else []
+        found += [{"op": "add", "path": f"{path}/{place}", "value": one} for one in (added if place == "-" else reversed(added))]
+        if kind in {"delete", "replace"}:
+            for index in reversed(range(begin + common, end)):
+                found += [_test(f"{path}/{index}", before[index]), {"op": "remove", "path": f"{path}/{index}"}]
+        for index in range(common):
+            found += json_diff(before[begin + index], after[start + index], path=f"{path}/{begin + index}")
+    return found
+
+
+def _test(path: str, value: Any) -> Patch:
+    return {"op": "test", "path": path, "value": value}
 
 
 def _go_operation(obj: Any, operation: Patch) -> Patch | None:

@@ -137,6 +137,8 @@ MORE = {
     "plan": 89,
     "adopt": 2,
     "drain": 2,
+    "skip-dead": 2,
+    "keep-changes": 2,
     "kubelet": 2,
     "cleanup-cni": 1,
     "cleanup-packet-filter": 1,

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.kube import core
-from kubewright.kube.patches import NODE_LISTS, apply_merge, apply_strategic, node_status_patch, strategic_diff
+from kubewright.kube.patches import (
+    NODE_LISTS,
+    PatchError,
+    apply_json,
+    apply_merge,
+    apply_strategic,
+    json_diff,
+    node_status_patch,
+    strategic_diff,
+)
 
 CONDITIONS = ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")
 
@@ -144,3 +154,32 @@ def test_a_merge_patch_follows_the_rfc() -> None:
         ({"a": "foo"}, "bar", "bar"),
     ]
     assert [apply_merge(target, patch) for target, patch, _ in rows] == [result for _, _, result in rows]
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from(["", "a", "~/", "é"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["a", "b", "c/d", "e~f"]), inner, max_size=3),
+    max_leaves=12,
+)
+OBJECTS = st.dictionaries(st.sampled_from(["x", "y", "z"]), VALUES, max_size=3)
+
+
+@given(OBJECTS, OBJECTS)
+def test_a_json_patch_turns_one_object_into_the_other(before, after):
+    original = copy.deepcopy(before)
+    assert apply_json(before, json_diff(before, after)) == after
+    assert before == original
+    assert json_diff(after, after) == []
+
+
+def test_a_json_patch_changes_only_what_it_has_seen():
+    before, after = {"command": ["a", "--b", "--c=1", "--d"]}, {"command": ["a", "--b", "--c=2"]}
+    patch = json_diff(before, after)
+    assert [one["op"] for one in patch] == ["test", "remove", "test", "replace"]
+    with pytest.raises(PatchError):
+        apply_json({"command": ["a", "--b", "--c=1", "--other"]}, patch)
+
+
+def test_added_arguments_are_added_at_the_end():
+    patch = json_diff({"command": ["a", "--b"]}, {"command": ["a", "--b", "--c", "--d"]})
+    assert apply_json({"command": ["a", "--b", "--new"]}, patch) == {"command": ["a", "--b", "--new", "--c", "--d"]}

@@ -12,7 +12,7 @@ from upgrade_kit import NEW, OLD, PODS, ControlPlane
 
 from kubewright.base import yaml
 from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
-from kubewright.base.events import Checked
+from kubewright.base.events import Checked, PhaseSkipped
 from kubewright.etcd.api import Alarm
 from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, named
 from kubewright.lifecycle import kept_patches, machine_record
@@ -79,6 +79,17 @@ def test_all_goes_back_where_a_component_does_not_run(box, broken):
     assert box.tags() == [ETCD, NEW, NEW, NEW]
 
 
+def test_a_pod_that_waits_for_the_former_one_is_started_by_a_change_of_its_mirror_pod(box):
+    """The kubelet looks again after 10 to 15 seconds, or when the mirror pod changes."""
+    pod = f"{PODS[3]}-node1"
+    box.runtime.held = {PODS[3]: lambda: "kubewright.upgrade/nudged" in box.kube.get(POD, pod, "kube-system")["metadata"]["annotations"]}
+    box.upgrade(only=("control-plane",))
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+    assert box.clock.monotonic() < 5
+    others = [box.kube.get(POD, f"{name}-node1", "kube-system")["metadata"]["annotations"] for name in PODS[:3]]
+    assert not any("kubewright.upgrade/nudged" in one for one in others)
+
+
 def test_a_plan_shows_everything_and_does_nothing(box):
     before = box.snapshot()
     planned = box.upgrade(mode=Mode.PLAN).plan
@@ -116,7 +127,7 @@ def test_an_etcd_that_is_newer_is_left_alone(box):
     path.write_text(path.read_text().replace(ETCD, "3.6.10-0"))
     box.upgrade()
     assert box.tag("etcd") == "3.6.10-0"
-    assert box.lines("upgrade/etcd")[:1] == ["The desired etcd version 3.6.8 is older than the present one 3.6.10: etcd is left as it is"]
+    assert box.lines("upgrade/etcd")[:1] == ["The desired etcd version 3.6.8 is older than the present one 3.6.10: etcd is kept"]
 
 
 def test_the_old_manifests_are_kept_where_kubeadm_keeps_them(box):
@@ -209,15 +220,41 @@ def test_a_further_control_plane_goes_to_the_version_that_the_cluster_keeps(box)
     assert names(box.upgrade(section="node").changes) == []
 
 
-def test_add_ons_wait_for_the_last_control_plane(box):
+def with_another_control_plane(box, **ready: str):
+    """Add a control plane node2 whose API server has the earlier version, and whose Node has a condition."""
     pod = box.mirror("kube-apiserver")
-    other = {**pod, "metadata": {**pod["metadata"], "name": "kube-apiserver-node2"}, "spec": {**pod["spec"], "nodeName": "node2"}}
-    box.kube.create(other)
-    changes = names(box.upgrade().changes)
-    assert "daemonset kube-system/kube-proxy" not in changes
-    box.kube.update({**other, "spec": {**other["spec"], "containers": [{**other["spec"]["containers"][0], "image": "x"}]}})
+    box.kube.create({**pod, "metadata": {**pod["metadata"], "name": "kube-apiserver-node2"}, "spec": {**pod["spec"], "nodeName": "node2"}})
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node2"},
+        "status": {"nodeInfo": {"kubeletVersion": OLD}, "conditions": [{"type": "Ready", **ready}]},
+    }
+    box.kube.create(node)
+
+
+PROXY = "daemonset kube-system/kube-proxy"
+
+
+def test_add_ons_wait_for_the_last_control_plane(box):
+    with_another_control_plane(box, status="True")
+    assert PROXY not in names(box.upgrade(options={"skip_dead": ("node2",)}).changes)
     box.kube.delete(POD, "kube-apiserver-node2", "kube-system")
-    assert "daemonset kube-system/kube-proxy" in names(box.upgrade().changes)
+    assert PROXY in names(box.upgrade().changes)
+
+
+def test_add_ons_do_not_wait_for_a_dead_control_plane_that_is_named(box):
+    with_another_control_plane(box, status="Unknown")
+    assert PROXY not in names(box.upgrade().changes)
+    [reason] = [event.reason for event in box.reporter.events if isinstance(event, PhaseSkipped) and event.phase == "addon"]
+    assert reason.endswith("(node2 does not respond: --skip-dead node2 upgrades them without it)")
+    assert PROXY in names(box.upgrade(options={"skip_dead": ("node2",)}).changes)
+
+
+def test_add_ons_do_not_wait_for_a_control_plane_without_a_node(box):
+    with_another_control_plane(box, status="Unknown")
+    box.kube.delete(NODE, "node2")
+    assert PROXY in names(box.upgrade().changes)
 
 
 def test_a_version_that_the_cluster_cannot_go_to_is_refused(box):
@@ -250,7 +287,7 @@ def test_going_back_is_said_before_it_is_confirmed(box):
     with pytest.raises(UsageError, match="nothing was upgraded"):
         box.upgrade(version=OLD, ask=answer)
     assert asked_for == [
-        ("[upgrade] Are you sure you want to proceed? [y/N]: ", f"This goes back: the cluster has {NEW}, which is newer than {OLD}")
+        ("[upgrade] Are you sure you want to proceed? [y/N]: ", f"This is a downgrade: the cluster has {NEW}, which is newer than {OLD}")
     ]
     assert box.tags() == [ETCD, NEW, NEW, NEW]
 
@@ -295,7 +332,7 @@ def test_rollback_puts_the_earlier_static_pods_back_in_reverse_order(box):
     assert box.manifests() == before
     assert stored(box)["kubernetesVersion"] == NEW
     assert box.call(asked()).warnings == []  # the record has the earlier version as well
-    with pytest.raises(HostError, match=f"the upgrade to {NEW} has been taken back already"):
+    with pytest.raises(HostError, match=f"the upgrade to {NEW} has been rolled back already"):
         box.rollback()
     box.upgrade()
     assert box.tags() == [ETCD, NEW, NEW, NEW]
@@ -313,7 +350,7 @@ def test_rollback_asks_and_refuses_what_somebody_has_changed(box):
     with pytest.raises(HostError, match="no upgrade has replaced anything on this machine"):
         box.rollback()
     box.upgrade()
-    with pytest.raises(UsageError, match="nothing was taken back"):
+    with pytest.raises(UsageError, match="nothing was rolled back"):
         box.rollback(ask=lambda _: "\n")
     path = Path(box.layout.manifest("kube-scheduler"))
     path.write_text(path.read_text() + "# by hand\n")
@@ -431,7 +468,7 @@ def test_the_patches_of_init_are_those_of_the_first_upgrade(box, tmp_path):
 def test_a_kubelet_that_is_given_takes_the_place_of_the_machines(box, tmp_path):
     box.kubelet(OLD)
     new = box.kubelet(NEW, path=tmp_path / "new-kubelet")
-    changes = names(box.upgrade(kubelet=new, drain=True).changes)
+    changes = names(box.upgrade(options={"kubelet": new, "drain": True}).changes)
     program = Path(box.root / "bin/kubelet")
     assert changes[-5:] == ["node node1", "node node1", f"file {program}", "service kubelet", "node node1"]
     assert (program.read_text(), program.stat().st_mode & 0o777) == (Path(new).read_text(), 0o755)
@@ -441,7 +478,7 @@ def test_a_kubelet_that_is_given_takes_the_place_of_the_machines(box, tmp_path):
         None,
         {},
     )
-    assert names(box.upgrade(kubelet=new, drain=True).changes) == []
+    assert names(box.upgrade(options={"kubelet": new, "drain": True}).changes) == []
     assert [one.operation for one in checkpoint.every(box.machine(box.layout))] == ["upgrade"]
 
 
@@ -449,7 +486,7 @@ def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_pat
     box.kubelet(OLD)
     box.runtime.broken = {NEW}
     with pytest.raises(HostError, match="kubelet failed; this machine is back in its earlier state") as caught:
-        box.upgrade(kubelet=box.kubelet(NEW, path=tmp_path / "new-kubelet"))
+        box.upgrade(options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
     assert f"the Node reports {OLD}, not {NEW}" in str(caught.value)
     assert Path(box.root / "bin/kubelet").read_text().split()[-1] == OLD
     assert box.tags() == [ETCD, NEW, NEW, NEW]
@@ -458,9 +495,9 @@ def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_pat
 def test_a_kubelet_that_is_newer_than_an_api_server_is_refused(box, tmp_path):
     box.kubelet(OLD)
     with pytest.raises(HostError, match=r"the kubelet v1\.36\.9 is newer than the API server"):
-        box.upgrade(kubelet=box.kubelet("v1.36.9", path=tmp_path / "new-kubelet"))
-    with pytest.raises(UsageError, match="--drain empties this machine before"):
-        box.upgrade(drain=True)
+        box.upgrade(options={"kubelet": box.kubelet("v1.36.9", path=tmp_path / "new-kubelet")})
+    with pytest.raises(UsageError, match="--drain evicts the pods of this machine before"):
+        box.upgrade(options={"drain": True})
 
 
 def test_a_dry_run_leaves_the_machine_and_the_cluster_alone(box):
@@ -529,7 +566,7 @@ def test_nothing_is_replaced_without_a_snapshot_of_etcd(box, wrong, text):
     ("wrong", "text"),
     [
         ({"others": ("b", "c"), "learners": ("c",)}, r"c at https://10\.98\.1\.1:2380 has no vote yet"),
-        ({"alarms": (Alarm(member_id=1, kind="NOSPACE"),)}, "the member 1 has raised NOSPACE"),
+        ({"alarms": (Alarm(member_id=1, kind="NOSPACE"),)}, "the member 1 has raised the alarm NOSPACE"),
     ],
 )
 def test_etcd_is_not_stopped_before_it_is_fit_for_that(box, wrong, text):
@@ -595,25 +632,6 @@ def test_an_old_default_of_coredns_is_replaced_and_another_corefile_is_migrated(
     found = box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"]
     assert found == {"Corefile": present.replace("ttl 30", "ttl 10"), "Corefile-backup": mine}
     assert names(box.upgrade().changes) == []
-
-
-def test_what_was_changed_by_hand_is_shown_before_it_is_lost(box, tmp_path):
-    box.upgrade(version=OLD, patches=patches(tmp_path, "first", "--v=3"))
-    assert box.lines("upgrade/manifests") == []
-    path = Path(box.layout.manifest("kube-scheduler"))
-    path.write_text(path.read_text().replace("--v=3", "--v=7"))
-    for name in ("etcd", "kube-apiserver"):  # as `init` writes them with a longer timeout
-        patient = Path(box.layout.manifest(name))
-        patient.write_text(patient.read_text().replace("failureThreshold: 24", "failureThreshold: 60"))
-
-    def answer(_: str) -> str:
-        (line,) = box.lines("upgrade/manifests")
-        assert line.startswith(f'The changes that were made to "{path}" by hand are not kept')
-        assert [text for text in line.splitlines()[3:] if text[:1] in "+-"] == ["-    - --v=3", "+    - --v=7"]
-        return "n"
-
-    with pytest.raises(UsageError, match="nothing was upgraded"):
-        box.upgrade(ask=answer)
 
 
 def test_permissions_of_the_release_are_there_before_its_components(box):

@@ -6,6 +6,7 @@ Its kubelet starts what the manifests say, and its components report their image
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,10 +49,15 @@ class Runtime:
         self.broken: set[str] = set()
         self.at = NEW
         self.starts: list[str] = []
+        self.held: dict[str, Callable[[], bool]] = {}
+        """Components of the new version that the kubelet does not start before a condition holds."""
 
     def containers(self, *, namespace):
-        found = [self._container(name) for name in PODS if Path(self.box.layout.manifest(name)).exists()]
+        found = [self._container(name) for name in PODS if Path(self.box.layout.manifest(name)).exists() and not self._waits(name)]
         return [one for one in found if one is not None]
+
+    def _waits(self, name):
+        return name in self.held and self.box.tag(name) == self.at and not self.held[name]()
 
     def fails(self, name):
         return name in self.broken and self.box.tag(name) == self.at
@@ -264,8 +270,8 @@ class ControlPlane(Box):
         host.programs = RealPrograms(environment={"PATH": str(self.root / "bin")})
         return host
 
-    def upgrade(self, *, section="apply", version=NEW, mode=Mode.APPLY, only=(), ask=None, kubelet="", drain=False, **flags: object):
-        """Upgrade it, with checks that report nothing."""
+    def upgrade(self, *, section="apply", version=NEW, mode=Mode.APPLY, only=(), ask=None, options=None, **flags: object):
+        """Upgrade it, with checks that report nothing. `options` are fields of the request."""
         row = {"apply": operation.APPLY, "node": operation.NODE}[section]
 
         def context(request, task, bound):
@@ -279,8 +285,7 @@ class ControlPlane(Box):
             only=only,
             yes=ask is None,
             ask=ask,
-            kubelet=kubelet,
-            drain=drain,
+            **(options or {}),
         )
         machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
         return run(replace(row, context=context), request, machine, reporter=self.reporter, mode=mode)

@@ -29,7 +29,7 @@ _OURS: Final = frozenset({"plan", "adopt"})
 _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
 """Flags that kubeadm does not have; they may be combined with --config."""
 
-_UPGRADE_OURS: Final = frozenset({"plan", "kubelet", "drain"})
+_UPGRADE_OURS: Final = frozenset({"plan", "kubelet", "drain", "skip-dead", "keep-changes"})
 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
 
@@ -113,6 +113,8 @@ def upgrade_request(parsed: Parsed, section: str, *, only: tuple[str, ...] = ())
         kubeconfig=inputs.absolute(given_text(parsed, "kubeconfig")),
         kubelet=inputs.absolute(given_text(parsed, "kubelet")),
         drain=is_on(parsed, "drain"),
+        skip_dead=parsed.strings("skip-dead") if inputs.has(parsed, "skip-dead") else (),
+        keep_changes=is_on(parsed, "keep-changes"),
         yes=is_on(parsed, "yes"),
         ask=functools.partial(inputs.ask, form=parsed.text("output")) if inputs.has(parsed, "output") else None,
     )

@@ -242,6 +242,8 @@ _UPGRADE_FLAGS = by_name(
     Flag("plan", "show what would change; write nothing", kind=BOOL, default=False),
     Flag("kubelet", "program that replaces this machine's kubelet, at the end", default="", metavar="file", form=PATH),
     Flag("drain", "evict the pods of this machine before its kubelet is replaced", kind=BOOL, default=False),
+    Flag("skip-dead", "control planes that are dead, for which add-ons do not wait", kind=LIST, metavar="nodes"),
+    Flag("keep-changes", "keep manual changes of static pods as patches", kind=BOOL, default=False),
     *PRINTED,
 )
 _UPGRADE_FLAGS_OF_PHASES = {**_UPGRADE_FLAGS, "output": ALL_FORMATS}
@@ -251,7 +253,7 @@ _PLAN = (
 )
 _NODE = "certificate-renewal config dry-run etcd-upgrade ignore-preflight-errors kubeconfig patches skip-phases"
 _APPLY = f"{_EARLY} force print-config yes {_NODE}"
-_UPGRADE_OURS = "plan output kubelet drain"
+_UPGRADE_OURS = "plan output kubelet drain skip-dead keep-changes"
 _VERSION = Argument("version", "version to upgrade to; may be set in the file instead", shown="[version]", most=ANY)
 _VERSION_OF_PHASE = Argument("version", "version to upgrade to; may be set in the file instead", shown="", most=ANY)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
-from kubewright.kube.resources import POD
+from kubewright.kube.resources import NODE, POD
 from kubewright.lifecycle.steps import addons, cluster_objects
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
@@ -39,18 +39,29 @@ def joining(ctx: UpgradeContext) -> Iterator[Change]:
 
 
 def add_ons_wait(ctx: UpgradeContext) -> str | None:
-    """Return why add-ons are not upgraded yet: control planes with another version, by name; None with the last control plane."""
+    """Return why add-ons are not upgraded yet: the names of control planes with another version; None for the last one."""
     if not ctx.control_plane:
         return NO_CONTROL_PLANE
     manifest = yaml.load(ctx.host.read(ctx.layout.manifest(API_SERVER)) or b"", source=API_SERVER)
     own = _image(manifest)
     pods = ctx.api.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane")
     others = {str(pod["spec"].get("nodeName", "")) for pod in pods if _image(pod) != own} - {ctx.node_name}
-    return (
-        f"kube-apiserver has another image on {', '.join(sorted(others))}: add-ons are upgraded with the last control plane"
-        if others
-        else None
-    )
+    if not others:
+        return None
+    nodes = {node["metadata"]["name"]: node for node in ctx.api.list(NODE) if node["metadata"]["name"] in others}
+    dead = {name for name, node in nodes.items() if _is_dead(node)}
+    waits = nodes.keys() - dead.intersection(ctx.request.skip_dead)
+    if not waits:
+        return None
+    reason = f"kube-apiserver has another image on {', '.join(sorted(waits))}: add-ons are upgraded with the last control plane"
+    gone = sorted(waits & dead)
+    return f"{reason} ({', '.join(gone)} does not respond: --skip-dead {','.join(gone)} upgrades them without it)" if gone else reason
+
+
+def _is_dead(node: Mapping[str, Any]) -> bool:
+    """Whether the kubelet of a Node has stopped reporting: the node controller then sets its conditions to Unknown."""
+    conditions = node.get("status", {}).get("conditions", ())
+    return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
 
 
 def _image(pod: Any) -> str:

@@ -1,4 +1,4 @@
-"""The configuration of an upgrade: the one that the cluster stores, with the version to upgrade to and this machine's part."""
+"""The configuration of an upgrade: the stored one, with the version to upgrade to and this machine's part."""
 
 from __future__ import annotations
 

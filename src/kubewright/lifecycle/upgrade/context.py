@@ -1,4 +1,4 @@
-"""The context of the phases of `upgrade apply` and `upgrade node`: the configuration of the cluster, and clients of it."""
+"""The context of the phases of `upgrade apply` and `upgrade node`: the cluster's configuration, and clients."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class UpgradeContext(MachineContext):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """The machine's layout, with the directories of certificates and etcd's data from the cluster's configuration."""
+        """The machine's layout, with the certificate and etcd data directories of the cluster's configuration."""
         local = self.configuration.cluster.etcd.local
         return self.host.layout.at(pki=self.configuration.cluster.certificates_dir, etcd_data=local.data_dir if local else None)
 

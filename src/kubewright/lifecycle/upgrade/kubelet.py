@@ -41,7 +41,7 @@ def use_local_server(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def configure(ctx: UpgradeContext) -> Iterator[Step]:
-    """Write the kubelet configuration that the cluster stores, with this machine's own settings; the old file is copied first."""
+    """Write the stored kubelet configuration with this machine's own settings; the old file is copied first."""
     local = features.enabled(ctx.cluster, features.NODE_LOCAL_CRI_SOCKET)
     if local:
         yield from _instance(ctx)

@@ -79,12 +79,12 @@ def _place(ctx: UpgradeContext) -> PurePosixPath:
 def _version(ctx: UpgradeContext, program: str) -> Version:
     found = _VERSION.search(ctx.host.programs.version(program))
     if found is None:
-        raise HostError(f"{program} does not tell its version", remedy="give the program `kubelet` of the version to upgrade to")
+        raise HostError(f"{program} does not report its version", remedy="give the program `kubelet` of the version to upgrade to")
     return Version.parse(found[0])
 
 
 def _require_last(ctx: UpgradeContext, version: Version) -> None:
-    """Raise HostError for a kubelet that is newer than an API server. The version of this machine's one is in its manifest."""
+    """Raise HostError for a kubelet that is newer than an API server; that of this machine is known from its manifest."""
     for text, nodes in versions.observe(ctx.api).components.get(API_SERVER, {}).items():
         others = [node for node in nodes if node != ctx.node_name]
         if others and running.is_older(text, str(version)):

@@ -1,4 +1,4 @@
-"""The operations `upgrade apply` and `upgrade node`: their configuration, their context, and their first and last messages."""
+"""The operations `upgrade apply` and `upgrade node`: their configuration, context, and first and last messages."""
 
 from __future__ import annotations
 
@@ -45,14 +45,22 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
     """
     if request.drain and not request.kubelet:
         raise UsageError(
-            "--drain empties this machine before its kubelet is replaced", remedy="give the new kubelet with --kubelet FILE as well"
+            "--drain evicts the pods of this machine before its kubelet is replaced",
+            remedy="give the new kubelet with --kubelet FILE as well",
         )
     loaded = configure(request)
     configuration = loaded.configuration
+    if request.keep_changes and getattr(configuration, request.section).patches:
+        raise UsageError(
+            "--keep-changes adds to the patches of the last run, but other patches were given",
+            remedy="use one of --keep-changes and --patches",
+        )
     settings = getattr(configuration, request.section)
     version, ignored = _version(request, configuration) if request.section == APPLY_SECTION else ("", [])
     _TREES[request.section].select(only=request.only, skip=settings.skip_phases)
     host, init, control_plane = machine_of(machine, configuration, settings)
+    if request.keep_changes:
+        init = replace(init, patches_directory=str(host.layout.patches))
     if request.section == APPLY_SECTION and not control_plane:
         raise UsageError("this machine is not a control plane", remedy="run `upgrade apply` on a control plane, and `upgrade node` here")
     if not request.kubeconfig:
@@ -97,7 +105,7 @@ def _version(request: UpgradeOptions, configuration: UpgradeConfiguration) -> tu
         resolved = resolve(text)
         version = Version.parse(resolved.version)
     except ValueError as error:
-        raise UsageError(f"{text} is no version to upgrade to: it {error}", remedy="name a version like v1.36.3") from error
+        raise UsageError(f"{text} is not a version to upgrade to: it {error}", remedy="name a version like v1.36.3") from error
     verdict = versions.judge_target(version, experimental=bool(asked.allow_experimental_upgrades), candidates=bool(asked.allow_rc_upgrades))
     ignored = verdict.require(str(version), force=bool(asked.force_upgrade))
     return str(version), [*resolved.warnings, *(f"ignored: {reason}" for reason in ignored)]
@@ -122,7 +130,8 @@ def context(request: UpgradeOptions, task: UpgradeTask, bound: Bound) -> Upgrade
 
 def _opening(ctx: UpgradeContext) -> None:
     """Report the use of remembered patches, and print the cluster's configuration if `--print-config` was given."""
-    if ctx.task.init.patches_directory == str(ctx.host.layout.patches):
+    kept = ctx.host.layout.patches
+    if ctx.task.init.patches_directory == str(kept) and ctx.host.state(kept) is not None:
         ctx.say("patches", "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` forgets them")
     if ctx.request.section == APPLY_SECTION and ctx.task.configuration.apply.print_config:
         lines = yaml.dump(cluster_document(ctx.cluster)).splitlines()

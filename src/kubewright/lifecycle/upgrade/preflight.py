@@ -37,8 +37,9 @@ def apply(ctx: UpgradeContext) -> Iterator[Step]:
     preflight.require_passed(health.check(cluster_document(ctx.cluster)), reporter=ctx.reporter)
     _judge(ctx)
     _etcd(ctx)
-    hand_edits.show(ctx)
+    edits = hand_edits.found(ctx)
     _confirm(ctx)
+    yield from hand_edits.keep(ctx, edits)
     yield from _pull(ctx)
 
 
@@ -54,7 +55,7 @@ def node(ctx: UpgradeContext) -> Iterator[Step]:
     _machine(ctx)
     if ctx.control_plane:
         _etcd(ctx)
-        hand_edits.show(ctx)
+        yield from hand_edits.keep(ctx, hand_edits.found(ctx))
         yield from _pull(ctx)
     else:
         ctx.say(TOPIC, f"Skipping prepull. {NO_CONTROL_PLANE}")
@@ -77,7 +78,7 @@ def _etcd(ctx: UpgradeContext) -> None:
 
 
 def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
-    """Find an etcd of a newer minor release: it converts its data when it starts, so the earlier release cannot read them.
+    """Find an etcd of a newer minor release: it converts its data, so that the earlier release cannot read them.
 
     The versions of Kubernetes that can be deployed differ only in the patch level of etcd (kubeadm v1.36:
     constants/constants.go), but `etcd.local.imageTag` may name any.
@@ -98,14 +99,14 @@ def _minor(version: str) -> str:
 
 
 def _judge(ctx: UpgradeContext) -> None:
-    """Compare the version with those of the cluster. Raises UsageError for an impossible one; reports what `--force` overrides."""
+    """Compare the version with those of the cluster, and report what `--force` overrides. Raises UsageError."""
     target = Version.parse(ctx.cluster.kubernetes_version)
     ctx.say(TOPIC, f'You have chosen to upgrade the cluster version to "{target}"')
     observed = versions.observe(ctx.api)
     present = observed.cluster
     ctx.say("upgrade/versions", f"Cluster version: {str(present).removeprefix('v')}")
     if target < present:
-        ctx.say(TOPIC, f"This goes back: the cluster has {present}, which is newer than {target}")
+        ctx.say(TOPIC, f"This is a downgrade: the cluster has {present}, which is newer than {target}")
     asked = ctx.task.configuration.apply
     for reason in versions.judge(target, observed).require(str(target), force=bool(asked.force_upgrade)):
         ctx.say(TOPIC, f"Ignored because of --force: {reason}")
@@ -126,5 +127,6 @@ def _pull(ctx: UpgradeContext) -> Iterable[Step]:
 
 
 def _planned(ctx: UpgradeContext) -> Iterable[Step]:
+    if ctx.request.keep_changes:
+        yield from hand_edits.keep(ctx, hand_edits.found(ctx))
     ctx.say(TOPIC, "The container runtime would need these images:\n" + "\n".join(f"\t{image}" for image in images(ctx.cluster)))
-    return ()

@@ -25,7 +25,9 @@ class UpgradeOptions:
     `section` is its part of the UpgradeConfiguration: apply, node, plan or diff. `flags` are the values given on the
     command line, by the attribute of that part (`patches` is an absolute path). They override the file; the names of
     ignored checks are added to those of the file. `kubeconfig` is '' for the machine's own. `kubelet` is the path of a
-    program that replaces the machine's kubelet, '' for none; `drain`: the machine is drained before that. `ask` asks
+    program that replaces the machine's kubelet, '' for none; `drain`: the machine is drained before that. `skip_dead`
+    are control planes that add-ons do not wait for, because they are dead. `keep_changes`: manual changes of static
+    pods become patches. `ask` asks
     the user a question and returns the answer; it is not called if `yes` is set.
     """
 
@@ -38,13 +40,18 @@ class UpgradeOptions:
     kubeconfig: str = ""
     kubelet: str = ""
     drain: bool = False
+    skip_dead: tuple[str, ...] = ()
+    keep_changes: bool = False
     yes: bool = False
     ask: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RollbackOptions:
-    """One call of `upgrade rollback`. `ask` asks the user a question and returns the answer; it is not called if `yes` is set."""
+    """One call of `upgrade rollback`.
+
+    `ask` asks the user a question and returns the answer; it is not called if `yes` is set.
+    """
 
     only: tuple[str, ...] = ()
     yes: bool = False

@@ -45,10 +45,10 @@ def last(host: Host) -> Checkpoint:
     found = [one for one in checkpoint.every(host) if one.operation in operations and one.state is not State.PREPARED]
     if not found or found[-1].state is State.ROLLED_BACK:
         why = (
-            f"the upgrade to {found[-1].goal} has been taken back already" if found else "no upgrade has replaced anything on this machine"
+            f"the upgrade to {found[-1].goal} has been rolled back already" if found else "no upgrade has replaced anything on this machine"
         )
         raise HostError(
-            f"there is nothing to go back to: {why}",
+            f"there is nothing to roll back: {why}",
             remedy="`kubewright upgrade apply VERSION` goes to an older patch level; kubeadm keeps earlier manifests below /etc/kubernetes/tmp",
         )
     return found[-1]
@@ -62,10 +62,10 @@ def check(ctx: UpgradeContext) -> Iterable[Change]:
     found = last(ctx.host)
     checkpoint.require_known(ctx.host, found)
     lines = "\n".join(f"\t{swap.target}" for swap in reversed(found.changed))
-    ctx.say(TOPIC, f"These files go back to what they were before the upgrade to {found.goal}:\n{lines}")
+    ctx.say(TOPIC, f"These files are restored to their state before the upgrade to {found.goal}:\n{lines}")
     ask = None if ctx.request.yes else ctx.request.ask
     if ask is not None and ask(_QUESTION).rstrip("\r\n").lower() not in {"y", "yes"}:
-        raise UsageError("nothing was taken back: the answer was not y", remedy="answer y, or use --yes")
+        raise UsageError("nothing was rolled back: the answer was not y", remedy="answer y, or use --yes")
     return ()
 
 
@@ -78,10 +78,8 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
         yield from kubelet_program.taken_back(ctx, begun)
         return
     yield from phase.taken_back(ctx, begun)
-    ctx.say(TOPIC, "The earlier static pods run again")
-    ctx.say(
-        TOPIC, "Certificates that were renewed stay, and so do the cluster's configuration and its add-ons: `upgrade apply` changes them"
-    )
+    ctx.say(TOPIC, "The earlier static pods are running again")
+    ctx.say(TOPIC, "Renewed certificates, the configuration of the cluster and its add-ons are kept; `upgrade apply` changes them")
 
 
 PHASES: Final[Phases[UpgradeContext]] = Phases(

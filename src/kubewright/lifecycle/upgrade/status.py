@@ -1,4 +1,4 @@
-"""The operation `upgrade status`: the versions that the processes of a cluster report, and the next step. It only reads."""
+"""The operation `upgrade status`: the versions that processes report, and the next steps. It only reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The properties of this machine as a part of its cluster: the name of its Node, its container runtime, its API endpoint.
+"""The properties of this machine in its cluster: the name of its Node, its container runtime, its API endpoint.
 
 kubeadm reads them from the cluster (kubeadm v1.36: util/config/cluster.go). They are read from files of the machine
 here, which works without a cluster that answers.
@@ -42,7 +42,7 @@ def node_name(host: Host) -> str:
 
 
 def runtime_socket(host: Host) -> str:
-    """Return the socket of the container runtime from the kubelet's files, otherwise a socket that exists; '' for none."""
+    """Return the runtime's socket from the kubelet's files, otherwise a socket that exists; '' for none."""
     layout, name = host.layout, "containerRuntimeEndpoint"
     flag = _SOCKET.search((host.read(layout.kubelet_flags) or b"").decode(errors="replace"))
     told = (_field(host, layout.kubelet_instance_config, name), flag["socket"] if flag else "", _field(host, layout.kubelet_config, name))

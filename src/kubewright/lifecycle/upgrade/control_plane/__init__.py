@@ -1,1 +1,1 @@
-"""Replacing the static pods of one control plane: gate, backup, certificates, the phase itself, and the proof that the components run."""
+"""Replaces the static pods of one control plane: gate, backup, certificates, the phase, and the proof that they run."""

@@ -1,4 +1,4 @@
-"""The snapshot of etcd that is taken before the first static pod is replaced (kubeadm v1.36: phases/upgrade/staticpods.go).
+"""The snapshot of etcd before the first static pod is replaced (kubeadm v1.36: phases/upgrade/staticpods.go).
 
 kubeadm copies the data directory while etcd writes to it, so its copy may be inconsistent. The directory of the backup
 has the same name.
@@ -62,7 +62,7 @@ def _source(ctx: UpgradeContext) -> Status:
 
 
 def _refused(why: str) -> HostError:
-    remedy = "see why etcd of this machine does not answer, or leave it as it is with --etcd-upgrade=false"
+    remedy = "find out why etcd on this machine does not answer, or keep the present etcd with --etcd-upgrade=false"
     return HostError("no snapshot of etcd could be saved, so nothing is upgraded", detail=why, remedy=remedy)
 
 

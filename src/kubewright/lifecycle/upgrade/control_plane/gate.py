@@ -24,7 +24,7 @@ _TOPIC: Final = "upgrade/etcd"
 
 
 def require_quorum(ctx: UpgradeContext) -> None:
-    """Raise HostError if etcd would lose its quorum without this machine's member, and for learners and alarms; or APIError.
+    """Raise HostError if etcd would lose its quorum without this machine's member, for learners, and for alarms.
 
     While another member is dead, the rest must have a majority without this one. If all are alive, one of two members
     may be stopped: its restart is an interruption, as with a single member.
@@ -36,15 +36,15 @@ def require_quorum(ctx: UpgradeContext) -> None:
         raise HostError(
             "etcd is not restarted, because it would lose its quorum: other members are dead",
             detail="\n".join(one.reason for one in found.dead),
-            remedy="start these members again, or remove them; or leave etcd as it is with --etcd-upgrade=false",
+            remedy="start these members, or remove them; --etcd-upgrade=false keeps the present etcd",
         )
     problems = [f"{member.shown} has no vote yet" for member in ctx.members.members(agreed=False) if member.learner]
-    problems += [f"the member {alarm.member_id:x} has raised {alarm.kind}" for alarm in ctx.members.alarms()]
+    problems += [f"the member {alarm.member_id:x} has raised the alarm {alarm.kind}" for alarm in ctx.members.alarms()]
     if problems:
         raise HostError(
-            "etcd is not restarted in the state that it is in",
+            "etcd is not restarted in its present state",
             detail="\n".join(problems),
-            remedy="see what `kubewright etcd status` says; or leave etcd as it is with --etcd-upgrade=false",
+            remedy="run `kubewright etcd status` and fix what it shows, or keep the present etcd with --etcd-upgrade=false",
         )
 
 

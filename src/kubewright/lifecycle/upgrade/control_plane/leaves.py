@@ -1,4 +1,4 @@
-"""Renewing the certificates of components that are upgraded (kubeadm v1.36: phases/upgrade/staticpods.go, renewCertsByComponent)."""
+"""Renews the certificates of upgraded components (kubeadm v1.36: phases/upgrade/staticpods.go, renewCertsByComponent)."""
 
 from __future__ import annotations
 

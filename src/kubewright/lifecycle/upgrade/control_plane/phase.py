@@ -1,4 +1,4 @@
-"""The phase `control-plane`: replaces the static pods of this machine and verifies each; if one fails, all are restored.
+"""The phase `control-plane`: replaces and verifies the static pods of this machine; if one fails, all are restored.
 
 The order, the certificates and the directory of backups are those of kubeadm (kubeadm v1.36:
 phases/upgrade/staticpods.go).
@@ -87,7 +87,7 @@ def _manifests(ctx: UpgradeContext) -> Generator[Change, None, list[Manifest]]:
 
 
 def present(ctx: UpgradeContext) -> Iterator[tuple[str, bytes]]:
-    """Yield the static pods of a run in kubeadm's order, with their present manifests; an empty one if there is none."""
+    """Yield the static pods in kubeadm's order, with their present manifests; an empty one if there is none."""
     local = ctx.cluster.etcd.external is None and ctx.upgrades_etcd
     for name in (*([ETCD] if local else []), *CONTROL_PLANE):
         yield name, ctx.host.read(ctx.host.layout.manifest(name)) or b""
@@ -105,7 +105,7 @@ def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
     present, wanted = version_of(old), version_of(new)
     if not running.is_older(wanted, present):
         return False
-    ctx.say("upgrade/etcd", f"The desired etcd version {wanted} is older than the present one {present}: etcd is left as it is")
+    ctx.say("upgrade/etcd", f"The desired etcd version {wanted} is older than the present one {present}: etcd is kept")
     return True
 
 

@@ -1,4 +1,4 @@
-"""`upgrade diff`: compares the static pods of this machine with those that an upgrade would write (kubeadm v1.36: cmd/upgrade/diff.go)."""
+"""`upgrade diff`: compares static pods with those that an upgrade would write (kubeadm v1.36: cmd/upgrade/diff.go)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def layout_of(found: Configuration, layout: Layout) -> Layout:
 
 
 def _lines(text: str) -> list[str]:
-    """Split a text into lines as kubeadm's diff library does: the text after the last line feed is a line, even if it is empty."""
+    """Split a text as kubeadm's diff library does: the text after the last line feed is a line, even if it is empty."""
     return [f"{line}\n" for line in text.split("\n")]
 
 

@@ -47,7 +47,7 @@ class Health:
         return self._run(_OF_DNS)
 
     def check(self, cluster: object) -> Report:
-        """Check that the cluster runs a Job, and check its control planes. `cluster` is its ClusterConfiguration as a document."""
+        """Check that the cluster runs a Job, and its control planes. `cluster` is its ClusterConfiguration."""
         return self._run((_row("CreateJob", lambda health: health.jobs(cluster)), *_OF_CONTROL_PLANES))
 
     def _run(self, checks: Sequence[Check[Health]]) -> Report:

@@ -1,4 +1,4 @@
-"""The versions that a cluster can be upgraded to, as a pure function of its present ones (kubeadm v1.36: phases/upgrade/compute.go)."""
+"""The versions that a cluster can be upgraded to, as a pure function (kubeadm v1.36: phases/upgrade/compute.go)."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class UpgradePlan:
     warnings: Sequence[str] = ()
 
     def states(self) -> list[dict[str, Any]]:
-        """Return kubeadm's ComponentConfigVersionStates. There is one version of each, so nothing has to be migrated by hand."""
+        """Return kubeadm's ComponentConfigVersionStates. There is one version of each, so nothing is migrated by hand."""
         return [
             {
                 "group": group,
