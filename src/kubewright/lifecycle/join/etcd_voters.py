@@ -33,27 +33,28 @@ _ADMINISTRATOR: Final = "admin"
 
 
 def alive(ctx: JoinContext) -> Waited:
-    """Wait briefly until every voting member is up.
+    """Ask etcd for its voting members, and give those that are down a moment to come back.
 
-    Raises WaitTimeout that names the others, and the command that removes them.
+    An etcd that does not answer is asked for as long as kubeadm repeats a request. Raises WaitTimeout, for dead members
+    with their names and the command that removes them.
     """
     found = Voters(members=(), dead=())
 
-    def dead() -> str | None:
+    def seen() -> None:
         nonlocal found
         found = voters.look(ctx.etcd, without=peer_url(ctx.addresses))
+
+    def dead() -> str | None:
+        seen()
         return "; ".join(one.reason for one in found.dead) or None
 
+    limit = ctx.configuration.init.timeouts.etcd_api_call.seconds
+    asked = ctx.waiter.until(patient(seen), within=limit, saying="etcd to report its members", remedy=QUORUM_REMEDY)
+    if not found.dead:
+        return asked
     try:
-        return ctx.waiter.until(
-            patient(dead),
-            within=min(_WITHIN, ctx.configuration.init.timeouts.etcd_api_call.seconds),
-            saying="every voting member of etcd to be up",
-            remedy=QUORUM_REMEDY,
-        )
+        return ctx.waiter.until(patient(dead), within=min(_WITHIN, limit), saying="every voting member of etcd to be up")
     except WaitTimeout as error:
-        if not found.dead:
-            raise
         names = ", ".join(one.member.shown for one in found.dead)
         raise WaitTimeout(
             f"etcd accepts no new member while a voting one is dead: {names}",
