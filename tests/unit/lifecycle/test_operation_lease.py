@@ -100,5 +100,5 @@ def test_missing_permission_for_leases_is_reported_and_the_operation_continues(k
     with hold(kube, clock, "one", reporter) as lease:
         lease.require()
     assert [event.text for event in reporter.events if isinstance(event, Warned)] == [
-        "other machines are not kept from being upgraded at the same time: leases are not for you"
+        "other machines are not kept from being changed at the same time: leases are not for you"
     ]

@@ -19,6 +19,7 @@ _RESTORE_FLAGS = (
     Flag("unfence", "start what --fence has stopped", kind=BOOL, default=False),
     Flag("peers-are-gone", "the machines of members that do not answer do not exist any more", kind=BOOL, default=False),
     Flag("etcdutl", "program that reads the snapshot; if not given, the etcdutl on PATH, else it is fetched", metavar="file", form=PATH),
+    Flag("again", "restore even if etcd already is the cluster that was restored from the same data", kind=BOOL, default=False),
     _YES,
     _PLAN,
     ALL_FORMATS,
@@ -114,7 +115,7 @@ ROWS = (
         description="This machine's member becomes the only one. etcd and the API server of this machine are stopped meanwhile, and the other members"
         " have to be stopped: run `etcd restore --fence` on their machines, or give --peers-are-gone. The earlier data is renamed, not removed."
         " Revisions never go back, and clients that watch are told to list again. If the restored data does not serve, the earlier data goes back."
-        " Running the same command again goes on with a restore that was interrupted. Afterwards run `etcd member replace` on the other control planes.",
+        " Running the same command again continues a restore that was interrupted, and changes nothing after one that was finished. Afterwards run `etcd member replace` on the other control planes.",
         examples=("etcd restore /var/backups/etcd.db", "etcd restore --from-this-member --peers-are-gone", "etcd restore --fence"),
         workflow=Workflow(
             "kubewright.lifecycle.etcd.restore:PHASES",

@@ -1,6 +1,6 @@
-"""`backup restore` as a row: a fresh machine becomes the control plane that a backup was made of, with an etcd of one member.
+"""`backup restore` as a row: makes a fresh machine the control plane that a backup was made of, with an etcd of one member.
 
-A checkpoint says that it was begun; the same command goes on with it. Manifests come last: nothing starts before everything is there.
+A checkpoint records that it has begun; the same command continues it. Manifests are written last, so that nothing starts before its files exist.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from urllib.parse import urlsplit
 
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
-from kubewright.base.errors import CheckFailed, DocumentError, UsageError
+from kubewright.base.errors import CheckFailed, DocumentError
 from kubewright.host.desired import Directory, File, Show, Streamed
 from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
-from kubewright.host.seam import Host
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import backup, etcdutl, fencing, this_member
 from kubewright.lifecycle.etcd.archive import Archive
-from kubewright.lifecycle.etcd.context import BackupContext, agreed
+from kubewright.lifecycle.etcd.context import BackupContext
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions, MemberTask
 from kubewright.lifecycle.etcd.restore_checks import seconds_since
 from kubewright.lifecycle.etcd.this_member import RESTORE_BACKUP
 from kubewright.lifecycle.machine import Machine
 from kubewright.lifecycle.machine_record import MEMBER
-from kubewright.lifecycle.operation import Bound, Operation, Prepared
+from kubewright.lifecycle.operation import Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint, kubelet
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.static_pods import HAS_DATA, MANIFEST_MODE
@@ -37,11 +36,11 @@ from kubewright.workflow.phases import Phase, Phases, Step
 _PRIVATE: Final = 0o700
 _DATABASE: Final = "restored.db"
 _PLACES: Final = (PurePosixPath("/etc"), PurePosixPath("/var/lib"))
-"""Where a directory of certificates may be that a cluster has moved."""
+"""Where the directories of a cluster's certificates and of its etcd may be."""
 
 
 def prepare(request: BackupRestoreOptions, machine: Machine) -> Prepared[MemberTask]:
-    """Read and check the whole backup. Raises UsageError without its key, TrustError and DocumentError for a file that is no whole backup."""
+    """Read and check the whole backup. Raises UsageError if the key is missing, TrustError and DocumentError for a file that is not a whole backup."""
     found = backup.read(_pieces(request), name=request.file, key=request.key)
     layout = _layout(found, machine.at(machine.layout).layout, name=request.file)
     host = machine.at(layout)
@@ -61,7 +60,7 @@ def _pieces(request: BackupRestoreOptions) -> Callable[[], Iterable[bytes]]:
 
 
 def _layout(found: Archive, own: Layout, *, name: str) -> Layout:
-    """Return the directories of the machine of the backup. Raises DocumentError for one that is not a control plane's."""
+    """Return the directories of the machine in the backup. Raises DocumentError if this machine's are different."""
     told: dict[str, Any] = found.description.get("directories") or {}
     pki, data, kubernetes = (PurePosixPath(str(told.get(one, ""))) for one in ("pki", "etcdData", "kubernetes"))
     moved = [
@@ -77,24 +76,23 @@ def _layout(found: Archive, own: Layout, *, name: str) -> Layout:
 
 
 def check(ctx: BackupContext) -> Iterable[Change]:
-    """Check the machine, and ask. Raises CheckFailed, HostError, UsageError for any answer but yes."""
-    resumed = _begun(ctx.host) is not None
+    """Run the checks, and ask. Raises what `planned` raises, and UsageError for any answer but yes."""
     planned(ctx)
-    _ = ctx.etcdutl  # it may have to be fetched: that comes before anything is written
+    if ctx.restored is not None:
+        return ()
+    _ = ctx.etcdutl  # it may have to be fetched, which must happen before anything is written
     told = ctx.task.description
-    question = (
-        f"This machine becomes the control plane {told.get('node')} again, as it was at {told.get('time')}.\n[backup] Continue? [y/N]: "
-    )
-    if not resumed and not agreed(question, yes=ctx.request.yes, ask=ctx.request.ask):
-        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or use --yes")
+    if ctx.begun(RESTORE_BACKUP) is None:
+        ctx.confirm(f"This machine becomes the control plane {told.get('node')} again, as it was at {told.get('time')}.", topic="backup")
     return ()
 
 
 def planned(ctx: BackupContext) -> Sequence[Change]:
-    """Check the machine without asking."""
-    if _begun(ctx.host) is None:
+    """Run the checks. Raises CheckFailed, and HostError if another operation was interrupted."""
+    if ctx.begun(RESTORE_BACKUP) is None:
         checkpoint.require_none_in_progress(ctx.host)
-        _require_fresh(ctx)
+        if _belongs_to_a_cluster(ctx):
+            return ()
     _require_same_machine(ctx)
     described = ctx.archive.etcd.get("members") or ()
     unknown = [str(name) for name in described if name != ctx.member.name and name not in ctx.member.peers]
@@ -102,21 +100,18 @@ def planned(ctx: BackupContext) -> Sequence[Change]:
     return ()
 
 
-def _begun(host: Host) -> Checkpoint | None:
-    found = checkpoint.unfinished(checkpoint.every(host))
-    return found if found is not None and found.operation == RESTORE_BACKUP else None
-
-
-def _require_fresh(ctx: BackupContext) -> None:
+def _belongs_to_a_cluster(ctx: BackupContext) -> bool:
+    """Return whether the machine has been restored from this backup already, False for a fresh one. Raises CheckFailed for any other."""
     layout = ctx.member.layout
     places = [layout.kubeconfig("kubelet"), layout.kubelet_config, layout.etcd_data / MEMBER, *map(layout.manifest, ctx.member.manifests)]
     there = [str(path) for path in places if ctx.host.state(path) is not None]
-    if there:
+    if there and ctx.restored is None:
         raise CheckFailed(
             "this machine belongs to a cluster already",
             detail=f"{', '.join(there)} {'exists' if len(there) == 1 else 'exist'}",
             remedy="restore on a fresh machine, or reset this one first: kubewright reset",
         )
+    return bool(there)
 
 
 def _require_same_machine(ctx: BackupContext) -> None:
@@ -144,9 +139,12 @@ def _is_loopback(address: str) -> bool:
 
 
 def carried_out(ctx: BackupContext) -> Iterator[Step]:
-    """Restore the machine."""
+    """Restore the machine, unless a finished run has done so."""
+    if ctx.restored is not None:
+        ctx.say(f"This machine already is the control plane that was made from {ctx.goal}; nothing is changed")
+        return
     member, host = ctx.member, ctx.host
-    kept = _begun(host) or _prepared(ctx)
+    kept = ctx.begun(RESTORE_BACKUP) or _prepared(ctx)
     kept = checkpoint.mark(host, kept, State.IN_PROGRESS)
     manifests = {swap.target for swap in kept.swaps}
     ctx.say(f"Writing {len(ctx.archive.files)} files")
@@ -157,11 +155,11 @@ def carried_out(ctx: BackupContext) -> Iterator[Step]:
     yield from _data(ctx, swap)
     for manifest in kept.swaps:
         yield checkpoint.put_new(host, kept, manifest.target)
-    yield from kubelet.start({}, host=host, layout=member.layout, stand_ins=(), reporter=ctx.bound.reporter)
+    yield from kubelet.start({}, host=host, layout=member.layout, stand_ins=(), reporter=ctx.reporter)
     ctx.say("Waiting for etcd to serve")
     yield ctx.until(lambda status: status.reason or None, saying="etcd to serve")
     yield from ctx.api_server()
-    yield from kubelet.finalize(member.layout, host=host, reporter=ctx.bound.reporter)
+    yield from kubelet.finalize(member.layout, host=host, reporter=ctx.reporter)
     yield from swap.finish()
     checkpoint.finish(host, kept, State.DONE)
     ctx.say(f"{member.name} is back; Nodes and pods that were created since {ctx.task.description.get('time')} are not known to it")
@@ -174,8 +172,7 @@ def _prepared(ctx: BackupContext) -> Checkpoint:
     flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
     contents[etcd] = this_member.edited(contents[etcd], flags)
     files = [File(path=path, content=content, mode=MANIFEST_MODE) for path, content in contents.items()]
-    goal = f"the backup of {ctx.task.description.get('time')}"
-    return checkpoint.prepare(ctx.host, operation=RESTORE_BACKUP, goal=goal, files=files, at=ctx.clock.now())
+    return checkpoint.prepare(ctx.host, operation=RESTORE_BACKUP, goal=ctx.goal, files=files, at=ctx.clock.now())
 
 
 def _data(ctx: BackupContext, swap: DataSwap) -> Iterator[Step]:
@@ -195,10 +192,6 @@ def _data(ctx: BackupContext, swap: DataSwap) -> Iterator[Step]:
         yield from swap.generate(etcdutl.restored(ctx.etcdutl, swap, ctx.member, source=database, revisions=revisions))
     yield ctx.host.remove(database, own=[database])
     yield from swap.put()
-
-
-def _context(request: BackupRestoreOptions, task: MemberTask, bound: Bound) -> BackupContext:
-    return BackupContext(bound=bound, request=request, task=task)
 
 
 _FLAGS: Final = "key-file peers-are-gone etcdutl yes"
@@ -222,6 +215,6 @@ ROW: Final = Operation(
     name="backup restore",
     phases=PHASES,
     configure=prepare,
-    context=_context,
+    context=BackupContext.of,
     preflight={Mode.APPLY: check, Mode.PLAN: planned},
 )

@@ -1,57 +1,58 @@
-"""What the phases of `etcd restore` and `etcd member replace` work with."""
+"""The contexts of `etcd restore`, `etcd member replace` and `backup restore`: one run on the member of this machine."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from urllib.parse import urlsplit
 
+from kubewright.apis.machine import url
+from kubewright.base.errors import KubewrightError, UsageError
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import Condition
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.etcd import etcdutl, peers
-from kubewright.lifecycle.etcd.request import BackupRestoreOptions, MemberTask, ReplaceOptions, RestoreOptions
-from kubewright.lifecycle.operation import Bound
+from kubewright.lifecycle.etcd.request import BackupRestoreOptions, DataOptions, MemberOptions, MemberTask, ReplaceOptions, RestoreOptions
+from kubewright.lifecycle.etcd.this_member import RESTORE, RESTORE_BACKUP
+from kubewright.lifecycle.machine import LONG
+from kubewright.lifecycle.operation import Bound, RunContext
 from kubewright.lifecycle.steps import checkpoint, stopping
-from kubewright.lifecycle.steps.checkpoint import Checkpoint
+from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.health import ComponentWaiter, HealthEndpoint, unready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kubewright.base.clock import Clock
     from kubewright.etcd.api import Etcd, Status
-    from kubewright.host.seam import Host
+    from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.etcd.archive import Archive
     from kubewright.lifecycle.etcd.this_member import ThisMember
     from kubewright.workflow.phases import Step
 
-Request = TypeVar("Request")
+Request = TypeVar("Request", bound=MemberOptions)
+DataRequest = TypeVar("DataRequest", bound=DataOptions)
 TOPIC: Final = "etcd"
 SERVING: Final = 600.0
-"""Seconds that etcd and the API server may take to serve. What cannot come up is told earlier."""
+"""Seconds until etcd and the API server must serve. Failures that waiting cannot help with are reported earlier."""
 STOPPING: Final = 120.0
-"""Seconds that they may take to end."""
+"""Seconds until they must have stopped."""
+_ANSWERS: Final = 5.0
+"""Seconds for the answer of an API server that may be down."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemberContext(Generic[Request]):
+class MemberContext(RunContext, Generic[Request]):
     """One run of an operation on the member of this machine."""
 
-    bound: Bound
     request: Request
     task: MemberTask
 
-    @property
-    def host(self) -> Host:
-        """The machine."""
-        return self.bound.host
-
-    @property
-    def clock(self) -> Clock:
-        """The time."""
-        return self.bound.clock
+    @classmethod
+    def of(cls, request: Request, task: MemberTask, bound: Bound) -> Self:
+        """Return the context of a run."""
+        return cls(bound=bound, request=request, task=task)
 
     @property
     def member(self) -> ThisMember:
@@ -60,7 +61,7 @@ class MemberContext(Generic[Request]):
 
     @functools.cached_property
     def own(self) -> Etcd:
-        """The member of this machine alone."""
+        """A client of this member alone."""
         return self.reach(self.member.client_urls[:1])
 
     def reach(self, urls: Sequence[str]) -> Etcd:
@@ -70,40 +71,68 @@ class MemberContext(Generic[Request]):
 
     @functools.cached_property
     def status(self) -> Status:
-        """How the member of this machine was before anything was done."""
+        """The status of this member before anything was changed."""
         return self.own.status(self.member.client_urls[0])
 
     @functools.cached_property
     def components(self) -> ComponentWaiter:
-        """What waits for the static pods of this machine."""
+        """The waiter for the static pods of this machine."""
         return ComponentWaiter(
-            waiter=self.bound.waiter, diagnosis=functools.partial(self.bound.machine.diagnosis, host=self.host), within=SERVING
+            waiter=self.waiter, diagnosis=functools.partial(self.bound.machine.diagnosis, host=self.host), within=SERVING
         )
-
-    @property
-    def _named_etcdutl(self) -> str:
-        """The path of etcdutl that the user has given."""
-        return ""
 
     @functools.cached_property
-    def etcdutl(self) -> str:
-        """The path of the program."""
-        return self._named_etcdutl or etcdutl.find(
-            self.host,
-            kubernetes=self.member.kubernetes,
-            environment=self.bound.machine.environment,
-            reporter=self.bound.reporter,
-            clock=self.clock,
-        )
+    def cluster_api(self) -> KubeAPI | None:
+        """The administrator's client of an API server that is ready; None if there is none."""
+        try:
+            access = load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
+        except KubewrightError:
+            return None
+        servers = (*self.other_servers(), access.server)
+        ready = (server for server in servers if unready(self.administrator(server, timeout=_ANSWERS)) is None)
+        found = next(ready, None)
+        return None if found is None else self.administrator(found)
+
+    def administrator(self, server: str, *, timeout: float = LONG) -> KubeAPI:
+        """Return the administrator's client of the API server at a URL. Raises as `load_access` does."""
+        access = load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
+        return self.bound.connections.kube(replace(access, server=server), timeout=timeout)
+
+    def other_servers(self) -> Sequence[str]:
+        """Return the URLs of API servers that are preferred to that of admin.conf."""
+        return ()
+
+    def begun(self, operation: str) -> Checkpoint | None:
+        """Return the checkpoint of an interrupted run of an operation."""
+        found = checkpoint.unfinished(checkpoint.every(self.host))
+        return found if found is not None and found.operation == operation else None
+
+    def finished(self, operation: str, goal: str) -> Checkpoint | None:
+        """Return the checkpoint of a finished run with the same goal, if etcd still is the cluster with one member that this run has made."""
+        if checkpoint.unfinished(checkpoint.every(self.host)) is not None:
+            return None
+        for found in reversed(checkpoint.every(self.host)):
+            if (found.operation, found.goal, found.state) == (operation, goal, State.DONE):
+                made = etcdutl.cluster_id(self.member, token=found.directory.name)
+                return found if self.status.cluster_id == made and len(self.own.members(agreed=False)) == 1 else None
+        return None
+
+    def confirm(self, question: str, *, topic: str = TOPIC) -> None:
+        """Ask the user whether to continue, unless the request contains the answer. Raises UsageError for any answer but yes."""
+        request = self.request
+        if request.yes or request.ask is None:
+            return
+        if request.ask(f"{question}\n[{topic}] Continue? [y/N]: ").strip().lower() not in {"y", "yes"}:
+            raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or use --yes")
 
     def stopped(self, kept: Checkpoint) -> Iterator[Step]:
-        """Take the manifests of etcd and the API server away, and wait until nothing runs from them."""
+        """Remove the manifests of etcd and the API server, and wait until both have stopped."""
         self.say(f"Stopping {' and '.join(self.member.pods.names)} of this machine")
         checkpoint.park(self.host, kept)
-        yield from stopping.until_gone(self.member.pods, host=self.host, waiter=self.bound.waiter, within=STOPPING)
+        yield from stopping.until_gone(self.member.pods, host=self.host, waiter=self.waiter, within=STOPPING)
 
     def until(self, wrong: Callable[[Status], str | None], *, saying: str) -> Waited:
-        """Wait until nothing is wrong with the status of this machine's member."""
+        """Wait until `wrong` finds no fault with the status of this member."""
         url = self.member.client_urls[0]
         return self.components.until(lambda: wrong(self.own.status(url)), saying=saying, blame=("etcd",), at_most=0.2)
 
@@ -111,10 +140,16 @@ class MemberContext(Generic[Request]):
         """Wait until the API server of this machine is ready, if there is one."""
         if self.member.api_server:
             self.say("Waiting for the API server to be ready")
-            yield self.components.until(self._ready(), saying="the API server to be ready", blame=("etcd", "kube-apiserver"), at_most=0.2)
+            yield self.components.until(
+                self.own_server_ready, saying="the API server to be ready", blame=("etcd", "kube-apiserver"), at_most=0.2
+            )
 
-    def _ready(self) -> Condition:
-        """Return what asks the API server: as the administrator, because anonymous requests may be off; without admin.conf, without credentials."""
+    @functools.cached_property
+    def own_server_ready(self) -> Condition:
+        """The readiness of this machine's API server.
+
+        It is asked as the administrator, because anonymous requests may be disabled; without admin.conf anonymously.
+        """
         path = self.member.layout.kubeconfig("admin")
         if self.host.state(path) is None:
             return self.bound.connections.keep(HealthEndpoint(self.member.api_server, "/readyz"))
@@ -124,23 +159,40 @@ class MemberContext(Generic[Request]):
 
     def say(self, text: str) -> None:
         """Report one line of progress."""
-        self.bound.reporter.emit(Line(topic=TOPIC, text=text))
+        self.reporter.emit(Line(topic=TOPIC, text=text))
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreContext(MemberContext[RestoreOptions]):
+class DataContext(MemberContext[DataRequest], Generic[DataRequest]):
+    """One run of an operation that gives etcd other data."""
+
+    @functools.cached_property
+    def etcdutl(self) -> str:
+        """The path of the program."""
+        return self.request.etcdutl or etcdutl.find(
+            self.host,
+            kubernetes=self.member.kubernetes,
+            environment=self.bound.machine.environment,
+            reporter=self.reporter,
+            clock=self.clock,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreContext(DataContext[RestoreOptions]):
     """One run of `etcd restore`."""
 
     @property
     def goal(self) -> str:
-        """What the new data is made of, in checkpoints and messages."""
+        """The source of the new data, for checkpoints and messages."""
         if self.task.snapshot is None:
             return "the data of this member"
         return f"snapshot {self.task.source} (SHA-256 {self.task.snapshot.sha256[:12]})"
 
-    @property
-    def _named_etcdutl(self) -> str:
-        return self.request.etcdutl
+    @functools.cached_property
+    def restored(self) -> Checkpoint | None:
+        """The checkpoint of a finished run after which nothing is left to do."""
+        return None if self.request.again else self.finished(RESTORE, self.goal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,27 +201,34 @@ class ReplaceContext(MemberContext[ReplaceOptions]):
 
     @functools.cached_property
     def cluster(self) -> Etcd:
-        """The other members. Raises APIError where none of them answers."""
+        """A client of the other members. Raises APIError if none of them answers."""
         return self.bound.connections.etcd(
             lambda: peers.connect(self.host, self.member, given=self.request.endpoints, kube=self.bound.connections.kube, clock=self.clock)
         )
 
+    def other_servers(self) -> Sequence[str]:
+        """Return the URLs of API servers next to the other members: that of this machine, which admin.conf may name, is going to be stopped."""
+        port = urlsplit(self.member.api_server).port
+        hosts = [urlsplit(one.endpoint).hostname for one in self.cluster.statuses() if one.healthy]
+        return [url(host, port) for host in hosts if host and port]
+
 
 @dataclass(frozen=True, kw_only=True)
-class BackupContext(MemberContext[BackupRestoreOptions]):
+class BackupContext(DataContext[BackupRestoreOptions]):
     """One run of `backup restore`."""
 
     @property
     def archive(self) -> Archive:
-        """What was read of the backup."""
+        """The content of the backup except for the snapshot."""
         assert self.task.archive is not None  # `prepare` has read it
         return self.task.archive
 
     @property
-    def _named_etcdutl(self) -> str:
-        return self.request.etcdutl
+    def goal(self) -> str:
+        """The backup, for checkpoints and messages."""
+        return f"the backup of {self.task.description.get('time')}"
 
-
-def agreed(question: str, *, yes: bool, ask: Callable[[str], str] | None) -> bool:
-    """Ask the user, unless the answer is known."""
-    return yes or ask is None or ask(question).strip().lower() in {"y", "yes"}
+    @functools.cached_property
+    def restored(self) -> Checkpoint | None:
+        """The checkpoint of a finished run after which nothing is left to do."""
+        return self.finished(RESTORE_BACKUP, self.goal)

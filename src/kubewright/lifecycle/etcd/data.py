@@ -1,6 +1,6 @@
-"""The data directory of an etcd member while other data takes its place: what each directory is called, and how far that is.
+"""Replacing the data of an etcd member: the directories involved, and the steps.
 
-Data is renamed, and removed only when other data has been proved to serve. What has been done is decided by looking at the directories.
+Old data is renamed, never removed; new data is removed if it does not serve. The directories themselves show which steps have been done.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _PRIVATE = 0o700
 
 @dataclass(frozen=True, kw_only=True)
 class DataSwap:
-    """The directories of one operation: `member` is etcd's, `aside` has the data that was there, `staged` the data that takes its place.
+    """The directories of one operation: `member` is the one that etcd uses, `aside` keeps the old data, `staged` is where the new data is made.
 
-    `staged` exists until the new data serves; it is empty as soon as its content is in place.
+    `staged` exists until the new data serves; it is empty from the moment when its content is in place.
     """
 
     host: Host
@@ -30,33 +30,33 @@ class DataSwap:
 
     @property
     def member(self) -> PurePosixPath:
-        """Where etcd has its data."""
+        """The data that etcd uses."""
         return self.data / MEMBER
 
     @property
     def aside(self) -> PurePosixPath:
-        """Where the earlier data is kept."""
+        """The old data."""
         return self.data / f"{MEMBER}.before-{self.label}"
 
     @property
     def staged(self) -> PurePosixPath:
-        """Where the new data is made."""
+        """The new data, before it is in place."""
         return self.data / f"new-{self.label}"
 
     @property
     def done(self) -> bool:
-        """Whether the new data is in place: also after `finish`, if there was other data before."""
+        """Whether the new data is in place; also after `finish`, if there was old data."""
         if self.host.state(self.staged) is None:
             return self.host.state(self.aside) is not None and self.host.state(self.member) is not None
         return not self.host.entries(self.staged)
 
     def generate(self, made: Generated) -> Iterator[Step]:
-        """Have the new data made, if that has not been done."""
+        """Make the new data, unless it exists."""
         if self.host.state(self.staged) is None:
             yield self.host.ensure(made)
 
     def put(self) -> Iterator[Step]:
-        """Put the new data in place of the old, which stays aside. etcd does not run."""
+        """Put the new data in the place of the old data, which is kept. etcd must not be running."""
         if self.done:
             return
         if self.host.state(self.member) is not None:
@@ -67,17 +67,17 @@ class DataSwap:
             yield self.host.ensure(Ownership(path=self.member, owner=found.owner, group=found.group, recursive=True))
 
     def clear(self) -> Iterator[Step]:
-        """Put no data in place of the old, which stays aside. etcd does not run."""
+        """Put the old data aside, without new data. etcd must not be running."""
         if self.done:
             return
-        if self.host.entries(self.staged):  # a way back that was interrupted
+        if self.host.entries(self.staged):  # an interrupted `back` has left it
             yield self.host.remove(self.staged, own=[self.staged])
         if self.host.state(self.member) is not None:
             yield self.host.move(self.member, self.aside)
         yield self.host.ensure(Directory(path=self.staged, mode=_PRIVATE))
 
     def back(self) -> Iterator[Step]:
-        """Put the old data back, in the reverse order, and remove the new. etcd does not run. Data that took the place of none stays."""
+        """Put the old data back, and remove the new data. New data stays if there was no old data. etcd must not be running."""
         if self.done and self.host.state(self.aside) is not None and self.host.state(self.member) is not None:
             yield self.host.ensure(Directory(path=self.staged, mode=_PRIVATE))
             yield self.host.move(self.member, self.staged / MEMBER)
@@ -86,7 +86,7 @@ class DataSwap:
         yield from self.finish()
 
     def finish(self) -> Iterator[Step]:
-        """Remove what is not needed any more once the new data serves. The old data stays."""
+        """Remove the directories for new data. The old data stays."""
         for path in (self.staged, self.staged.with_name(f"{self.staged.name}.partial")):
             if self.host.state(path) is not None:
                 yield self.host.remove(path, own=[path])

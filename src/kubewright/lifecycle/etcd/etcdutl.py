@@ -1,10 +1,11 @@
-"""etcdutl, the program that makes a data directory of a snapshot: where it is, and how it is called.
+"""etcdutl, the program that makes a data directory from a snapshot: finding it, its arguments, and the ID of the cluster that it makes.
 
 It is part of etcd's releases, but not of the image registry.k8s.io/etcd.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 
 NAME: Final = "etcdutl"
 WITHIN: Final = 1800.0
-"""Seconds for making a data directory: the program reads and writes the whole database."""
+"""Seconds for making a data directory: etcdutl reads and writes the whole database."""
 BUMP: Final = 1_000_000_000
-"""How far revisions go on after those of the snapshot: a week of 1,500 writes a second, as etcd's documentation calculates."""
+"""The distance from the last revision of the snapshot to the next one: a week of 1,500 writes per second, as in etcd's documentation."""
 _WRITES: Final = 1500
 
 
 def find(host: Host, *, kubernetes: str, environment: Mapping[str, str], reporter: Reporter, clock: Clock) -> str:
-    """Return the path of etcdutl: that on PATH, else one that is downloaded or built. Raises HostError, BinariesError."""
+    """Return the path of etcdutl: the one on PATH, else one that is downloaded or built. Raises HostError, BinariesError."""
     found = host.programs.path(NAME)
     if found is not None:
         return str(found)
@@ -43,7 +44,7 @@ def find(host: Host, *, kubernetes: str, environment: Mapping[str, str], reporte
 
 
 def _known(version: str) -> str:
-    """Return a version of Kubernetes whose etcd is known, where possible that of the machine."""
+    """Return a version of Kubernetes whose etcd is known: that of the machine, if it is supported."""
     try:
         return str(supported(version.partition("-")[0]))
     except UsageError:
@@ -51,15 +52,15 @@ def _known(version: str) -> str:
 
 
 def bump(age: float) -> int:
-    """Return how far revisions have to go on, so that none that clients have seen in so many seconds comes again."""
+    """Return how far to increase revisions, so that none that clients have seen in the last `age` seconds is used again."""
     return max(BUMP, int(age * _WRITES))
 
 
 def restored(program: str, swap: DataSwap, member: ThisMember, *, source: PurePosixPath, revisions: int, copied: bool = False) -> Generated:
     """Return the data directory of a new cluster with one member.
 
-    `revisions` is how far they go on. All watches end, because earlier revisions count as compacted. `copied`: the source is the database of a
-    member that has ended, which has no checksum.
+    Revisions increase by `revisions`; earlier ones count as compacted, so that all watches end. `copied`: the source is the database of a stopped
+    member, which has no checksum.
     """
     flags = {
         "name": member.name,
@@ -75,3 +76,13 @@ def restored(program: str, swap: DataSwap, member: ThisMember, *, source: PurePo
         within=WITHIN,
         stand_ins=(MEMBER,),
     )
+
+
+def cluster_id(member: ThisMember, *, token: str) -> int:
+    """Return the ID of the cluster that etcdutl makes with this member and token.
+
+    The ID of a member is the beginning of the SHA-1 of its peer URLs and the token, that of a cluster of the IDs of its first members (etcd v3.6,
+    server/etcdserver/api/membership: computeMemberID, genID).
+    """
+    first = hashlib.sha1(f"{member.peer_url}{token}".encode(), usedforsecurity=False).digest()[:8]
+    return int.from_bytes(hashlib.sha1(first, usedforsecurity=False).digest()[:8], "big")

@@ -1,8 +1,8 @@
-"""`etcd member replace` as a row: the member of this machine leaves its cluster, and comes back as a new one that receives the data from the others.
+"""`etcd member replace` as a row: removes this machine's member from etcd, and adds it again as a new one that receives its data from the others.
 
-It is removed before it is added: etcd 3.6 adds no member while one that votes is not connected (etcd v3.6.8, server/etcdserver: mayAddMember), and
-a member never starts again under its ID with other data. From the removal on there is no way back, only on: the same command finishes an
-interrupted run. The old data is renamed.
+It is removed first, because etcd 3.6 adds no member while a voting one is not connected (etcd v3.6.8, server/etcdserver: mayAddMember), and because
+a member must never start under its old ID with other data. After the removal there is no way back: the same command completes an interrupted run.
+The old data is renamed.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, CheckFailed, UsageError
+from kubewright.base.errors import APIError, CheckFailed
 from kubewright.etcd import voters
 from kubewright.etcd.api import Member, NoQuorum, by_peer_url, initial_cluster
 from kubewright.etcd.membership import EtcdMember, Joining
 from kubewright.host.desired import Service
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import removal, this_member
-from kubewright.lifecycle.etcd.context import SERVING, ReplaceContext, agreed
+from kubewright.lifecycle.etcd import removal, this_member, turns
+from kubewright.lifecycle.etcd.context import SERVING, ReplaceContext
 from kubewright.lifecycle.etcd.data import DataSwap
-from kubewright.lifecycle.etcd.request import MemberTask, ReplaceOptions, replace_task
+from kubewright.lifecycle.etcd.request import replace_task
 from kubewright.lifecycle.etcd.this_member import FENCE, REPLACE
-from kubewright.lifecycle.operation import Bound, Operation
-from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.operation import Operation
+from kubewright.lifecycle.steps import checkpoint, other_servers
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.kubelet import SERVICE
@@ -34,23 +34,24 @@ _GOAL: Final = "a member with the data of the others"
 
 
 def check(ctx: ReplaceContext) -> Iterable[Change]:
-    """Check everything, and ask. Raises as `planned` does, and UsageError for any answer but yes."""
-    resumed = _begun(ctx) is not None
+    """Run the checks, and ask. Raises what `planned` raises, and UsageError for any answer but yes."""
     planned(ctx)
     serves = " It serves now." if ctx.status.healthy else ""
-    question = (
-        f"The member {ctx.member.name} at {ctx.member.peer_url} leaves etcd, and comes back with the data of the other members.{serves}"
-        f" Its present data stays in {ctx.member.layout.etcd_data}.\n[etcd] Continue? [y/N]: "
-    )
-    if not resumed and not agreed(question, yes=ctx.request.yes, ask=ctx.request.ask):
-        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or use --yes")
+    if ctx.begun(REPLACE) is None:
+        ctx.confirm(
+            f"The member {ctx.member.name} at {ctx.member.peer_url} leaves etcd, and comes back with the data of the other members.{serves}"
+            f" Its present data stays in {ctx.member.layout.etcd_data}."
+        )
     return ()
 
 
 def planned(ctx: ReplaceContext) -> Sequence[Change]:
-    """Require that etcd takes a member. Raises CheckFailed, APIError, HostError for another operation that was interrupted."""
-    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    if begun is not None and begun.operation not in (FENCE, REPLACE):
+    """Require that the other members can go on without this one, and accept it again.
+
+    Raises CheckFailed, APIError, and HostError if another operation was interrupted.
+    """
+    resumed = ctx.begun(REPLACE) is not None
+    if not resumed and ctx.begun(FENCE) is None:
         checkpoint.require_none_in_progress(ctx.host)
     _ = ctx.status
     try:
@@ -61,6 +62,14 @@ def planned(ctx: ReplaceContext) -> Sequence[Change]:
             detail=str(error),
             remedy="start the other members again; if they are lost: `kubewright etcd restore --from-this-member` on a machine with data",
         ) from error
+    _require_fit(ctx, members)
+    if not resumed:
+        _require_another_server(ctx)
+    return ()
+
+
+def _require_fit(ctx: ReplaceContext, members: Sequence[Member]) -> None:
+    """Require that etcd can lose this member, and will accept it again. Raises CheckFailed, APIError."""
     own = by_peer_url(members, ctx.member.peer_url)
     if own is not None and not own.learner:
         removal.require_removable(ctx.cluster, own, members)
@@ -71,13 +80,32 @@ def planned(ctx: ReplaceContext) -> Sequence[Change]:
             detail="\n".join(one.reason for one in dead),
             remedy=f"start it again, or remove it: kubewright etcd member remove {dead[0].member.name or dead[0].member.hex_id}",
         )
-    return ()
+    problems = [f"{one.shown} has no vote yet" for one in members if one.learner and one is not own]
+    others = {one.id: one for one in members if one is not own}
+    problems += [f"{others[one.member_id].shown} has raised {one.kind}" for one in ctx.cluster.alarms() if one.member_id in others]
+    if problems:
+        raise CheckFailed(
+            "no member is replaced while etcd is in this state",
+            detail="\n".join(problems),
+            remedy="see what `kubewright etcd status` says; a learner that no machine is joining with is removed with `kubewright etcd member remove`",
+        )
+
+
+def _require_another_server(ctx: ReplaceContext) -> None:
+    """Refuse to stop an API server that is ready while no other one is. Raises HostError."""
+    if ctx.cluster_api is not None and ctx.member.api_server and ctx.own_server_ready() is None:
+        other_servers.require_ready(ctx.cluster_api, node=ctx.member.name, reach=ctx.administrator)
 
 
 def carried_out(ctx: ReplaceContext) -> Iterator[Step]:
-    """Replace the member. Raises APIError, WaitTimeout, ComponentFailed; the same command goes on then."""
+    """Replace the member. Raises APIError, WaitTimeout, ComponentFailed; the same command continues then."""
+    with turns.taken(ctx):
+        yield from _replaced(ctx)
+
+
+def _replaced(ctx: ReplaceContext) -> Iterator[Step]:
     members = ctx.cluster.members()
-    kept = _begun(ctx) or _prepared(ctx, members)
+    kept = ctx.begun(REPLACE) or _prepared(ctx, members)
     kept = checkpoint.mark(ctx.host, kept, State.IN_PROGRESS)
     swap = DataSwap(host=ctx.host, data=ctx.member.layout.etcd_data, label=kept.directory.name)
     if not swap.done:
@@ -87,19 +115,14 @@ def carried_out(ctx: ReplaceContext) -> Iterator[Step]:
         yield checkpoint.put_new(ctx.host, kept, ctx.member.layout.manifest(API_SERVER))
     yield from ctx.api_server()
     yield from swap.finish()
-    checkpoint.finish(ctx.host, kept, State.DONE)
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"{ctx.member.name} votes; its earlier data is in {swap.aside}: remove that when nobody needs it any more")
-
-
-def _begun(ctx: ReplaceContext) -> Checkpoint | None:
-    found = checkpoint.unfinished(checkpoint.every(ctx.host))
-    return found if found is not None and found.operation == REPLACE else None
+    checkpoint.finish(ctx.host, kept, State.DONE)  # last: the same command would replace the member once more
 
 
 def _prepared(ctx: ReplaceContext, members: Sequence[Member]) -> Checkpoint:
-    """Keep the manifests, and that of the new member, which names all members: without data it asks them who they are."""
+    """Return a checkpoint of the manifests. That of the new member names all members, because it has no data and asks them."""
     member = ctx.member
     others = [one for one in members if member.peer_url not in one.peer_urls]
     together = [*others, Member(id=0, name=member.name, peer_urls=(member.peer_url,))]
@@ -111,8 +134,7 @@ def _emptied(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap, members: Seq
     """Remove the member, stop its etcd, and put its data aside."""
     own = by_peer_url(members, ctx.member.peer_url)
     if own is not None:
-        if not own.learner:
-            removal.require_removable(ctx.cluster, own, members)  # others may have ended since
+        _require_fit(ctx, members)  # others may have stopped since
         ctx.say(f"Removing the member {own.shown} from etcd")
         yield removal.remove(ctx.cluster, own, clock=ctx.clock)
     yield from ctx.stopped(kept)
@@ -120,7 +142,7 @@ def _emptied(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap, members: Seq
 
 
 def _member(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:
-    """Add the member, start its etcd, and give it its vote once it has the data of the others."""
+    """Add the member, start its etcd, and promote it when it has the data of the others."""
     joining = Joining(etcd=ctx.cluster, clock=ctx.clock, waiter=ctx.bound.waiter, within=SERVING)
     desired = EtcdMember(name=ctx.member.name, peer_url=ctx.member.peer_url, has_data=bool(ctx.host.entries(swap.member)))
     ctx.say(f"Adding the member {desired.name} at {desired.peer_url} as a learner")
@@ -133,7 +155,7 @@ def _member(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap) -> Iterator[S
 
 
 def _differs(ctx: ReplaceContext) -> str | None:
-    """Say that this member has other data than one of the others; None if it has the same."""
+    """Return how the data of this member differs from that of another one; None if it does not."""
     own = ctx.own.status(ctx.member.client_urls[0])
     other = next((one for one in ctx.cluster.statuses() if one.healthy and one.member_id != own.member_id), None)
     if other is None:
@@ -146,10 +168,6 @@ def _differs(ctx: ReplaceContext) -> str | None:
     return f"its data differs from that of {other.endpoint}" if mine.differs(theirs) else None
 
 
-def _context(request: ReplaceOptions, task: MemberTask, bound: Bound) -> ReplaceContext:
-    return ReplaceContext(bound=bound, request=request, task=task)
-
-
 _FLAGS: Final = "endpoints yes"
 PHASES: Final[Phases[ReplaceContext]] = Phases(
     Phase("preflight", "Check that the other members have a majority, and ask", run=lambda ctx: ctx.bound.preflight(ctx), flags=_FLAGS),
@@ -159,6 +177,6 @@ ROW: Final = Operation(
     name="etcd member replace",
     phases=PHASES,
     configure=replace_task,
-    context=_context,
+    context=ReplaceContext.of,
     preflight={Mode.APPLY: check, Mode.PLAN: planned},
 )

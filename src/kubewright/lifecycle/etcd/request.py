@@ -1,4 +1,4 @@
-"""What is asked of `etcd restore` and `etcd member replace`, and the configuration that comes of it."""
+"""Options of the operations on this machine's member of etcd, and the configuration that is made from them."""
 
 from __future__ import annotations
 
@@ -19,50 +19,60 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestoreOptions:
-    """One call of `etcd restore`. Exactly one of `file`, `from_this_member`, `fence` and `unfence` is given.
+class MemberOptions:
+    """The common options of the operations. `ask` asks the user a question and returns the answer; it is not called with `yes`."""
 
-    `peers_are_gone`: the machines of members that cannot be asked do not exist any more. `etcdutl` is the path of the program, '' for one that is
-    found. `ask` puts a question to the user and returns the answer, unless `yes` answers it.
+    only: tuple[str, ...] = ()
+    yes: bool = False
+    ask: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions(MemberOptions):
+    """The options of operations that give etcd other data.
+
+    `peers_are_gone`: the machines of members that do not answer no longer exist. `etcdutl` is the path of the program; '' if it is to be found.
+    """
+
+    peers_are_gone: bool = False
+    etcdutl: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreOptions(DataOptions):
+    """The options of `etcd restore`. Exactly one of `file`, `from_this_member`, `fence` and `unfence` is given.
+
+    `again`: also if etcd already is the cluster that an earlier run has made.
     """
 
     file: str = ""
     from_this_member: bool = False
     fence: bool = False
     unfence: bool = False
-    peers_are_gone: bool = False
-    etcdutl: str = ""
-    only: tuple[str, ...] = ()
-    yes: bool = False
-    ask: Callable[[str], str] | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReplaceOptions:
-    """One call of `etcd member replace`. `endpoints` are where other members answer clients; if there are none, they are looked for."""
+class ReplaceOptions(MemberOptions):
+    """The options of `etcd member replace`. `endpoints` are the client URLs of other members; if there are none, they are looked for."""
 
     endpoints: tuple[str, ...] = ()
-    only: tuple[str, ...] = ()
-    yes: bool = False
-    ask: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackupRestoreOptions:
-    """One call of `backup restore`. `key` is None for a plain backup; the other fields are as in `RestoreOptions`."""
+class BackupRestoreOptions(DataOptions):
+    """The options of `backup restore`. `key` is None for a plain backup."""
 
     file: str
     key: bytes | None = field(default=None, repr=False)
-    peers_are_gone: bool = False
-    etcdutl: str = ""
-    only: tuple[str, ...] = ()
-    yes: bool = False
-    ask: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MemberTask:
-    """What is to be done to the member of this machine. `snapshot` is that of the file, `description` what FILE.json, or the backup, says of it."""
+    """The configuration of a run: the member of this machine, and what is restored, if anything.
+
+    `source` is the path of the snapshot. `description` is the content of FILE.json, or the description in the backup.
+    """
 
     member: ThisMember
     source: PurePosixPath | None = None

@@ -1,7 +1,7 @@
-"""`etcd restore` as a row: etcd begins again with one member, this machine's, from a snapshot or from the data that the member has.
+"""`etcd restore` as a row: makes this machine's member the only one of a new etcd cluster, from a snapshot or from the member's own data.
 
-While the data is exchanged, neither etcd nor the API server of this machine runs: their manifests are taken away. A checkpoint keeps them. Where the new
-data does not serve, the old data and manifests go back; a run that was killed goes on with the same command.
+While the data is replaced, neither etcd nor the API server of this machine runs: a checkpoint keeps their manifests. If the new data does not serve,
+the old data and manifests are put back. The same command continues a run that was killed, and changes nothing after a run that was finished.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kubewright.base.errors import HostError
 from kubewright.etcd.api import Status
 from kubewright.host.desired import File, Generated, Service
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import etcdutl, restore_checks, this_member
+from kubewright.lifecycle.etcd import etcdutl, restore_checks, this_member, turns
 from kubewright.lifecycle.etcd.context import RestoreContext
 from kubewright.lifecycle.etcd.data import DataSwap
-from kubewright.lifecycle.etcd.request import MemberTask, RestoreOptions, restore_task
+from kubewright.lifecycle.etcd.request import restore_task
 from kubewright.lifecycle.etcd.this_member import FENCE, RESTORE
-from kubewright.lifecycle.operation import Bound, Operation
+from kubewright.lifecycle.operation import Operation
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import ABSENT, Checkpoint, State
 from kubewright.lifecycle.steps.kubelet import SERVICE
@@ -28,24 +28,27 @@ from kubewright.lifecycle.steps.static_pods import HAS_DATA
 from kubewright.workflow.phases import Phase, Phases, Step
 
 _DATABASE: Final = "snap/db"
-"""Below the directory of a member."""
+"""The path of the database in the directory of a member."""
 
 
 def carried_out(ctx: RestoreContext) -> Iterator[Step]:
-    """Do what was asked for."""
+    """Restore etcd, or fence or unfence this machine."""
     if ctx.request.fence:
         yield from _fence(ctx)
     elif ctx.request.unfence:
         yield from _unfence(ctx)
+    elif ctx.restored is not None:
+        ctx.say(f"etcd already is the cluster that was made from {ctx.goal}; nothing is changed. --again restores it once more")
     else:
-        yield from _restore(ctx)
+        with turns.taken(ctx):
+            restore_checks.require_others_stopped(ctx)  # another machine may have started its member since
+            yield from _restore(ctx)
 
 
 def _restore(ctx: RestoreContext) -> Iterator[Step]:
     member = ctx.member
     flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
-    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    resumed = begun is not None and begun.operation == RESTORE  # etcd may have the new data already
+    resumed = ctx.begun(RESTORE) is not None  # etcd may have the new data already
     kept = this_member.taken_over(ctx.host, member, operation=RESTORE, goal=ctx.goal, flags=flags, at=ctx.clock.now())
     swap = DataSwap(host=ctx.host, data=member.layout.etcd_data, label=kept.directory.name)
     step = Replacement(
@@ -57,7 +60,7 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
         prove_old=lambda: _answers(ctx, kept),
         required=True,
     )
-    yield from carry_out(ctx.host, kept, [step], reporter=ctx.bound.reporter, topic="etcd")
+    yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove that when nobody needs it any more")
     others = sorted(set(restore_checks.others(ctx)[0]))
@@ -66,7 +69,7 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
 
 
 def _data(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:
-    """Put the new data in place, while nothing runs."""
+    """Make the new data, stop etcd and the API server, and put it in place."""
     if swap.done:
         return
     if ctx.task.source is not None:
@@ -85,14 +88,14 @@ def _generated(ctx: RestoreContext, swap: DataSwap, source: PurePosixPath) -> Ge
 
 
 def _undone(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:
-    """Put the old data back, if something was done to it."""
+    """Put the old data back, if it was touched."""
     if swap.done or any(ctx.host.state(path) is None for path in ctx.member.paths):
         yield from ctx.stopped(kept)
     yield from swap.back()
 
 
 def _answers(ctx: RestoreContext, kept: Checkpoint) -> Iterator[Step]:
-    """Wait until the member answers from its old manifest, if it did before."""
+    """Wait until the member answers, if it did before."""
     had_manifest = any(swap.before != ABSENT for swap in kept.swaps)
     if had_manifest and not ctx.status.problem:
         yield ctx.until(lambda status: status.problem or None, saying="etcd to answer")
@@ -118,11 +121,10 @@ def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step
 
 
 def _fence(ctx: RestoreContext) -> Iterator[Step]:
-    """Stop etcd and the API server until a member replaces this one, or the fence is taken away."""
-    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    files = [File(path=ctx.member.layout.manifest(name), content=content) for name, content in ctx.member.manifests.items()]
-    kept = begun if begun is not None and begun.operation == FENCE else None
+    """Stop etcd and the API server until this member is replaced, or the machine is unfenced. Needs no lease: all members are to be stopped."""
+    kept = ctx.begun(FENCE)
     if kept is None:
+        files = [File(path=ctx.member.layout.manifest(name), content=content) for name, content in ctx.member.manifests.items()]
         kept = checkpoint.prepare(
             ctx.host, operation=FENCE, goal="a restore elsewhere", files=files, at=ctx.clock.now(), parks=ctx.member.paths
         )
@@ -132,21 +134,16 @@ def _fence(ctx: RestoreContext) -> Iterator[Step]:
 
 
 def _unfence(ctx: RestoreContext) -> Iterator[Step]:
-    """Start etcd and the API server again as they were."""
-    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    if begun is None or begun.operation != FENCE:
+    """Start etcd and the API server again with their old manifests."""
+    begun = ctx.begun(FENCE)
+    if begun is None:
         raise HostError("this machine is not fenced", remedy="`kubewright etcd status` shows the members")
     for one in begun.swaps:
         yield checkpoint.put_new(ctx.host, begun, one.target)
     checkpoint.finish(ctx.host, begun, State.ROLLED_BACK)
 
 
-def _context(request: RestoreOptions, task: MemberTask, bound: Bound) -> RestoreContext:
-    """Make what the phases work with."""
-    return RestoreContext(bound=bound, request=request, task=task)
-
-
-_FLAGS: Final = "from-this-member fence unfence peers-are-gone etcdutl yes"
+_FLAGS: Final = "from-this-member fence unfence peers-are-gone etcdutl again yes"
 PHASES: Final[Phases[RestoreContext]] = Phases(
     Phase(
         "preflight",
@@ -167,6 +164,6 @@ ROW: Final = Operation(
     name="etcd restore",
     phases=PHASES,
     configure=restore_task,
-    context=_context,
+    context=RestoreContext.of,
     preflight={Mode.APPLY: restore_checks.check, Mode.PLAN: restore_checks.planned},
 )

@@ -1,4 +1,4 @@
-"""What has to be true before the data of etcd is replaced, and the question that is asked then."""
+"""Checks of `etcd restore` before it changes anything, and its question."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kubewright.base.errors import APIError, CheckFailed, UsageError
+from kubewright.base.errors import APIError, CheckFailed
 from kubewright.base.versions import Version
 from kubewright.etcd.api import by_peer_url
 from kubewright.lifecycle.etcd import fencing, saving
-from kubewright.lifecycle.etcd.context import agreed
 from kubewright.lifecycle.etcd.this_member import FENCE, RESTORE
 from kubewright.lifecycle.steps import checkpoint
 
@@ -21,35 +20,39 @@ if TYPE_CHECKING:
 
 
 def check(ctx: RestoreContext) -> Iterable[Change]:
-    """Check everything, and ask. Raises CheckFailed, HostError for another operation that was interrupted, UsageError for any answer but yes."""
-    resumed = planned(ctx)
-    if not (ctx.request.fence or ctx.request.unfence):
-        _ = ctx.etcdutl  # it may have to be fetched: that comes before anything stops
-    question = f"{_lost(ctx)}\n[etcd] Continue? [y/N]: "
-    if not resumed and not ctx.request.unfence and not agreed(question, yes=ctx.request.yes, ask=ctx.request.ask):
-        raise UsageError("nothing was changed: the answer was not y", remedy="answer y, or use --yes")
+    """Run the checks, and ask. Raises what `planned` raises, and UsageError for any answer but yes."""
+    planned(ctx)
+    replaces = not (ctx.request.fence or ctx.request.unfence)
+    if replaces and ctx.restored is None:
+        _ = ctx.etcdutl  # it may have to be fetched, which must happen before anything stops
+    if ctx.request.fence or (replaces and ctx.restored is None and ctx.begun(RESTORE) is None):
+        ctx.confirm(_lost(ctx))
     return ()
 
 
 def planned(ctx: RestoreContext) -> Sequence[Change]:
-    """Check what can be checked without asking."""
-    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    resumes = begun is not None and begun.operation == RESTORE and begun.goal == ctx.goal
-    if begun is not None and begun.operation != FENCE and not resumes:
+    """Run the checks. Raises CheckFailed, and HostError if another operation was interrupted."""
+    begun = ctx.begun(RESTORE)
+    if ctx.begun(FENCE) is None and (begun is None or begun.goal != ctx.goal):
         checkpoint.require_none_in_progress(ctx.host)
     _ = ctx.status
     if ctx.request.fence or ctx.request.unfence:
         return ()
     _require_cluster(ctx)
     _require_version(ctx)
-    known, unknown = others(ctx)
-    if not resumes:
-        fencing.require_stopped(fencing.look(known, unknown=unknown), gone=ctx.request.peers_are_gone)
+    require_others_stopped(ctx)
     return ()
 
 
+def require_others_stopped(ctx: RestoreContext) -> None:
+    """Require that no other member runs, unless the restore has begun already. Raises CheckFailed."""
+    if ctx.begun(RESTORE) is None:
+        known, unknown = others(ctx)
+        fencing.require_stopped(fencing.look(known, unknown=unknown), gone=ctx.request.peers_are_gone)
+
+
 def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
-    """Return the peer URLs of the other members, and the names of those of which nobody knows one."""
+    """Return the peer URLs of the other members by name, and the names of members without a known URL."""
     found = dict(ctx.member.peers)
     try:
         members = ctx.own.members(agreed=False) if not ctx.status.problem else []
@@ -63,7 +66,7 @@ def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
 
 
 def seconds_since(description: Mapping[str, Any], clock: Clock) -> float:
-    """Return how many seconds old what is described is; 0 where nothing tells."""
+    """Return the age of a snapshot or backup in seconds; 0 if its description has no time."""
     try:
         time = datetime.fromisoformat(str(description["time"]))
     except (KeyError, ValueError):
@@ -72,7 +75,7 @@ def seconds_since(description: Mapping[str, Any], clock: Clock) -> float:
 
 
 def _require_cluster(ctx: RestoreContext) -> None:
-    """Refuse a snapshot of a cluster with other CAs or keys: the one that is restored would serve none of its clients."""
+    """Refuse a snapshot of a cluster with other CAs or keys: once restored, it would serve none of its clients."""
     pki = ctx.member.layout.pki
     wanted: Mapping[str, object] = {
         "certificateAuthorities": saving.authorities(ctx.host, pki),
@@ -89,7 +92,7 @@ def _require_cluster(ctx: RestoreContext) -> None:
 
 
 def _require_version(ctx: RestoreContext) -> None:
-    """Refuse the snapshot of an etcd that the one of this machine cannot follow. Patch levels do not count."""
+    """Refuse a snapshot of an etcd whose minor release is newer than this machine's, or more than one older."""
     told, here = str(ctx.task.description.get("etcdVersion") or ""), ctx.member.version
     if not told or not here:
         return
@@ -103,7 +106,7 @@ def _require_version(ctx: RestoreContext) -> None:
 
 
 def _lost(ctx: RestoreContext) -> str:
-    """Say what is lost."""
+    """Return the first part of the question: what is lost."""
     if ctx.request.fence:
         return f"etcd and the API server of this machine ({ctx.member.name}) are stopped, and stay so until they are told to start again."
     kept = f"The present data stays in {ctx.member.layout.etcd_data}."

@@ -107,7 +107,7 @@ def held(api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter:
         lease.require()
     except Forbidden as error:
         lease.off = True
-        reporter.emit(Warned(text=f"other machines are not kept from being upgraded at the same time: {error}"))
+        reporter.emit(Warned(text=f"other machines are not kept from being changed at the same time: {error}"))
     renewing = threading.Thread(target=lease.renew, name="lease", daemon=True)
     if not lease.off:
         renewing.start()

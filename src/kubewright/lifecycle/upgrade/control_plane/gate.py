@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.events import Warned
 from kubewright.base.records import replace
 from kubewright.etcd import voters
-from kubewright.kube.resources import POD
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.stacked_etcd import peer_url
-from kubewright.lifecycle.steps import health
-from kubewright.lifecycle.steps.detected_cluster import API_SERVER
-from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
-from kubewright.manifests.static_pods import ENDPOINT
+from kubewright.lifecycle.steps import other_servers
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
@@ -70,25 +65,6 @@ def give_leadership_away(ctx: UpgradeContext) -> None:
 
 def require_another_server(ctx: UpgradeContext) -> None:
     """Raise HostError if there are other API servers and none of them is ready, or APIError."""
-    others = dict(_others(ctx))
-    if not others:
-        return
-    problems = []
-    for node, server in others.items():
-        reason = health.unready(ctx.bound.connections.kube(replace(ctx.administrator, server=server)))
-        if reason is None:
-            return
-        problems.append(f"{node}: {reason}")
-    raise HostError(
-        "the API server of this machine is not restarted, because no other one is ready",
-        detail="\n".join(problems),
-        remedy="start another one; the Node of a machine that will not come back is removed with `kubectl delete node NAME`",
+    other_servers.require_ready(
+        ctx.client, node=ctx.node_name, reach=lambda server: ctx.bound.connections.kube(replace(ctx.administrator, server=server))
     )
-
-
-def _others(ctx: UpgradeContext) -> Iterator[tuple[str, str]]:
-    """Yield the nodes and addresses of the other API servers, from their pods."""
-    for pod in ctx.client.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane"):
-        node, endpoint = str(pod["spec"].get("nodeName", "")), (pod["metadata"].get("annotations") or {}).get(ENDPOINT, "")
-        if endpoint and node != ctx.node_name:
-            yield node, f"https://{endpoint}"
