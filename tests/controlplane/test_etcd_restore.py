@@ -18,7 +18,7 @@ from kubewright.cli.handlers import machine
 from kubewright.cli.main import main
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
-from kubewright.kube.resources import named
+from kubewright.kube.resources import LEASE, named
 from kubewright.local.cluster.daemon_client import Daemon
 from kubewright.local.cluster.machine import machine_host
 
@@ -69,6 +69,15 @@ def _put(home: Bench, name: str, at: str = FIRST) -> int:
     try:
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
         return int(client.create(body)["metadata"]["resourceVersion"])
+    finally:
+        client.close()
+
+
+def _lease(home: Bench) -> dict[str, Any]:
+    """Return the Lease of operations that stop etcd or an API server."""
+    client = _client(home)
+    try:
+        return client.get(LEASE, "kubewright-operation", "kube-system")["spec"]
     finally:
         client.close()
 
@@ -141,7 +150,12 @@ def test_a_restore_that_is_killed_again_and_again_ends_as_an_undisturbed_one(hom
     names = _names(home)
     assert ("test-killed-kept" in names, "test-killed-lost" in names) == (True, False)
     assert _put(home, "test-killed-new") > last + BUMP - 100
+    code, out, err = run("restore", file, "--yes")  # as somebody does who has not seen the end
+    assert (code, "nothing is changed" in out) == (0, True), err
+    assert "test-killed-new" in _names(home)
     assert (len(set(_asides(home)) - before), list(_members(run))) == (1, [FIRST])
+    code, out, err = run("restore", file, "--again", "--plan")
+    assert (code, out.count("renamed to")) == (0, 2), err
 
 
 def test_what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
@@ -197,6 +211,8 @@ def test_a_machine_of_which_nothing_is_left_is_made_again_from_its_backup(home: 
     assert (code, "PRIVATE KEY" in out, Path(layout.kubeconfig("admin")).exists()) == (0, False, False), err
     code, out, err = run("restore", str(file), "--key-file", str(key), "--yes", group="backup")
     assert code == 0, err
+    code, out, err = run("restore", str(file), "--key-file", str(key), "--yes", group="backup")
+    assert (code, "nothing is changed" in out) == (0, True), err
     names = _names(home)
     assert ("test-saved" in names, "test-later" in names) == (True, False)
     assert _put(home, "test-new") > last + BUMP - 100
@@ -243,6 +259,8 @@ def test_members_are_replaced_with_all_alive_and_with_one_of_three_dead(home: Be
     after = _members(run)
     assert (sorted(after), _voting(run)) == (sorted(NAMES), sorted(NAMES))
     assert after[THIRD][0] != before[THIRD][0]
+    assert "no API server is ready" not in out + err
+    assert _lease(home)["holderIdentity"] == ""
     assert "test-before-replacing" in _names(home, THIRD)
 
     _stop(home, SECOND)
@@ -261,7 +279,7 @@ def test_members_are_replaced_with_all_alive_and_with_one_of_three_dead(home: Be
 
 def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, run: Run) -> None:
     home.up(nodes=0, control_planes=3)
-    last = _put(home, "test-before-the-loss")
+    last, before = _put(home, "test-before-the-loss"), set(_asides(home))
     code, _, err = run("restore", "--from-this-member", "--yes")
     assert (code, "other members of etcd run" in err, "etcd restore --fence" in err) == (4, True, True)
     for name in (SECOND, THIRD):
@@ -269,9 +287,12 @@ def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, ru
         assert code == 0, err
     code, _, err = run("member", "replace", "--yes")
     assert (code, "no other member of etcd answers" in err, "--from-this-member" in err) == (1, True, True)
-    code, _, err = run("restore", "--from-this-member", "--yes")
+    code, out, err = run("restore", "--from-this-member", "--yes")
     assert code == 0, err
-    assert list(_members(run)) == [FIRST]
+    assert "no API server is ready" in out + err
+    code, out, err = run("restore", "--from-this-member", "--yes")
+    assert (code, "nothing is changed" in out) == (0, True), err
+    assert (list(_members(run)), len(set(_asides(home)) - before)) == ([FIRST], 1)
     assert "test-before-the-loss" in _names(home)
     assert _put(home, "test-after-the-loss") > last + BUMP - 100
 

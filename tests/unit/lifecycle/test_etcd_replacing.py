@@ -1,0 +1,342 @@
+"""`etcd member replace` on a made-up machine with a made-up cluster: kills at each change, and what is refused before anything changes."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certs_kit import ControlPlane, Machine1
+from test_backup_restores import Killed, Kubelet
+from test_etcd_health import FakeEtcd, member, status
+from test_etcd_this_member import pod
+
+from kubewright.base import records
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import CheckFailed, HostError, KubewrightError, WaitTimeout
+from kubewright.base.events import Line, RecordingReporter, Waited, Warned
+from kubewright.base.randomness import SystemRandom
+from kubewright.base.wait import Condition, InstantWaiter
+from kubewright.etcd.api import Alarm, Hash, Member, Status
+from kubewright.host.desired import File
+from kubewright.http.messages import Response
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.recording import RecordingKube
+from kubewright.kube.resources import LEASE
+from kubewright.lifecycle import engine
+from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.etcd import replace
+from kubewright.lifecycle.etcd.context import ReplaceContext
+from kubewright.lifecycle.etcd.request import ReplaceOptions
+from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import State
+from kubewright.manifests.static_pods import ENDPOINT
+
+ADDRESS = "10.0.0.1"
+FLAGS = {
+    "name": "one",
+    "initial-advertise-peer-urls": f"https://{ADDRESS}:2380",
+    "listen-client-urls": f"https://127.0.233.9:2379,https://{ADDRESS}:2379",
+    "listen-peer-urls": f"https://{ADDRESS}:2380",
+    "initial-cluster": f"one=https://{ADDRESS}:2380",
+}
+OTHERS = [member(2), member(3)]
+
+
+class Looking(InstantWaiter):
+    """Looks a few times, without pauses."""
+
+    def until(self, condition: Condition, /, *, within: float, saying: str, **more: Any) -> Waited:
+        said = None
+        for _ in range(3):
+            said = condition()
+            if said is None:
+                return Waited(what=saying, seconds=0.0)
+        raise WaitTimeout(f"{saying}: {said}")
+
+
+class Watch:
+    """A diagnosis that knows nothing."""
+
+    def explained(self, condition: Condition, /) -> Condition:
+        return condition
+
+    def diagnose(self) -> str:
+        return ""
+
+    remedy = diagnose
+
+
+@records.dataclass(frozen=True, kw_only=True)
+class Instant(Machine):
+    """A machine on which nothing takes time."""
+
+    def waiter(self, reporter: Any) -> Looking:
+        return Looking()
+
+    def diagnosis(self, names: Any, *, host: Any, bootstrap: Any = None) -> Any:
+        return Watch()
+
+
+class Cluster(FakeEtcd):
+    """Three members, of which the first is this machine's. A member that is promoted has received its data."""
+
+    def __init__(self, box: Box) -> None:
+        super().__init__([member(1), *OTHERS], [])
+        self.box = box
+        self.raised: list[Alarm] = []
+
+    def status(self, endpoint: str, /) -> Status:
+        if "127.0.233.9" in endpoint:
+            own = next((one for one in self.members() if one.peer_urls == member(1).peer_urls), None)
+            runs = own is not None and Path(self.box.layout.manifest("etcd")).exists()
+            return (
+                status(1, endpoint=endpoint, member_id=own.id if own else 0, learner=own.learner)
+                if runs and own
+                else self._refused(endpoint)
+            )
+        found = next((one for one in self.members() if endpoint in one.client_urls), None)
+        return status(found.id, endpoint=endpoint, leader_id=2) if found else self._refused(endpoint)
+
+    def _refused(self, endpoint: str) -> Status:
+        return Status(endpoint=endpoint, problem="refused")
+
+    def statuses(self) -> list[Status]:
+        return [self.status(url) for one in self.members() for url in one.client_urls]
+
+    def alarms(self) -> list[Alarm]:
+        return self.raised
+
+    def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
+        return Hash(value=1, revision=revision, compact_revision=0)
+
+    def remove(self, member_id: int, /) -> list[Member]:
+        self.box.effect()
+        return super().remove(member_id)
+
+    def add_learner(self, peer_url: str, /) -> list[Member]:
+        self.box.effect()
+        return super().add_learner(peer_url)
+
+    def promote(self, member_id: int, /) -> list[Member]:
+        self.box.effect()
+        data = Path(self.box.layout.etcd_data) / "member/db"
+        data.parent.mkdir(exist_ok=True)
+        data.write_bytes(b"of the others")
+        return super().promote(member_id)
+
+
+class Servers(RecordingKube):
+    """The API servers of the cluster; those whose URL is in `unready` say so."""
+
+    def __init__(self, server: str, unready: set[str], shared: RecordingKube) -> None:
+        super().__init__()
+        self.server, self.unready, self.shared = server, unready, shared
+
+    def send(self, call: Any, /) -> Any:
+        return self.shared.send(call)
+
+    def exchange(self, request: Any, /) -> Response:
+        ready = not {self.server, "all"} & self.unready
+        return Response(status=200 if ready else 500, headers={}, body=b"ok" if ready else b"[-]etcd failed\n")
+
+
+@records.dataclass(frozen=True, kw_only=True)
+class Context(ReplaceContext):
+    """A run with the made-up cluster."""
+
+    box: Any = None
+
+    @functools.cached_property
+    def own(self) -> Any:
+        return self.bound.connections.etcd(lambda: self.box.etcd)
+
+    @functools.cached_property
+    def cluster(self) -> Any:
+        return self.bound.connections.etcd(lambda: self.box.etcd)
+
+    def administrator(self, server: str, *, timeout: float = 0) -> KubeAPI:
+        return self.box.reach(server)
+
+    @property
+    def own_server_ready(self) -> Condition:
+        return lambda: (self.box.own_server or None) if self.box.etcd.members()[0] == member(1) else None
+
+
+class Box:
+    """A control plane of three, and what happens to it."""
+
+    def __init__(self, root: Path, capsys: Any) -> None:
+        self.root = root / "machine"
+        plane = ControlPlane(self.root, capsys).fill()
+        self.layout = plane.layout
+        data = {"name": "etcd-data", "hostPath": {"path": str(self.layout.etcd_data)}}
+        server = pod("kube-apiserver", "x:v1.36.3", {"advertise-address": "127.0.233.9", "secure-port": "6443"}, volumes=[])
+        for name, content in (("etcd", pod("etcd", "etcd:3.6.8-0", FLAGS, volumes=[data])), ("kube-apiserver", server)):
+            plane.host.ensure(File(path=self.layout.manifest(name), content=content, mode=0o600))
+        plane.host.ensure(File(path=self.layout.etcd_data / "member/db", content=b"old"))
+        self.server = Path(self.layout.manifest("kube-apiserver")).read_bytes()
+        shutil.copytree(self.root, root / "first")
+        self.begin()
+
+    def begin(self) -> None:
+        """Let everything be as it was at first."""
+        shutil.rmtree(self.root)
+        shutil.copytree(self.root.with_name("first"), self.root)
+        self.kube, self.unready, self.own_server = RecordingKube(), set[str](), ""
+        self.etcd = Cluster(self)
+        self.reporter, self.services = RecordingReporter(), Kubelet()
+        self.done, self.dies = 0, 0
+
+    def reach(self, server: str) -> Servers:
+        return Servers(server, self.unready, self.kube)
+
+    def effect(self) -> None:
+        """Count an effect; the run dies instead of one of them."""
+        if self.dies and self.done >= self.dies:
+            raise Killed
+        self.done += 1
+
+    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0) -> Any:
+        host: Any = Machine1(layout=self.layout, services=self.services, environment={})
+        self.done, self.dies = 0, dies
+
+        def counted(verb: Callable[..., Any]) -> Callable[..., Any]:
+            def call(*arguments: Any, **more: Any) -> Any:
+                self.effect()
+                change = verb(*arguments, **more)
+                self.done -= not change
+                return change
+
+            return call
+
+        for name in ("ensure", "remove", "move"):
+            setattr(host, name, counted(getattr(host, name)))
+        row = records.replace(replace.ROW, context=lambda request, task, bound: Context(bound=bound, request=request, task=task, box=self))
+        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout)
+        return engine.run(row, ReplaceOptions(yes=True), machine, reporter=self.reporter, mode=mode)
+
+    def states(self) -> list[State]:
+        return [one.state for one in checkpoint.every(Machine1(layout=self.layout))]
+
+    def said(self) -> list[str]:
+        return [event.text for event in self.reporter.events if isinstance(event, (Line, Warned))]
+
+    def require_unchanged(self) -> None:
+        assert (self.etcd.actions, self.states(), self.services.running) == ([], [], False)
+        assert (Path(self.layout.etcd_data) / "member/db").read_bytes() == b"old"
+
+
+@pytest.fixture
+def box(tmp_path: Path, capsys: Any) -> Box:
+    return Box(tmp_path, capsys)
+
+
+def _require_replaced(box: Box) -> None:
+    [own] = [one for one in box.etcd.members() if one.peer_urls == member(1).peer_urls]
+    assert (own.id > 3, own.learner, [one for one in box.etcd.members() if one is not own]) == (True, False, OTHERS)
+    place = Path(box.layout.etcd_data)
+    [aside] = place.glob("member.before-*")
+    assert ((aside / "db").read_bytes(), (place / "member/db").read_bytes()) == (b"old", b"of the others")
+    assert sorted(path.name.partition(".")[0] for path in place.iterdir()) == ["member", "member"]
+    manifest = Path(box.layout.manifest("etcd")).read_text()
+    assert [f"{one}=https://10.0.0.{number}:2380" in manifest for number, one in enumerate(("one", "two", "three"), 1)] == [True] * 3
+    assert ("--initial-cluster-state=existing" in manifest, Path(box.layout.manifest("kube-apiserver")).read_bytes()) == (True, box.server)
+    assert (box.states()[-1], box.services.running) == (State.DONE, True)
+
+
+def test_a_member_is_removed_and_comes_back_with_the_data_of_the_others(box: Box) -> None:
+    plan = box.run(mode=Mode.PLAN).plan
+    assert any("renamed to" in change.reason for change in plan.changes)
+    box.require_unchanged()
+    box.run()
+    _require_replaced(box)
+    assert [verb for verb, _ in box.etcd.actions] == ["remove", "add", "promote"]
+    spec = box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"]
+    assert (spec["holderIdentity"], [line for line in box.said() if "no API server is ready" in line]) == ("", [])
+
+
+def test_a_replacement_that_is_killed_at_a_change_goes_on_to_the_same_end(box: Box) -> None:
+    killed = 0
+    for number in range(1, 60):
+        box.begin()
+        try:
+            box.run(dies=number)
+        except Killed:
+            killed += 1
+            box.run()
+            _require_replaced(box)
+            assert [verb for verb, _ in box.etcd.actions] == ["remove", "add", "promote"]
+            continue
+        break
+    assert 10 < killed < 50
+
+
+def test_a_replacement_that_is_killed_again_and_again_goes_on_to_the_same_end(box: Box) -> None:
+    killed = 0
+    for number in range(1, 60):
+        try:
+            box.run(dies=number)
+        except Killed:
+            killed += 1
+            continue
+        break
+    assert killed > 2
+    _require_replaced(box)
+
+
+def test_without_an_api_server_a_member_is_replaced_with_a_warning(box: Box) -> None:
+    box.unready = {"all"}
+    box.run()
+    _require_replaced(box)
+    assert ["so other machines are not kept from being changed" in line for line in box.said()].count(True) == 1
+    assert box.kube.writes == []
+
+
+def _other_pod(box: Box) -> None:
+    metadata = {
+        "name": "kube-apiserver-two",
+        "namespace": "kube-system",
+        "labels": {"component": "kube-apiserver", "tier": "control-plane"},
+        "annotations": {ENDPOINT: "10.0.0.2:7443"},
+    }
+    box.kube.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "two"}})
+    box.unready = {"https://10.0.0.2:7443"}
+
+
+def _learner(box: Box) -> None:
+    box.etcd._told = [member(1), member(2), member(3, learner=True)]
+
+
+def _alarm(box: Box) -> None:
+    box.etcd.raised = [Alarm(member_id=2, kind="NOSPACE"), Alarm(member_id=1, kind="CORRUPT"), Alarm(member_id=9, kind="CORRUPT")]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "detail"),
+    [
+        (_other_pod, HostError, "two: not yet: etcd"),
+        (_learner, CheckFailed, "three at https://10.0.0.3:2380 has no vote yet"),
+        (_alarm, CheckFailed, "two at https://10.0.0.2:2380 has raised NOSPACE"),
+    ],
+    ids=["no other API server", "a learner", "an alarm"],
+)
+def test_no_member_is_replaced_while_the_cluster_is_not_fit_for_it(
+    box: Box, wrong: Callable[[Box], None], kind: type[KubewrightError], detail: str
+) -> None:
+    wrong(box)
+    with pytest.raises(kind) as caught:
+        box.run()
+    assert caught.value.detail == detail
+    box.require_unchanged()
+
+
+def test_an_api_server_that_is_not_ready_may_be_stopped(box: Box) -> None:
+    _other_pod(box)
+    box.own_server = "etcd does not answer"
+    box.run()
+    _require_replaced(box)
