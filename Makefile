@@ -181,8 +181,8 @@ lock: ## Resolve the dependencies again (needs uv)
 	$(LOCK) -c requirements.lock requirements-build.in -o requirements-build.lock
 	$(LOCK) --extra test --extra cri -c requirements.lock -c requirements-build.lock pyproject.toml requirements-build.in -o requirements-test.lock
 
-proto: $(VENV)/.test ## Generate the code for talking to container runtimes
-	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. kubewright/host/cri/api.proto
+proto: $(VENV)/.test ## Generate the code for talking to container runtimes and etcd
+	cd src && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. kubewright/host/cri/api.proto kubewright/etcd/maintenance.proto
 
 clean: ## Remove the virtual environment, caches of tools, and the cache of component binaries
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

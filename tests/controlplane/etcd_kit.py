@@ -12,8 +12,8 @@ from pathlib import Path
 import trustme
 from local_kit import program
 
+from kubewright.etcd.api import Credentials
 from kubewright.etcd.client import EtcdClient
-from kubewright.http import tls
 from loopback import free_address
 
 PORTS = (2379, 2380)
@@ -109,8 +109,8 @@ class Cluster:
     def client(self, *names: str, timeout: float = 5.0) -> EtcdClient:
         leaf = self.authority.issue_cert("client.example", common_name="kube-etcd-healthcheck-client")
         chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
-        context = tls.client_context(self.authority.cert_pem.bytes(), chain, leaf.private_key_pem.bytes())
-        return EtcdClient([self.url(name) for name in names], context=context, timeout=timeout)
+        credentials = Credentials(ca=self.authority.cert_pem.bytes(), certificate=chain, key=leaf.private_key_pem.bytes())
+        return EtcdClient([self.url(name) for name in names], credentials=credentials, timeout=timeout)
 
     def stop(self) -> None:
         for name in list(self.processes):

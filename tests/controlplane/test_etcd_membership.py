@@ -19,6 +19,7 @@ from kubewright.base.events import RecordingReporter, Waiting
 from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd import voters
 from kubewright.etcd.api import (
+    Credentials,
     LearnerNotInSync,
     MemberExists,
     MemberNotFound,
@@ -235,9 +236,7 @@ def test_without_quorum_the_reason_is_told(cluster: Cluster) -> None:
 
 
 def test_nobody_without_a_certificate_is_let_in(cluster: Cluster) -> None:
-    from kubewright.http import tls
-
-    client = EtcdClient([cluster.url("one")], context=tls.client_context(cluster.authority.cert_pem.bytes()))
+    client = EtcdClient([cluster.url("one")], credentials=Credentials(ca=cluster.authority.cert_pem.bytes()))
     with pytest.raises(Unreachable) as caught:
         client.members()
     assert isinstance(caught.value, NoAnswer)
@@ -272,7 +271,7 @@ def test_an_external_etcd_that_speaks_plain_http_passes_preflight_as_with_kubead
     made = Cluster(tmp_path)
     try:
         url = made.start_plain("one")
-        client = EtcdClient([url], context=None)
+        client = EtcdClient([url], credentials=None)
         eventually(lambda: client.status(url).healthy, "etcd to answer")
         (tmp_path / "kubeadm.yaml").write_text(EXTERNAL.format(version=binaries_version(), url=url))
         words = ["init", "phase", "preflight", f"--config={tmp_path}/kubeadm.yaml", "--ignore-preflight-errors=all"]

@@ -1,4 +1,4 @@
-"""Whole control planes whose etcd goes back to a snapshot, which are made again from a backup, and whose member is replaced; also killed."""
+"""Snapshots, backups and a replaced member of etcd on whole control planes, also with commands that are killed."""
 
 from __future__ import annotations
 

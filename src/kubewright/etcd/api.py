@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 from kubewright.base.errors import APIError, Unreachable
 from kubewright.base.messages import one_line
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 
 
 class EtcdError(APIError):
@@ -95,6 +95,15 @@ def nobody(failed: Sequence[APIError], *, doing: str) -> APIError:
     """Return the error for several members that all failed."""
     kind: type[APIError] = NoQuorum if any(isinstance(error, NoQuorum) for error in failed) else Unreachable
     return kind(f"none of {len(failed)} members of etcd can be asked to {doing}", detail="\n".join(map(str, failed)), remedy=_QUORUM)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """PEM texts: the CA of the servers, and the client certificate and its key; without these, connections are anonymous."""
+
+    ca: bytes
+    certificate: bytes | None = None
+    key: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,8 @@
-"""The client: JSON over HTTPS to any of several endpoints; thread-safe. Opens nothing before the first call."""
+"""The client: JSON over HTTPS to any of several endpoints, and gRPC for snapshots; thread-safe. Opens nothing before the first call."""
 
 from __future__ import annotations
 
 import json
-import ssl
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,21 @@ from typing import Any, Final, TypeVar
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.deadlines import carried
 from kubewright.base.errors import APIError, Unreachable
-from kubewright.etcd import snapshots
-from kubewright.etcd.api import Alarm, Hash, Member, NoQuorum, Status, StillLearning, nobody, read_hash, read_member, read_status, refusal
+from kubewright.etcd.api import (
+    Alarm,
+    Credentials,
+    Hash,
+    Member,
+    NoQuorum,
+    Status,
+    StillLearning,
+    nobody,
+    read_hash,
+    read_member,
+    read_status,
+    refusal,
+)
+from kubewright.http import tls
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits, Transport
 
@@ -25,10 +37,6 @@ HASHING: Final = 60.0
 """Seconds for a hash: the member reads all of its data."""
 MOVING: Final = 10.0
 """Seconds for a change of leader; etcd itself gives up after its election timeout."""
-FIRST_PIECE: Final = 30.0
-"""Seconds until a snapshot begins: the member first writes its data in memory to disk."""
-STALL: Final = 30.0
-"""Seconds without a byte after which a snapshot is aborted."""
 _JSON: Final = {"content-type": "application/json"}
 _LIMITS: Final = Limits(body=1 << 20, connections=2, connect=TIMEOUT)
 
@@ -36,20 +44,21 @@ _LIMITS: Final = Limits(body=1 << 20, connections=2, connect=TIMEOUT)
 class EtcdClient:
     """A client of one etcd cluster. Implements `api.Etcd`.
 
-    `endpoints` are URLs, of which one that answers is sufficient; the one that answered last is tried first. `context`
-    is None for an etcd without TLS.
+    `endpoints` are URLs, of which one that answers is sufficient; the one that answered last is tried first.
+    `credentials` are None for an etcd without TLS. Raises CertificateError for credentials that cannot be used.
     """
 
     def __init__(
         self,
         endpoints: Sequence[str],
         *,
-        context: ssl.SSLContext | None,
+        credentials: Credentials | None,
         clock: Clock | None = None,
         timeout: float = TIMEOUT,
         transport: Callable[[str], Transport] | None = None,
     ) -> None:
-        self._context = context
+        self._credentials = credentials
+        self._context = None if credentials is None else tls.client_context(credentials.ca, credentials.certificate, credentials.key)
         self._clock = clock or SystemClock()
         self._timeout = timeout
         self._make = transport or self._default_transport
@@ -94,14 +103,15 @@ class EtcdClient:
         return self._ask(endpoint, "hash its keys", "/v3/maintenance/hashkv", {"revision": str(revision)}, read_hash, timeout=HASHING)
 
     def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
-        doing, path = "send a snapshot", "/v3/maintenance/snapshot"
-        with self._transport(endpoint).stream("POST", path, headers=_JSON, body=b"{}", timeout=FIRST_PIECE, stall=STALL) as answer:
-            if answer.status != 200:
-                raise refusal(_decoded(answer.read()), server=endpoint, doing=doing)
-            for value in snapshots.messages(answer.chunks(), source=endpoint):
-                if "error" in value:
-                    raise refusal(value["error"], server=endpoint, doing=doing)
-                yield snapshots.piece(value, source=endpoint)
+        try:
+            from kubewright.etcd import streaming  # gRPC: loaded only for snapshots
+        except ImportError as error:
+            raise APIError(
+                "cannot read snapshots of etcd: gRPC is not installed",
+                detail=str(error),
+                remedy="install the extra `cri` of kubewright: pip install grpcio protobuf",
+            ) from error
+        yield from streaming.pieces(endpoint, credentials=self._credentials)
 
     def move_leader(self, endpoint: str, target: int, /) -> None:
         path = "/v3/maintenance/transfer-leadership"
@@ -189,10 +199,3 @@ def _members(value: Mapping[str, Any]) -> list[Member]:
 
 def _alarms(value: Mapping[str, Any]) -> list[Alarm]:
     return [Alarm(member_id=int(row.get("memberID", 0)), kind=str(row.get("alarm", ""))) for row in value.get("alarms", ())]
-
-
-def _decoded(content: bytes) -> object:
-    try:
-        return json.loads(content)
-    except ValueError:
-        return None

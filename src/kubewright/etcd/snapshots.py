@@ -1,4 +1,4 @@
-"""Snapshots of etcd: the stream of its JSON gateway, and the verification of snapshot files.
+"""The verification of snapshot files.
 
 A snapshot file is the database of a member (bbolt pages) followed by its SHA-256, 32 bytes; the size of the database is
 a multiple of 512 bytes (etcd v3.6, etcdutl/snapshot/v3_snapshot.go). Pages are not parsed here: etcdutl does that.
@@ -6,63 +6,19 @@ a multiple of 512 bytes (etcd v3.6, etcdutl/snapshot/v3_snapshot.go). Pages are 
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
-from kubewright.base.errors import DocumentError, Unreachable
+from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
 
 TRAILER: Final = 32
 """Bytes of the SHA-256 at the end."""
 SECTOR: Final = 512
 """The size of the database is a multiple of this."""
-MESSAGE_LIMIT: Final = 8 << 20
-"""Bytes of one message of the stream; etcd puts 32 KiB of the database into each."""
 _MAGIC: Final = 0xED0CDAED.to_bytes(4, "little")
 _MAGIC_AT: Final = 16
 """The position of the magic number of a bbolt database: behind the header of its first page (bbolt v1.4, internal/common/meta.go)."""
-
-
-def messages(chunks: Iterable[bytes], *, source: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the messages of a stream of the gateway, one JSON value per line, regardless of chunk boundaries.
-
-    Raises Unreachable.
-    """
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in filter(None, lines):
-            yield _message(line, source=source)
-        if len(rest) > MESSAGE_LIMIT:
-            raise _foreign(source, f"a message of more than {MESSAGE_LIMIT} bytes")
-    if rest.strip():
-        yield _message(rest, source=source)
-
-
-def _message(line: bytes, *, source: str) -> Mapping[str, Any]:
-    try:
-        value = json.loads(line)
-    except ValueError as error:
-        raise _foreign(source, "a message that is not JSON") from error
-    if not isinstance(value, dict):
-        raise _foreign(source, "a message that is not an object")
-    return value
-
-
-def piece(value: Mapping[str, Any], *, source: str) -> bytes:
-    """Return the part of the file in a message. Raises Unreachable."""
-    try:
-        return base64.b64decode(value["result"].get("blob", ""), validate=True)
-    except (KeyError, AttributeError, TypeError, binascii.Error, ValueError) as error:
-        raise _foreign(source, "a message without a piece of the snapshot") from error
-
-
-def _foreign(source: str, found: str) -> Unreachable:
-    return Unreachable(f"{source} does not send a snapshot as etcd does", detail=f"it sent {found}", remedy="see what listens there")
 
 
 @dataclass(frozen=True, kw_only=True)

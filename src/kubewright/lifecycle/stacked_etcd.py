@@ -12,10 +12,9 @@ from kubewright.apis.machine import Addresses, url
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, ServerError, TooManyRequests, Unreachable
 from kubewright.base.wait import Condition, retry
-from kubewright.etcd.api import PASSING
+from kubewright.etcd.api import PASSING, Credentials
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.readers import FileReader
-from kubewright.http import tls
 from kubewright.kube.answers import persist
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import POD
@@ -88,7 +87,8 @@ def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clo
             detail=f"missing: {', '.join(missing)}",
             remedy="create it with the phase control-plane-prepare certs of join, or with init phase certs",
         )
-    return EtcdClient(urls, context=tls.client_context(*contents), clock=clock)
+    ca, certificate, key = (content or b"" for content in contents)
+    return EtcdClient(urls, credentials=Credentials(ca=ca, certificate=certificate, key=key), clock=clock)
 
 
 def connect(

@@ -36,7 +36,7 @@ class Endpoints:
         return _Transport(self, endpoint)
 
     def client(self):
-        return EtcdClient([f"https://{name}:2379" for name in self.answers], context=None, transport=self.make)
+        return EtcdClient([f"https://{name}:2379" for name in self.answers], credentials=None, transport=self.make)
 
 
 class _Transport:
@@ -106,7 +106,7 @@ def test_the_errors_of_all_endpoints_are_reported():
     with pytest.raises(Unreachable, match="https://a:2379"):
         Endpoints(a=None).client().members()
     with pytest.raises(Unreachable):
-        EtcdClient([], context=None).members()
+        EtcdClient([], credentials=None).members()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_peer_port_is_reachable_if_anything_answers():
         def close(self):
             return
 
-    client = EtcdClient(["https://10.0.0.1:2379"], context=None, transport=Peer)
+    client = EtcdClient(["https://10.0.0.1:2379"], credentials=None, transport=Peer)
     assert client.reach("https://10.0.0.1:2380") == ""
     assert "https://10.0.0.3:2380" in client.reach("https://10.0.0.3:2380")
     assert asked == [("GET", "https://10.0.0.1:2380/version"), ("GET", "https://10.0.0.3:2380/version")]

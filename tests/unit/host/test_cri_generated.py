@@ -1,4 +1,4 @@
-"""The generated code equals the compiler's output for api.proto; logs of the CRI are read whatever they contain."""
+"""Generated code equals the compiler's output for the interfaces; logs of the CRI are read whatever they contain."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.host import cri
+import kubewright
 from kubewright.host.cri import runtime
 
-PLACE = Path(cri.__file__).parent
-SOURCE = Path("kubewright/host/cri/api.proto")
+PACKAGE = Path(kubewright.__file__).parent
 
 
-@pytest.mark.parametrize("name", ["api_pb2.py", "api_pb2.pyi"])
-def test_the_generated_code_belongs_to_the_interface(tmp_path, name):
-    option = {"api_pb2.py": "--python_out", "api_pb2.pyi": "--pyi_out"}[name]
-    argv = [sys.executable, "-m", "grpc_tools.protoc", f"-I{PLACE.parents[2]}", f"{option}={tmp_path}", str(SOURCE)]
-    subprocess.run(argv, check=True, capture_output=True)
-    assert (tmp_path / SOURCE.parent / name).read_text() == (PLACE / name).read_text(), "run `make proto`"
+@pytest.mark.parametrize("option", ["--python_out", "--pyi_out"])
+@pytest.mark.parametrize("source", ["kubewright/host/cri/api.proto", "kubewright/etcd/maintenance.proto"])
+def test_the_generated_code_belongs_to_the_interface(tmp_path, option, source):
+    subprocess.run(
+        [sys.executable, "-m", "grpc_tools.protoc", f"-I{PACKAGE.parent}", f"{option}={tmp_path}", source], check=True, capture_output=True
+    )
+    [made] = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert made.read_text() == (PACKAGE.parent / made.relative_to(tmp_path)).read_text(), "run `make proto`"
 
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", exclude_categories=("Cs",)), max_size=20))

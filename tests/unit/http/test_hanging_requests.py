@@ -24,11 +24,12 @@ from kubewright.base.wait import PollingWaiter, retry
 from kubewright.discovery import file as by_file
 from kubewright.discovery import token as discovery
 from kubewright.discovery.token import Question
+from kubewright.etcd.api import Credentials
 from kubewright.etcd.client import EtcdClient
 from kubewright.etcd.membership import remove_member
 from kubewright.host.cri.client import Client
 from kubewright.host.programs.commands import RealCommands
-from kubewright.http import loop, tls
+from kubewright.http import loop
 from kubewright.kube.answers import persist
 from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access
@@ -118,7 +119,7 @@ def token_discovery_async(hanging: Hanging) -> object:
 
 
 def etcd(hanging: Hanging) -> contextlib.closing[EtcdClient]:
-    return contextlib.closing(EtcdClient([hanging.url], context=tls.client_context(hanging.ca_pem), timeout=LONG))
+    return contextlib.closing(EtcdClient([hanging.url], credentials=Credentials(ca=hanging.ca_pem), timeout=LONG))
 
 
 def member_removal(hanging: Hanging) -> object:

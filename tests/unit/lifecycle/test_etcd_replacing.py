@@ -1,4 +1,4 @@
-"""`etcd member replace` on a made-up machine with a made-up cluster: kills at each change, and what is refused before anything changes."""
+"""`etcd member replace` with a made-up machine and cluster: kills at each change, and refusals."""
 
 from __future__ import annotations
 

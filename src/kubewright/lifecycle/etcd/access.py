@@ -1,21 +1,22 @@
-"""How a machine reaches its cluster's etcd: where members answer clients, and a certificate that they accept. Asks no API server.
+"""Access to etcd from the files of a machine: the endpoints of its members, and a client certificate.
 
-A control plane with a member of its own has the certificate that kubeadm makes for looking after etcd; one with an external etcd has that of its
-API server, whose manifest says where it is.
+Needs no API server.
+
+A control plane with a member of its own has the certificate that kubeadm makes for maintaining etcd. One with an
+external etcd has the certificate of its API server, whose manifest contains the paths and the endpoints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, HostError
 from kubewright.base.records import dataclass
+from kubewright.etcd.api import Credentials
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.seam import Host
-from kubewright.http import tls
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 
 _CLIENT: Final = "etcd/healthcheck-client"
@@ -23,7 +24,7 @@ _CLIENT: Final = "etcd/healthcheck-client"
 
 @dataclass(frozen=True, kw_only=True)
 class EtcdFlags:
-    """What the user says about etcd: endpoints, and the directory of the certificates. What is empty is found on the machine."""
+    """The user's flags: endpoints, and the directory of the certificates. Empty values are looked up on the machine."""
 
     endpoints: tuple[str, ...] = ()
     cert_dir: str = ""
@@ -40,7 +41,7 @@ class ClientFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class EtcdAccess:
-    """Where etcd answers, this machine's own member first, and what opens it; `files` is None for an etcd without TLS."""
+    """The endpoints, this machine's own first, and the client certificate; `files` is None for an etcd without TLS."""
 
     endpoints: tuple[str, ...]
     files: ClientFiles | None
@@ -50,7 +51,7 @@ class EtcdAccess:
 
 
 def find(host: Host, given: EtcdFlags) -> EtcdAccess:
-    """Find etcd through the files of a machine. Raises HostError where nothing on it says where etcd is."""
+    """Find etcd through the files of a machine. Raises HostError if they do not contain its endpoints."""
     detected = DetectedCluster(host)
     pki = PurePosixPath(given.cert_dir) if given.cert_dir else detected.layout.pki
     own = detected.member
@@ -79,12 +80,12 @@ def _files(host: Host, detected: DetectedCluster, pki: PurePosixPath) -> ClientF
 
 
 def connect(host: Host, access: EtcdAccess, *, clock: Clock) -> EtcdClient:
-    """Return a client for all members: those that etcd lists, or what is known of them where none answers. The caller closes it.
+    """Return a client of all members that etcd lists; if none answers, of the known endpoints. The caller closes it.
 
-    Raises CertificateError where a file of the client certificate is missing.
+    Raises CertificateError if a file of the client certificate is missing.
     """
-    context = None if access.files is None else tls.client_context(*_contents(host, access.files))
-    client = EtcdClient(access.endpoints, context=context, clock=clock)
+    credentials = None if access.files is None else _credentials(host, access.files)
+    client = EtcdClient(access.endpoints, credentials=credentials, clock=clock)
     try:
         client.follow(client.members(agreed=False))
     except APIError:
@@ -95,7 +96,7 @@ def connect(host: Host, access: EtcdAccess, *, clock: Clock) -> EtcdClient:
     return client
 
 
-def _contents(host: Host, files: ClientFiles) -> Sequence[bytes]:
+def _credentials(host: Host, files: ClientFiles) -> Credentials:
     paths = (files.ca, files.certificate, files.key)
     contents = [(path, host.read(path)) for path in paths]
     missing = [str(path) for path, content in contents if content is None]
@@ -105,4 +106,5 @@ def _contents(host: Host, files: ClientFiles) -> Sequence[bytes]:
             detail=f"missing: {', '.join(missing)}",
             remedy="run this on a control plane, or name the directory of its certificates with --cert-dir",
         )
-    return [content for _, content in contents if content is not None]
+    ca, certificate, key = (content or b"" for _, content in contents)
+    return Credentials(ca=ca, certificate=certificate, key=key)

@@ -1,8 +1,8 @@
-"""The archive of a backup: a tar stream with the description of the machine, its files, and the snapshot of etcd in parts.
+"""The archive of a backup: a tar stream with a description, the machine's files, and the snapshot of etcd in parts.
 
-`backup.json` comes first, `etcd.json` last; an archive without it was cut off. Between them are `files/PATH` and `etcd.db.NNNNN`, the parts of the
-snapshot in their order: its size is not known before it has arrived. Names, kinds and sizes are checked when an archive is read: whoever made an archive
-that is not sealed may have put anything into it.
+`backup.json` comes first, `etcd.json` last; an archive without the latter was cut off. Between them are `files/PATH`,
+and `etcd.db.NNNNN`, the parts of the snapshot in order, because its size is unknown until it has arrived. Names, kinds
+and sizes are checked when an archive is read, because an archive that is not sealed may contain anything.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LARGEST: Final = 16 << 20
 _TOTAL: Final = 256 << 20
 """Bytes of all files of the machine together."""
 _MOST: Final = 10_000
-"""How many members an archive may have."""
+"""The limit for the number of members of an archive."""
 _DESCRIPTION: Final = "backup.json"
 _END: Final = "etcd.json"
 _DATABASE: Final = "etcd.db."
@@ -46,7 +46,10 @@ class StoredFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Archive:
-    """What was read of an archive. `description` says of which machine it is, `etcd` describes the snapshot as FILE.json does."""
+    """The content of an archive except for the snapshot.
+
+    `description` is that of the machine, `etcd` that of the snapshot, as in FILE.json.
+    """
 
     description: Mapping[str, Any]
     files: tuple[StoredFile, ...]
@@ -79,7 +82,7 @@ class ArchiveWriter:
             del self._rest[:PART]
 
     def finish(self, described: Mapping[str, Any]) -> None:
-        """Write the rest of the snapshot, and what describes it."""
+        """Write the rest of the snapshot, and its description."""
         if self._rest:
             self._part(bytes(self._rest))
         self._add(_END, _encoded(described))
@@ -100,7 +103,7 @@ def _encoded(value: Mapping[str, Any]) -> bytes:
 
 
 class _Sink:
-    """A file that can only be written."""
+    """A write-only file."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
@@ -111,7 +114,7 @@ class _Sink:
 
 
 class _Source(io.RawIOBase):
-    """A file of chunks that arrive."""
+    """A read-only file over chunks."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
@@ -148,7 +151,7 @@ def read(chunks: Iterable[bytes], *, name: str) -> Archive:
     try:
         with tarfile.open(fileobj=source, mode="r|") as tar:
             found = _read(_members(tar, name), name)
-        while source.read(PART):  # what is sealed is checked to its end
+        while source.read(PART):  # the seal is verified up to the end
             pass
     except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
         raise _refused(name, f"it is not a tar archive, or was cut off: {error}") from error
@@ -190,7 +193,10 @@ def _read(members: Iterator[tuple[str, bytes, int]], name: str) -> Archive:
 
 
 def _members(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, bytes, int]]:
-    """Yield name, content and mode of each member. Raises DocumentError for what is no plain file, or is too large."""
+    """Yield name, content and mode of each member.
+
+    Raises DocumentError for one that is not a plain file or is too large.
+    """
     for count, member in enumerate(tar):
         content = tar.extractfile(member) if member.isreg() and member.size <= LARGEST and count < _MOST else None
         if content is None or member.issparse():
@@ -199,7 +205,7 @@ def _members(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, bytes, int]
 
 
 def _path(member: str, name: str) -> PurePosixPath:
-    """Return the path of a file on the machine. Raises DocumentError for one that leads elsewhere."""
+    """Return the path of a file on the machine. Raises DocumentError for a name that is not a normal path."""
     text = "/" + member.removeprefix(_FILES)
     path = PurePosixPath(text)
     if str(path) != text or ".." in path.parts or len(path.parts) < 2 or "\0" in text:

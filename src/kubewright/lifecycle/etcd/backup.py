@@ -1,4 +1,4 @@
-"""Backups of a control plane: which files of the machine belong to one, and writing and reading backup files, sealed or plain.
+"""Backups of a control plane: the files that belong to one, and writing and reading backup files, sealed or plain.
 
 A cluster that is restored serves its pods and users only with the same CAs, the same keys for service account tokens
 and the same configuration for encryption, so a backup has them beside etcd's data. The sealed form is that of
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.etcd.this_member import ThisMember
 
 FIRST_LINE: Final = b"kubewright backup 1\n"
-"""How a sealed backup begins."""
+"""The beginning of a sealed backup."""
 _LEFT_OUT: Final = ("tmp",)
-"""Directories below /etc/kubernetes that are not part of a backup: kubeadm's copies of what it has replaced."""
+"""Directories below /etc/kubernetes that are not part of a backup: kubeadm's copies of files that it has replaced."""
 _NAMED: Final = (
     "encryption-provider-config",
     "audit-policy-file",
@@ -53,7 +53,7 @@ _NEEDED: Final = {"ca.key": "certificates", "sa.key": "service account tokens", 
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """The files of a machine that belong to its backup, and what it lacks."""
+    """The files of a machine that belong to its backup, and warnings about missing ones."""
 
     files: tuple[StoredFile, ...]
     warnings: tuple[str, ...]
@@ -77,7 +77,7 @@ def collect(host: Host, member: ThisMember) -> Collected:
 
 
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
-    """Return the directories in which a backup has files."""
+    """Return the directories that the files of a backup are in."""
     return (layout.kubernetes, layout.pki, layout.kubelet, layout.state)
 
 
@@ -100,7 +100,7 @@ def _stored(host: Host, path: PurePosixPath) -> StoredFile | None:
 
 
 def _with_certificate(host: Host, path: PurePosixPath, *, node: str) -> StoredFile | None:
-    """Return the kubelet's kubeconfig with its certificate in it: the files that it names are links, and belong to the kubelet."""
+    """Return the kubelet's kubeconfig with its certificate embedded: the kubelet replaces the files that it names."""
     stored = _stored(host, path)
     with suppress(KubewrightError):
         access = load_access(path, read=host.read)
@@ -114,7 +114,7 @@ def _with_certificate(host: Host, path: PurePosixPath, *, node: str) -> StoredFi
 
 
 def _elsewhere(host: Host, layout: Layout, found: set[PurePosixPath]) -> Iterator[str]:
-    """Name configuration files of the API server that a backup does not have."""
+    """Yield warnings about configuration files of the API server that are not in the backup."""
     server = DetectedCluster(host).api_server
     for flag in _NAMED if server else ():
         text = server.argument(flag) if server else ""
@@ -123,7 +123,7 @@ def _elsewhere(host: Host, layout: Layout, found: set[PurePosixPath]) -> Iterato
 
 
 def describe(host: Host, member: ThisMember, *, clock: Clock) -> dict[str, Any]:
-    """Return what a backup says of its machine."""
+    """Return the description of a machine for its backup."""
     layout = member.layout
     return {
         "time": rfc3339(clock.now()),
@@ -163,17 +163,20 @@ def write(
 
 
 def read(pieces: Callable[[], Iterable[bytes]], *, name: str, key: bytes | None) -> Archive:
-    """Read a backup to its end and check it. Raises UsageError where the key is missing, TrustError, and DocumentError as `archive.read` does."""
+    """Read a backup to its end and check it.
+
+    Raises UsageError if the key is missing, TrustError, and DocumentError as `archive.read` does.
+    """
     return archive.read(_content(pieces, name=name, key=key), name=name)
 
 
 def database(pieces: Callable[[], Iterable[bytes]], *, name: str, key: bytes | None) -> Iterator[bytes]:
-    """Yield the snapshot in a backup that has been checked before. Raises as `read` does."""
+    """Yield the snapshot in a backup that was checked before. Raises as `read` does."""
     return archive.database(_content(pieces, name=name, key=key), name=name)
 
 
 def _content(pieces: Callable[[], Iterable[bytes]], *, name: str, key: bytes | None) -> Iterable[bytes]:
-    """Return the archive, decrypted where it is sealed."""
+    """Return the archive, decrypted if it is sealed."""
     begins = next(iter(pieces()), b"").startswith(FIRST_LINE)
     if begins and key is None:
         raise UsageError(f"{name} is sealed", remedy="give the key with --key-file")

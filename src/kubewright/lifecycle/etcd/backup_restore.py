@@ -1,6 +1,7 @@
-"""`backup restore` as a row: makes a fresh machine the control plane that a backup was made of, with an etcd of one member.
+"""`backup restore` as a row: makes a fresh machine the control plane of a backup, with an etcd of one member.
 
-A checkpoint records that it has begun; the same command continues it. Manifests are written last, so that nothing starts before its files exist.
+A checkpoint records that it has begun; the same command continues it. Manifests are written last, so that nothing
+starts before its files exist.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ _PLACES: Final = (PurePosixPath("/etc"), PurePosixPath("/var/lib"))
 
 
 def prepare(request: BackupRestoreOptions, machine: Machine) -> Prepared[MemberTask]:
-    """Read and check the whole backup. Raises UsageError if the key is missing, TrustError and DocumentError for a file that is not a whole backup."""
+    """Read and check the whole backup.
+
+    Raises UsageError if the key is missing, TrustError and DocumentError for a file that is not a whole backup.
+    """
     found = backup.read(_pieces(request), name=request.file, key=request.key)
     layout = _layout(found, machine.at(machine.layout).layout, name=request.file)
     host = machine.at(layout)
@@ -101,7 +105,10 @@ def planned(ctx: BackupContext) -> Sequence[Change]:
 
 
 def _belongs_to_a_cluster(ctx: BackupContext) -> bool:
-    """Return whether the machine has been restored from this backup already, False for a fresh one. Raises CheckFailed for any other."""
+    """Return whether the machine has been restored from this backup already, False for a fresh one.
+
+    Raises CheckFailed for any other.
+    """
     layout = ctx.member.layout
     places = [layout.kubeconfig("kubelet"), layout.kubelet_config, layout.etcd_data / MEMBER, *map(layout.manifest, ctx.member.manifests)]
     there = [str(path) for path in places if ctx.host.state(path) is not None]

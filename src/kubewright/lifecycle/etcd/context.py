@@ -108,7 +108,9 @@ class MemberContext(RunContext, Generic[Request]):
         return found if found is not None and found.operation == operation else None
 
     def finished(self, operation: str, goal: str) -> Checkpoint | None:
-        """Return the checkpoint of a finished run with the same goal, if etcd still is the cluster with one member that this run has made."""
+        """Return the checkpoint of a finished run with the same goal, if etcd still is the cluster that it made.
+
+        A cluster that has further members by now is another state."""
         if checkpoint.unfinished(checkpoint.every(self.host)) is not None:
             return None
         for found in reversed(checkpoint.every(self.host)):
@@ -118,7 +120,10 @@ class MemberContext(RunContext, Generic[Request]):
         return None
 
     def confirm(self, question: str, *, topic: str = TOPIC) -> None:
-        """Ask the user whether to continue, unless the request contains the answer. Raises UsageError for any answer but yes."""
+        """Ask the user whether to continue, unless the request contains the answer.
+
+        Raises UsageError for any answer but yes.
+        """
         request = self.request
         if request.yes or request.ask is None:
             return
@@ -207,7 +212,7 @@ class ReplaceContext(MemberContext[ReplaceOptions]):
         )
 
     def other_servers(self) -> Sequence[str]:
-        """Return the URLs of API servers next to the other members: that of this machine, which admin.conf may name, is going to be stopped."""
+        """Return the URLs of API servers next to the other members: that of this machine is going to be stopped."""
         port = urlsplit(self.member.api_server).port
         hosts = [urlsplit(one.endpoint).hostname for one in self.cluster.statuses() if one.healthy]
         return [url(host, port) for host in hosts if host and port]

@@ -1,6 +1,7 @@
 """Replacing the data of an etcd member: the directories involved, and the steps.
 
-Old data is renamed, never removed; new data is removed if it does not serve. The directories themselves show which steps have been done.
+Old data is renamed, never removed; new data is removed if it does not serve. The directories themselves show which
+steps have been done.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _PRIVATE = 0o700
 
 @dataclass(frozen=True, kw_only=True)
 class DataSwap:
-    """The directories of one operation: `member` is the one that etcd uses, `aside` keeps the old data, `staged` is where the new data is made.
+    """The directories of one operation: `member` is etcd's own, `aside` has the old data, `staged` the new data.
 
     `staged` exists until the new data serves; it is empty from the moment when its content is in place.
     """
@@ -77,7 +78,10 @@ class DataSwap:
         yield self.host.ensure(Directory(path=self.staged, mode=_PRIVATE))
 
     def back(self) -> Iterator[Step]:
-        """Put the old data back, and remove the new data. New data stays if there was no old data. etcd must not be running."""
+        """Put the old data back, and remove the new data.
+
+        New data stays if there was no old data. etcd must not be running.
+        """
         if self.done and self.host.state(self.aside) is not None and self.host.state(self.member) is not None:
             yield self.host.ensure(Directory(path=self.staged, mode=_PRIVATE))
             yield self.host.move(self.member, self.staged / MEMBER)

@@ -1,4 +1,4 @@
-"""etcdutl, the program that makes a data directory from a snapshot: finding it, its arguments, and the ID of the cluster that it makes.
+"""etcdutl, which makes a data directory from a snapshot: finding it, its arguments, and the ID of the new cluster.
 
 It is part of etcd's releases, but not of the image registry.k8s.io/etcd.
 """
@@ -27,12 +27,15 @@ NAME: Final = "etcdutl"
 WITHIN: Final = 1800.0
 """Seconds for making a data directory: etcdutl reads and writes the whole database."""
 BUMP: Final = 1_000_000_000
-"""The distance from the last revision of the snapshot to the next one: a week of 1,500 writes per second, as in etcd's documentation."""
+"""The least increase of revisions: a week of 1,500 writes per second, as in etcd's documentation."""
 _WRITES: Final = 1500
 
 
 def find(host: Host, *, kubernetes: str, environment: Mapping[str, str], reporter: Reporter, clock: Clock) -> str:
-    """Return the path of etcdutl: the one on PATH, else one that is downloaded or built. Raises HostError, BinariesError."""
+    """Return the path of etcdutl: the one on PATH, else one that is downloaded or built.
+
+    Raises HostError, BinariesError.
+    """
     found = host.programs.path(NAME)
     if found is not None:
         return str(found)
@@ -52,15 +55,15 @@ def _known(version: str) -> str:
 
 
 def bump(age: float) -> int:
-    """Return how far to increase revisions, so that none that clients have seen in the last `age` seconds is used again."""
+    """Return the increase of revisions that avoids those that clients have seen in the last `age` seconds."""
     return max(BUMP, int(age * _WRITES))
 
 
 def restored(program: str, swap: DataSwap, member: ThisMember, *, source: PurePosixPath, revisions: int, copied: bool = False) -> Generated:
     """Return the data directory of a new cluster with one member.
 
-    Revisions increase by `revisions`; earlier ones count as compacted, so that all watches end. `copied`: the source is the database of a stopped
-    member, which has no checksum.
+    Revisions increase by `revisions`; earlier ones count as compacted, so that all watches end. `copied`: the source is
+    the database of a stopped member, which has no checksum.
     """
     flags = {
         "name": member.name,
@@ -81,8 +84,8 @@ def restored(program: str, swap: DataSwap, member: ThisMember, *, source: PurePo
 def cluster_id(member: ThisMember, *, token: str) -> int:
     """Return the ID of the cluster that etcdutl makes with this member and token.
 
-    The ID of a member is the beginning of the SHA-1 of its peer URLs and the token, that of a cluster of the IDs of its first members (etcd v3.6,
-    server/etcdserver/api/membership: computeMemberID, genID).
+    The ID of a member is the beginning of the SHA-1 of its peer URLs and the token, that of a cluster of the IDs of its
+    first members (etcd v3.6, server/etcdserver/api/membership: computeMemberID, genID).
     """
     first = hashlib.sha1(f"{member.peer_url}{token}".encode(), usedforsecurity=False).digest()[:8]
     return int.from_bytes(hashlib.sha1(first, usedforsecurity=False).digest()[:8], "big")

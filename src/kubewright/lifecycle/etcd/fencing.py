@@ -1,7 +1,8 @@
-"""Whether the other members of etcd are stopped, before a cluster of its own is made of the data of this one.
+"""Checks that the other members of etcd are stopped before a new cluster is made from the data of one.
 
-A member that runs elsewhere could still serve the old data, or come back with it: two clusters would write for one Kubernetes. A machine that refuses
-connections is up and runs no etcd. One that does not answer at all may be cut off and serve others, so somebody has to know that it is gone.
+A member that still runs could serve the old data: one Kubernetes cluster would then write to two etcd clusters. A
+machine that refuses connections is up and does not run etcd. A machine that does not answer at all may only be
+unreachable from here, so the user must confirm that it is gone.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from kubewright.http import sync, tls
 from kubewright.http.failures import NoAnswer, Reason
 
 WITHIN = 3.0
-"""Seconds that a machine may take to answer."""
+"""Seconds for the answer of a machine."""
 _COMMAND = "kubewright etcd restore --fence"
 
 
 class Standing(enum.Enum):
-    """What a member does, judged by its peer port."""
+    """The state of a member, judged by its peer port."""
 
     STOPPED = "stopped"
     RUNNING = "running"
@@ -32,7 +33,7 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """Another member. `url` is its peer URL, '' where nobody knows it; `problem` says why it is silent."""
+    """Another member. `url` is its peer URL, '' if it is unknown; `problem` is why it is silent."""
 
     name: str
     url: str
@@ -41,12 +42,12 @@ class Peer:
 
     @property
     def shown(self) -> str:
-        """What messages call it."""
+        """Its description in messages."""
         return f"{self.name} at {self.url}" if self.url else self.name
 
 
 def look(peers: Mapping[str, str], *, unknown: Sequence[str] = ()) -> list[Peer]:
-    """Dial the peer ports of other members, all at once. `unknown` are names of members of which nobody knows where they are."""
+    """Connect to the peer ports of other members, all at once. `unknown` are names of members without a known URL."""
     with ThreadPoolExecutor(max_workers=max(1, len(peers))) as threads:
         found = list(threads.map(carried(_dialled), peers.keys(), peers.values()))
     return [*found, *(Peer(name=name, url="", standing=Standing.SILENT, problem="its address is not known") for name in unknown)]
@@ -66,7 +67,10 @@ def _dialled(name: str, url: str) -> Peer:
 
 
 def require_stopped(peers: Sequence[Peer], *, gone: bool) -> None:
-    """Require that no other member runs. `gone`: those that do not answer exist no more, as somebody has said. Raises CheckFailed."""
+    """Require that no other member runs.
+
+    `gone`: the user confirms that those which do not answer no longer exist. Raises CheckFailed.
+    """
     running = [one for one in peers if one.standing is Standing.RUNNING]
     if running:
         raise CheckFailed(

@@ -1,4 +1,7 @@
-"""How the members of an etcd are: who answers and leads, whether a majority serves, alarms and sizes. Only reads, and needs no majority."""
+"""The health of etcd: which members answer, the leader, whether a majority serves, alarms and sizes.
+
+Only reads, and needs no majority.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _ALARM: Final = re.compile(r"memberID:([0-9]+) alarm:([A-Z]+)")
 
 @dataclass(frozen=True, kw_only=True)
 class MemberHealth:
-    """A member and how it is. `member` is None for an endpoint that was asked while nobody could say who the members are."""
+    """A member and its status.
+
+    `member` is None for an endpoint that was queried while no member could list the members.
+    """
 
     member: Member | None
     status: Status
@@ -39,12 +45,12 @@ class MemberHealth:
 
     @property
     def name(self) -> str:
-        """What it is called: its name, else its id, else where it was asked."""
+        """Its name, else its id, else its endpoint."""
         return (self.member.name or self.member.hex_id) if self.member else self.status.endpoint
 
     @property
     def problem(self) -> str:
-        """Why it does not serve; empty if it does."""
+        """The reason why it does not serve; empty if it does."""
         return "" if self.serves else self.status.problem or "it has no leader"
 
     def as_map(self) -> dict[str, object]:
@@ -75,24 +81,27 @@ class MemberHealth:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterHealth:
-    """What one look found. `members` are in etcd's order; `unknown` is why nobody could say who they are, else empty."""
+    """The health of all members.
+
+    `members` are in etcd's order; `unknown` is the reason why none of them could list the members, else empty.
+    """
 
     members: Sequence[MemberHealth]
     unknown: str = ""
 
     @functools.cached_property
     def voters(self) -> Sequence[MemberHealth]:
-        """Those that vote."""
+        """The voting members."""
         return [one for one in self.members if not one.learner]
 
     @property
     def serving(self) -> int:
-        """How many of the voters serve."""
+        """The number of voting members that serve."""
         return sum(one.serves for one in self.voters)
 
     @property
     def has_majority(self) -> bool:
-        """Whether enough of them serve for the cluster to take writes."""
+        """Whether enough of them serve for the cluster to accept writes."""
         return not self.unknown and self.serving * 2 > len(self.voters)
 
     @property
@@ -102,13 +111,13 @@ class ClusterHealth:
 
     @property
     def alarms(self) -> Sequence[Alarm]:
-        """The alarms that members have told, each once."""
+        """The alarms that members report, each once."""
         found = [_ALARM.search(text) for one in self.members for text in one.status.errors]
         return list(dict.fromkeys(Alarm(member_id=int(match[1]), kind=match[2]) for match in found if match))
 
     @functools.cached_property
     def problems(self) -> Sequence[str]:
-        """What is wrong, a line each; none if nothing is."""
+        """The problems, one line each."""
         return list(self._problems())
 
     def _problems(self) -> Iterator[str]:
@@ -129,7 +138,7 @@ class ClusterHealth:
             yield f"no majority: {self.serving} of {len(self.voters)} voting members serve, so etcd takes no writes"
 
     def require_healthy(self) -> None:
-        """Require that nothing is wrong. Raises CheckFailed."""
+        """Require that there are no problems. Raises CheckFailed."""
         if self.problems:
             raise CheckFailed("etcd is not healthy", detail="\n".join(self.problems), remedy=self._remedy())
 
@@ -154,7 +163,7 @@ class ClusterHealth:
 
 
 def look(etcd: Etcd) -> ClusterHealth:
-    """Ask all members at once how they are, as one of them lists them."""
+    """Query all members at once, as one of them lists them."""
     unknown = ""
     try:
         members = etcd.members(agreed=False)
@@ -169,7 +178,7 @@ def look(etcd: Etcd) -> ClusterHealth:
 
 
 def _of(member: Member, statuses: Mapping[str, Status]) -> Status:
-    """Return how a member is: what the first of its endpoints that answers says."""
+    """Return the status of a member, from the first of its endpoints that answers."""
     if not member.client_urls:
         return Status(endpoint="", problem="it has never started" if not member.name else "it does not announce where it serves clients")
     said = [statuses.get(url, Status(endpoint=url, problem="it was not asked")) for url in member.client_urls]

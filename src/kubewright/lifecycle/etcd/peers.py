@@ -1,4 +1,4 @@
-"""How a machine reaches the other members of its cluster's etcd, whether its own member runs or not."""
+"""Finding the other members of etcd from a machine whose own member may not be running."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def connect(host: Host, member: ThisMember, *, given: Sequence[str], kube: Callable[..., KubeAPI], clock: Clock) -> EtcdClient:
     """Return a client of the other members that etcd lists. The caller closes it.
 
-    They are looked for at the URLs that were `given`; without any, where the manifest of this machine says that they are, in the list of its own
-    member, and in the cluster. Raises Unreachable where nobody answers, which says why.
+    They are looked for at the URLs that were `given`; if there are none, in the list of this machine's own member, in
+    its manifest, and among the pods of the cluster. Raises Unreachable with the reasons if none answers.
     """
     said: list[str] = []
     places: list[Callable[[], Sequence[str]]] = [
@@ -59,7 +59,7 @@ def _following(host: Host, member: ThisMember, urls: Sequence[str], clock: Clock
 
 
 def _listed(host: Host, member: ThisMember, clock: Clock) -> Sequence[str]:
-    """Ask the member of this machine for the others."""
+    """Return the client URLs of the others from the list of this machine's own member."""
     client = stacked_etcd.client(list(member.client_urls[:1]), pki=member.layout.pki, files=host, clock=clock)
     try:
         found = client.members(agreed=False)
@@ -69,11 +69,11 @@ def _listed(host: Host, member: ThisMember, clock: Clock) -> Sequence[str]:
 
 
 def _named(member: ThisMember) -> Sequence[str]:
-    """Return where the members that the manifest names answer clients, with the port of this one."""
+    """Return client URLs made from the peer URLs in the manifest and this member's port."""
     port = urlsplit(member.client_urls[0]).port or 0
     return [url(name, port) for peer in member.peers.values() if (name := urlsplit(peer).hostname)]
 
 
 def _pods(host: Host, kube: Callable[..., KubeAPI]) -> Sequence[str]:
-    """Ask the cluster for the pods of etcd, as the administrator. Raises APIError, CertificateError."""
+    """Return the client URLs from the pods of etcd, as the administrator. Raises APIError, CertificateError."""
     return stacked_etcd.endpoints(kube(load_access(host.layout.kubeconfig("admin"), read=host.read)))

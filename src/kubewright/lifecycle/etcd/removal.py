@@ -1,4 +1,4 @@
-"""Which member of etcd may be removed, and removing it: never one without which the others would have no majority."""
+"""Removing a member of etcd, unless the others would have no majority without it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from kubewright.etcd.api import Etcd, Member, MemberNotFound
 from kubewright.etcd.membership import remove_member
 
 WITHIN: Final = 60.0
-"""Seconds in which etcd may accept the removal: it removes nobody right after members have connected."""
+"""Seconds for etcd to accept the removal: it refuses removals for a moment after members have connected."""
 LEADERLESS: Final = 20.0
-"""Seconds in which it may find a leader."""
+"""Seconds for etcd to elect a leader."""
 
 
 def choose(members: Sequence[Member], text: str) -> Member:
-    """Return the member with a name, or with an id in hexadecimal. Raises MemberNotFound if it is not exactly one."""
+    """Return the member with a name, or with an id in hexadecimal.
+
+    Raises MemberNotFound unless there is exactly one.
+    """
     found = [one for one in members if one.name and one.name == text] or [one for one in members if one.hex_id == text.lower().lstrip("0")]
     if len(found) == 1:
         return found[0]
@@ -31,7 +34,7 @@ def choose(members: Sequence[Member], text: str) -> Member:
 
 
 def require_removable(etcd: Etcd, member: Member, members: Sequence[Member]) -> None:
-    """Require that most of the voting members are up once this one is gone. Raises CheckFailed, APIError."""
+    """Require that the remaining voting members have a majority without this one. Raises CheckFailed, APIError."""
     if len(members) == 1:
         raise CheckFailed(
             f"{member.shown} is the only member of etcd",
@@ -55,9 +58,12 @@ def require_removable(etcd: Etcd, member: Member, members: Sequence[Member]) -> 
 
 
 def remove(etcd: Etcd, member: Member, *, clock: Clock) -> Change:
-    """Remove a member; the leader first gives its role to another one. Raises as `require_removable` and `remove_member` do."""
+    """Remove a member; a leader hands over its leadership first.
+
+    Raises as `require_removable` and `remove_member` do.
+    """
     require_removable(etcd, member, etcd.members())
-    with contextlib.suppress(APIError):  # without this the others elect a leader when it is gone, in a second or two
+    with contextlib.suppress(APIError):  # otherwise the others elect a leader after the removal, within seconds
         _pass_on(etcd, member)
     return remove_member(etcd, member.peer_urls[0], clock=clock, within=WITHIN, leaderless=LEADERLESS)
 

@@ -1,8 +1,8 @@
-"""`etcd member replace` as a row: removes this machine's member from etcd, and adds it again as a new one that receives its data from the others.
+"""`etcd member replace` as a row: removes this machine's member from etcd, and adds it again without data.
 
-It is removed first, because etcd 3.6 adds no member while a voting one is not connected (etcd v3.6.8, server/etcdserver: mayAddMember), and because
-a member must never start under its old ID with other data. After the removal there is no way back: the same command completes an interrupted run.
-The old data is renamed.
+It is removed first, because etcd 3.6 adds no member while a voting one is not connected (etcd v3.6.8,
+server/etcdserver: mayAddMember), and because a member must never start under its old ID with other data. After the
+removal there is no way back: the same command completes an interrupted run. The old data is renamed.
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def _replaced(ctx: ReplaceContext) -> Iterator[Step]:
 
 
 def _prepared(ctx: ReplaceContext, members: Sequence[Member]) -> Checkpoint:
-    """Return a checkpoint of the manifests. That of the new member names all members, because it has no data and asks them."""
+    """Return a checkpoint of the manifests.
+
+    That of the new member names all members, because it has no data and asks them.
+    """
     member = ctx.member
     others = [one for one in members if member.peer_url not in one.peer_urls]
     together = [*others, Member(id=0, name=member.name, peer_urls=(member.peer_url,))]

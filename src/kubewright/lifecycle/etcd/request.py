@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MemberOptions:
-    """The common options of the operations. `ask` asks the user a question and returns the answer; it is not called with `yes`."""
+    """The common options of the operations.
+
+    `ask` asks the user a question and returns the answer; it is not called with `yes`.
+    """
 
     only: tuple[str, ...] = ()
     yes: bool = False
@@ -31,7 +34,8 @@ class MemberOptions:
 class DataOptions(MemberOptions):
     """The options of operations that give etcd other data.
 
-    `peers_are_gone`: the machines of members that do not answer no longer exist. `etcdutl` is the path of the program; '' if it is to be found.
+    `peers_are_gone`: the machines of members that do not answer no longer exist. `etcdutl` is the path of the program;
+    '' if it is to be found.
     """
 
     peers_are_gone: bool = False
@@ -54,7 +58,10 @@ class RestoreOptions(DataOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplaceOptions(MemberOptions):
-    """The options of `etcd member replace`. `endpoints` are the client URLs of other members; if there are none, they are looked for."""
+    """The options of `etcd member replace`.
+
+    `endpoints` are the client URLs of other members; if there are none, they are looked for.
+    """
 
     endpoints: tuple[str, ...] = ()
 
@@ -82,7 +89,10 @@ class MemberTask:
 
 
 def restore_task(request: RestoreOptions, machine: Machine) -> Prepared[MemberTask]:
-    """Read the machine's manifests and the snapshot. Raises UsageError, HostError, and DocumentError for a file that is no whole snapshot."""
+    """Read the machine's manifests and the snapshot.
+
+    Raises UsageError, HostError, and DocumentError for a file that is no whole snapshot.
+    """
     chosen = [bool(request.file), request.from_this_member, request.fence, request.unfence]
     if sum(chosen) != 1:
         raise UsageError(

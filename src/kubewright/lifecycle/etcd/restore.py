@@ -1,7 +1,8 @@
-"""`etcd restore` as a row: makes this machine's member the only one of a new etcd cluster, from a snapshot or from the member's own data.
+"""`etcd restore` as a row: makes a new etcd cluster with one member from a snapshot, or from this member's data.
 
-While the data is replaced, neither etcd nor the API server of this machine runs: a checkpoint keeps their manifests. If the new data does not serve,
-the old data and manifests are put back. The same command continues a run that was killed, and changes nothing after a run that was finished.
+While the data is replaced, neither etcd nor the API server of this machine runs: a checkpoint keeps their manifests. If
+the new data does not serve, the old data and manifests are put back. The same command continues a run that was killed,
+and changes nothing after a run that was finished.
 """
 
 from __future__ import annotations
@@ -121,7 +122,10 @@ def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step
 
 
 def _fence(ctx: RestoreContext) -> Iterator[Step]:
-    """Stop etcd and the API server until this member is replaced, or the machine is unfenced. Needs no lease: all members are to be stopped."""
+    """Stop etcd and the API server until this member is replaced, or the machine is unfenced.
+
+    Needs no lease: all members are to be stopped.
+    """
     kept = ctx.begun(FENCE)
     if kept is None:
         files = [File(path=ctx.member.layout.manifest(name), content=content) for name, content in ctx.member.manifests.items()]

@@ -1,7 +1,7 @@
-"""Saving a snapshot of etcd: from which member, and the description that lies beside it.
+"""Saving a snapshot of etcd: choosing the member, and describing the snapshot in a second file.
 
-The description says which cluster a snapshot is of, and what has to exist again where it is restored: without the same keys for service
-account tokens and the same CAs, a cluster with its data serves nobody.
+The description identifies the cluster, and the CAs and keys for service account tokens that a restored cluster needs to
+serve its clients.
 """
 
 from __future__ import annotations
@@ -27,20 +27,23 @@ from kubewright.pki import keys, pins
 SCHEMA: Final = 1
 SUFFIX: Final = ".json"
 QUIET: Final = 2.0
-"""Seconds after which progress is told."""
+"""Seconds without progress reports at the beginning."""
 _AUTHORITIES: Final = ("ca", "etcd/ca", "front-proxy-ca")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The member that a snapshot is taken of, among those that were found."""
+    """The member that sends the snapshot, and the cluster that it belongs to."""
 
     member: MemberHealth
     cluster: ClusterHealth
 
 
 def choose(etcd: Etcd, *, local: str = "") -> Source:
-    """Choose the leader; or the member that answers at `local`, which needs no majority. Raises NoQuorum, Unreachable."""
+    """Choose the leader, or the member at the endpoint `local`, which needs no majority.
+
+    Raises NoQuorum, Unreachable.
+    """
     found = health.look(etcd)
     if not local:
         if found.leader is None:
@@ -58,7 +61,10 @@ def choose(etcd: Etcd, *, local: str = "") -> Source:
 
 
 def save(etcd: Etcd, source: Source, write: Callable[[bytes], object], *, name: str, clock: Clock, reporter: Reporter) -> Snapshot:
-    """Write the snapshot of a member piece by piece, and check it at the end. Raises APIError, DocumentError for one that is not whole."""
+    """Write the snapshot of a member piece by piece, and check it at the end.
+
+    Raises APIError, also for a snapshot that is not whole.
+    """
     checker, begun, status = Checker(name), clock.monotonic(), source.member.status
     with closing(etcd.snapshot(status.endpoint)) as pieces:
         for piece in pieces:
@@ -74,7 +80,10 @@ def save(etcd: Etcd, source: Source, write: Callable[[bytes], object], *, name: 
 
 
 def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPath, clock: Clock) -> dict[str, object]:
-    """Return what is known of a snapshot. `revision` is the least that it has: that of the member before."""
+    """Return the description of a snapshot.
+
+    `revision` is a lower bound: that of the member before the snapshot began.
+    """
     status, server = source.member.status, DetectedCluster(host).api_server
     return {
         "schema": SCHEMA,

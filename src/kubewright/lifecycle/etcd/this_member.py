@@ -1,4 +1,4 @@
-"""The etcd member of this machine as its manifests describe it, also while an operation has taken them away."""
+"""This machine's member of etcd, read from its manifests, also while an operation keeps them in a checkpoint."""
 
 from __future__ import annotations
 
@@ -39,8 +39,9 @@ _OWN_PEER: Final = "initial-advertise-peer-urls"
 class ThisMember:
     """A member of etcd and the API server beside it.
 
-    `client_urls` are where it answers clients, its loopback address first. `manifests` are the contents of the manifests by component; there may be
-    no API server. `peers` are the peer URLs of the other members that its manifest names, by their names. `version` is that of its image.
+    `client_urls` begin with that of its loopback address. `manifests` are the contents of the manifests by component;
+    there may be no API server. `peers` are the peer URLs of the other members in its manifest, by name. `version` is
+    that of its image.
     """
 
     name: str
@@ -56,19 +57,19 @@ class ThisMember:
 
     @property
     def paths(self) -> tuple[PurePosixPath, ...]:
-        """Where the manifests are."""
+        """The paths of the manifests."""
         return tuple(self.layout.manifest(name) for name in self.manifests)
 
 
 def parked(host: Host) -> Checkpoint | None:
-    """Return the checkpoint that has this machine's manifests of etcd and the API server, None where none was taken away."""
+    """Return the checkpoint that keeps the manifests of etcd and the API server; None if they are in place."""
     found = [one for one in checkpoint.every(host) if one.operation in _PARKING and one.state in (State.IN_PROGRESS, State.DONE)]
     last = found[-1] if found else None
     return last if last and any(swap.parks and host.state(swap.target) is None for swap in last.swaps) else None
 
 
 def find(host: Host) -> ThisMember:
-    """Read the manifests of this machine. Raises HostError where it has no member, or one whose data is laid out in another way."""
+    """Read the manifests of this machine. Raises HostError if it has no member, or one with an unsupported manifest."""
     before = OverlayHost(host)
     kept = parked(host)
     for swap in kept.swaps if kept else ():
@@ -113,7 +114,7 @@ def _peers(etcd: StaticPod, *, own: str) -> Mapping[str, str]:
 
 
 def _pods(node: str, etcd: StaticPod, server: StaticPod | None) -> StaticPods:
-    """Return what listens while etcd and the API server run."""
+    """Return the static pods, with the addresses on which they listen."""
     urls = [one for flag in ("listen-peer-urls", "listen-client-urls") for one in etcd.argument(flag).split(",") if one]
     held = [(parts.hostname or "", parts.port or 0) for parts in map(urlsplit, urls)]
     if server is not None:
@@ -126,7 +127,7 @@ def _api_server(server: StaticPod) -> str:
 
 
 def edited(manifest: bytes, flags: Mapping[str, str]) -> bytes:
-    """Return a static pod's manifest with other values of flags of its first container; everything else stays."""
+    """Return a static pod's manifest with other values of flags of its first container, and without other changes."""
     body: Any = yaml.load(manifest, source="manifest")
     words: list[str] = body["spec"]["containers"][0]["command"]
     kept = [word for word in words if not any(word.startswith(f"--{name}=") for name in flags)]
@@ -135,7 +136,10 @@ def edited(manifest: bytes, flags: Mapping[str, str]) -> bytes:
 
 
 def taken_over(host: Host, member: ThisMember, *, operation: str, goal: str, flags: Mapping[str, str], at: datetime) -> Checkpoint:
-    """Return the checkpoint of an operation that starts etcd with other flags. A fence of this machine ends with it: its manifests stay away until then."""
+    """Return the checkpoint of an operation that starts etcd with other flags.
+
+    It replaces a fence of this machine, and keeps its manifests instead.
+    """
     fence = checkpoint.unfinished(checkpoint.every(host))
     if fence is not None and fence.operation == FENCE:
         checkpoint.finish(host, fence, State.DONE)

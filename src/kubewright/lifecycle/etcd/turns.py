@@ -1,4 +1,4 @@
-"""The Lease of the cluster while an operation stops this machine's member of etcd: one machine at a time, as in upgrades.
+"""The Lease of the cluster for operations that stop a member of etcd: one machine at a time, as in upgrades.
 
 A restore may be what makes the API server work again, so it needs none.
 """
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def taken(ctx: MemberContext[Any]) -> Iterator[None]:
-    """Hold the lease during a block; without it, and with a warning, if no API server is ready. Raises WaitTimeout as `OperationLease` does."""
+    """Hold the lease during a block; without it, and with a warning, if no API server is ready.
+
+    Raises WaitTimeout as `OperationLease` does.
+    """
     api: KubeAPI | None = ctx.cluster_api
     if api is None:
         text = "no API server is ready, so other machines are not kept from being changed at the same time"

@@ -1,6 +1,7 @@
-"""Verifying a snapshot file: whole by its size and SHA-256, as its description says, and readable by etcdutl if there is one.
+"""Verifying a snapshot file: its size and SHA-256, its description, and, if there is an etcdutl, its readability.
 
-etcdutl alone is not enough: `etcdutl snapshot status` (v3.6.8) reports success for a truncated file and for one with a flipped bit.
+etcdutl alone is not enough: `etcdutl snapshot status` (v3.6.8) reports success for a truncated file and for one with a
+flipped bit.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ WITHIN: Final = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What etcdutl reads of a snapshot: how many keys it has, and etcdutl's own hash of the database.
+    """The contents that etcdutl reports: the number of keys, and its own hash of the database.
 
-    `revision` is the newest that a key has: where the last change was a deletion that is compacted, etcd's own revision is higher.
+    `revision` is the newest revision of a key; if the last change was a deletion that is compacted, etcd's own revision
+    is higher.
     """
 
     revision: int
@@ -35,7 +37,7 @@ class Contents:
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """A whole snapshot. `description` is what its description says, empty without one; `contents` is None where no etcdutl was asked."""
+    """A whole snapshot. `description` is empty if there is none; `contents` is None if no etcdutl was run."""
 
     snapshot: Snapshot
     description: Mapping[str, Any]
@@ -69,7 +71,10 @@ def check(pieces: Iterable[bytes], *, name: str) -> Snapshot:
 
 
 def compare(snapshot: Snapshot, content: bytes | None, *, name: str, contents: Contents | None) -> Verified:
-    """Compare a snapshot with its description, the content of the file `name`. What does not fit is a warning: the snapshot itself is whole."""
+    """Compare a snapshot with its description, the content of the file `name`.
+
+    Differences are warnings, because the snapshot itself is whole.
+    """
     description, warnings = _description(content, name=name)
     if description and description.get("sha256") != snapshot.sha256:
         warnings, description = (*warnings, f"{name} describes another snapshot"), {}
@@ -87,7 +92,7 @@ def _description(content: bytes | None, *, name: str) -> tuple[Mapping[str, Any]
 
 
 def read_with(program: PurePosixPath | str, path: PurePosixPath, *, commands: Commands) -> Contents:
-    """Have etcdutl read a snapshot. Raises DocumentError with what it says, HostError where it cannot be run."""
+    """Read a snapshot with etcdutl. Raises DocumentError with its message, HostError if it cannot be run."""
     ended = commands.run([str(program), "snapshot", "status", str(path), "--write-out=json"], within=WITHIN)
     try:
         if ended.code == 0:

@@ -20,7 +20,8 @@ _NAMESPACE: Final = "kube-system"
 def require_ready(api: KubeAPI, *, node: str, reach: Callable[[str], KubeAPI]) -> None:
     """Refuse to stop the API server of this machine if there are others and none of them is ready.
 
-    `node` is the name of this machine's Node, `reach` returns a client of the API server at a URL. Raises HostError, and APIError.
+    `node` is the name of this machine's Node, `reach` returns a client of the API server at a URL. Raises HostError,
+    and APIError.
     """
     others = dict(_others(api, node))
     if not others:
