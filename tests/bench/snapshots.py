@@ -1,6 +1,6 @@
 """`etcd snapshot save` compared with `etcdctl snapshot save`: an etcd with 200 MB of data, whole processes in alternating pairs.
 
-Ours reads etcd's JSON gateway, which sends Base64; etcdctl reads gRPC. Both check the SHA-256 at the end and write to the same file system.
+Both read gRPC, check the SHA-256 at the end, and write to the same file system.
 """
 
 from __future__ import annotations
