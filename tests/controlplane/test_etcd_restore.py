@@ -215,7 +215,7 @@ def test_a_machine_of_which_nothing_is_left_is_made_again_from_its_backup(home: 
     assert (code, "nothing is changed" in out) == (0, True), err
     names = _names(home)
     assert ("test-saved" in names, "test-later" in names) == (True, False)
-    assert _put(home, "test-new") > last + BUMP - 100
+    assert _put(home, "test-made-again") > last + BUMP - 100
     assert [Path(layout.key(name)).read_bytes() for name in ("ca", "sa", "etcd/ca")] == secrets
     assert {oct(Path(layout.key(name)).stat().st_mode & 0o777) for name in ("ca", "sa", "etcd/ca")} == {"0o600"}
 

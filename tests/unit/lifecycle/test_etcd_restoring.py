@@ -14,10 +14,11 @@ from test_etcd_this_member import pod
 from kubewright.base import records
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CheckFailed, HostError, Interrupted, UsageError, WaitTimeout
-from kubewright.base.events import RecordingReporter, Waited
+from kubewright.base.events import RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter
 from kubewright.host.desired import File
+from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import restore
@@ -45,9 +46,13 @@ class FailingWaiter(InstantWaiter):
 
 @records.dataclass(frozen=True, kw_only=True)
 class Instant(Machine):
-    """A machine on which nothing is waited for."""
+    """A machine on which nothing is waited for. `api` is the cluster, if its API server is ready."""
 
     fails: dict[str, BaseException]
+    api: RecordingKube | None = None
+
+    def client(self, access: Any, **more: Any) -> Any:
+        return self.api or super().client(access, **more)
 
     def waiter(self, reporter: Any) -> FailingWaiter:
         return FailingWaiter(self.fails)
@@ -71,6 +76,7 @@ class Box:
         self.etcdutl.write_text(ETCDUTL)
         self.etcdutl.chmod(0o755)
         self.fails: dict[str, BaseException] = {}
+        self.api: RecordingKube | None = None
         self.reporter = RecordingReporter()
         self.before = self.tree()
 
@@ -96,7 +102,7 @@ class Box:
         for name in ("ensure", "remove", "move"):
             setattr(host, name, counted(getattr(host, name)))
         asked = RestoreOptions(**{"etcdutl": str(self.etcdutl), "yes": True, **wish})
-        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, fails=self.fails)
+        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, fails=self.fails, api=self.api)
         return engine.run(restore.ROW, asked, machine, reporter=self.reporter, mode=mode)
 
     def states(self) -> list[State]:
@@ -187,6 +193,25 @@ def test_a_fenced_machine_can_be_the_one_that_restores(box: Box) -> None:
     box.run(file=str(box.snapshot))
     _require_restored(box, CONTENT)
     assert State.IN_PROGRESS not in box.states()
+
+
+def test_a_restore_waits_for_its_turn_if_an_api_server_is_ready(box: Box) -> None:
+    box.api, box.fails["the turn of this machine"] = RecordingKube(), WaitTimeout("two is at work")
+    with pytest.raises(WaitTimeout, match="two is at work"):
+        box.run(file=str(box.snapshot))
+    assert (box.tree(), box.states()) == (box.before, [])
+    box.run(file=str(box.snapshot))
+    _require_restored(box, CONTENT)
+    assert _warnings(box) == []
+
+
+def test_without_an_api_server_a_restore_continues_with_a_warning(box: Box) -> None:
+    box.run(file=str(box.snapshot))
+    assert _warnings(box) == ["no API server is ready, so other machines are not kept from being changed at the same time"]
+
+
+def _warnings(box: Box) -> list[str]:
+    return [event.text for event in box.reporter.events if isinstance(event, Warned) and "API server" in event.text]
 
 
 def test_another_snapshot_does_not_finish_a_restore(box: Box) -> None:

@@ -110,7 +110,8 @@ class MemberContext(RunContext, Generic[Request]):
     def finished(self, operation: str, goal: str) -> Checkpoint | None:
         """Return the checkpoint of a finished run with the same goal, if etcd still is the cluster that it made.
 
-        A cluster that has further members by now is another state."""
+        A cluster that has further members by now is another state.
+        """
         if checkpoint.unfinished(checkpoint.every(self.host)) is not None:
             return None
         for found in reversed(checkpoint.every(self.host)):
