@@ -96,6 +96,13 @@ TABLES: Final = {
         ("tests/unit/apis/test_validation_verdicts.py", "tests/unit/apis"),
     ),
     "rbac": Table(("manifests/rbac.py",), frozenset({"Grant", "Rule", "Subject"}), ("tests/unit/manifests", _INIT_CASES)),
+    "serving-checks": Table(("controllers/serving/checks.py",), frozenset({"Check"}), ("tests/unit/controllers/test_serving_checks.py",)),
+    "evidence-sources": Table(
+        ("controllers/serving/sources/fetching.py",),
+        frozenset(),
+        ("tests/unit/controllers/test_serving_sources.py",),
+        assigned={"OPENERS": "entries"},
+    ),
     "static-pod-flags": Table(
         _STATIC_PODS, frozenset({"Flag"}), ("tests/unit/manifests/test_reference_static_pods.py", "tests/unit/manifests", _INIT_CASES)
     ),

@@ -34,6 +34,8 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/compat/test_other_versions.py": REST,
     "tests/compat/test_patches_comparison.py::test_kube_proxy_is_patched_as_by_the_next_kubeadm": REST,
     "tests/compat/test_row_deletion.py": REST,
+    # generated requests for serving certificates
+    "tests/unit/controllers/test_hostile_serving_requests.py": REST,
     # control planes: kills, replicas, several clusters at a time, builds, and long waits
     "tests/controlplane/test_agent_disturbed.py": REST,
     "tests/controlplane/test_agent_lifecycle.py": REST,

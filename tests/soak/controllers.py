@@ -23,6 +23,7 @@ import controllers_faults
 import decoder_comparison
 import decoder_oracle
 import hostile_requests
+import hostile_serving_requests
 from local_kit import Bench
 from replicas_kit import Replicas, audited_cluster, interrupted_rounds
 from tests.soak.parts import Part, Soak
@@ -106,6 +107,15 @@ def _generated() -> tuple[str, str]:
     return f"{found.total():,} generated requests (seeds from {seed})", f"no crash, no certificate that breaks a rule: {told}"
 
 
+def _serving() -> tuple[str, str]:
+    seed, found = secrets.randbelow(2**31), Counter[str]()
+    with ProcessPoolExecutor(max(1, len(os.sched_getaffinity(0)) - 1)) as pool:
+        for one in pool.map(hostile_serving_requests.outcomes, range(seed, seed + MADE_UP // BATCH), [BATCH] * (MADE_UP // BATCH)):
+            found += one
+    told = ", ".join(f"{check} {count:,}" for check, count in sorted(found.items()))
+    return f"{found.total():,} generated requests for serving certificates (seeds from {seed})", f"no crash, no wrong approval: {told}"
+
+
 def _decoders() -> tuple[str, str]:
     seed, found, path = secrets.randbelow(2**31), Counter[tuple[str, str]](), decoder_oracle.program()
     with ProcessPoolExecutor(max(1, len(os.sched_getaffinity(0)) - 1)) as pool:
@@ -125,6 +135,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "faults": _faults,
     "hostile": _hostile,
     "generated": _generated,
+    "serving": _serving,
     "decoders": _decoders,
 }
 
