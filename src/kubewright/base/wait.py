@@ -77,13 +77,13 @@ def retry(
     whichever comes first, and then lets the last error through as it is. An attempt that hangs ends with that time too, or `LOOK_AT_LEAST`
     seconds after its start. `failed` hears of each failed attempt (from 1) that is followed by another.
     """
-    start, within = clock.monotonic(), deadlines.at_most(within)
+    end = clock.monotonic() + deadlines.at_most(within)
     for attempt, pause in enumerate((backoff or Backoff()).pauses(random), start=1):
         try:
-            with look_until(start + within, clock=clock):
+            with look_until(end, clock=clock):
                 return call()
         except Exception as error:
-            left = within - (clock.monotonic() - start)
+            left = end - clock.monotonic()
             if not _worth_it(on, error) or left <= 0 or attempt == attempts:
                 raise
             if failed is not None:
@@ -147,17 +147,17 @@ class PollingWaiter(Waiter):
         self._reporter = reporter
 
     def wait(self, asked: Wait, /) -> Waited:
-        start, within = self._clock.monotonic(), deadlines.at_most(asked.within)
-        pause, told = asked.every, start
+        start = told = self._clock.monotonic()
+        end, pause = start + deadlines.at_most(asked.within), asked.every
         while True:
-            with look_until(start + within, clock=self._clock):
+            with look_until(end, clock=self._clock):
                 reason = asked.condition()
             now = self._clock.monotonic()
             if reason is None:
                 done = Waited(what=asked.saying, seconds=now - start)
                 self._reporter.emit(done)
                 return done
-            if now - start >= within:
+            if now >= end:
                 detail = "\n".join(part for part in (reason, asked.diagnose() if asked.diagnose else "") if part)
                 raise WaitTimeout(
                     f"gave up waiting for {asked.saying} after {format_seconds(now - start)}",
@@ -167,7 +167,7 @@ class PollingWaiter(Waiter):
             if now - told >= REPORT_AFTER:
                 told = now
                 self._reporter.emit(Waiting(what=asked.saying, reason=reason, elapsed=now - start))
-            self._clock.sleep(min(pause, max(0.0, start + within - now)))
+            self._clock.sleep(min(pause, end - now))
             pause = min(pause * 1.5, asked.at_most)
 
 

@@ -117,6 +117,22 @@ def test_a_wait_within_another_has_no_more_time_than_that(wait):
     assert given == [2, 30, 30]
 
 
+@WAITS
+@pytest.mark.parametrize("start", [0.0, 51.802, 124.58])
+def test_a_wait_ends_although_sums_of_times_are_rounded(wait, start):
+    """51.802 + 15 - 51.802 is less than 15."""
+    clock, looks = FakeClock(), itertools.count(1)
+    clock.advance(start)
+
+    def look() -> str:
+        assert next(looks) < 100
+        return "not yet"
+
+    with pytest.raises((WaitTimeout, Unreachable)):
+        wait(look, clock=clock, within=15)
+    assert clock.monotonic() == start + 15
+
+
 def test_a_wait_that_fails_says_how_long_it_took():
     clock = FakeClock()
 
