@@ -67,11 +67,15 @@ image: dist/.bundle ## Build an OCI image of that archive without Docker (IMAGE=
 # Three processes keep two cores busy, because machines spend much of their time waiting. tests/lanes.py says which tests may run at the same time,
 # tests/parts.py which part a test is in. `make lint` runs in parallel to the set-up and does not stop the tests, so that one run shows all problems.
 TIERS = tests/controlplane tests/machines tests/compat tests/unit
-RUN_PART = $(BIN)/pytest -n $(JOBS) --durations 50 $(TIERS) $(ARGS) --part
+RUN_PART = $(PYTEST) -n $(JOBS) --durations 50 $(TIERS) $(ARGS) --part
+
+# pytest compiles a thousand modules with its own assertions, which takes half a minute in each process that finds no byte code of an earlier run.
+# PYTHONDONTWRITEBYTECODE would prevent that there ever is any.
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 
 test: $(VENV)/.test ## Check style, types and layers, and run a test of everything in ten minutes (JOBS=1 for one test at a time)
 	@mkdir -p build; rm -f build/first.txt; $(MAKE) --no-print-directory lint >build/lint.txt 2>&1 & lint=$$!; \
-	failed=; $(MAKE) --no-print-directory set-up && $(RUN_PART) first || failed=" tests"; \
+	failed=; $(MAKE) --no-print-directory set-up build/.bytecode && $(RUN_PART) first || failed=" tests"; \
 	wait $$lint || { cat build/lint.txt; failed="$$failed lint"; }; \
 	echo "-- make test"; cat build/first.txt 2>/dev/null || true; \
 	if [ "$$failed" ]; then echo "make test: failed:$$failed" >&2; exit 1; fi
@@ -83,7 +87,7 @@ test-all: ## Run every test: `make test`, then the tests that take longer
 
 test-rest: $(VENV)/.test ## Run only what `make test` leaves out
 	@rm -f build/rest.txt
-	@$(MAKE) --no-print-directory set-up set-up-rest
+	@$(MAKE) --no-print-directory set-up set-up-rest build/.bytecode
 	$(RUN_PART) rest
 
 set-up: $(VENV)/.test
@@ -95,6 +99,11 @@ set-up: $(VENV)/.test
 set-up-rest: $(VENV)/.test
 	$(FETCH_OTHERS)
 	$(MAKE_IMAGE)
+
+# One process compiles the tests before several run them. A module that cannot be imported is reported by the run itself.
+build/.bytecode: $(shell find src tests -name '*.py') | $(VENV)/.test
+	@echo "-- byte code of the tests"; mkdir -p build; $(PYTEST) --collect-only -q $(TIERS) >/dev/null 2>&1 || true
+	@touch $@
 
 test-unit: $(VENV)/.test ## Run the tests that need no root, no network and no components
 	$(SHELLS)
