@@ -8,7 +8,7 @@ same places as for `up`.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import own_network
@@ -23,6 +23,11 @@ HERE = Path(__file__).parent
 DOWNLOADS = "test_binaries_build.py"
 """Tests that use the host's network, because they may have to download sources."""
 
+CLUSTER = "kubewright_cluster"
+_shared = ExitStack()
+_running: list[RunningServer] = []
+_users: set[str] = set()
+
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
@@ -32,11 +37,33 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
-@pytest.fixture(scope="session")
-def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Note which tests use the cluster of the plugin."""
+    _users.update(item.nodeid for item in session.items if CLUSTER in getattr(item, "fixturenames", ()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
+    """Stop the servers after the last tests that use them: idle, they would keep a tenth of a core busy until the end of the run.
+
+    The shared API server may be started again, if this process is given other tests of this folder later.
+    """
+    yield
+    if nextitem is None or not nextitem.path.is_relative_to(HERE):
+        _running.clear()
+        _shared.close()
+    if item.nodeid in _users:
+        _users.remove(item.nodeid)
+        if not _users and (cluster := item.funcargs.get(CLUSTER)) and not item.config.getoption("kubewright_keep"):  # type: ignore[attr-defined]
+            cluster.down()
+
+
+@pytest.fixture(scope="module")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> RunningServer:
     """An API server that all tests share: each test uses its own names."""
-    with api_server(tmp_path_factory.mktemp("apiserver")) as running:
-        yield running
+    if not _running:
+        _running.append(_shared.enter_context(api_server(tmp_path_factory.mktemp("apiserver"))))
+    return _running[0]
 
 
 @pytest.fixture(scope="session")
