@@ -20,6 +20,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
+from kubewright.controllers.serving.sources.asking import Tools
 from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access
@@ -60,6 +61,7 @@ class Cluster:
         self,
         *objects: dict,
         files: dict | None = None,
+        tools: Tools | None = None,
         election: Election | None = None,
         wanted=EVERY_ONE,
         allowed=None,
@@ -85,7 +87,14 @@ class Cluster:
         )
         self.set_policy(policy)
         self.manager = Manager(
-            through(self.client), chosen, identity="me", read=self.files.get, clock=LoopClock(), random=SeededRandom(1), metrics=metrics
+            through(self.client),
+            chosen,
+            identity="me",
+            read=self.files.get,
+            clock=LoopClock(),
+            random=SeededRandom(1),
+            metrics=metrics,
+            tools=tools,
         )
 
     def set_policy(self, text: str) -> None:
