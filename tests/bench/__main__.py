@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.bench import (
+    approver,
     cheap,
     cold_build,
     controllers,
@@ -56,6 +57,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "nodes": Benchmark(run=many_nodes.run, rounds=5),
     "snapshot": Benchmark(run=snapshots.run, rounds=7, by_default=False),
     "controllers": Benchmark(run=controllers.run, rounds=6, by_default=False),
+    "approver": Benchmark(run=approver.run, rounds=6, by_default=False),
     "hub": Benchmark(run=hub.run, rounds=5, by_default=False),
     "hostile": Benchmark(run=hostile.run, rounds=5, by_default=False),
     "agent": Benchmark(run=machines_agent.run, rounds=6, by_default=False),
@@ -93,7 +95,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         "names",
         nargs="*",
         metavar="NAME",
-        help=f"one of {', '.join(BENCHMARKS)}; machines for all of those; default: all but controllers, agent, hub, hostile, cold-build and machines",
+        help=f"one of {', '.join(BENCHMARKS)}; machines for all of those; default: all but controllers, approver, agent, hub, hostile, cold-build and machines",
     )
     parser.add_argument("--rounds", "--runs", type=int, default=0, help="rounds of each benchmark (default: its own number)")
     parser.add_argument("--out", type=Path, default=ROOT / "docs", help="directory of performance.md and performance/ (default: docs)")

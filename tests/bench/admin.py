@@ -53,9 +53,13 @@ class Admin:
         """Return an object. Raises BenchmarkFailed for any answer other than 200."""
         return self._require("GET", path, None)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Create an object. Raises BenchmarkFailed if the server refuses it."""
-        return self._require("POST", path, body)
+    def post(self, path: str, body: Mapping[str, Any], *, headers: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        """Create an object, with further headers of impersonation. Raises BenchmarkFailed if the server refuses it."""
+        return self._require("POST", path, body, headers)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Change an object with a merge patch. Raises BenchmarkFailed if the server refuses it."""
+        return self._require("PATCH", path, body)
 
     def delete(self, path: str) -> dict[str, Any]:
         """Delete an object, or a whole collection. Raises BenchmarkFailed if the server refuses."""
@@ -69,16 +73,18 @@ class Admin:
         """Close the connection."""
         self._connection.close()
 
-    def _require(self, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
-        status, content = self._send(method, path, None if body is None else json.dumps(body).encode())
+    def _require(self, method: str, path: str, body: Mapping[str, Any] | None, headers: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
+        status, content = self._send(method, path, None if body is None else json.dumps(body).encode(), headers)
         if status not in {200, 201}:
             raise BenchmarkFailed(f"{method} {path}: {status} {content[:300]!r}")
         found: dict[str, Any] = json.loads(content)
         return found
 
-    def _send(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+    def _send(self, method: str, path: str, body: bytes | None = None, headers: Sequence[tuple[str, str]] = ()) -> tuple[int, bytes]:
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        of_body = [("Content-Type", kind), ("Content-Length", str(len(body)))] if body else []
         self._connection.putrequest(method, path)
-        for name, value in (*self._headers, *([("Content-Type", "application/json"), ("Content-Length", str(len(body)))] if body else ())):
+        for name, value in (*self._headers, *headers, *of_body):
             self._connection.putheader(name, value)
         self._connection.endheaders(body)
         answer = self._connection.getresponse()
