@@ -132,7 +132,7 @@ def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
     machine = both.ours
     planned = kubewright(machine, "upgrade", "rollback", "--plan", "-o", "json")
     done = kubewright(machine, "upgrade", "rollback", "--yes", "-o", "json")
-    manifests = [f"file /etc/kubernetes/manifests/{name}.yaml" for name in reversed(COMPONENTS)]
+    manifests = [f"file /etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS]
     assert [one["target"] for one in json.loads(done.out)] == manifests
     assert [one["target"] for one in json.loads(planned.out)] == manifests
     assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)

@@ -123,14 +123,14 @@ def test_preparing_changes_nothing_and_is_for_root_only(box):
 
 
 @pytest.mark.parametrize("failing", NAMES)
-def test_a_failing_step_restores_all_files_in_reverse_order(box, failing):
+def test_a_failing_step_restores_all_files_in_order(box, failing):
     box.fails[failing] = ComponentFailed(f"{failing} ended", detail="its last words", remedy="look at the image")
     reporter = RecordingReporter()
     with pytest.raises(HostError, match="this machine is back in its earlier state") as caught:
         box.carry_out(box.prepare(), reporter)
     begun = list(NAMES[: NAMES.index(failing) + 1])
     assert box.proved == [*begun, *(f"old {name}" for name in begun)]
-    assert box.restored == [OLD] * len(begun)  # every file, before the first verification
+    assert box.restored == [[*OLD[:count], *NEW[count : len(begun)], *OLD[len(begun) :]] for count in range(1, len(begun) + 1)]
     assert (box.contents(), box.modes(), box.states()) == (OLD, [0o640] * 2, [State.ROLLED_BACK])
     assert ("its last words" in caught.value.detail, caught.value.remedy) == (True, "look at the image")
     texts = [event.text for event in reporter.events if isinstance(event, Line)]

@@ -1,7 +1,7 @@
 """Replaces files of a checkpoint step by step: each step is verified before the next one begins, and a failure reverts all of them.
 
-Replaced files are restored in reverse order and verified afterwards. Steps that changed nothing are neither waited for
-nor reverted.
+Files are restored in the same order and verified in the same way. Steps that changed nothing are neither waited for nor
+reverted.
 """
 
 from __future__ import annotations
@@ -82,17 +82,15 @@ def _forward(host: Host, found: Checkpoint, step: Replacement) -> Iterator[Step]
 
 
 def take_back(host: Host, found: Checkpoint, steps: Sequence[Replacement]) -> list[Change]:
-    """Restore the files of all steps, the last step first, then verify them, the first step first.
+    """Restore the files of these steps in order, and verify each step before the next one. Raises what a verification raises.
 
-    All files are restored before the first verification: a component that waits for another one, as a
-    kube-controller-manager does for its API server, would end while that is restarted, and the kubelet starts it again
-    after ever longer pauses. Raises what a verification raises.
+    The order is that of the dependencies. A kube-controller-manager that was restored before its API server would end
+    while that is restarted, and the kubelet would start it again only after a pause.
     """
     changes = []
-    for step in reversed(steps):
-        _all(step.undo)
-        changes += [checkpoint.put_old(host, found, target) for target in reversed(step.targets)]
     for step in steps:
+        _all(step.undo)
+        changes += [checkpoint.put_old(host, found, target) for target in step.targets]
         _all(step.prove_old)
     checkpoint.finish(host, found, State.ROLLED_BACK)
     return changes

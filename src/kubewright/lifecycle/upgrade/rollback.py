@@ -61,7 +61,7 @@ def check(ctx: UpgradeContext) -> Iterable[Change]:
     """
     found = last(ctx.host)
     checkpoint.require_known(ctx.host, found)
-    lines = "\n".join(f"\t{swap.target}" for swap in reversed(found.changed))
+    lines = "\n".join(f"\t{swap.target}" for swap in found.changed)
     ctx.say(TOPIC, f"These files are restored to their state before the upgrade to {found.goal}:\n{lines}")
     ask = None if ctx.request.yes else ctx.request.ask
     if ask is not None and ask(_QUESTION).rstrip("\r\n").lower() not in {"y", "yes"}:
