@@ -16,6 +16,7 @@ from kubewright.base.change import Action
 from kubewright.base.clock import SystemClock
 from kubewright.host.cri.images_and_sandboxes import remove_sandboxes
 from kubewright.host.cri.runtime import CRIRuntime
+from kubewright.host.states import ContainerState
 
 CGROUP = f"/kubewright-test-{os.getpid()}"
 
@@ -55,13 +56,17 @@ def test_pods_are_listed_and_removed_with_their_containers(running, image):
     assert _soon(lambda: runtime.last_lines("etcd", count=5) == ["hello", "again"])
     assert runtime.last_lines("etcd", count=1) == ["again"]
     assert runtime.last_lines("kube-apiserver", count=5) == []
+    runtime.stop_sandbox(runtime.sandboxes()[0])
+    assert [one.ready for one in runtime.sandboxes()] == [False, True]
+    assert [one.state for one in runtime.containers(namespace="kube-system")] == [ContainerState.EXITED]
     removed = list(remove_sandboxes(runtime, clock=SystemClock()))
     assert [(one.change.target, one.change.action) for one in removed] == [
         ("pod kube-system/etcd-node1", Action.DELETE),
         ("pod kube-system/web", Action.DELETE),
     ]
     assert runtime.sandboxes() == []
-    assert runtime.remove_sandbox(removed[0].sandbox).action is Action.DELETE  # a missing one is no error
+    runtime.stop_sandbox(removed[0].sandbox)  # a missing one is no error
+    assert runtime.remove_sandbox(removed[0].sandbox).action is Action.DELETE
     runtime.close()
 
 

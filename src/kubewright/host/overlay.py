@@ -222,6 +222,10 @@ class _PlannedRuntime:
         """
         return self._note(Change(target=f"image {image}", action=Action.NONE if self.has_image(image) else Action.CREATE))
 
+    def stop_sandbox(self, sandbox: Sandbox, /) -> Change:
+        there = any(found.id == sandbox.id for found in self.sandboxes())
+        return self._note(Change(target=sandbox.target, action=Action.UPDATE if there else Action.NONE))
+
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
         there = any(found.id == sandbox.id for found in self.sandboxes())
         self._removed.add(sandbox.id)

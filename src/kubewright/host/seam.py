@@ -287,6 +287,10 @@ class ContainerRuntime(Protocol):
         """Write: pull an image from its registry, even if the runtime has it; no change if it is the same one."""
         ...
 
+    def stop_sandbox(self, sandbox: Sandbox, /) -> Change:
+        """Write: stop a sandbox and kill everything in it; one that is gone is not an error."""
+        ...
+
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
         """Write: stop and remove a sandbox with everything in it; one that is gone is not an error."""
         ...

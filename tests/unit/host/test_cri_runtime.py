@@ -114,9 +114,11 @@ def test_sandboxes_are_listed_stopped_and_removed(runtime, fake):
     first, second = runtime.sandboxes()
     assert first == Sandbox(id="1", name="web", namespace="default", ready=False)
     assert second.target == "pod kube-system/etcd"
+    assert runtime.stop_sandbox(second).action is Action.UPDATE
+    assert (fake.told["StopPodSandbox 2"], list(fake.sandboxes)) == (1, ["2", "1"])
     assert runtime.remove_sandbox(second).action is Action.DELETE
     assert list(fake.sandboxes) == ["1"]
-    assert (fake.told["StopPodSandbox 2"], fake.told["RemovePodSandbox 2"]) == (1, 1)
+    assert (fake.told["StopPodSandbox 2"], fake.told["RemovePodSandbox 2"]) == (2, 1)
 
 
 def test_the_last_lines_are_of_the_latest_container_of_the_static_pod(runtime, fake, place):

@@ -87,6 +87,9 @@ class Runtime:
     def containers(self, *, namespace):
         return [Container(id="1", name="etcd", pod="etcd-one", namespace=namespace, state=ContainerState.RUNNING)]
 
+    def stop_sandbox(self, sandbox):
+        raise AssertionError("a plan stops nothing")
+
     def remove_sandbox(self, sandbox):
         raise AssertionError("a plan removes nothing")
 
@@ -291,12 +294,13 @@ def test_an_overlay_pulls_no_image(tmp_path):
     assert len(over.changes) == 3
 
 
-def test_an_overlay_removes_no_sandbox(tmp_path):
+def test_an_overlay_stops_and_removes_no_sandbox(tmp_path):
     over = OverlayHost(machine(tmp_path, runtime=Runtime()))
     first, second = over.runtime.sandboxes()
+    assert over.runtime.stop_sandbox(second).action is Action.UPDATE
     assert [over.runtime.remove_sandbox(first).action for _ in range(2)] == [Action.DELETE, Action.NONE]
     assert over.runtime.sandboxes() == [second]
-    assert [str(change.target) for change in over.changes if change] == ["pod kube-system/etcd"]
+    assert [str(change.target) for change in over.changes if change] == ["pod default/web", "pod kube-system/etcd"]
 
 
 def test_an_overlay_returns_output_of_services_and_containers(tmp_path):

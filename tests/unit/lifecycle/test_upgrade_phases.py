@@ -90,6 +90,25 @@ def test_a_pod_that_waits_for_the_former_one_is_started_by_a_change_of_its_mirro
     assert not any("kubewright.upgrade/nudged" in one for one in others)
 
 
+@pytest.mark.parametrize("ending", [True, False])
+def test_an_api_server_that_does_not_end_is_stopped_once_it_has_closed_its_port(box, ending):
+    """Open watches keep it until the kubelet kills it after 30 seconds."""
+    api_server, server = PODS[1], "https://10.98.0.11:6443"
+
+    def gone():
+        if ending and box.clock.monotonic() >= 3:
+            box.unready = (server,)  # it has closed its port
+        if box.runtime.stopped or box.clock.monotonic() > 30:
+            box.unready = ()
+            return True
+        return False
+
+    box.runtime.held = {api_server: gone}
+    box.upgrade(only=("control-plane",))
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+    assert (box.runtime.stopped, box.clock.monotonic() < 20) == ([f"of {api_server}"] if ending else [], ending)
+
+
 def test_a_plan_shows_everything_and_does_nothing(box):
     before = box.snapshot()
     planned = box.upgrade(mode=Mode.PLAN).plan
@@ -318,7 +337,7 @@ def test_what_people_have_put_beside_the_socket_stays_in_the_kubelets_configurat
     assert "maxPods" in before
 
 
-def test_rollback_puts_the_earlier_static_pods_back_in_reverse_order(box):
+def test_rollback_puts_the_earlier_static_pods_back_in_order(box):
     wanted = box.call(asked())
     machine_record.save(wanted.host, machine_record.replace(wanted.record(), finished=True))
     before = box.manifests()
@@ -326,9 +345,7 @@ def test_rollback_puts_the_earlier_static_pods_back_in_reverse_order(box):
     planned = box.rollback(mode=Mode.PLAN).plan
     assert box.tags() == [ETCD, NEW, NEW, NEW]
     changes = names(box.rollback().changes)
-    assert (
-        changes == [f"file {box.layout.manifest(name)}" for name in (PODS[3], PODS[2], PODS[1])] == [one.target for one in planned.changes]
-    )
+    assert changes == [f"file {box.layout.manifest(name)}" for name in PODS[1:]] == [one.target for one in planned.changes]
     assert box.manifests() == before
     assert stored(box)["kubernetesVersion"] == NEW
     assert box.call(asked()).warnings == []  # the record has the earlier version as well

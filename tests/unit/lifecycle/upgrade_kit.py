@@ -22,7 +22,7 @@ from kubewright.etcd.api import Alarm, Member, Status
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.programs.commands import RealPrograms
 from kubewright.host.seam import RuntimeVersion
-from kubewright.host.states import Container, ContainerState
+from kubewright.host.states import Container, ContainerState, Sandbox
 from kubewright.http.messages import Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import NODE
@@ -49,6 +49,7 @@ class Runtime:
         self.broken: set[str] = set()
         self.at = NEW
         self.starts: list[str] = []
+        self.stopped: list[str] = []
         self.held: dict[str, Callable[[], bool]] = {}
         """Components of the new version that the kubelet does not start before a condition holds."""
 
@@ -88,7 +89,10 @@ class Runtime:
         return [f"the last words of {pod}"] if pod in self.broken else []
 
     def sandboxes(self):
-        return []
+        return [Sandbox(id=f"of {name}", name=f"{name}-node1", namespace="kube-system") for name in PODS]
+
+    def stop_sandbox(self, sandbox):
+        self.stopped.append(sandbox.id)
 
     def version(self):
         return RuntimeVersion(name="fake", version="1")

@@ -184,6 +184,10 @@ class CRIRuntime:
         changed = after is not None and after.id != before.id
         return Change(target=target, action=Action.UPDATE if changed else Action.NONE)
 
+    def stop_sandbox(self, sandbox: Sandbox, /) -> Change:
+        self.client.stop_sandbox(sandbox.id)
+        return Change(target=sandbox.target, action=Action.UPDATE, reason="stopped")
+
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
         self.client.stop_sandbox(sandbox.id)
         self.client.remove_sandbox(sandbox.id)

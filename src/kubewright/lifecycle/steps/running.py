@@ -18,7 +18,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.base.versions import Version
 from kubewright.base.wait import Condition
 from kubewright.host.seam import Host
-from kubewright.host.states import Container, ContainerState
+from kubewright.host.states import Container, ContainerState, Sandbox
 from kubewright.lifecycle.diagnosis.observation import NAMESPACE
 
 STEADY: Final = 10.0
@@ -47,6 +47,7 @@ class StaticPodProof:
     `name` is that of its component and container; `now` returns seconds since 1970.
 
     `earlier` are the pods that existed before the manifest was replaced: restoring it may continue one of them.
+    `former` are the sandboxes of that time.
     """
 
     name: str
@@ -54,6 +55,7 @@ class StaticPodProof:
     host: Host
     now: Callable[[], float]
     earlier: set[str] = field(default_factory=set)
+    former: set[str] = field(default_factory=set)
 
     def note(self) -> None:
         """Record the existing pods before the manifest is replaced.
@@ -62,6 +64,22 @@ class StaticPodProof:
         """
         with suppress(HostError):
             self.earlier.update(one.pod_uid for one in self._containers() if one.pod_uid)
+        self.note_former()
+
+    def note_former(self) -> None:
+        """Record the existing sandboxes before a manifest is replaced or restored."""
+        with suppress(HostError):
+            self.former.update(one.id for one in self._sandboxes())
+
+    def stop_former(self) -> None:
+        """Stop the recorded sandboxes, with everything in them.
+
+        If the runtime does not answer, the wait reports it.
+        """
+        with suppress(HostError):
+            for sandbox in self._sandboxes():
+                if sandbox.id in self.former and sandbox.ready:
+                    self.host.runtime.stop_sandbox(sandbox)
 
     def fault(self, version: str, *, back: bool = False, steady: float = 0.0) -> str | None:
         """Return why the component does not run from its manifest with this version, '' for any; None if it does.
@@ -94,6 +112,9 @@ class StaticPodProof:
         if latest is None or latest.state is not ContainerState.RUNNING:
             return None
         return latest if latest.created >= since or (back and latest.pod_uid in self.earlier) else None
+
+    def _sandboxes(self) -> list[Sandbox]:
+        return [one for one in self.host.runtime.sandboxes() if one.namespace == NAMESPACE and one.name.startswith(f"{self.name}-")]
 
     def _containers(self) -> list[Container]:
         return [one for one in self.host.runtime.containers(namespace=NAMESPACE) if one.name == self.name]

@@ -150,6 +150,9 @@ class _ProgramsAsImages:
         """Return none: the containers of a manifest are processes of the daemon, which reports them (`local status`)."""
         return []
 
+    def stop_sandbox(self, sandbox: Sandbox, /) -> Change:
+        return Change(target=sandbox.target, action=Action.NONE)
+
     def remove_sandbox(self, sandbox: Sandbox, /) -> Change:
         return Change(target=sandbox.target, action=Action.NONE)
 

@@ -161,7 +161,7 @@ def _certificates(ctx: UpgradeContext, found: Sequence[Manifest]) -> checkpoint.
 
 
 def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]:
-    """Restore the files that an upgrade has replaced, in reverse order.
+    """Restore the files that an upgrade has replaced.
 
     Raises ComponentFailed or WaitTimeout if a component does not come up; calling it again continues.
     """
@@ -236,12 +236,18 @@ def _step(
             yield proofs.wait(ctx, pod.proof, pod.new)
             ctx.say(TOPIC, f'Component "{pod.name}" upgraded successfully!')
 
+    def undo() -> Iterable[Step]:
+        for pod in pods:
+            pod.proof.note_former()
+        return ()
+
     return Replacement(
         name=" and ".join(names),
         targets=tuple(ctx.host.layout.manifest(pod.name) for pod in pods),
         before=before,
         prove=prove,
         prove_old=lambda: [proofs.wait(ctx, pod.proof, pod.old, back=True) for pod in pods],
+        undo=undo,
     )
 
 

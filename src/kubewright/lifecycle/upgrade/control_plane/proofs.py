@@ -18,13 +18,15 @@ from kubewright.lifecycle.steps.running import Asked, StaticPodProof
 from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kubewright.etcd.api import Status
     from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.steps.health import HealthEndpoint
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
-_SERVING: Final = (ETCD, API_SERVER)
-"""While these are replaced, there is no mirror pod that could be changed."""
+_ENDS_WITHIN: Final = 8.0
+"""Seconds in which an API server answers its last requests: the kubelet first tries to start the new pod after ten."""
 _NUDGED: Final = "kubewright.upgrade/nudged"
 _NUDGED_EVERY: Final = 1.0
 _REMEDY = "fix what the component reports, then run the same command again"
@@ -39,12 +41,12 @@ def of(ctx: UpgradeContext, name: str) -> StaticPodProof:
 def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool = False, steady: float = 0.0) -> Waited:
     """Wait until a proof succeeds. Raises ComponentFailed or WaitTimeout with the last output of the component."""
     saying = f"{proof.name} to run{f' {version}' if version else ''}" if not steady else f"{proof.name} to stay up"
-    nudge = _Nudge(ctx, proof.name)
+    speed_up = _stopping(ctx, proof) if proof.name == API_SERVER else _nudging(ctx, proof.name)
 
     def fault() -> str | None:
         reason = proof.fault(version, back=back, steady=steady)
-        if reason == running.NOT_STARTED and proof.name not in _SERVING:
-            nudge()
+        if reason == running.NOT_STARTED:
+            speed_up()
         return reason
 
     return ctx.components.until(
@@ -57,27 +59,49 @@ def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool
     )
 
 
-class _Nudge:
-    """Makes the kubelet start a static pod as soon as the former one has ended, by changing its mirror pod.
+def _nudging(ctx: UpgradeContext, name: str) -> Callable[[], None]:
+    """Return a function that makes the kubelet start a static pod as soon as the former one has ended.
 
     The kubelet does not start a static pod before the former one of its name has ended, and then tries again only after
     10 to 15 seconds, or when the mirror pod changes (kubelet v1.36: pkg/kubelet/pod_workers.go, allowPodStart;
-    pkg/kubelet/kubelet.go, HandlePodUpdates). It replaces the mirror pod when the new pod starts.
+    pkg/kubelet/kubelet.go, HandlePodUpdates). It replaces the mirror pod when the new pod starts. Without an API server,
+    as while etcd is replaced, that pause passes.
     """
 
-    def __init__(self, ctx: UpgradeContext, name: str) -> None:
-        self._ctx = ctx
-        self._pod = f"{name}-{ctx.node_name}"
-        self._last = ctx.clock.monotonic()
-
-    def __call__(self) -> None:
-        """Change the mirror pod, at most once a second. Without an API server, the kubelet's own pause passes."""
-        now = self._ctx.clock.monotonic()
-        if now - self._last < _NUDGED_EVERY:
-            return
-        self._last = now
+    def nudge() -> None:
+        body = {"metadata": {"annotations": {_NUDGED: f"{ctx.clock.monotonic():.3f}"}}}
         with suppress(APIError):
-            self._ctx.probe.patch(POD, self._pod, {"metadata": {"annotations": {_NUDGED: f"{now:.3f}"}}}, NAMESPACE, type="merge")
+            ctx.probe.patch(POD, f"{name}-{ctx.node_name}", body, NAMESPACE, type="merge")
+
+    return _at_intervals(ctx, _NUDGED_EVERY, nudge)
+
+
+def _stopping(ctx: UpgradeContext, proof: StaticPodProof) -> Callable[[], None]:
+    """Return a function that stops the former API server if it has begun to end, and does not end in time.
+
+    Open watches keep an API server from ending until the kubelet kills it after 30 seconds, although it has closed its
+    port (kube-apiserver v1.36: k8s.io/apiserver/pkg/server/genericapiserver.go, ShutdownTimeout). Other requests have
+    been answered by then.
+    """
+
+    def stop() -> None:
+        if health.unready(ctx.probe) is not None:
+            proof.stop_former()
+
+    return _at_intervals(ctx, _ENDS_WITHIN, stop)
+
+
+def _at_intervals(ctx: UpgradeContext, seconds: float, act: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that acts at most once in so many seconds, which begin now."""
+    due = ctx.clock.monotonic() + seconds
+
+    def acting() -> None:
+        nonlocal due
+        if ctx.clock.monotonic() >= due:
+            due = ctx.clock.monotonic() + seconds
+            act()
+
+    return acting
 
 
 def _api_server(ctx: UpgradeContext) -> Asked:
