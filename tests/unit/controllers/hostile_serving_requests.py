@@ -36,6 +36,7 @@ _NAMES: Final = (
     *(("dns", "localhost"), ("dns", "kubernetes.default.svc"), ("dns", "x.svc.cluster.local"), ("dns", "api.example.com")),
     *(("ip", b"\x7f\0\0\1"), ("ip", b"\0" * 15 + b"\1"), ("ip", b"\xa9\xfe\0\1"), ("ip", b"\xe0\0\0\1"), ("ip", b"\x0a\x09\0\1")),
     *(("dns", "*.a"), ("dns", "A"), ("dns", "a."), ("dns", ""), ("dns", "10.1.0.8"), ("dns", b"\xc3\xa4"), ("dns", "x" * 64 + ".a")),
+    *(("ip", b"\x0a\x02\x00\x01"), ("ip", b"\x0a\x03\x00\x01"), ("dns", "a.elsewhere.example")),
     *(("email", "a@b"), ("uri", "https://a"), (0xA4, b"\x30\x00"), (0x88, b"\x2a"), ("ip", b"\1")),
 )
 _WIDE: Final = tuple(("ip", bytes((10, 1, 7, number))) for number in range(17))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import OrderedDict, deque
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 
 from kubewright.base.errors import CertificateError
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass
 from kubewright.controllers import requests
 from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving.deciding import REASON
@@ -24,18 +25,17 @@ MOST_KEYS: Final = 50_000
 """Keys that are remembered, the latest ones: some 10 MB. A node of a large cluster has two, and new ones some times a year."""
 MOST_CREDENTIALS: Final = 4
 """Client certificates that are remembered of each node: a kubelet uses the newest one, or the one before it for a while."""
+MOST_COUNTED: Final = 100
+"""Requests of a node that are counted."""
 _HOUR: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What counts of one request. `key` is the digest of its public key."""
+    """What counts of one request."""
 
     name: str
-    node: str
     created: datetime
-    is_open: bool
-    key: bytes = field(repr=False)
 
 
 class RequestHistory:
@@ -44,6 +44,7 @@ class RequestHistory:
     def __init__(self) -> None:
         self._keys: OrderedDict[bytes, frozenset[tuple[str, str]]] = OrderedDict()
         self._requests: dict[str, dict[str, _Request]] = {}
+        self._open: dict[str, dict[str, _Request]] = {}
         self._nodes: dict[str, str] = {}
         self._certificates: dict[str, bytes] = {}
         self._credentials: dict[str, deque[str]] = {}
@@ -53,9 +54,10 @@ class RequestHistory:
         name, _ = identity_of(event.object)
         known = self._nodes.pop(name, None)
         if known is not None:
-            self._requests[known].pop(name, None)
-            if not self._requests[known]:
-                del self._requests[known]
+            for rows in (self._requests, self._open):
+                rows.get(known, {}).pop(name, None)
+                if not rows.get(known):
+                    rows.pop(known, None)
         if event.type is EventType.DELETED:
             return
         csr = requests.read(event.object)
@@ -67,25 +69,26 @@ class RequestHistory:
             self._issued(csr)
         if csr.signer == requests.KUBELET_SERVING and csr.created is not None and (node := node_of(csr.username)):
             is_open = not csr.decided and not csr.certificate
-            found = _Request(name=name, node=node, created=csr.created, is_open=is_open, key=key)
+            found = _Request(name=name, created=csr.created)
             self._nodes[name] = node
-            self._requests.setdefault(node, {})[name] = found
+            for rows in (self._requests, self._open) if is_open else (self._requests,):
+                rows.setdefault(node, {})[name] = found
 
     def open_requests(self, node: str) -> tuple[str, ...]:
         """Return the names of a node's open requests for serving certificates."""
-        return tuple(one.name for one in self._requests.get(node, {}).values() if one.is_open)
+        return tuple(self._open.get(node, ()))
 
     def newer(self, csr: SigningRequest) -> str:
-        """Return the newest open request of the same node if it is newer than this one; '' if not."""
-        rows = [one for one in self._requests.get(node_of(csr.username), {}).values() if one.is_open]
-        newest = max(rows, key=lambda one: (one.created, one.name), default=None)
-        if newest is None or csr.created is None or (newest.created, newest.name) <= (csr.created, csr.name):
+        """Return a newer open request of the same node; '' if there is none."""
+        if csr.created is None:
             return ""
-        return newest.name
+        rows = reversed(self._open.get(node_of(csr.username), {}).values())  # the newest ones, so that a flood costs little
+        return next((one.name for one in rows if (one.created, one.name) > (csr.created, csr.name)), "")
 
     def recent(self, csr: SigningRequest, *, now: datetime) -> int:
-        """Return how many requests its node has sent within the last hour."""
-        return sum(now - one.created < _HOUR for one in self._requests.get(node_of(csr.username), {}).values())
+        """Return how many requests its node has sent within the last hour, at most `MOST_COUNTED`."""
+        rows = reversed(self._requests.get(node_of(csr.username), {}).values())
+        return sum(1 for _ in itertools.islice((one for one in rows if now - one.created < _HOUR), MOST_COUNTED))
 
     def certified(self, node: str, *, now: datetime) -> frozenset[str]:
         """Return the names in the newest serving certificate that was issued to a node on our approval; none once it has expired."""

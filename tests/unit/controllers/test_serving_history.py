@@ -1,0 +1,93 @@
+"""What is known of earlier requests for serving certificates, also while one node sends thousands."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from controllers_kit import KEY, NOW, condition, request
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from serving_kit import DNS, IP, SANS, USER, serving_csr
+
+from kubewright.apis import formats
+from kubewright.base.clock import rfc3339
+from kubewright.controllers import requests
+from kubewright.controllers.serving.deciding import REASON
+from kubewright.controllers.serving.history import MOST_COUNTED, MOST_CREDENTIALS, RequestHistory
+from kubewright.kube.answers import EventType, WatchEvent
+
+TEXT = request(names=(DNS, IP))
+
+
+def told(history: RequestHistory, *found: dict, kind: EventType = EventType.ADDED) -> None:
+    for one in found:
+        history.changed(WatchEvent(kind, one))
+
+
+def sent(name: str, *, ago: float = 0.0, **fields: object) -> dict:
+    return serving_csr(TEXT, name=name, created=rfc3339(NOW - timedelta(seconds=ago)), **fields)
+
+
+def issued(user: str, *names: str, ends: timedelta = timedelta(days=1), number: int = 1) -> bytes:
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, user)])
+    sans = [x509.IPAddress(found) if (found := formats.address(one)) is not None else x509.DNSName(one) for one in names]
+    builder = x509.CertificateBuilder(subject, subject, KEY.public_key(), number, NOW - timedelta(hours=1), NOW + ends)
+    if sans:
+        builder = builder.add_extension(x509.SubjectAlternativeName(sans), critical=False)
+    return builder.sign(KEY, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+
+def test_a_newer_open_request_supersedes_and_one_that_is_decided_or_deleted_does_not():
+    history, old = RequestHistory(), requests.read(sent("old", ago=60))
+    told(history, sent("old", ago=60), sent("new"))
+    assert history.newer(old) == "new"
+    assert history.newer(requests.read(sent("new"))) == ""
+    assert history.open_requests("a") == ("old", "new")
+    told(history, sent("new", conditions=[condition("Denied")]), kind=EventType.MODIFIED)
+    assert history.newer(old) == ""
+    told(history, sent("newest"))
+    told(history, sent("newest"), kind=EventType.DELETED)
+    assert history.newer(old) == ""
+    assert history.open_requests("a") == ("old",)
+    assert history.recent(old, now=NOW) == 2
+
+
+def test_requests_of_the_last_hour_count_whatever_became_of_them():
+    history, asked = RequestHistory(), requests.read(sent("x"))
+    told(history, *(sent(f"r-{number}", ago=number * 600.0, conditions=[condition("Denied")]) for number in range(12)))
+    assert history.recent(asked, now=NOW) == 6
+
+
+def test_of_thousands_of_requests_of_one_node_a_hundred_are_counted():
+    history, asked = RequestHistory(), requests.read(sent("r-0000", ago=60))
+    told(history, *(sent(f"r-{number:04d}") for number in range(3000)))
+    assert history.newer(asked) == "r-2999"
+    assert history.recent(asked, now=NOW) == MOST_COUNTED
+
+
+def test_names_in_the_newest_certificate_that_was_issued_on_our_approval_are_known_until_it_expires():
+    history = RequestHistory()
+    told(history, sent("by-a-person", conditions=[condition("Approved", reason="Person")], certificate=issued(USER, "a", "10.9.9.9")))
+    assert history.certified("a", now=NOW) == frozenset()
+    ours = [condition("Approved", reason=REASON)]
+    told(history, sent("csr-1", conditions=ours, certificate=issued(USER, *SANS)))
+    assert history.certified("a", now=NOW) == set(SANS)
+    assert history.certified("a", now=NOW + timedelta(days=2)) == frozenset()
+    assert history.certified("b", now=NOW) == frozenset()
+    told(history, sent("csr-2", conditions=ours, certificate=issued("system:node:b", *SANS)))
+    assert history.certified("a", now=NOW) == frozenset()
+    told(history, sent("csr-3", conditions=ours, certificate=b"junk"))
+    assert history.certified("a", now=NOW) == frozenset()
+
+
+def test_the_last_client_certificates_of_a_node_are_known_by_their_fingerprints():
+    history = RequestHistory()
+    for number in range(1, MOST_CREDENTIALS + 2):
+        made = issued(USER, number=number)
+        told(history, serving_csr(TEXT, name=f"c-{number}", signer=requests.CLIENT_KUBELET, certificate=made))
+        newest = x509.load_pem_x509_certificate(made).fingerprint(hashes.SHA256()).hex()
+        assert newest in history.credentials("a")
+    assert len(history.credentials("a")) == MOST_CREDENTIALS
+    told(history, serving_csr(TEXT, name="junk", signer=requests.CLIENT_KUBELET, certificate=b"junk"))
+    assert history.credentials("b") == frozenset()
