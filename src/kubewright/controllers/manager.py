@@ -39,6 +39,8 @@ from kubewright.tokens import cluster_info, secrets
 
 COMPONENT: Final = "kubewright-controllers"
 """The source component of events."""
+APPROVALS: Final = 50.0
+"""Approvals of serving certificates a second, also with a lower `--kube-api-qps`: as many nodes may join."""
 
 
 class Controller(Protocol):
@@ -135,10 +137,10 @@ class Manager:
                 self._policy.refresh()
                 await self._policy.close_replaced()
 
-    def _api(self) -> AsyncKubeAPI:
-        """Return the client of one controller: as in kube-controller-manager, each has its own rate limit."""
+    def _api(self, *, least: float = 0.0) -> AsyncKubeAPI:
+        """Return the client of one controller: as in kube-controller-manager, each has its own rate limit, here of `least` at least."""
         fenced = self._plain if self._elector is None else FencedKube(self._plain, require=self._elector.require)
-        return LimitedKube(fenced, TokenBucket(rate=self._options.qps, burst=self._options.burst))
+        return LimitedKube(fenced, TokenBucket(rate=max(self._options.qps, least), burst=max(self._options.burst, int(least))))
 
     def _made(self) -> Iterator[Controller]:
         wanted = self._options.controllers
@@ -163,7 +165,7 @@ class Manager:
         namespace, name = API_SERVERS
         endpoints = Informer(self._plain, ENDPOINTS, namespace=namespace, field_selector=f"metadata.name={name}", random=self._random)
         return ServingApprover(
-            self._api(),
+            self._api(least=APPROVALS),
             self._requests(KUBELET_SERVING),
             clients=self._requests(CLIENT_KUBELET),
             nodes=self._shared("nodes", Informer(self._plain, NODE, random=self._random)),
