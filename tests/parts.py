@@ -11,10 +11,14 @@ from enum import Enum
 from typing import Final
 
 import pytest
+from hypothesis import is_hypothesis_test, settings
 
 
 class Part(Enum):
-    """A part of the suite. Tests of generated examples are in both: the first part tries a fifth of the examples, the rest tries the others."""
+    """A part of the suite. Tests of generated examples are in both: the first part tries a fifth of the examples, the rest tries the others.
+
+    Tests with `@given` that have no row are in both parts as well; the rest tries all their examples.
+    """
 
     FIRST = "first"
     REST = "rest"
@@ -120,6 +124,11 @@ def examples(number: int) -> int:
     return {FIRST: first, REST: number - first}.get(_chosen, number)  # type: ignore[arg-type]
 
 
+def given(number: int = 100) -> int:
+    """Return how many examples a test with `@given` tries that has no seed. In CI, hypothesis begins with the same examples in each run."""
+    return examples(number) if _chosen is FIRST else number
+
+
 def seed(number: int) -> int:
     """Return the seed of the chosen part, so that the rest does not repeat the examples of the first part."""
     return number + 1 if _chosen is REST else number
@@ -135,6 +144,9 @@ def pytest_configure(config: pytest.Config) -> None:
     global _chosen
     chosen = config.getoption("part")
     _chosen = Part(chosen) if chosen else None
+    if _chosen is FIRST:
+        settings.register_profile("first part", max_examples=given())
+        settings.load_profile("first part")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -146,6 +158,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     functions = {nodeid.partition("[")[0] for nodeid in cases}
     if dead := [row for row in TABLE if "[" in row and row not in cases and row.partition("[")[0] in functions]:
         raise pytest.UsageError(f"tests/parts.py has rows for cases that do not exist: {dead}")
-    left = [item for item in items if part_of(item.nodeid) not in {_chosen, BOTH}]
-    config.hook.pytest_deselected(items=left)
-    items[:] = [item for item in items if part_of(item.nodeid) in {_chosen, BOTH}]
+    found = {item: _part_of(item) in {_chosen, BOTH} for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not found[item]])
+    items[:] = [item for item in items if found[item]]
+
+
+def _part_of(item: pytest.Item) -> Part:
+    part = part_of(item.nodeid)
+    return BOTH if part is FIRST and is_hypothesis_test(getattr(item, "obj", None)) else part

@@ -7,6 +7,7 @@ from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, init, load
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.apis import feature_gates, kubelet, kubelet_rules, kubeproxy
 from kubewright.apis.findings import Findings
 from kubewright.apis.kubeadm import load_whole
@@ -226,7 +227,7 @@ _VALUES = (
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=parts.given(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fields=st.dictionaries(st.sampled_from([*KUBELET_VALUES, *KUBE_PROXY_VALUES]), _VALUES, max_size=6))
 def test_no_document_raises_an_error_in_a_rule(fields):
     for decode in (kubelet.decode, kubeproxy.decode):

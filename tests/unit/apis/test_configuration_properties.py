@@ -8,6 +8,7 @@ from apis_documents import CASES, KUBE_PROXY, KUBELET, MACHINE, REFERENCE, clust
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.apis.findings import Findings
 from kubewright.apis.kubeadm import cluster_document, init_document, load_init
 from kubewright.apis.kubeadm.defaults import random_token
@@ -17,7 +18,7 @@ from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.yaml import dump_all, load_all
 
-_FAST = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_FAST = settings(max_examples=parts.given(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 _SCALARS = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.sampled_from(["", "1h", "10.0.0.0/8", "a.b:1"])
@@ -76,7 +77,7 @@ def test_arbitrary_values_of_real_fields_end_in_the_error_tree(head, data):
     _ends_well([cluster(), {**extra, **head}] if head["kind"] != "ClusterConfiguration" else [{**extra, **head}])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=parts.given(200), deadline=None)
 @given(st.sampled_from(_PLACES), _JSON)
 def test_one_wrong_value_in_a_valid_file_ends_in_the_error_tree(place, new):
     index, path = place
@@ -184,7 +185,7 @@ _INITS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=parts.given(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_INITS, _CLUSTERS)
 def test_a_written_configuration_is_read_back_unchanged(machine, shared):
     first = load(init(**machine), cluster(**shared)).configuration

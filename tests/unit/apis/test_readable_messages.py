@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import kubewright
+import parts
 from kubewright.apis.kubeadm import load_whole
 from kubewright.apis.kubeadm.explanations import ROOTS, every
 from kubewright.base.errors import KubewrightError, ValidationError
@@ -73,7 +74,7 @@ def test_no_value_of_any_field_gives_a_message_in_python_syntax(value):
         assert [text for text in said if PYTHON.search(text)] == []
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=parts.given(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     fields=st.dictionaries(st.sampled_from([path for _, path in PATHS]), st.sampled_from(VALUES), max_size=6),
     component=st.dictionaries(st.sampled_from(COMPONENT_FIELDS), st.sampled_from(VALUES), max_size=4),

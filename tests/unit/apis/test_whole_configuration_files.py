@@ -7,6 +7,7 @@ from apis_documents import ALL_CASES, KUBE_PROXY, KUBELET, MACHINE, REFERENCE, V
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.apis.kubeadm import WholeFile, load_whole
 from kubewright.base.errors import ValidationError
 from kubewright.base.yaml import dump_all, load_all
@@ -168,7 +169,7 @@ def test_a_token_with_expires_has_no_ttl():
     assert errors(init(bootstrapTokens=[{**token, "ttl": "1h"}]), cluster()) == [("bootstrapTokens.0", "Invalid value")]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=parts.given(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     join=st.fixed_dictionaries({}, optional={"dryRun": st.booleans(), "skipPhases": st.lists(_TEXT), "controlPlane": st.just({})}),
     reset=st.fixed_dictionaries(

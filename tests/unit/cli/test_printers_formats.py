@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.base import yaml
 from kubewright.base.errors import UsageError
 from kubewright.cli.printers import choosing, documents
@@ -97,7 +98,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=parts.given(200), deadline=None)
 @given(JSON)
 def test_json_is_read_back_unchanged(value):
     assert json.loads(documents.json_text(value)) == value
@@ -109,7 +110,7 @@ PLAIN = st.text(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=parts.given(200), deadline=None)
 @given(st.dictionaries(PLAIN, PLAIN | st.booleans() | st.integers(-99, 99) | st.none() | st.lists(PLAIN, max_size=3), max_size=3))
 def test_kyaml_is_yaml(value):
     assert yaml.load(documents.kyaml_text(value)) == value

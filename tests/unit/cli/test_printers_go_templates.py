@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.cli.printers import gofmt
 from kubewright.cli.printers.go_values import Int, Problem
 from kubewright.cli.printers.gotemplate import executing, parsing
@@ -173,7 +174,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=parts.given(200), deadline=None)
 @given(st.text("%vsdqxXtfeEgGTUcbo+-# 0123.*a\u20ac\n", max_size=12), st.lists(VALUES, max_size=4))
 def test_every_format_writes_every_value(format, arguments):
     assert isinstance(gofmt.sprintf(format, arguments), str)
@@ -214,7 +215,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=parts.given(200), deadline=None)
 @given(st.lists(PIECES, max_size=14).map("".join), st.booleans())
 @example('{{define "a"}}{{template "a" .}}{{end}}{{template "a" .}}', True)
 @example("{{printf 1}}", True)
@@ -237,7 +238,7 @@ CALLS = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=parts.given(200), deadline=None)
 @given(CALLS)
 def test_every_function_accepts_every_value_or_raises_a_problem(template):
     try:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.cli.printers.go_values import Problem
 from kubewright.cli.printers.jsonpath import evaluating, parsing
 from kubewright.cli.printers.jsonpath.parsing import Expression, Field, Slice, Text, Union
@@ -156,7 +157,7 @@ PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=parts.given(200), deadline=None)
 @given(st.lists(PIECES, max_size=14).map("".join), st.booleans())
 @example("{[" + "[?(" * 40, True)
 @example("{" + ".." * 3 + "}", False)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError
 from kubewright.host.desired import Ownership
@@ -221,7 +222,7 @@ def build(top: Path, tree: object, precious: Path) -> None:
         os.mkfifo(top)
 
 
-@settings(max_examples=60)
+@settings(max_examples=parts.given(60))
 @given(TREES)
 def test_any_tree_is_removed_completely_and_nothing_else(tmp_path_factory, tree):
     tmp_path = tmp_path_factory.mktemp("tree")

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import parts
 from busy import HANGS
 from kubewright.base.errors import Forbidden, HostError, PortInUse, UsageError
 from kubewright.http import lean, loop, serving, tls, unix
@@ -372,7 +373,7 @@ def test_a_broken_answer_on_the_socket_has_its_reason(place: Path, content: byte
     assert caught.value.reason is reason
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=parts.given(30), deadline=None)
 @given(content=st.binary(max_size=60) | st.binary(max_size=20).map(lambda rest: b"HTTP/1.0 200 OK\r\n" + rest + b"\r\n\r\n"))
 def test_no_answer_on_the_socket_raises_an_error_outside_the_tree(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     place = tmp_path_factory.mktemp("s") / "c"

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_server import Raw, Seen, answer, json_answer, lines_answer
 
+import parts
 from busy import HANGS, LONGER
 from kubewright.base.errors import UsageError
 from kubewright.http import lean, loop, tls
@@ -243,7 +244,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=parts.given(300), deadline=None)
 @given(PIECES, st.booleans())
 def test_any_input_gives_a_response_or_an_error(pieces: list[bytes], lost: bool) -> None:
     from kubewright.http.connections import Connection, Whole

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import parts
 from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, DocumentError, NotFound, ValidationError
@@ -202,7 +203,7 @@ TREES = st.recursive(
 DOCUMENTS = st.none() | st.dictionaries(st.sampled_from(["name", "value", "token", "extraArgs", "x", "y"]), TREES, max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=parts.given(150), deadline=None)
 @given(DOCUMENTS, DOCUMENTS)
 def test_changes_and_diffs_exist_only_for_different_documents(old, new):
     assert sides(old, old) == []

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from init_kit import TOKEN, Box, asked, names
 
+import parts
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import UsageError
@@ -121,7 +122,7 @@ NEEDED = {"bootstrap-token", "upload-certs"}
 AUTHORITIES = {"certs", "certs/ca", "certs/front-proxy-ca", "certs/etcd-ca"}
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=parts.given(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sets(st.sampled_from([name for name in SKIPPABLE if name not in AUTHORITIES]), max_size=6))
 def test_any_phases_can_be_skipped_and_leave_nothing(tmp_path, skipped):
     box = Box(tmp_path / "machine")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pki_kit import authority, ensure_all, full_store, leaf, sources
 
 import certificate_summaries as summaries
+import parts
 from kubewright.base.errors import KubewrightError
 from kubewright.pki import certificates, keys, kubeconfigs, pins
 from kubewright.pki.encoding import pem
@@ -19,7 +20,7 @@ from kubewright.pki.requests import csr, request_details, request_signing
 from kubewright.pki.specs import KeyPairSpec
 from kubewright.pki.store import MemoryStore
 
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=parts.given(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 CA = authority()
 LEAF, KEY = leaf(CA, names=Names(dns=("a.example.com",), ips=("192.0.2.1", "fd00::1")), organizations=("o",))
 RSA = keys.generate("RSA-2048")

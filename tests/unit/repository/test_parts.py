@@ -100,6 +100,35 @@ def _run(root: Path, *arguments: str, code: int = 0) -> str:
     return done.stdout + done.stderr
 
 
+GENERATED = """\
+from hypothesis import given, settings, strategies as st
+
+import parts
+
+tried = []
+
+@given(st.integers())
+def test_default(number):
+    tried.append(number)
+
+@settings(max_examples=parts.given(30))
+@given(st.integers())
+def test_thirty(number):
+    tried.append(number)
+
+def teardown_module():
+    print("examples", len(tried))
+"""
+
+
+def test_tests_with_given_are_in_both_parts_and_try_a_fifth_of_their_examples_in_the_first(pytester: pytest.Pytester) -> None:
+    (pytester.path / "tests/unit").mkdir(parents=True)
+    (pytester.path / "tests/unit/test_generated.py").write_text(GENERATED)
+    (pytester.path / "conftest.py").write_text('pytest_plugins = ["parts", "seconds"]\n')
+    assert "examples 26" in _run(pytester.path, "-s", "--part", "first")
+    assert "examples 130" in _run(pytester.path, "-s", "--part", "rest")
+
+
 def test_a_row_of_a_case_that_its_test_does_not_have_is_an_error(pytester: pytest.Pytester) -> None:
     path = pytester.path / "tests/machines/test_kill_worker.py"
     path.parent.mkdir(parents=True)
