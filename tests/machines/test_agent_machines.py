@@ -40,19 +40,35 @@ EXTRA: Final = (
 
 
 @pytest.fixture(scope="module")
-def workers(parts: Parts) -> Iterator[tuple[Worker, Worker]]:
-    with Bed("one", "two", "three", bed="agents", parts=parts, shared=SHARED) as bed:
-        one = bed["one"]
+def bed(parts: Parts) -> Iterator[Bed]:
+    """A control plane, and two machines that have not joined."""
+    with Bed("one", "two", "three", bed="agents", parts=parts, shared=SHARED) as made:
+        one = made["one"]
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)
-        words = join_command(one)
-        found = []
-        for name in ("two", "three"):
-            kubewright(bed[name], *words, IGNORED)
-            found.append(Worker(one, bed[name]))
-        for worker in found:
-            worker.ready()
-        yield found[0], found[1]
+        yield made
+
+
+def joined(bed: Bed, name: str) -> Worker:
+    kubewright(bed[name], *join_command(bed["one"]), IGNORED)
+    worker = Worker(bed["one"], bed[name])
+    worker.ready()
+    return worker
+
+
+@pytest.fixture(scope="module")
+def two(bed: Bed) -> Worker:
+    return joined(bed, "two")
+
+
+@pytest.fixture(scope="module")
+def three(bed: Bed) -> Worker:
+    return joined(bed, "three")
+
+
+@pytest.fixture(scope="module")
+def workers(two: Worker, three: Worker) -> tuple[Worker, Worker]:
+    return two, three
 
 
 def owned(objects: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -78,8 +94,7 @@ def transition(objects: Mapping[str, Any]) -> str:
     return str(row and row["lastTransitionTime"])
 
 
-def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> None:
-    two, _ = workers
+def test_a_node_is_taken_over_and_given_back(two: Worker) -> None:
     kubelets, moved = two.objects(), two.heartbeat()
     two.end()
     two.agent()
@@ -98,9 +113,9 @@ def test_a_node_is_taken_over_and_given_back(workers: tuple[Worker, Worker]) -> 
 
 
 @pytest.fixture
-def addressed(workers: tuple[Worker, Worker]) -> Iterator[None]:
+def addressed(two: Worker) -> Iterator[None]:
     """The machine also has an IPv6 address, and some huge pages."""
-    machine = workers[0].machine
+    machine = two.machine
     machine.run("ip", "-6", "address", "add", f"{SIXTH}/64", "dev", "eth0", "nodad")
     before = machine.run("sysctl", "-n", "vm.nr_hugepages").out.strip()
     machine.run("sysctl", "-qw", "vm.nr_hugepages=8")  # of the whole host: 16 MiB
@@ -120,8 +135,7 @@ CASES: Final = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.usefixtures("addressed")
-def test_a_node_created_by_the_agent_equals_the_kubelets(workers: tuple[Worker, Worker], case: str) -> None:
-    two, _ = workers
+def test_a_node_created_by_the_agent_equals_the_kubelets(two: Worker, case: str) -> None:
     extra = tuple(flag.format(own=two.machine.address) for flag in CASES[case])
     found = []
     for start in (two.agent, two.kubelet):
@@ -170,9 +184,8 @@ WIRE: Final = {
 """How the writes of a joining node differ, if both send JSON: `-` only the kubelet sends it, `+` only the agent."""
 
 
-def test_a_node_sends_the_same_writes_as_a_kubelet(workers: tuple[Worker, Worker]) -> None:
+def test_a_node_sends_the_same_writes_as_a_kubelet(two: Worker) -> None:
     """From the certificate request to the second renewal of the lease, and then for a Node that a client has changed."""
-    two, _ = workers
     wire = Wire(two.one)
     said: list[dict[str, set[str]]] = []
     registrations: list[dict[str, Any]] = []
@@ -268,8 +281,7 @@ def test_a_stopped_runtime_is_reported_as_by_the_kubelet(workers: tuple[Worker, 
     eventually(lambda: shown(workers, ["Ready"]) == {"True"}, "both to be ready")
 
 
-def test_the_agent_is_a_service_until_the_machine_leaves(workers: tuple[Worker, Worker]) -> None:
-    _, three = workers
+def test_the_agent_is_a_service_until_the_machine_leaves(three: Worker) -> None:
     machine = three.machine
     three.end()
     three.kubelet()
@@ -303,8 +315,7 @@ def serving_requests(one: Machine, name: str) -> list[dict[str, Any]]:
     return [row for row in mine if row["spec"]["signerName"] == csr.SERVING_SIGNER]
 
 
-def test_agent_and_kubelet_request_the_same_serving_certificate_and_serve_with_it(workers: tuple[Worker, Worker]) -> None:
-    two, _ = workers
+def test_agent_and_kubelet_request_the_same_serving_certificate_and_serve_with_it(two: Worker) -> None:
     asked = []
     for start in (two.kubelet, two.agent):
         two.end()
@@ -332,8 +343,7 @@ def test_agent_and_kubelet_request_the_same_serving_certificate_and_serve_with_i
     two.kubelet()
 
 
-def test_a_shutdown_is_reported_before_the_machine_is_down(workers: tuple[Worker, Worker]) -> None:
-    two, _ = workers
+def test_a_shutdown_is_reported_before_the_machine_is_down(two: Worker) -> None:
     two.end()
     moved = two.heartbeat()
     two.agent()
