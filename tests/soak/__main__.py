@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from etcd_stages import MemberReplace, Restore
 from kill_kit import Boundary, killed_after, killed_at, moments
 from kill_stages import ControlPlaneJoin, Init, Stage, WorkerJoin
 from testbed import host
@@ -39,6 +40,8 @@ WORKFLOWS: Final[Mapping[str, Callable[[Parts], Stage]]] = {
     "upgrade": lambda parts: Apply(UpgradedPlane(parts)),
     "upgrade-node": lambda parts: NodeUpgrade(UpgradedPlane(parts)),
     "upgrade-rollback": lambda parts: Rollback(UpgradedPlane(parts)),
+    "etcd-restore": Restore,
+    "etcd-replace": MemberReplace,
 }
 STATE: Final = ROOT / "build" / "soak"
 PAGE: Final = ROOT / "docs" / "soak.md"
