@@ -12,10 +12,11 @@ import pytest
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed, HostError
+from kubewright.base.records import replace
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
-from kubewright.lifecycle.etcd import fencing, this_member
+from kubewright.lifecycle.etcd import etcdutl, fencing, this_member
 from kubewright.lifecycle.etcd.fencing import Peer, Standing
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
@@ -88,6 +89,12 @@ def test_flags_are_changed_and_everything_else_stays():
     flags = {**FLAGS, "initial-cluster": "one=x", "initial-cluster-state": "existing"}
     assert container["command"] == ["etcd", *sorted(f"--{name}={value}" for name, value in flags.items())]
     assert (container["note"], edited["metadata"]) == ("kept", {"name": "etcd"})
+
+
+def test_the_id_of_a_cluster_is_that_which_etcd_calculates(host):
+    """These are the IDs of every etcd that is started without flags."""
+    member = replace(this_member.find(host), peer_url="http://localhost:2380")
+    assert f"{etcdutl.cluster_id(member, token='etcd-cluster'):x}" == "cdf818194e3a8c32"
 
 
 def test_a_port_that_refuses_is_that_of_a_stopped_member_and_one_that_listens_runs():
