@@ -50,7 +50,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_agent_machines.py": Cost(4, 180),
     "tests/machines/test_canaries_machines.py": Cost(4, 130),
     "tests/machines/test_controllers_machines.py": Cost(4, 60),
-    "tests/machines/test_etcd_machines.py": Cost(3, 120),
+    "tests/machines/test_etcd_machines.py": Cost(3, 240),
     "tests/machines/test_faults_checks.py": Cost(3, 55),
     "tests/machines/test_faults_joining.py": Cost(4, 90),
     "tests/machines/test_faults_quorum.py": Cost(4, 150),
