@@ -1,7 +1,7 @@
 """What other approvers of serving certificates check, as short models: enough to show what each of them lets through.
 
 postfinance's is kubelet-csr-approver 1.2 (internal/controller/csr_controller.go, regex_ip_checks.go), OpenShift's is
-cluster-machine-approver; k0s is modelled before and since its change of September 2026.
+cluster-machine-approver (pkg/controller/csr_check.go); k0s is modelled before and since its change of September 2026.
 """
 
 from __future__ import annotations
