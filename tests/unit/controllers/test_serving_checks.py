@@ -108,6 +108,7 @@ WAITING = [
     ("S11a", "RecordUnavailable", names(DNS, IP), fetching(Answer(source="joinRecords", problem="locked"))),
     ("S11b", "NoRecord", names(DNS, IP), fetching(Answer(source="joinRecords", membership=Membership.NO_RECORD))),
     ("S14b", "SourceUnavailable", names(DNS, IP), fetching(SILENT, owned={"a": "file"})),
+    ("S14b", "SourceUnavailable", names(DNS, IP), fetching(SILENT, owned={"a": "file", "10.1.0.7": "nodes"})),
     ("S14", "NotOwned", names(DNS, IP), evidence(owned={"a": "file"})),
     ("S15", "NotReported", names(DNS, IP), evidence(node=KnownNode(name="a", reported=frozenset({"a"})))),
     ("S16a", "DnsUnavailable", names(DNS, IP), resolving({"a": None})),

@@ -174,7 +174,9 @@ def _membership(*kinds: Membership) -> Callable[[Subject], str]:
 
 
 def _unavailable(subject: Subject) -> str:
-    return f"no answer from {', '.join(subject.evidence.unavailable)}" if _unowned(subject) and subject.evidence.unavailable else ""
+    """What a Node reports is not enough while a source is silent that might know better."""
+    silent, doubtful = subject.evidence.unavailable, subject.evidence.doubtful(subject.sans)
+    return f"no answer from {', '.join(silent)}" if silent and doubtful and not _is_renewal(subject) else ""
 
 
 def _not_owned(subject: Subject) -> str:

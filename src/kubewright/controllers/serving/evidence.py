@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kubewright.apis.formats import Network
@@ -107,8 +107,11 @@ class Evidence:
         What another Node only reports does not count for a name that an independent source gives to this node:
         otherwise nodes could take names from others by reporting them.
         """
-        reported = {san: node for san, node in self.reported.items() if self.owned.get(san, NODES) == NODES}
-        return {**reported, **self.foreign}
+        return {**{san: self.reported[san] for san in self.doubtful(self.reported)}, **self.foreign}
+
+    def doubtful(self, sans: Iterable[str]) -> tuple[str, ...]:
+        """Return those of these names that nobody but the Node itself gives to the node."""
+        return tuple(san for san in sans if self.owned.get(san, NODES) == NODES)
 
     def completed(self, fetched: Fetched) -> Evidence:
         """Return the evidence together with what was fetched. Of several sources that give a name the first counts."""
