@@ -224,7 +224,7 @@ def test_a_new_cluster_whose_daemon_is_killed_is_made_by_the_next_up(killer: Kil
         report = killer.run(Order(root=where, victim=DAEMON, phase=phase))
 
         assert report.ended == "failed"
-        assert report.error.startswith("the daemon of cluster 'one' ended, killed by SIGKILL")
+        assert report.error.startswith('the daemon of cluster "one" ended, killed by SIGKILL')
         assert [line for line in leftovers(home.root / "one") if not line.startswith("file")] == []
         again = killer.run(Order(root=where))
         assert (again.ended, again.error) == ("finished", "")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.base.versions import Version
 from kubewright.binaries import files
@@ -67,7 +68,7 @@ def find_go(environment: Mapping[str, str], *, need: tuple[int, int, int]) -> Go
     answer = _ask(path, environment, remedy=remedy)
     found = _ANSWER.search(answer)
     if found is None:
-        raise BinariesError(f"{path} does not report its version: {answer[:200]!r}", remedy=remedy)
+        raise BinariesError(f"{path} does not report its version: {quoted(answer[:200])}", remedy=remedy)
     version = (int(found[1]), int(found[2]), int(found[3] or 0))
     if version < need:
         raise BinariesError(f"{path} is {found[0]}, go{wanted} or later is needed", remedy=remedy)

@@ -103,7 +103,7 @@ def default_cache(environment: Mapping[str, str]) -> Path:
 def _flag(environment: Mapping[str, str], name: str) -> bool:
     value = environment.get(name, "").strip().lower()
     if value not in _TRUTH:
-        raise UsageError(f"{name}={environment[name]!r} is neither true nor false", remedy=f"{name}=1 or {name}=0")
+        raise UsageError(f"{name}={quoted(environment[name])} is neither true nor false", remedy=f"{name}=1 or {name}=0")
     return _TRUTH[value]
 
 

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
 from kubewright.kube.daemons.electing import Election
 
@@ -70,7 +71,7 @@ def selected(words: Iterable[str]) -> frozenset[str]:
     for word in given:
         if word != "*" and word.removeprefix("-") not in names:
             raise UsageError(
-                f"there is no controller {word.removeprefix('-')!r} here",
+                f"there is no controller {quoted(word.removeprefix('-'))} here",
                 detail=f"kubewright has {', '.join(row.alias for row in CONTROLLERS)}",
                 remedy="leave the others to kube-controller-manager",
             )

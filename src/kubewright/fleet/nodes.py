@@ -18,6 +18,7 @@ from kubewright.agent.node import NodeAgent
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
 from kubewright.host.filesystem.files import Files
 
 JOINS: Final = 16
@@ -144,4 +145,4 @@ class Fleet:
 
 def _require_name(name: str) -> None:
     if not _NAME.fullmatch(name) or ".." in name:
-        raise UsageError(f"{name!r} cannot be the name of a node", remedy="use lower-case letters, digits, '-' and '.', as in DNS")
+        raise UsageError(f"{quoted(name)} cannot be the name of a node", remedy="use lower-case letters, digits, '-' and '.', as in DNS")

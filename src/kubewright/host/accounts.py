@@ -15,6 +15,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError, TryAgain
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.host.desired import Accounts, File
 from kubewright.host.failures import explaining
@@ -143,7 +144,9 @@ class Limits:
         found = {"SYS_UID_MIN": _DEFAULT[0], "SYS_UID_MAX": _DEFAULT[1], "SYS_GID_MIN": _DEFAULT[0], "SYS_GID_MAX": _DEFAULT[1]}
         for name, value in re.findall(rf"^({'|'.join(found)})[ \t]*(.*?)[ \t\r]*$", text, re.MULTILINE):
             if not re.fullmatch(r"\d{1,10}", value, re.ASCII):
-                raise HostError(f"{name} of login.defs is {value!r}, which is not a number", remedy=f"write it like `{name} {found[name]}`")
+                raise HostError(
+                    f"{name} of login.defs is {quoted(value)}, which is not a number", remedy=f"write it like `{name} {found[name]}`"
+                )
             found[name] = int(value)
         uid_min, uid_max, gid_min, gid_max = found.values()
         return cls((uid_min, uid_max), (gid_min, gid_max))
@@ -173,9 +176,9 @@ def _check_user(name: str, users: Iterable[Entry], groups: Iterable[Entry], limi
     if not limits.users[0] <= user.id <= limits.users[1]:
         raise _unfit(f"user {name} has the ID {user.id}", f"IDs of system users are {limits.users[0]} to {limits.users[1]} here")
     if user.shell != NO_SHELL:
-        raise _unfit(f"user {name} has the shell {user.shell!r}", f"it must be {NO_SHELL}, to prevent logins")
+        raise _unfit(f"user {name} has the shell {quoted(user.shell)}", f"it must be {NO_SHELL}, to prevent logins")
     if own != name:
-        raise _unfit(f"user {name} is in the group {user.group if own is None else own!r}", f"it must be the group {name}")
+        raise _unfit(f"user {name} is in the group {quoted(user.group if own is None else own)}", f"it must be the group {name}")
 
 
 def _check_group(name: str, members: Sequence[str], groups: Iterable[Entry], limits: Limits) -> None:
@@ -185,7 +188,7 @@ def _check_group(name: str, members: Sequence[str], groups: Iterable[Entry], lim
     if not limits.groups[0] <= group.id <= limits.groups[1]:
         raise _unfit(f"group {name} has the ID {group.id}", f"IDs of system groups are {limits.groups[0]} to {limits.groups[1]} here")
     if group.members != tuple(members):
-        raise _unfit(f"group {name} has the members {','.join(group.members)!r}", f"they must be {','.join(members)!r}")
+        raise _unfit(f"group {name} has the members {quoted(','.join(group.members))}", f"they must be {quoted(','.join(members))}")
 
 
 def _unfit(what: str, detail: str) -> HostError:

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from kubewright.base.change import Change
 from kubewright.base.errors import HostError
+from kubewright.base.messages import quoted
 from kubewright.host.desired import File, Show
 from kubewright.host.seam import Host
 
@@ -29,5 +30,5 @@ class HostCertificateStore:
     def _path(self, name: str) -> PurePosixPath:
         relative = PurePosixPath(name)
         if relative.is_absolute() or ".." in relative.parts or not relative.name:
-            raise HostError(f"{name!r} is not the name of a certificate file", remedy="names are like ca.crt or etcd/server.key")
+            raise HostError(f"{quoted(name)} is not the name of a certificate file", remedy="names are like ca.crt or etcd/server.key")
         return self._directory / relative

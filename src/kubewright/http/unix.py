@@ -17,6 +17,7 @@ from typing import Final
 
 from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.errors import HostError, UsageError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.http import failures, tracing
 from kubewright.http.deadlines import BoundedSocket
@@ -52,7 +53,7 @@ def stream(
     `timeout` is for all until the body begins, `stall` for each wait for a piece of it.
     """
     if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
-        raise UsageError(f"{target!r} is not an encoded path", remedy="quote it (urllib.parse.quote)")
+        raise UsageError(f"{quoted(target)} is not an encoded path", remedy="quote it (urllib.parse.quote)")
     call = _Call(method, path, target)
     trace = tracing.begin(method, f"unix://{path}{target}")
     with BoundedSocket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:

@@ -14,6 +14,7 @@ import msgspec
 
 from kubewright.base.errors import UsageError
 from kubewright.base.masking import remember_token
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
 from kubewright.http.messages import Headers, Request
 from kubewright.kube import resources
@@ -265,7 +266,7 @@ def delete(
 def raw(method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None) -> Request:
     """Any request; `path` is absolute and encoded, with its query: `/readyz?verbose`."""
     if not path.startswith("/"):
-        raise UsageError(f"{path!r} is not an absolute path", remedy="write it like /readyz")
+        raise UsageError(f"{quoted(path)} is not an absolute path", remedy="write it like /readyz")
     return Request(method, path, headers=headers or {}, body=body)
 
 

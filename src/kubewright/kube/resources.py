@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from kubewright.apis import node_join_requests
 from kubewright.base.errors import DocumentError, UsageError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 
 _ORDINARY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
@@ -55,7 +56,7 @@ def segment(name: str) -> str:
     if _ORDINARY.fullmatch(name):
         return name
     if name in {"", ".", ".."} or "/" in name or "%" in name or not name.isprintable():
-        raise UsageError(f"{name!r} cannot be the name of an object", remedy='names hold no "/" and no "%", and are not "." or ".."')
+        raise UsageError(f"{quoted(name)} cannot be the name of an object", remedy='names hold no "/" and no "%", and are not "." or ".."')
     return quote(name, safe=":@!$&'()*+,;=~-._")
 
 
@@ -126,7 +127,7 @@ def named(kind: str, *, api_version: str | None = None) -> Resource:
     for resource in RESOURCES:
         if resource.kind == kind and api_version in {None, resource.api_version}:
             return resource
-    raise UsageError(f"kubewright has no row for the kind {kind!r}", remedy="pass a Resource of your own")
+    raise UsageError(f"kubewright has no row for the kind {quoted(kind)}", remedy="pass a Resource of your own")
 
 
 def of(obj: Mapping[str, object]) -> Resource:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis import workloads
+from kubewright.base.messages import quoted
 from kubewright.kube.patches import PatchError
 
 Map = dict[str, Any]
@@ -54,7 +55,7 @@ def _directed(patch: Map) -> Map:
             return {name: value for name, value in patch.items() if name != _DIRECTIVE}
         case "delete":
             return {}
-    raise PatchError(f"{_DIRECTIVE} must be replace or delete, not {patch[_DIRECTIVE]!r}")
+    raise PatchError(f"{_DIRECTIVE} must be replace or delete, not {quoted(patch[_DIRECTIVE])}")
 
 
 _GONE: Final = object()
@@ -88,7 +89,7 @@ def _inner(type: str, name: str) -> str:
         return OPEN
     members = workloads.members(type.removeprefix("?"))
     if name not in members:
-        raise PatchError(f"{type.removeprefix('?')} has no field {name!r}")
+        raise PatchError(f"{type.removeprefix('?')} has no field {quoted(name)}")
     inner = members[name].type.removeprefix("?").removeprefix("[]").removeprefix("?")
     return inner if workloads.is_struct(inner) else OPEN
 
@@ -113,7 +114,7 @@ def _merge_list(found: list[Any], patch: list[Any], key: str, type: str, order: 
             case None:
                 pass
             case other:
-                raise PatchError(f"{_DIRECTIVE} of a list element must be replace or delete, not {other!r}")
+                raise PatchError(f"{_DIRECTIVE} of a list element must be replace or delete, not {quoted(other)}")
     plain = [element for element in patch if _DIRECTIVE not in element]
     if replaced:
         return plain
@@ -130,9 +131,9 @@ def _merge_list(found: list[Any], patch: list[Any], key: str, type: str, order: 
 def _require_maps(elements: Iterable[Any], key: str) -> None:
     for element in elements:
         if not isinstance(element, Mapping):
-            raise PatchError(f"an element of a list that is merged by {key!r} is not a map")
+            raise PatchError(f"an element of a list that is merged by {quoted(key)} is not a map")
         if key not in element and element.get(_DIRECTIVE) != "replace":
-            raise PatchError(f"an element has no {key!r}, by which the list is merged")
+            raise PatchError(f"an element has no {quoted(key)}, by which the list is merged")
 
 
 def _ordered(patch: Sequence[Any], merged: list[Any], order: object, found: list[Any], key: str | None) -> list[Any]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
@@ -102,5 +103,5 @@ def state_directory(given: str = "") -> Path:
 def cluster_paths(name: str, *, state_dir: str = "") -> ClusterPaths:
     """Return the paths of a cluster. Raises UsageError for a name that cannot be part of host names and paths."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"{name!r} cannot be the name of a cluster", remedy="use up to 40 lower-case letters, digits and hyphens")
+        raise UsageError(f"{quoted(name)} cannot be the name of a cluster", remedy="use up to 40 lower-case letters, digits and hyphens")
     return ClusterPaths(state_directory(state_dir) / name)

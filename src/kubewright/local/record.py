@@ -15,7 +15,7 @@ from kubewright.base.change import unified_diff
 from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.masking import mask
-from kubewright.base.messages import reason_of
+from kubewright.base.messages import quoted, reason_of
 from kubewright.base.patterns import Pattern
 from kubewright.base.randomness import Random
 from kubewright.base.records import asdict, dataclass, field, fields, replace
@@ -187,7 +187,7 @@ def _typed(value: T) -> T:
     for row in fields(value):
         found = getattr(value, row.name)
         if type(found) is not _KINDS[str(row.type)]:
-            raise ValueError(f"{row.name} is {found!r}")
+            raise ValueError(f"{row.name} is {quoted(found)}")
     return value
 
 
@@ -196,7 +196,7 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     if record.format != FORMAT or record.nodes < 0:
         raise ValueError(f"format {record.format}, {record.nodes} nodes")
     if not _ID.fullmatch(record.id):
-        raise ValueError(f"id {record.id!r}")
+        raise ValueError(f"id {quoted(record.id)}")
     for machine in record.machines:
         ipaddress.IPv4Address(machine.address)
         if machine.ports.keys() != LocalMachineRecord(name="", address="").ports.keys() or any(
@@ -224,13 +224,15 @@ def require_same(record: ClusterRecord, *, kubernetes_version: str | None, confi
     remedy = f"use the original one, or remove the cluster first with `kubewright down --name {record.name}`"
     if kubernetes_version not in {None, record.kubernetes_version}:
         raise ConfigurationChanged(
-            f"cluster {record.name!r} runs Kubernetes {record.kubernetes_version}, not {kubernetes_version}", remedy=remedy
+            f"cluster {quoted(record.name)} runs Kubernetes {record.kubernetes_version}, not {kubernetes_version}", remedy=remedy
         )
     if controllers not in {None, record.controllers}:
-        raise ConfigurationChanged(f"cluster {record.name!r} has the controllers of {record.controllers}, not {controllers}", remedy=remedy)
+        raise ConfigurationChanged(
+            f"cluster {quoted(record.name)} has the controllers of {record.controllers}, not {controllers}", remedy=remedy
+        )
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))
-        raise ConfigurationChanged(f"cluster {record.name!r} was created with another configuration", detail=diff, remedy=remedy)
+        raise ConfigurationChanged(f"cluster {quoted(record.name)} was created with another configuration", detail=diff, remedy=remedy)
 
 
 def _same_documents(before: str, after: str) -> bool:

@@ -24,6 +24,7 @@ from kubewright.apis.kubeadm.removed import argument_hint
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration, HostPathMount, LocalEtcd
 from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.durations import Duration
+from kubewright.base.messages import quoted
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 from kubewright.base.versions import OWN, Version, release_for
@@ -211,7 +212,7 @@ def _about_value(known: ComponentFlags, name: str, argument: Arg) -> Iterator[st
         yield f"--{name} of {known.component} {known.line} is deprecated: {flag.deprecated}"
     holds, wanted = _TYPES.get(flag.type, (None, ""))
     if holds is not None and not holds(argument.value):
-        yield f"{known.component} wants {wanted} for --{name}, not {shown(argument.value)!r}, {NOT_STARTED}"
+        yield f"{known.component} wants {wanted} for --{name}, not {quoted(shown(argument.value))}, {NOT_STARTED}"
 
 
 def _about_files(component: str, name: str, flag: ComponentFlag, argument: Arg, around: Surroundings) -> Iterator[str]:

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.messages import quoted
 from kubewright.base.patterns import Pattern
 from kubewright.base.plain_text import is_one_line, one_line
 
@@ -31,7 +32,7 @@ def program(path: PurePosixPath) -> str:
     text = str(path)
     if _QUOTING.search(text) or not is_one_line(text):
         raise HostError(
-            f"no unit can start {text!r}",
+            f"no unit can start {quoted(text)}",
             detail="systemd accepts no paths with quotes, backslashes, control characters or bytes that are not UTF-8",
             remedy=f"install {path.name} in another directory",
         )

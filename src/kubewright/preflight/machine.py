@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.checks import Finding, warning
+from kubewright.base.messages import quoted
 from kubewright.preflight.checks import Check, Subject, path_name
 
 CORES: Final = 2
@@ -100,7 +101,8 @@ def hostname(resolve: Callable[[str], object] | None = None) -> Check:
         name = subject.node.name
         if not _QUALIFIED.fullmatch(name):
             yield warning(
-                f"hostname: invalid node name {name!r}", remedy="choose another with --node-name: letters, digits, - and ., at most 63"
+                f"hostname: invalid node name {quoted(name)}",
+                remedy="choose another with --node-name: letters, digits, - and ., at most 63",
             )
         try:
             (resolve or _resolve)(name)

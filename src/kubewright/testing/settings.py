@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import DocumentError, UsageError
-from kubewright.base.messages import reason_of
+from kubewright.base.messages import quoted, reason_of
 from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def settings(config: pytest.Config) -> Settings:
 def _number(config: pytest.Config, name: str, what: str, least: int, most: int) -> int:
     text = str(config.getini(name))
     if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
-        raise UsageError(f"{name} = {text!r} is not a number of {what}", remedy=f"write {least} to {most}")
+        raise UsageError(f"{name} = {quoted(text)} is not a number of {what}", remedy=f"write {least} to {most}")
     return int(text)
 
 
@@ -77,4 +77,4 @@ def _seconds(text: str) -> float:
     try:
         return Duration.parse(text).seconds
     except ValueError as error:
-        raise UsageError(f"kubewright_wait = {text!r} is not a duration", remedy="write it like 90s or 2m") from error
+        raise UsageError(f"kubewright_wait = {quoted(text)} is not a duration", remedy="write it like 90s or 2m") from error

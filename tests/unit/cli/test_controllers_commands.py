@@ -78,7 +78,7 @@ def test_one_ca_serves_all_signers_or_each_has_its_own():
             ["--cluster-signing-cert-file=/a", "--cluster-signing-key-file=/b", "--cluster-signing-legacy-unknown-key-file=/c"],
             "cannot be combined",
         ),
-        (["--controllers=*,nodeipam"], "there is no controller 'nodeipam' here"),
+        (["--controllers=*,nodeipam"], 'there is no controller "nodeipam" here'),
         (["--controllers=servingapproving"], "servingapproving needs a policy"),
         (["--leader-elect-renew-deadline=15s"], "longer"),
         (["--leader-elect-retry-period=10s"], "longer"),

@@ -45,7 +45,7 @@ def test_a_usage_error_is_one_line_with_a_hint(capsys):
     assert entry.main(["up", "--nodse", "3"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "error: unknown flag: --nodse\nhint: did you mean '--nodes'?\n"
+    assert err == 'error: unknown flag: --nodse\nhint: did you mean "--nodes"?\n'
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_a_wrong_word_is_reported(argv, message):
 def test_a_misspelt_flag_gets_a_suggestion():
     with pytest.raises(UsageError) as caught:
         read("up", "--ndoes", "3")
-    assert caught.value.remedy == "did you mean '--nodes'?"
+    assert caught.value.remedy == 'did you mean "--nodes"?'
 
 
 @pytest.mark.parametrize(

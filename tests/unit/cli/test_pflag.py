@@ -106,7 +106,7 @@ def test_the_first_wrong_word_is_reported():
 
 
 @pytest.mark.parametrize(
-    ("word", "remedy"), [("--fore", "did you mean '--force'?"), ("-output", "did you mean '--output'?"), ("-z", "see --help")]
+    ("word", "remedy"), [("--fore", 'did you mean "--force"?'), ("-output", 'did you mean "--output"?'), ("-z", "see --help")]
 )
 def test_a_similar_flag_is_suggested(word, remedy):
     with pytest.raises(UsageError) as caught:

@@ -72,7 +72,7 @@ def test_inapplicable_patches_are_reported(patch):
 
 
 def test_a_field_that_the_type_does_not_have_cannot_be_merged():
-    with pytest.raises(PatchError, match="PodSpec has no field 'contianers'"):
+    with pytest.raises(PatchError, match='PodSpec has no field "contianers"'):
         strategic.merge({"spec": {"contianers": [1]}}, {"spec": {"contianers": [2]}}, type="Pod")
 
 

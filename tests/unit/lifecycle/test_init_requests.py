@@ -254,7 +254,7 @@ def test_deprecated_flags_set_extra_arguments():
 
 
 def test_a_malformed_extra_argument_is_reported():
-    with pytest.raises(UsageError, match="apiserver-extra-args: 'v' is not name=value"):
+    with pytest.raises(UsageError, match='apiserver-extra-args: "v" is not name=value'):
         request.extra_arguments({"apiserver": ["v"]})
 
 

@@ -57,7 +57,7 @@ def test_every_machine_of_the_record_is_supervised(where: ClusterPaths) -> None:
 
 def test_a_machine_added_later_is_found_in_the_record(where: ClusterPaths) -> None:
     async def body(machines: MachineSupervisors) -> None:
-        with pytest.raises(HostError, match="no machine 'one-control-plane-2'"):
+        with pytest.raises(HostError, match='no machine "one-control-plane-2"'):
             await machines.begin(SECOND.name)
         record.save(replace(CLUSTER, machines=(FIRST, SECOND)), where.record)
         assert await machines.begin(SECOND.name) == SECOND

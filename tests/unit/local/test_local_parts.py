@@ -431,7 +431,7 @@ def test_a_dead_daemon_is_reported_with_its_last_output(where: ClusterPaths) -> 
     where.daemon_log.write_text("error: no luck today\n")
     with pytest.raises(ComponentFailed) as caught:
         Daemon(where).require_alive()
-    assert (caught.value.what, caught.value.detail) == ("the daemon of cluster 'one' ended", "error: no luck today")
+    assert (caught.value.what, caught.value.detail) == ('the daemon of cluster "one" ended', "error: no luck today")
 
 
 class Busy(ControlClient):
@@ -473,7 +473,7 @@ def test_a_daemon_that_refuses_a_retry_is_not_asked_again(where: ClusterPaths) -
     class Old(Busy):
         def retry(self) -> Reply:
             self.retries += 1
-            raise HostError("the daemon of cluster 'one' refused POST /retry")
+            raise HostError('the daemon of cluster "one" refused POST /retry')
 
     control = Old(where, deaf=0)
     daemon = Daemon(where, control=control)

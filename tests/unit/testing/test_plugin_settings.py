@@ -51,10 +51,10 @@ def test_without_binaries_every_test_reports_what_is_missing_and_a_hint(pytester
 @pytest.mark.parametrize(
     ("ini", "arguments", "said"),
     [
-        ("kubewright_nodes = many", (), "kubewright_nodes = 'many' is not a number of nodes"),
-        ("kubewright_nodes = -1", (), "kubewright_nodes = '-1' is not a number of nodes"),
-        ("kubewright_control_planes = 0", (), "kubewright_control_planes = '0' is not a number of control planes"),
-        ("kubewright_wait = soon", (), "kubewright_wait = 'soon' is not a duration"),
+        ("kubewright_nodes = many", (), 'kubewright_nodes = "many" is not a number of nodes'),
+        ("kubewright_nodes = -1", (), 'kubewright_nodes = "-1" is not a number of nodes'),
+        ("kubewright_control_planes = 0", (), 'kubewright_control_planes = "0" is not a number of control planes'),
+        ("kubewright_wait = soon", (), 'kubewright_wait = "soon" is not a duration'),
         ("kubewright_config = none.yaml", (), "cannot read kubewright_config = none.yaml"),
         ("kubewright_version = 1.2.3", (), "Kubernetes v1.2.3 is not supported"),
         ("kubewright_version = v1.36.3", ("--kubewright-version", "newest"), 'Kubernetes version "newest" is not a version'),

@@ -19,6 +19,7 @@ from kubewright.apis.findings import Findings
 from kubewright.apis.kubelet import API_VERSION, KIND, KUBELET
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.messages import quoted
 from kubewright.base.quantity import Quantity
 from kubewright.base.records import dataclass
 from kubewright.base.yaml import Document
@@ -217,7 +218,7 @@ def _pairs(flag: KubeletFlag, value: object, separator: str = "=") -> dict[str, 
     for part in filter(None, value if isinstance(value, tuple) else ()):
         name, sign, text = part.partition(separator)
         if not sign:
-            raise UsageError(f"--{flag.name}: {part!r} is no pair", remedy=f"write name{separator}value,…")
+            raise UsageError(f"--{flag.name}: {quoted(part)} is no pair", remedy=f"write name{separator}value,…")
         found[name.strip()] = text.strip()
     return found
 
@@ -238,7 +239,9 @@ def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
         head, colon, effect = text.rpartition(":")
         key, _, own = head.partition("=")
         if not colon or not key:
-            raise UsageError(f"--{flag.name}: {text!r} is no taint", remedy="write key=value:effect, such as example.com/only=x:NoSchedule")
+            raise UsageError(
+                f"--{flag.name}: {quoted(text)} is no taint", remedy="write key=value:effect, such as example.com/only=x:NoSchedule"
+            )
         if any((one["key"], one["effect"]) == (key, effect) for one in found):
             raise UsageError(f"--{flag.name}: {key} has the effect {effect} twice", remedy="name each key with an effect once")
         found.append({"key": key, "value": own, "effect": effect})

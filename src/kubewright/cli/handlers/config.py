@@ -18,6 +18,7 @@ from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError, ValidationError
 from kubewright.base.masking import mask
+from kubewright.base.messages import quoted
 from kubewright.base.records import asdict
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing.documents import read_documents
@@ -38,7 +39,9 @@ def print_init(parsed: Parsed) -> int:
     kinds = parsed.strings("component-configs")
     for kind in kinds:
         if kind not in codec.COMPONENTS:
-            raise UsageError(f"--component-configs: {kind!r} is no kind of a component", remedy=f"choose of {', '.join(codec.COMPONENTS)}")
+            raise UsageError(
+                f"--component-configs: {quoted(kind)} is no kind of a component", remedy=f"choose of {', '.join(codec.COMPONENTS)}"
+            )
     return _print(codec.init_examples(kinds), parsed)
 
 
@@ -117,7 +120,7 @@ def explain(parsed: Parsed) -> int:
     asked = parsed.text("field")
     found = explanations.explain(asked)
     if not found:
-        raise UsageError(f"no configuration kind has a field {asked!r}", remedy=_meant(asked))
+        raise UsageError(f"no configuration kind has a field {quoted(asked)}", remedy=_meant(asked))
     rows = [{**asdict(one), "children": list(one.children)} for one in found]
     form = parsed.text("output")
     if form != "text":

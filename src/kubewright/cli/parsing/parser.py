@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.cli.parsing import pflag
 from kubewright.cli.rows.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
@@ -178,7 +179,7 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
     import difflib
 
     close = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {close[0]!r}?" if close else ""
+    return f"did you mean {quoted(close[0])}?" if close else ""
 
 
 def _see_help(command: Command, program: str) -> str:

@@ -20,6 +20,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.errors import HostError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.host.states import FileState, Kind
 
@@ -42,7 +43,9 @@ def checked(path: PurePosixPath) -> PurePosixPath:
     """Return the path. Raises HostError unless it is absolute, names something, and has no `..`."""
     if not path.is_absolute() or ".." in path.parts or path.name == "":
         raise HostError(
-            f"{str(path)!r} is not a path to write to", detail="it must be absolute and must not contain `..`", remedy="give a full path"
+            f"{quoted(str(path))} is not a path to write to",
+            detail="it must be absolute and must not contain `..`",
+            remedy="give a full path",
         )
     return path
 

@@ -12,6 +12,7 @@ from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import HostError, UsageError, ValidationError
+from kubewright.base.messages import quoted
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
 from kubewright.base.yaml import Document
@@ -91,7 +92,9 @@ def extra_arguments(given: Mapping[str, Sequence[str]]) -> list[Document]:
 def _argument(flag: str, text: str) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise UsageError(f"--{flag}-extra-args: {text!r} is not name=value", remedy="write it like v=4,audit-log-path=/var/log/audit.log")
+        raise UsageError(
+            f"--{flag}-extra-args: {quoted(text)} is not name=value", remedy="write it like v=4,audit-log-path=/var/log/audit.log"
+        )
     return {"name": name, "value": value}
 
 

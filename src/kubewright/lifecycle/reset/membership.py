@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import Forbidden, HostError, KubewrightError
+from kubewright.base.messages import quoted
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.steps import cleanup
 
@@ -104,7 +105,7 @@ def node_name(ctx: ResetContext) -> str:
     except KubewrightError as error:
         raise _unknown(str(error)) from error
     if not name.startswith(PREFIX):
-        raise _unknown(f"the certificate of {path} is for {name!r}")
+        raise _unknown(f"the certificate of {path} is for {quoted(name)}")
     return name.removeprefix(PREFIX)
 
 

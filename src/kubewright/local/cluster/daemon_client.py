@@ -14,6 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from kubewright.base.errors import APIError, ComponentFailed, HostError, Locked, Unreachable
+from kubewright.base.messages import quoted
 from kubewright.base.wait import Waiter
 from kubewright.http import unix
 from kubewright.local import daemon_process
@@ -115,7 +116,7 @@ class ControlClient:
         answer = unix.request(method, self._paths.socket, target, body=content, timeout=timeout)
         if answer.status != 200:
             raise HostError(
-                f"the daemon of cluster {self._paths.name!r} refused {method} {target.partition('?')[0]}",
+                f"the daemon of cluster {quoted(self._paths.name)} refused {method} {target.partition('?')[0]}",
                 detail=answer.body.decode(errors="replace").strip(),
                 remedy=f"see {self._paths.daemon_log}",
             )
@@ -175,7 +176,7 @@ class Daemon:
             code = "" if self._process is None else _ending_of(self._process.returncode)
             lines = daemon_process.last_lines(self._paths.daemon_log)
             raise ComponentFailed(
-                f"the daemon of cluster {self._paths.name!r} ended{code}",
+                f"the daemon of cluster {quoted(self._paths.name)} ended{code}",
                 detail="\n".join(lines),
                 remedy=f"{remedy_for(lines, f'see {self._paths.daemon_log}')}, then run `kubewright up` again",
             )

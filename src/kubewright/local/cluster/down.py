@@ -16,6 +16,7 @@ from typing import Any, Final
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, HostError, KubewrightError
 from kubewright.base.events import Reporter, SilentReporter
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.filesystem.trees import remove_tree
@@ -86,13 +87,13 @@ def stop(paths: ClusterPaths, *, reporter: Reporter | None = None, clock: Clock 
         waiter.until(
             lambda: "it still runs" if RealProcesses().alive(daemon) else None,
             within=20.0,
-            saying=f"the daemon of cluster {paths.name!r} to end",
+            saying=f"the daemon of cluster {quoted(paths.name)} to end",
             every=0.01,
             at_most=0.05,
             remedy=f"kill -9 {daemon.pid}, then run the same command again",
         )
         daemon_process.reap(daemon)
-    waiter.until(lambda: _sweep(paths), within=20.0, saying=f"all of cluster {paths.name!r} to end", every=0.01, at_most=0.05)
+    waiter.until(lambda: _sweep(paths), within=20.0, saying=f"all of cluster {quoted(paths.name)} to end", every=0.01, at_most=0.05)
 
 
 def _sweep(paths: ClusterPaths) -> str | None:

@@ -19,6 +19,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import HostError, KubewrightError, UsageError
 from kubewright.base.events import Reporter, SilentReporter, Warned
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.desired import File
@@ -123,7 +124,7 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.A
     path = status.kubeconfig(paths, cluster)
     if not path.is_file():
         raise UsageError(
-            f"cluster {paths.name!r} has no kubeconfig yet", detail=str(path), remedy=f"run `kubewright up --name {paths.name}` first"
+            f"cluster {quoted(paths.name)} has no kubeconfig yet", detail=str(path), remedy=f"run `kubewright up --name {paths.name}` first"
         )
     document = yaml.load_one(path.read_bytes(), source=str(path))
     require_usable(parse(document))

@@ -13,6 +13,7 @@ from typing import Final
 from kubewright.base.checks import Check, Finding, run_checks
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, HostError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.host.readers import Network
 from kubewright.local.paths import ClusterPaths
@@ -63,7 +64,7 @@ def run(subject: Subject, *, clock: Clock) -> None:
         errors = run_checks(CHECKS, subject, in_order=True).errors
     if errors:
         raise CheckFailed(
-            f"this machine is not ready for the cluster {subject.record.name!r}",
+            f"this machine is not ready for the cluster {quoted(subject.record.name)}",
             detail="\n".join(f"{name}: {found}" for name, found in errors),
             remedy="fix the listed problems, then run the same command again",
         )

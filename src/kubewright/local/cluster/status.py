@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kubewright import binaries
 from kubewright.base.errors import APIError, HostError, KubewrightError, UsageError
+from kubewright.base.messages import quoted
 from kubewright.local import daemon_process, flags, programs, record
 from kubewright.local.cluster.daemon_client import ControlClient
 from kubewright.local.paths import ClusterPaths
@@ -67,7 +68,7 @@ def require(paths: ClusterPaths) -> ClusterRecord:
     if found is None:
         others = [path.parent.name for path in sorted(paths.root.parent.glob("*/cluster.json"))]
         raise UsageError(
-            f"there is no cluster {paths.name!r} in {paths.root.parent}",
+            f"there is no cluster {quoted(paths.name)} in {paths.root.parent}",
             remedy=f"start it with `kubewright up --name {paths.name}`" + (f"; there are: {', '.join(others)}" if others else ""),
         )
     return found
@@ -132,7 +133,7 @@ def log(paths: ClusterPaths, component: str, *, machine: str = "", tail: int | N
     cluster = require(paths)
     if machine and cluster.machine(machine) is None:
         known = ", ".join(one.name for one in cluster.machines)
-        raise UsageError(f"there is no machine {machine!r} with components", remedy=f"the machines are: {known}")
+        raise UsageError(f"there is no machine {quoted(machine)} with components", remedy=f"the machines are: {known}")
     machine = machine or cluster.control_plane.name
     if not component:
         yield from _file(paths.daemon_log, tail)
@@ -143,7 +144,9 @@ def log(paths: ClusterPaths, component: str, *, machine: str = "", tail: int | N
     except APIError:
         path = paths.logs(machine) / f"{component}.log"
         if not path.is_file():
-            raise UsageError(f"there is no component {component!r}", remedy="`kubewright local status` lists the components") from None
+            raise UsageError(
+                f"there is no component {quoted(component)}", remedy="`kubewright local status` lists the components"
+            ) from None
         yield from _file(path, tail)
 
 

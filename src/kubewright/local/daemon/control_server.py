@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kubewright.base.clock import Clock, rfc3339
+from kubewright.base.messages import quoted
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http.messages import Response
 from kubewright.http.routes import Handler, Request, Route, Streaming
@@ -133,7 +134,7 @@ class ControlServer:
             lines = supervisor.read_log(component, tail=None if tail < 0 else tail, follow=request.query.get("follow") == "1")
         except KeyError:
             where = f" on the machine {machine}" if machine else ""
-            return Response(status=404, body=f"there is no component {component!r}{where}\n".encode())
+            return Response(status=404, body=f"there is no component {quoted(component)}{where}\n".encode())
         return Streaming(chunks=lines)
 
     async def _begin(self, request: Request) -> Response:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kubewright.base.errors import HostError
 from kubewright.base.events import SilentReporter
+from kubewright.base.messages import quoted
 from kubewright.local import record
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.flags import START_AFTER
@@ -50,7 +51,7 @@ class MachineSupervisors:
         self._cluster = record.load(self._paths.record) or self._cluster
         machine = self._cluster.machine(name)
         if machine is None:
-            raise HostError(f"there is no machine {name!r}", remedy="run `kubewright up` again")
+            raise HostError(f"there is no machine {quoted(name)}", remedy="run `kubewright up` again")
         await self._supervise(machine)
         return machine
 

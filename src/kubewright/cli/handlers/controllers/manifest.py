@@ -8,6 +8,7 @@ from typing import Any, Final
 from kubewright.apis.formats import subdomain_problems
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_documents
 from kubewright.controllers import options
@@ -20,7 +21,7 @@ def manifest(parsed: Parsed) -> int:
     form = parsed.text("form")
     render = FORMS.get(form)
     if render is None:
-        raise UsageError(f"there is no form {form!r}", remedy=f"it is one of {', '.join(FORMS)}")
+        raise UsageError(f"there is no form {quoted(form)}", remedy=f"it is one of {', '.join(FORMS)}")
     options.selected(parsed.strings("controllers"))
     write_documents(render(parsed), form=parsed.text("output"))
     return 0
@@ -35,7 +36,7 @@ def _deployment(parsed: Parsed) -> list[dict[str, Any]]:
     if replicas < 1:
         raise UsageError("--replicas must be at least one", remedy="leave it out: two is a good number")
     if subdomain_problems(secret):
-        raise UsageError(f"--ca-secret: {secret!r} is no name of a Secret", remedy="write one like kubewright-controllers-ca")
+        raise UsageError(f"--ca-secret: {quoted(secret)} is no name of a Secret", remedy="write one like kubewright-controllers-ca")
     return controllers.deployment(
         image=_image(parsed),
         replicas=replicas,
