@@ -187,9 +187,9 @@ async def test_kubectl_shows_why_a_played_pod_has_no_logs(cluster: AgentCluster,
         await kubectl(cluster, "run", "talker", "--image=example.org/app")
         await kubectl(cluster, "wait", "--for=condition=Ready", "pod/talker", "--timeout=600s")
         for command, words in (
-            (("logs", "talker"), "is played by kubewright: nothing runs in it, so it has no logs"),
-            (("exec", "talker", "--", "true"), "is played by kubewright: nothing runs in it, so exec is not possible"),
-            (("attach", "talker"), "is played by kubewright: nothing runs in it, so attach is not possible"),
+            (("logs", "talker"), "is simulated by kubewright: nothing runs in it, so it has no logs"),
+            (("exec", "talker", "--", "true"), "is simulated by kubewright: nothing runs in it, so exec is not possible"),
+            (("attach", "talker"), "is simulated by kubewright: nothing runs in it, so attach is not possible"),
         ):
             done = await kubectl(cluster, *command, check=False)
             assert done.returncode != 0

@@ -193,7 +193,7 @@ def test_a_machine_of_which_nothing_is_left_is_made_again_from_its_backup(home: 
     assert [one.splitlines()[1] in content for one in secrets] == [False] * 3
     assert (b"PRIVATE KEY" in content, b"test-saved" in content) == (False, False)
     code, out, err = run("show", str(file), "--key-file", str(key), group="backup")
-    assert (code, "is a whole backup" in out, str(layout.key("ca")) in out) == (0, True, True), err
+    assert (code, "is a complete backup" in out, str(layout.key("ca")) in out) == (0, True, True), err
     code, _, err = run("restore", str(file), "--key-file", str(key), "--yes", group="backup")
     assert (code, "belongs to a cluster already" in err) == (4, True), err
     last = _put(home, "test-later")

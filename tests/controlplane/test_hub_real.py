@@ -206,7 +206,7 @@ def test_refusals_are_stored_in_the_object_and_reported_by_our_node(
     foreign = join_as(holder, OldNode("thief-2", apiserver.url, ("10.9.0.5",)))
     assert "belongs to the node old-1" in foreign["status"]["conditions"][0]["message"]
     box = Box(tmp_path, apiserver, created, "new-4", sans=("169.254.0.1",))
-    with pytest.raises(RequestRefused, match="does not let new-4 in: SanNotAllowed") as refused:
+    with pytest.raises(RequestRefused, match="does not admit new-4: SanNotAllowed") as refused:
         box.join()
     assert "link-local" in refused.value.detail
 
@@ -275,7 +275,7 @@ def test_a_person_approves_requests_if_the_cluster_requires_it(hub: HubProcess, 
     eventually(lambda: states()["asks-1"] == states()["asks-2"] == "AwaitingApproval", "both to wait")
     assert hub.run("requests", "approve", "a", "asks-1") == "a asks-1: approved\n"
     refused = hub.data("requests", "refuse", "a", "asks-2")
-    assert (refused["cluster"], refused["event"], refused["node"]) == ("a", "refused by a person", "asks-2")
+    assert (refused["cluster"], refused["event"], refused["node"]) == ("a", "refused by an administrator", "asks-2")
     assert answered(holder, "asks-1")["status"]["conditions"][0]["status"] == "True"
     assert answered(holder, "asks-2")["status"]["conditions"][0]["reason"] == "ApprovalDenied"
     assert "has been answered" in hub.run("requests", "approve", "a", "asks-2", code=2)
@@ -326,7 +326,7 @@ def test_a_hub_sets_only_permitted_fields_and_those_that_the_machine_accepts(
     hub.add("--kubernetes-version", "v1.27.0")
     with pytest.raises(TrustError, match="the version that the hub sent cannot be used") as old:
         Box(tmp_path / "old", apiserver, created, "set-2").join()
-    assert "a kubelet v1.27.0 does not go with the API server v1.36.3" in old.value.detail
+    assert "a kubelet v1.27.0 is not compatible with the API server v1.36.3" in old.value.detail
     hub.add("--kubernetes-version", "v1.36.3")
 
 

@@ -201,7 +201,7 @@ def test_an_empty_directory_of_binaries_is_reported_with_each_missing_program(ho
     empty.mkdir()
     nothing_else = {"KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "GOMODCACHE": str(tmp_path / "modules")}
     ran = _up(home, "--binaries-dir", str(empty), **nothing_else)
-    missing = [f"({name}): {empty / name} is not there" for name in COMPONENTS]
+    missing = [f"({name}): {empty / name} does not exist" for name in COMPONENTS]
     _failed(home, ran, 1, "no binary is available for etcd", *missing, hint="provide a directory that contains them (--binaries-dir")
     assert leftovers(home.paths().root) == []
 

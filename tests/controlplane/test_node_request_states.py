@@ -102,7 +102,7 @@ def test_each_state_without_a_signer_and_a_lost_token_are_reported(machine: Mach
     machine.admin.delete(SECRET, f"bootstrap-token-{TOKEN.partition('.')[0]}", namespace="kube-system")
     WAITER.until(lambda: "the token is known" if machine.answers() != 401 else None, within=600, saying="the token to be gone")
     refused, remedy = machine.told(machine.look())
-    assert refused == "the API server does not accept the token of this machine any more"
+    assert refused == "the API server no longer accepts the token of this machine"
     assert "`kubewright token create --print-join-command`" in remedy
 
 

@@ -38,7 +38,7 @@ def test_a_control_plane_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
     assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
     refused = kubewright(one, "init", "--config", CONFIG, check=False)
     assert refused.code == 1
-    assert "error: this machine is part of a cluster, and kubewright did not make it so" in refused.err
+    assert "error: this machine is part of a cluster, but kubewright did not set it up" in refused.err
     assert "--adopt" in refused.err
 
     write(one, "/root/other.yaml", INIT.format(address=one.address).replace("10.244.0.0/16", "10.245.0.0/16"))

@@ -136,7 +136,7 @@ def test_a_pending_request_is_reported_with_the_missing_binding_and_the_join_con
 def test_a_denied_request_ends_the_join_and_shows_who_denied_it_and_why(cluster: Cluster) -> None:
     administer(cluster.one, "delete", "clusterrolebinding", ASKING.name)
     joining = Running(cluster.prepared("three"), "join", "--config", CONFIG)
-    said = joining.says("no certificate can be asked for: system:bootstrap:abcdef")
+    said = joining.says("no certificate can be requested: system:bootstrap:abcdef")
     assert f"ClusterRoleBinding {ASKING.name}" in said
     administer(cluster.one, "create", "clusterrolebinding", ASKING.name, f"--clusterrole={ASKING.role}", f"--group={ASKING.group}")
     found = PENDING.search(joining.says("is Pending"))

@@ -192,7 +192,7 @@ def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
     """Even after another name was refused, which does not interfere."""
     tenant, two = bare, bare.bed["two"]
     refused = tenant.join(two, "--nodename", "another", check=False)
-    assert (refused.code, "does not let another in: NameNotAllowed" in refused.err) == (1, True)
+    assert (refused.code, "does not admit another: NameNotAllowed" in refused.err) == (1, True)
     planned = json.loads(tenant.join(two, "--plan", "-o", "json").out)
     assert [row["action"] for row in planned if row["target"] == "nodejoinrequest two"] == ["create"]
     assert [row["action"] for row in planned if row["target"] == "service oi-wg"] == ["update"]
@@ -228,7 +228,7 @@ def _require_faults_told(tenant: Tenant, machine: Machine) -> None:
 def test_a_name_that_the_cluster_does_not_allow_is_refused_with_a_reason(tenant: Tenant) -> None:
     ended = tenant.join(tenant.bed["three"], check=False)
     assert ended.code == 1
-    assert "does not let three in: NameNotAllowed" in ended.err
+    assert "does not admit three: NameNotAllowed" in ended.err
     assert '"three" fits none of two, four' in ended.err
     assert tenant.bed["three"].run("ls", "/etc/oneinfra", check=False).code != 0
 

@@ -298,7 +298,7 @@ def test_a_machine_joins_by_single_phases(cluster: Cluster) -> None:
     def taints() -> list[str]:
         return [row["key"] for row in cluster.node("four")["spec"].get("taints", []) if "control-plane" in row["key"]]
 
-    assert "admin.conf is not there" in kubewright(four, "join", "phase", "etcd-join", *plane, check=False).err
+    assert "admin.conf does not exist" in kubewright(four, "join", "phase", "etcd-join", *plane, check=False).err
     phase("preflight", *found, IGNORED)
     assert four.run("ls", "/var/lib/kubelet/config.yaml", check=False).out == ""
     phase("control-plane-prepare download-certs", *found)

@@ -53,7 +53,7 @@ class Contents:
     """Says why the node is not healthy, '' if it is."""
     debugging: bool = True
     """Whether there are logs of containers, and ways into them."""
-    nothing_runs: str = "is played by kubewright: nothing runs in it"
+    nothing_runs: str = "is simulated by kubewright: nothing runs in it"
     """Said of a pod that nobody runs."""
 
 

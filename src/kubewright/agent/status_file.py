@@ -121,7 +121,7 @@ def read(files: FileReader, root: PurePosixPath) -> Mapping[str, Any]:
     except ValueError as error:
         raise DocumentError(f"{path} is not JSON", detail=str(error), remedy="a running agent rewrites it within seconds") from error
     if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND) or not _is_complete(found):
-        raise DocumentError(f"{path} is no {KIND} of this version", remedy="a running agent rewrites it within seconds")
+        raise DocumentError(f"{path} is not an {KIND} of this version", remedy="a running agent rewrites it within seconds")
     return found
 
 

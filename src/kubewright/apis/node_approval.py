@@ -167,7 +167,7 @@ def read(text: bytes, *, source: str) -> NodeApprovalPolicy:
     document = yaml.load_one(text, source=source)
     content = document.value
     if not isinstance(content, Mapping) or (content.get("apiVersion"), content.get("kind")) != (API_VERSION, KIND):
-        raise DocumentError(f"{source} is no {KIND}", remedy=f"begin it with apiVersion: {API_VERSION} and kind: {KIND}")
+        raise DocumentError(f"{source} is not a {KIND}", remedy=f"begin it with apiVersion: {API_VERSION} and kind: {KIND}")
     findings = Findings(locate=lambda path, _: document.where(path.text))
     found = Struct(_Document).decode({name: value for name, value in content.items() if name not in _META}, findings.root)
     policy = _parsed(found, findings.root)
@@ -265,7 +265,7 @@ def _source_rows(source: Source, at: Place) -> list[NodeRow]:
 
 def _row(row: FileRow, at: Place) -> NodeRow:
     if not row.node:
-        (at / "node").required("names no node")
+        (at / "node").required("does not name a node")
     elif problem := _pattern_problem(row.node):
         (at / "node").invalid(problem, row.node)
     _each(row.names, at / "names", _pattern_problem)

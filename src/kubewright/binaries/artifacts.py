@@ -80,7 +80,7 @@ def digest_in(text: str, *, file_name: str) -> str:
     if len(lines) == 1 and len(lines[0]) == 1 and _HEX.fullmatch(lines[0][0]):
         found = {lines[0][0].lower()}
     if len(found) != 1:
-        raise ValueError(f"holds {'no' if not found else 'more than one'} SHA-256 of {file_name}")
+        raise ValueError(f"contains {'no' if not found else 'more than one'} SHA-256 of {file_name}")
     return found.pop()
 
 
@@ -113,5 +113,5 @@ def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]
     except OSError as error:
         raise files.host_error(error, into) from error
     if missing := [name for name in members.values() if name not in found]:
-        raise BinariesError(f"{artifact.label} does not hold {', '.join(missing)}")
+        raise BinariesError(f"{artifact.label} does not contain {', '.join(missing)}")
     return found

@@ -67,7 +67,7 @@ def unsafe(status: os.stat_result) -> str:
         return "it is not a regular file"
     if status.st_uid not in {0, os.geteuid()}:
         return f"it belongs to user {status.st_uid}"
-    return "others may write it" if status.st_mode & 0o022 else ""
+    return "others may write to it" if status.st_mode & 0o022 else ""
 
 
 def _record(value: object) -> FileRecord | None:

@@ -49,7 +49,9 @@ class Directory:
         try:
             status = path.stat()
         except FileNotFoundError:
-            return Refusal(source=self.name, reason=f"{path} is not there", remedy=f"put {wanted.name} {wanted.version} into {self._path}")
+            return Refusal(
+                source=self.name, reason=f"{path} does not exist", remedy=f"put {wanted.name} {wanted.version} into {self._path}"
+            )
         except OSError as error:
             raise BinariesError(f"{path} cannot be read: {error.strerror}") from error
         if os.geteuid() == 0 and (fault := files.weakness(path)):

@@ -102,5 +102,5 @@ class TokenCleaner:
                     _log.info("secret %s is deleted: the token has expired", name)
                     self._telemetry.outcome(self.name, "deleted")
                 except (NotFound, Conflict):
-                    _log.debug("secret %s has gone or changed: its event comes", name)
+                    _log.debug("secret %s was deleted or changed: its event will follow", name)
         return None

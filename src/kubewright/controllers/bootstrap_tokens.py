@@ -51,7 +51,7 @@ def signatures(config_map: Object | None, token_secrets: Iterable[Mapping[str, A
     if config_map is None:
         return Nothing(reason="there is no cluster-info")
     changed = cluster_info.signed(config_map, signing_tokens(token_secrets), now=now)
-    return Nothing(reason="its signatures are right, or it holds nothing to sign") if changed is None else Update(config_map=changed)
+    return Nothing(reason="its signatures are right, or it contains nothing to sign") if changed is None else Update(config_map=changed)
 
 
 def signing_tokens(token_secrets: Iterable[Mapping[str, Any]]) -> Iterator[StoredToken]:
@@ -76,7 +76,7 @@ def expiry(secret: Mapping[str, Any], *, now: datetime) -> Delete | LookAgain | 
     Its name and token are not checked: an expired Secret is deleted even if it is malformed.
     """
     if secret.get("type") != secrets.TYPE:
-        return Nothing(reason="it is no bootstrap token")
+        return Nothing(reason="it is not a bootstrap token")
     text = _value(secret, "expiration")
     if not text:
         return Nothing(reason="it does not expire")

@@ -43,7 +43,7 @@ def explain(csr: SigningRequest, *, answers: Mapping[str, bool], now: datetime) 
     found = [_approver(csr, answers)]
     signer = signers.named(csr.signer)
     if signer is None:
-        found.append(Explanation(controller="csrsigning", outcome="nothing", reason=f"{csr.signer} is none of its signers"))
+        found.append(Explanation(controller="csrsigning", outcome="nothing", reason=f"{csr.signer} is not one of its signers"))
     else:
         decision = signing.decide(csr, signer, authority_ends=now + _FOREVER, longest=DEFAULT_LONGEST, now=now)
         found.append(_signer(signer.controller, decision, _rule(csr, signer)))
@@ -58,7 +58,7 @@ def _approver(csr: SigningRequest, answers: Mapping[str, bool]) -> Explanation:
         case Approve(message=message):
             return Explanation(controller="csrapproving", outcome="approve", reason=message)
         case Ask(subresource=subresource):
-            why = f"if its maker may create certificatesigningrequests/{subresource}"
+            why = f"if its requester may create certificatesigningrequests/{subresource}"
             return Explanation(controller="csrapproving", outcome="approve", reason=why)
     outcome = "nothing" if isinstance(decision, Nothing) else "try again"
     return Explanation(controller="csrapproving", outcome=outcome, reason=decision.reason)

@@ -98,7 +98,7 @@ def refresh(
     warnings = (
         ()
         if said.server == access.server
-        else (f"the discovery file names {shown_url(access.server)}, and the cluster itself {shown_url(said.server)}",)
+        else (f"the discovery file names {shown_url(access.server)}, and the cluster names {shown_url(said.server)}",)
     )
     return _complete(access if access.ca_pem is not None else replace(access, ca_pem=said.ca_pem), warnings)
 

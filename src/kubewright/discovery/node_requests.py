@@ -244,7 +244,7 @@ class NodeRequests:
             request = self._find(since, thoroughly=thoroughly)
         except Unauthorized:
             return RequestStatus(
-                text="the API server does not accept the token of this machine any more",
+                text="the API server no longer accepts the token of this machine",
                 remedy="make another one on a control plane (`kubewright token create --print-join-command`), and join with it",
             )
         except Forbidden:
@@ -284,7 +284,7 @@ class NodeRequests:
             asker = Asker()
         if self._may(ASKING) is not False:
             return None
-        return RequestStatus(text=f"no certificate can be asked for: {ASKING.lacks(asker)}", remedy=_BINDS)
+        return RequestStatus(text=f"no certificate can be requested: {ASKING.lacks(asker)}", remedy=_BINDS)
 
     def _may(self, binding: Binding) -> bool | None:
         try:

@@ -56,7 +56,9 @@ def segment(name: str) -> str:
     if _ORDINARY.fullmatch(name):
         return name
     if name in {"", ".", ".."} or "/" in name or "%" in name or not name.isprintable():
-        raise UsageError(f"{quoted(name)} cannot be the name of an object", remedy='names hold no "/" and no "%", and are not "." or ".."')
+        raise UsageError(
+            f"{quoted(name)} cannot be the name of an object", remedy='a name must not contain "/" or "%", and must not be "." or ".."'
+        )
     return quote(name, safe=":@!$&'()*+,;=~-._")
 
 

@@ -77,7 +77,7 @@ def _foreign(found: Iterable[PurePosixPath], *, may: bool) -> HostError:
         "review the changes with --plan, then take the machine over with --adopt; or undo the earlier installation with `kubewright reset`"
     )
     return HostError(
-        "this machine is part of a cluster, and kubewright did not make it so",
+        "this machine is part of a cluster, but kubewright did not set it up",
         detail="\n".join(f"{path} is there" for path in found),
         remedy=takes if may else "remove it from that cluster (`kubewright reset`), then run the same command again",
     )

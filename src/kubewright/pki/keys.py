@@ -204,7 +204,7 @@ def load(text: bytes, *, source: str) -> PrivateKey:
     found = next((block for block in pem.blocks(text, source=source) if block.private), None)
     remedy = f"restore {source} from a copy, without a password"
     if found is None:
-        raise CertificateError(f"{source} holds no private key", remedy=remedy)
+        raise CertificateError(f"{source} contains no private key", remedy=remedy)
     if found.headers or found.label.startswith("ENCRYPTED"):
         raise CertificateError(f"the private key in {source} is protected by a password", remedy=remedy)
     with reading(f"the private key in {source}", remedy=remedy):
@@ -239,6 +239,6 @@ def load_public(text: bytes, *, source: str) -> list[bytes]:
 
     found = [block for block in pem.blocks(text, source=source) if block.label.endswith(pem.PUBLIC_KEY)]
     if not found:
-        raise CertificateError(f"{source} holds no public key", remedy=f"restore {source} from a copy")
+        raise CertificateError(f"{source} contains no public key", remedy=f"restore {source} from a copy")
     with reading(f"a public key in {source}"):
         return [public_der(load_der_public_key(block.der)) for block in found]

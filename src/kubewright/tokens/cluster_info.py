@@ -62,7 +62,7 @@ class MissingSignature(TrustError):
     def __init__(self, *, server: str, token_id: str) -> None:
         super().__init__(
             f"{server} does not know the token {token_id}",
-            detail=f"its {NAMESPACE}/{NAME} holds no {SIGNATURE_PREFIX}{token_id}: the token expired, was never created, or may not sign",
+            detail=f"its {NAMESPACE}/{NAME} contains no {SIGNATURE_PREFIX}{token_id}: the token expired, was never created, or may not sign",
             remedy="create a new token on a control-plane node (kubewright token create --print-join-command) and use it here",
         )
 

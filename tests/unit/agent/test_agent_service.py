@@ -160,9 +160,9 @@ def test_the_status_has_one_line_per_fact(tmp_path, capsys, monkeypatch, view, m
     [
         (None, 1, "no agent has run here: FILE does not exist"),
         (b"{", 3, "FILE is not JSON"),
-        (b"[]", 3, "FILE is no AgentStatus of this version"),
-        (b'{"kind": "Other"}', 3, "FILE is no AgentStatus of this version"),
-        (b'{"apiVersion": "agent.kubewright.dev/v1alpha1", "kind": "AgentStatus"}', 3, "FILE is no AgentStatus of this version"),
+        (b"[]", 3, "FILE is not an AgentStatus of this version"),
+        (b'{"kind": "Other"}', 3, "FILE is not an AgentStatus of this version"),
+        (b'{"apiVersion": "agent.kubewright.dev/v1alpha1", "kind": "AgentStatus"}', 3, "FILE is not an AgentStatus of this version"),
     ],
 )
 def test_a_missing_or_unreadable_status_has_its_own_exit_code(tmp_path, capsys, monkeypatch, content, code, said):

@@ -224,7 +224,7 @@ def test_only_nodes_that_the_client_may_access_are_listed():
 @pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        ("/containerLogs/default/web/app", 400, b"default/web is played by kubewright: nothing runs in it, so it has no logs"),
+        ("/containerLogs/default/web/app", 400, b"default/web is simulated by kubewright: nothing runs in it, so it has no logs"),
         ("/containerLogs/default/web/other", 404, b'container "other" does not exist in pod default/web'),
         ("/containerLogs/default/none/app", 404, b"pod default/none does not exist"),
         ("/exec/default/web/app", 400, b"nothing runs in it, so exec is not possible"),

@@ -83,7 +83,7 @@ def test_join_reads_its_own_kind_and_ignores_all_others():
 def test_a_file_without_the_kind_of_the_command_is_refused(loader, kind):
     with pytest.raises(DocumentError) as caught:
         loader(documents(cluster()), detected=MACHINE)
-    assert caught.value.what == f"kubeadm.yaml holds no {kind}"
+    assert caught.value.what == f"kubeadm.yaml contains no {kind}"
 
 
 def test_upgrade_refuses_a_file_without_its_kind_and_needs_no_file():

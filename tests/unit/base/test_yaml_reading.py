@@ -280,7 +280,7 @@ def test_an_alias_bomb_is_refused_and_ordinary_aliases_are_not():
 
 
 def test_more_than_one_document_is_refused_if_one_is_expected():
-    with pytest.raises(DocumentError, match="holds 2 documents where one is expected"):
+    with pytest.raises(DocumentError, match="contains 2 documents where one is expected"):
         load("a: 1\n---\nb: 2\n", source="f.yaml")
     assert load("") is None
 

@@ -217,7 +217,7 @@ def test_a_pinned_digest_needs_no_checksum_file(host, tmp_path, monkeypatch):
 def test_an_invalid_checksum_file_is_refused(host, tmp_path, text):
     host.release("kube-scheduler")
     host.files[f"{SCHEDULER}.sha256"].body = text
-    assert "holds no SHA-256 of kube-scheduler" in refusal(host, tmp_path).detail
+    assert "contains no SHA-256 of kube-scheduler" in refusal(host, tmp_path).detail
     assert SCHEDULER not in host.paths()
 
 
@@ -299,7 +299,7 @@ def test_an_archive_without_the_program_is_refused(host, tmp_path):
     body = archive({f"{ETCD}/README.md": b"hello", "../etcd": b"out of the tree"})
     host.files[f"{ETCD_PATH}{ETCD}.tar.gz"] = Behaviour(body=body)
     host.files[f"{ETCD_PATH}SHA256SUMS"] = Behaviour(body=f"{sha256(body)}  {ETCD}.tar.gz\n".encode())
-    assert "does not hold etcd" in refusal(host, tmp_path, "etcd").detail
+    assert "does not contain etcd" in refusal(host, tmp_path, "etcd").detail
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_a_warm_start_stats_each_program_once(tmp_path, monkeypatch):
         (lambda path: path.unlink(), "No such file"),
         (lambda path: path.write_bytes(path.read_bytes() + b"x"), "its size is"),
         (lambda path: os.utime(path, ns=(1, 1)), "it was modified"),
-        (lambda path: path.chmod(0o777), "others may write it"),
+        (lambda path: path.chmod(0o777), "others may write to it"),
         (lambda path: (path.rename(path.parent / "other"), path.symlink_to("other")), "it is not a regular file"),
         (lambda path: (path.parent / "stamps.json").unlink(), "not in "),
         (lambda path: (path.parent / "stamps.json").write_text('{"schema": 1, "programs": {"kub'), "not in "),

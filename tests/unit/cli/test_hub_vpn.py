@@ -118,7 +118,7 @@ def test_the_key_of_the_hub_is_replaced_on_request_and_its_public_half_shown(com
         (("--vpn-cidr=10.96.8.0/24", VPN[1]), "10.96.8.0/24 overlaps 10.96.0.0/12, which is for Services or pods"),
         (("--vpn-cidr=10.64.0.0", VPN[1]), "is not a CIDR"),
         *(
-            ((f"--vpn-cidr={cidr}", VPN[1]), f"{cidr} has no room for a node")
+            ((f"--vpn-cidr={cidr}", VPN[1]), f"{cidr} is too small for a node")
             for cidr in ("10.64.0.0/31", "10.64.0.0/32", "fd00::/127", "fd00::/128")
         ),
         *(((f"--vpn-cidr={cidr}", VPN[1]), f"{cidr} cannot be the network of a VPN") for cidr in _NO_NETWORKS),

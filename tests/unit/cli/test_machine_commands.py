@@ -238,7 +238,7 @@ def test_all_and_names_of_checks_exclude_each_other(words, run):
 def test_a_phase_without_discovery_flags_needs_the_admin_kubeconfig(run):
     code, err = run("join", "phase", "etcd-join", "--control-plane")
     assert code == 1
-    assert err.splitlines()[0].endswith("kubernetes/admin.conf is not there")
+    assert err.splitlines()[0].endswith("kubernetes/admin.conf does not exist")
     assert "control-plane-prepare" in err
 
 

@@ -68,7 +68,7 @@ def test_up_prints_machines_components_nodes_times_and_next_steps():
         "\n"
         "times: API server ready 2.7s, all nodes ready 3.0s\n"
         "\n"
-        "The control plane is real; pods are played, not run: see `kubewright local status --name demo`.\n"
+        "The control plane is real; pods are simulated, not run: see `kubewright local status --name demo`.\n"
         "\n"
         "cluster demo is up (3.1s)\n"
         "export KUBECONFIG=/state/admin.conf\n"

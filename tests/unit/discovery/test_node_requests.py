@@ -196,7 +196,7 @@ def test_a_node_without_permission_to_request_gets_the_missing_binding():
     cluster.refuses["list certificatesigningrequests"] = Forbidden("no", code=403)
     status = NodeRequests(cluster, "n1", clock=FakeClock()).look()
     assert status.text == (
-        "no certificate can be asked for: system:bootstrap:abcdef (system:bootstrappers, system:bootstrappers:kubeadm:default-node-token) is"
+        "no certificate can be requested: system:bootstrap:abcdef (system:bootstrappers, system:bootstrappers:kubeadm:default-node-token) is"
         " not bound to ClusterRole system:node-bootstrapper; kubeadm binds group system:bootstrappers:kubeadm:default-node-token to it with"
         " ClusterRoleBinding kubeadm:kubelet-bootstrap"
     )

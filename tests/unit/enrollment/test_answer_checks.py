@@ -115,8 +115,8 @@ PROGRAM = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"
         ({"kubeconfig": with_cluster(proxy_url="http://x")}, "the kubeconfig", "no kubelet needs: proxy-url"),
         ({"kubeconfig": with_cluster(certificate_authority="/ca")}, "the kubeconfig", "no kubelet needs: certificate-authority"),
         ({"kubeconfig": with_cluster(insecure_skip_tls_verify=True)}, "the kubeconfig", "no kubelet needs: insecure-skip-tls-verify"),
-        ({"kubeconfig": with_cluster(server="https://10.0.0.1:6443/other")}, "the kubeconfig", "asked for was https://10.0.0.1:6443"),
-        ({"kubeconfig": with_cluster(server="https://[::1")}, "the kubeconfig", "asked for was https://10.0.0.1:6443"),
+        ({"kubeconfig": with_cluster(server="https://10.0.0.1:6443/other")}, "the kubeconfig", "requested: https://10.0.0.1:6443"),
+        ({"kubeconfig": with_cluster(server="https://[::1")}, "the kubeconfig", "requested: https://10.0.0.1:6443"),
         ({"kubeconfig": OTHER.answer.kubeconfig}, "the kubeconfig", "https://10.0.0.2:6443"),
         ({"serving_certificate": OTHER.answer.serving_certificate}, "the serving certificate", "do not match"),
         (
@@ -202,7 +202,7 @@ def test_an_incompatible_kubelet_version_is_refused(kubelet, server, fits):
         return
     with pytest.raises(TrustError, match="the version that the hub sent") as refused:
         require(answer, api_server=known)
-    assert f"v{kubelet} does not go with the API server {server}" in refused.value.detail
+    assert f"v{kubelet} is not compatible with the API server {server}" in refused.value.detail
 
 
 def test_wrong_node_names_and_times_in_certificates_are_refused():

@@ -82,7 +82,7 @@ def test_a_backup_can_be_restored_into_a_state_in_use(store, tmp_path):
     sqlite_backup.backup(store, copy)
     assert (stat.S_IMODE(copy.stat().st_mode), sorted(path.name for path in tmp_path.glob("copy*"))) == (0o600, ["copy.db"])
     assert JOIN_KEY.splitlines()[1].encode() not in copy.read_bytes()
-    with pytest.raises(HostError, match="is there already"):
+    with pytest.raises(HostError, match="already exists"):
         sqlite_backup.backup(store, copy)
     store.forget(RECORD, event())
     store.save_cluster(cluster("b"), event(cluster="b"))
@@ -161,7 +161,7 @@ def test_an_invalid_backup_is_not_restored_and_not_changed(store, tmp_path, kind
 def test_a_backup_that_cannot_be_written_leaves_nothing(store, tmp_path):
     target = tmp_path / "copy"
     sqlite_backup.backup(store, target)
-    with pytest.raises(HostError, match="is there already"):
+    with pytest.raises(HostError, match="already exists"):
         sqlite_backup.backup(store, target)
     store.close()
     with pytest.raises(HostError):

@@ -124,7 +124,7 @@ def encrypted(content: bytes, **how: object) -> str:
     ("value", "why"),
     [
         (None, "is missing"),
-        (5, "is no text"),
+        (5, "is not a string"),
         ("", "has 0 characters, less than 342"),
         ("A" * 341, "less than 342"),
         ("A" * 343, "more than 342"),

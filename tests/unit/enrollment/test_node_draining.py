@@ -83,5 +83,5 @@ def test_a_budget_is_waited_for_and_a_second_drain_has_nothing_to_do():
 def test_pods_that_do_not_terminate_are_reported():
     with pytest.raises(WaitTimeout) as told:
         drain(Cluster(pod("one"), held=1000), within=10.0)
-    assert "default/one may not go yet: the budget is used up" in told.value.detail
+    assert "default/one cannot be evicted yet: the budget is used up" in told.value.detail
     assert "poddisruptionbudget" in told.value.remedy

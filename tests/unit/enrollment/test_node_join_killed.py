@@ -54,7 +54,7 @@ def test_another_name_is_refused_after_a_join_has_started(box):
 
 def test_a_refusal_of_the_hub_is_reported_and_nothing_is_written(box):
     box.cluster.condition = Condition(status="False", reason="SanNotAllowed", message="not this one")
-    with pytest.raises(RequestRefused, match="does not let worker in: SanNotAllowed") as refused:
+    with pytest.raises(RequestRefused, match="does not admit worker: SanNotAllowed") as refused:
         box.join()
     assert refused.value.detail == "not this one"
     assert not Path(box.layout.oneinfra).exists()
@@ -105,7 +105,7 @@ def test_the_version_from_the_hub_must_be_compatible_with_the_api_server(box):
     box.cluster.version = b'{"gitVersion": "v1.40.1"}'
     with pytest.raises(TrustError, match="the version that the hub sent cannot be used") as refused:
         box.join()
-    assert "v1.36.3 does not go with the API server v1.40.1" in refused.value.detail
+    assert "v1.36.3 is not compatible with the API server v1.40.1" in refused.value.detail
     assert not Path(box.layout.oneinfra).exists()
     box.cluster.version = b"forbidden"
     box.join()
@@ -206,7 +206,7 @@ def test_messages_contain_no_key_or_token(box):
         ({"node": "a" * 64}, "63 characters"),
         ({"node": "Worker"}, "cannot have the name"),
         ({"token": "short"}, "bootstrap token"),
-        ({"ca_pem": b"nothing"}, "holds no certificate"),
+        ({"ca_pem": b"nothing"}, "contains no certificate"),
         ({"fingerprint": "md5:00"}, "public key pin"),
         ({"sans": [f"10.0.0.{number}" for number in range(17)]}, "more than 16"),
     ],

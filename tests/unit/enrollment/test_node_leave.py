@@ -114,7 +114,7 @@ def renewed_pair(user: str) -> Pair:
 
 def test_a_refusal_of_the_hub_is_reported_and_can_be_retried(node):
     node.cluster.refuses = True
-    with pytest.raises(LeaveRefused, match='the hub does not let worker go: "not proven"') as told:
+    with pytest.raises(LeaveRefused, match='the hub does not let worker leave: "not proven"') as told:
         node.leave()
     assert "kubewright hub requests forget" in told.value.remedy
     assert node.disk.state(node.layout.oneinfra / "kubelet.conf") is not None

@@ -308,7 +308,7 @@ def test_answers_to_other_offers_are_ignored(tmp_path):
         node.rotate()
     node.cluster.reason, node.cluster.deaf = "", True
     node.hub_key = OTHER_HUB  # with which the proof is another one
-    with pytest.raises(WaitTimeout, match="the hub to hear the new key"):
+    with pytest.raises(WaitTimeout, match="the hub to receive the new key"):
         node.rotate(hub_key=wireguard.public_key(OTHER_HUB))
     node.cluster.deaf = False
     node.rotate(hub_key=wireguard.public_key(OTHER_HUB))
@@ -344,7 +344,7 @@ def test_an_invalid_key_of_the_hub_is_refused(tmp_path, text):
 def test_the_old_key_stays_if_no_hub_answers(tmp_path):
     node = Changing(tmp_path)
     before, node.cluster.deaf = node.key, True
-    with pytest.raises(WaitTimeout, match="the hub to hear the new key"):
+    with pytest.raises(WaitTimeout, match="the hub to receive the new key"):
         node.rotate()
     assert (node.key, node.disk.tunnel("oi-wg").private_key) == (before, before)
     node.cluster.deaf = False

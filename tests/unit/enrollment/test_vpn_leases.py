@@ -52,7 +52,7 @@ def test_consecutive_nodes_get_different_addresses_until_none_is_left(network, n
         assert leases.pick((pool(network),), name, kept=(lease,), owners=owners) == (lease,)
     assert len(taken) == min(room, len(names))
     if len(names) > room:
-        with pytest.raises(NoAddressLeft, match=f"all {room} addresses of the VPN's network {network} are given"):
+        with pytest.raises(NoAddressLeft, match=f"all {room} addresses of the VPN's network {network} are in use"):
             leases.pick((pool(network),), names[room], kept=(), owners=owners)
 
 

@@ -66,7 +66,7 @@ def test_a_hub_of_oneinfra_need_not_answer_in_its_vpn(tmp_path):
     assert node.disk.service("kubelet").running
     [warned] = [event.text for event in node.reporter.events if isinstance(event, Warned)]
     assert warned.startswith(
-        "gave up waiting for the hub to answer in the VPN after 5.0s: nothing has been heard of it; the node does without."
+        "gave up waiting for the hub to answer in the VPN after 5.0s: it has not answered; the node continues without it."
     )
 
 

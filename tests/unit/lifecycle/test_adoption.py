@@ -63,7 +63,7 @@ def test_a_machine_of_a_cluster_is_recognised_and_not_changed(names, host, tmp_p
     assert [str(path.relative_to(tmp_path)) for path in adoption.traces(host)] == list(names)
     with pytest.raises(HostError) as refused:
         adoption.check(host, adopts=False, plan=not_asked, reporter=RecordingReporter())
-    assert refused.value.what == "this machine is part of a cluster, and kubewright did not make it so"
+    assert refused.value.what == "this machine is part of a cluster, but kubewright did not set it up"
     assert all(str(tmp_path / name) in refused.value.detail for name in names)
     assert all(word in refused.value.remedy for word in ("--plan", "--adopt", "reset"))
 

@@ -157,7 +157,7 @@ def test_the_threshold_is_reported_in_addition_to_a_structured_result(plane):
     run = plane.fill().check("--fail-within", "366d", "-o", "json")
     assert run.code == 4
     assert len(run.json["certificates"]) == 11
-    assert run.err.startswith("error: 11 certificates end within 366d\n")
+    assert run.err.startswith("error: 11 certificates expire within 366d\n")
 
 
 @pytest.mark.parametrize("limit", ["d", "30", "x", "1w", "30dd", "-"])
@@ -172,7 +172,7 @@ def test_an_expired_certificate_fails_and_a_missing_one_does_not():
     gone = Expiration(certificates=[Expiry(name="a")], authorities=[], now=now)
     gone.require(timedelta(days=30), text="30d")
     past = Expiration(certificates=[Expiry(name="a", expires=now - timedelta(hours=5))], authorities=[], now=now)
-    with pytest.raises(CheckFailed, match="1 certificate ends within 0h") as caught:
+    with pytest.raises(CheckFailed, match="1 certificate expires within 0h") as caught:
         past.require(timedelta(0), text="0h")
     assert caught.value.detail == "a: expired 5 h ago"
 

@@ -82,11 +82,11 @@ AGAIN = {
         'Using existing "{kubelet}/kubeadm-flags.env"',
         'Using existing "{kubelet}/instance-config.yaml"',
         'Using existing "{kubelet}/config.yaml"',
-        "The kubelet runs already",
+        "The kubelet is already running",
     ],
     "upload-config": ["Using existing ConfigMap kubeadm-config of namespace kube-system"],
     "kubelet": ["Using existing ConfigMap kubelet-config of namespace kube-system"],
-    "mark-control-plane": ["The Node node1 has the marks of a control plane already"],
+    "mark-control-plane": ["The Node node1 already has the labels and taints of a control plane"],
     "bootstrap-token": [
         f"Using token: {TOKEN}",
         "Using existing rights of machines that join",

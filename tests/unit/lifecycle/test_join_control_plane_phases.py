@@ -160,7 +160,7 @@ def test_a_continued_join_needs_no_secret(box, files):
     list(control_plane.download_certs(context(box, sealed(files))))
     again = context(box, error=NotFound("none", code=404), resumed=True)
     assert list(control_plane.download_certs(again)) == []
-    assert again.said == ["The certificates are here already"]
+    assert again.said == ["The certificates exist already"]
 
 
 def test_files_of_an_external_etcd_have_their_configured_paths():

@@ -89,7 +89,7 @@ def test_the_holder_of_the_lease_is_reported(kube, clock):
             kube.update({**found, "spec": {**found["spec"], "renewTime": str(self.now())}})
 
     left_by(kube, "one")
-    with pytest.raises(WaitTimeout, match="one is at work"), hold(kube, Renewing(START), "two"):
+    with pytest.raises(WaitTimeout, match="one is working"), hold(kube, Renewing(START), "two"):
         raise AssertionError("another machine has it")
     assert holder(kube) == ("one", 0)
 

@@ -157,8 +157,8 @@ def test_every_failure_is_reported_at_once(where: ClusterPaths) -> None:
     with pytest.raises(CheckFailed) as caught:
         preflight.run(subject(where, network=FakeNetwork(held), programs=programs), clock=FakeClock())
     assert caught.value.detail.splitlines() == [
-        "binaries: etcd is not there; get it with `kubewright binaries fetch etcd`",
-        "binaries: kube-scheduler is not there; get it with `kubewright binaries fetch kube-scheduler`",
+        "binaries: etcd is missing; get it with `kubewright binaries fetch etcd`",
+        "binaries: kube-scheduler is missing; get it with `kubewright binaries fetch kube-scheduler`",
         "ports: port 6443 at 127.0.0.11, for kube-apiserver, is held by haproxy (pid 7); stop it (`kill 7`)",
         "ports: port 10250 at 127.0.0.11, for the node agents, is held by a process of user 1000; stop it (find it as root with `ss -ltnp`)",
     ]

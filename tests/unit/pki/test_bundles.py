@@ -30,7 +30,7 @@ def test_every_certificate_of_a_bundle_is_read_in_order():
 
 @pytest.mark.parametrize("text", [b"", b"text", keys.generate("ECDSA-P256").pem()])
 def test_a_text_without_certificates_is_an_error(text):
-    with pytest.raises(CertificateError, match=r"ca\.crt holds no certificate"):
+    with pytest.raises(CertificateError, match=r"ca\.crt contains no certificate"):
         certificates.parse(text, source="ca.crt")
 
 

@@ -140,10 +140,10 @@ def test_text_around_the_one_block_is_skipped(text):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"", "holds no certificate request"),
-        (authority().pem, "holds no certificate request"),
+        (b"", "contains no certificate request"),
+        (authority().pem, "contains no certificate request"),
         (b"x" + ONE, "BEGIN line"),
-        (ONE.replace(b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST"), "holds no certificate request"),
+        (ONE.replace(b"CERTIFICATE REQUEST", b"NEW CERTIFICATE REQUEST"), "contains no certificate request"),
         (ONE.replace(b"-----END", b"-----ENDE"), "has no end"),
         (ONE.replace(b"REQUEST-----\nMI", b"REQUEST----\nMI"), "BEGIN line"),
         (pem.encode("PRIVATE KEY", b"x") + ONE, "2 BEGIN lines"),

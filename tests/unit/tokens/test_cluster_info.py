@@ -124,7 +124,7 @@ def test_a_signed_text_without_a_usable_cluster_is_refused(edit, reason):
 
 
 def test_an_unreadable_ca_is_refused_with_pins():
-    with pytest.raises(UselessClusterInfo, match="holds no certificate"):
+    with pytest.raises(UselessClusterInfo, match="contains no certificate"):
         verify(edited(lambda document: document["clusters"][0]["cluster"].update({"certificate-authority-data": "eA=="})), [PIN])
 
 

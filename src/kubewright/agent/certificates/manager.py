@@ -314,7 +314,7 @@ class CertificateManager:
         self.server_healthy = True
         self._forget_pending()
         if lacking := template.missing(pair.leaf):
-            _log.warning("the certificate that node %s was given lacks %s; it is used until its time is over", self._node_name, lacking)
+            _log.warning("the certificate that node %s was given lacks %s; it is used until it expires", self._node_name, lacking)
         return pair
 
     async def _awaited(self, issuer: Issuer, wanted: RequestedCertificate) -> bytes:

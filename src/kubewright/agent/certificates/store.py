@@ -150,7 +150,7 @@ class FilePairStore:
         path, content = self._new_path(), pair.pem()
         self._files.write(File(path=PurePosixPath(path), content=content, mode=0o600))
         if self._files.read(PurePosixPath(path)) != content:
-            raise CertificateError(f"{path} does not contain what was written to it", remedy="look after the disk, then try again")
+            raise CertificateError(f"{path} does not contain what was written to it", remedy="check the disk, then try again")
         with explaining("link to", path):
             self._updated.unlink(missing_ok=True)
             self._updated.symlink_to(path.absolute())

@@ -64,7 +64,7 @@ def kubelet_api_options(kubelet: Mapping[str, Any]) -> KubeletAPIOptions | None:
         return None
     errors = list(_errors(kubelet))
     if errors:
-        raise ValidationError("the kubelet API cannot be served like that", errors, remedy="correct the fields named above")
+        raise ValidationError("the kubelet API cannot be served with these settings", errors, remedy="correct the fields named above")
     authentication, authorization = kubelet["authentication"] or {}, kubelet["authorization"] or {}
     tokens, webhook = authentication.get("webhook") or {}, authorization.get("webhook") or {}
     ca = (authentication.get("x509") or {}).get("clientCAFile") or ""
@@ -125,7 +125,7 @@ def _errors(kubelet: Mapping[str, Any]) -> Sequence[FieldError]:
             for name, path in (("tlsCertFile", kubelet["tlsCertFile"]), ("tlsPrivateKeyFile", kubelet["tlsPrivateKeyFile"]), (_CA, ca))
         ),
         *(
-            (openssl_cipher(suite) is None, "tlsCipherSuites", suite, "is a cipher suite that cannot be had here")
+            (openssl_cipher(suite) is None, "tlsCipherSuites", suite, "is not a cipher suite that is available here")
             for suite in kubelet["tlsCipherSuites"] or ()
         ),
     )

@@ -143,7 +143,7 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
         *_lifetime_errors(own.certificate_lifetime),
     ]
     if errors:
-        raise ValidationError("no node can be like that", errors, remedy="correct the flags named above")
+        raise ValidationError("no node can have these settings", errors, remedy="correct the flags named above")
     root = PurePosixPath(own.root_dir) if own.root_dir else ROOT
     hold = kubelet["evictionPressureTransitionPeriod"].seconds
     watched = thresholds(hard_eviction(kubelet), kubelet["evictionSoft"] or {}, kubelet["evictionMinimumReclaim"] or {})

@@ -120,7 +120,7 @@ def _reporting(content: Mapping[str, Any]) -> dict[str, Any]:
 def _content(document: Document) -> Mapping[str, Any]:
     found = document.value
     if not isinstance(found, Mapping) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
-        raise DocumentError(f"{document.where()} is no {KIND}", remedy=f"begin it with apiVersion: {API_VERSION} and kind: {KIND}")
+        raise DocumentError(f"{document.where()} is not a {KIND}", remedy=f"begin it with apiVersion: {API_VERSION} and kind: {KIND}")
     return {name: value for name, value in found.items() if name not in _META}
 
 
@@ -218,7 +218,7 @@ def _pairs(flag: KubeletFlag, value: object, separator: str = "=") -> dict[str, 
     for part in filter(None, value if isinstance(value, tuple) else ()):
         name, sign, text = part.partition(separator)
         if not sign:
-            raise UsageError(f"--{flag.name}: {quoted(part)} is no pair", remedy=f"write name{separator}value,…")
+            raise UsageError(f"--{flag.name}: {quoted(part)} is not a pair", remedy=f"write name{separator}value,…")
         found[name.strip()] = text.strip()
     return found
 
@@ -240,7 +240,7 @@ def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
         key, _, own = head.partition("=")
         if not colon or not key:
             raise UsageError(
-                f"--{flag.name}: {quoted(text)} is no taint", remedy="write key=value:effect, such as example.com/only=x:NoSchedule"
+                f"--{flag.name}: {quoted(text)} is not a taint", remedy="write key=value:effect, such as example.com/only=x:NoSchedule"
             )
         if any((one["key"], one["effect"]) == (key, effect) for one in found):
             raise UsageError(f"--{flag.name}: {key} has the effect {effect} twice", remedy="name each key with an effect once")

@@ -70,7 +70,7 @@ def _unusable(address: str, own: set[str]) -> str:
         (found.is_loopback, "it is a loopback address"),
         (found.is_multicast, "it is a multicast address"),
         (found.is_link_local, "it is a link-local address"),
-        (found.is_unspecified, "it is no address of one machine"),
+        (found.is_unspecified, "it is not the address of a single machine"),
         (str(found) not in own, "no interface of this machine has it"),
     ):
         if broken:

@@ -130,7 +130,7 @@ def stop(ctx: LeaveContext) -> Iterator[Change | Waited]:
             lambda: None if (pid := ctx.running) is None else f"it runs as process {pid}",
             within=_WITHIN,
             saying="the agent to end",
-            remedy="end the agent that somebody has started beside the service, then run the same command again",
+            remedy="stop the agent that was started in addition to the service, then run the same command again",
         )
     yield ctx.bound.host.remove_units(SERVICE, units=[UNIT])
 
@@ -181,6 +181,6 @@ LEAVE: Final = Operation(
     context=lambda request, status, bound: LeaveContext(bound=bound, options=request, status=status),
     closing=closing,
     failures=lambda ctx: ctx.failures,
-    incomplete="not everything of the node could be removed from its cluster",
+    incomplete="some parts of the node could not be removed from its cluster",
     again="",
 )

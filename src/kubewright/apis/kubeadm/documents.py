@@ -105,7 +105,7 @@ def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] 
 def require(selection: Selection, kind: str, *, source: str) -> None:
     """Require a file to contain the one kind that a command reads. Raises DocumentError."""
     if selection.get(kind) is None:
-        raise DocumentError(f"{source or 'the configuration'} holds no {kind}", remedy=f"add one with apiVersion {API_VERSION}")
+        raise DocumentError(f"{source or 'the configuration'} contains no {kind}", remedy=f"add one with apiVersion {API_VERSION}")
 
 
 def require_init(selection: Selection, *, source: str) -> None:

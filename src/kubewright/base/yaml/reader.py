@@ -33,7 +33,7 @@ def load_one(text: str | bytes, *, source: str = "") -> Document:
     """
     documents = load_all(text, source=source)
     if len(documents) > 1:
-        raise DocumentError(f"{_name(source)} holds {len(documents)} documents where one is expected", remedy="split it")
+        raise DocumentError(f"{_name(source)} contains {len(documents)} documents where one is expected", remedy="split it")
     for document in documents:
         for path in document.duplicates[:1]:
             raise DocumentError(f"{_name(source)}: key {path} is given twice", detail=document.where(path), remedy="remove one of them")

@@ -52,7 +52,7 @@ def create(parsed: Parsed) -> int:
             {"file": str(path), "sealed": key is not None, "files": rows, "warnings": list(collected.warnings)}, form=parsed.text("output")
         )
     else:
-        kind = "sealed" if key is not None else "plain, readable for anybody who gets it"
+        kind = "sealed" if key is not None else "not encrypted: anyone who gets it can read it"
         sys.stdout.write(f"Saved {path} ({kind}): {len(collected.files)} files and the data of etcd member {source.member.name}\n")
     return 0
 
@@ -66,7 +66,7 @@ def show(parsed: Parsed) -> int:
         shown = {**found.description, "files": [str(one.path) for one in found.files], "etcd": dict(found.etcd)}
         write_result({"file": str(path), **shown}, form=parsed.text("output"))
         return 0
-    lines = [f"{path} is a whole backup: {len(found.files)} files and {found.snapshot.size / 1e6:.1f} MB of etcd"]
+    lines = [f"{path} is a complete backup: {len(found.files)} files and {found.snapshot.size / 1e6:.1f} MB of etcd"]
     lines += [f"  {label:<10}  {found.description.get(name)}" for label, name in _SHOWN]
     lines += [f"  {'revision':<10}  {found.etcd.get('revision')}", *(f"  {one.path}" for one in found.files)]
     sys.stdout.write("".join(f"{line}\n" for line in lines))

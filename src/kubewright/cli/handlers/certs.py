@@ -68,7 +68,7 @@ def _length(text: str) -> timedelta:
     try:
         length = timedelta(days=int(days[1]) if days else 0, seconds=Duration.parse(rest).seconds if rest else 0)
     except (ValueError, OverflowError) as error:
-        remedy = "write a length of time like 30d, 7d12h or 48h"
+        remedy = "write a duration like 30d, 7d12h or 48h"
         raise UsageError(f'invalid argument "{text}" for "--fail-within"', remedy=remedy) from error
     return length
 
@@ -156,7 +156,7 @@ def _person(parsed: Parsed) -> KubeconfigUser:
     period = Duration.parse(parsed.text("validity-period"))
     token = _token(parsed)
     if period <= 0:
-        raise UsageError(f"a validity period of {period} is none", remedy="write one like 24h")
+        raise UsageError(f"a validity period of {period} is not possible", remedy="write one like 24h")
     if period > DEFAULT_CERTIFICATE_VALIDITY and not token:
         sys.stderr.write(
             f"warning: a validity period of {period} is longer than {DEFAULT_CERTIFICATE_VALIDITY}: a client certificate cannot be revoked\n"

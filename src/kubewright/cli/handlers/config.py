@@ -40,7 +40,7 @@ def print_init(parsed: Parsed) -> int:
     for kind in kinds:
         if kind not in codec.COMPONENTS:
             raise UsageError(
-                f"--component-configs: {quoted(kind)} is no kind of a component", remedy=f"choose of {', '.join(codec.COMPONENTS)}"
+                f"--component-configs: {quoted(kind)} is not a component kind", remedy=f"choose one of {', '.join(codec.COMPONENTS)}"
             )
     return _print(codec.init_examples(kinds), parsed)
 

@@ -97,5 +97,5 @@ def _lines(path: PurePosixPath, found: Verified) -> list[str]:
         ("Kubernetes", "kubernetesVersion"),
     )
     known = [(label, shown[key]) for label, key in rows if shown[key] not in (None, "")]
-    lines = (f"{path} is a whole snapshot of {_size(found.snapshot)}", *(f"  {label:<10}  {value}" for label, value in known))
+    lines = (f"{path} is a complete snapshot of {_size(found.snapshot)}", *(f"  {label:<10}  {value}" for label, value in known))
     return [one_line(line) for line in lines]

@@ -277,7 +277,7 @@ def verify(parsed: Parsed) -> int:
     bad = [one.binary.name for one in found if one.fault]
     if bad:
         raise CheckFailed(
-            f"{', '.join(bad)} changed since it was got",
+            f"{', '.join(bad)} changed since it was fetched",
             remedy="remove it from the cache and fetch it again with `kubewright binaries fetch`",
         )
     return 0

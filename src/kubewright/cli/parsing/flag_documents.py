@@ -58,7 +58,9 @@ class FlagDocument:
         document = yaml.load_one(content, source=source)
         found = document.value
         if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (self.api_version, self.kind):
-            raise DocumentError(f"{source} is no {self.kind}", remedy=f"begin it with apiVersion: {self.api_version} and kind: {self.kind}")
+            raise DocumentError(
+                f"{source} is not a {self.kind}", remedy=f"begin it with apiVersion: {self.api_version} and kind: {self.kind}"
+            )
         errors: list[FieldError] = []
         values: dict[str, object] = {}
         for name, value in found.items():
@@ -74,9 +76,7 @@ class FlagDocument:
             elif flag is not None:
                 values[flag.name] = _value(flag, value)
         if errors:
-            raise ValidationError(
-                f"{source} has fields that are wrong", errors, remedy=f"`kubewright {self.command} --help` lists the flags"
-            )
+            raise ValidationError(f"{source} has invalid fields", errors, remedy=f"`kubewright {self.command} --help` lists the flags")
         return values
 
 

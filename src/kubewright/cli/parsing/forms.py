@@ -27,7 +27,7 @@ def fields(path: str) -> dict[str, object]:
     text = _read(path)
     found = yaml.load(text, source=path) if text is not None else None
     if not isinstance(found, dict):
-        raise DocumentError(f"{path} holds no fields", remedy="write fields of a KubeletConfiguration, such as failCgroupV1: false")
+        raise DocumentError(f"{path} contains no fields", remedy="write fields of a KubeletConfiguration, such as failCgroupV1: false")
     result: dict[str, object] = json.loads(json.dumps(found, default=str))
     require_one_line_each(result, what=path)
     return result

@@ -148,7 +148,7 @@ def read_file(path: str) -> str:
         raise UsageError(f"{_name(path)} cannot be read", detail=getattr(error, "strerror", "") or "not text", remedy="check it") from error
     first = text.strip().partition("\n")[0].strip()
     if not first:
-        raise UsageError(f"{_name(path)} is empty", remedy="it must hold the secret on one line")
+        raise UsageError(f"{_name(path)} is empty", remedy="it must contain the secret on one line")
     return remember_token(first)
 
 

@@ -68,7 +68,7 @@ def _kyaml(objects: Sequence[Mapping[str, Any]]) -> str:
 def _template(name: str, given: str) -> str:
     """Return the template itself. Raises UsageError."""
     if not given:
-        raise UsageError(f"{_REFUSED}template format specified but no template given", remedy=f"write it behind the format: -o {name}=…")
+        raise UsageError(f"{_REFUSED}template format specified but no template given", remedy=f"write it after the format: -o {name}=…")
     if name not in _FILES:
         text = given
     else:
@@ -81,7 +81,7 @@ def _template(name: str, given: str) -> str:
                 f"{_REFUSED}the template {given} cannot be read", detail=detail, remedy="name a file that contains the template"
             ) from error
     if len(text) > _LARGEST or any("\ud800" <= char <= "\udfff" for char in text):
-        raise UsageError(f"{_REFUSED}the template is too long, or no UTF-8 text", remedy="write a text of less than 1 MiB")
+        raise UsageError(f"{_REFUSED}the template is too long, or not UTF-8", remedy="write a text of less than 1 MiB")
     return text
 
 

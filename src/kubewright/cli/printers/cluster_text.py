@@ -90,7 +90,7 @@ def _times(timings: Mapping[str, float]) -> str:
 
 def _played(found: Mapping[str, Any], paint: Paint) -> str:
     name = "" if found["name"] == "default" else f" --name {found['name']}"
-    text = f"The control plane is real; pods are played, not run: see `kubewright local status{name}`."
+    text = f"The control plane is real; pods are simulated, not run: see `kubewright local status{name}`."
     return paint("faint", text) + "\n" if found["simulated"] else ""
 
 

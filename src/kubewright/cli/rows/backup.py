@@ -45,11 +45,11 @@ ROWS = (
     ),
     Command(
         "backup restore",
-        "Make this machine the control plane that a backup was made of",
+        "Make this machine the control plane that was backed up",
         argument=_FILE,
         flags=_RESTORE_FLAGS,
         description="For a fresh machine with the same name and address, the same versions of kubelet and container runtime, and the same images."
-        " etcd begins again with one member. The whole backup is checked before anything is changed; running the same command again goes on with"
+        " etcd starts again with one member. The whole backup is checked before anything is changed; running the same command again goes on with"
         " an interrupted restore. On other control planes run `etcd member replace` afterwards.",
         examples=("backup restore /var/backups/one.kwb --key-file backup.key",),
         workflow=Workflow(

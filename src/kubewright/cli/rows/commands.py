@@ -85,7 +85,7 @@ HEADS = (
     Head("hub", "Let machines join clusters with NodeJoinRequests", _HUB),
     Head("node", "Join this machine to a cluster through a hub", _NODE),
     Head("upgrade", "Upgrade a cluster to another version", _MACHINE),
-    Head("etcd", "Look after etcd: its members and snapshots of its data", _ETCD),
+    Head("etcd", "Manage etcd: its members and snapshots of its data", _ETCD),
     Head("backup", "Save a control plane to a file, and restore it on a fresh machine", _BACKUP),
     Head("certs", "Manage certificates", _CLUSTER, alias="certificates"),
     Head("config", "Print, check and migrate configuration files", _CLUSTER),
@@ -94,7 +94,7 @@ HEADS = (
     Head("version", "Print the version"),
     Head("completion", "Print the completion script of a shell"),
     Head("help", "Explain a command"),
-    Head("recover", "Complete files of which a power cut left one half", _MACHINE, hidden=True),
+    Head("recover", "Complete files that a power cut left partly replaced", _MACHINE, hidden=True),
     Head("alpha", "Experimental commands; there are none now", hidden=True),
 )
 _SUMMARIES = {head.word: head.summary for head in HEADS}

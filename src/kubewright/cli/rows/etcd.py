@@ -38,7 +38,7 @@ ROWS = (
     Command("etcd", summary("etcd")),
     Command(
         "etcd status",
-        "Show how the members of etcd are",
+        "Show the state of the members of etcd",
         handler="kubewright.cli.handlers.etcd:status",
         flags=(*_WHERE, ALL_FORMATS),
         description=f"All members are queried at once, each for two seconds. Exits with 0 if all of them serve and none has raised an alarm, 4 otherwise. {_HOW}",

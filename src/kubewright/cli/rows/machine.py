@@ -290,7 +290,7 @@ _UPGRADE_ROWS = (
         argument=_VERSION,
         exit_scheme=KUBEADM,
         description="Each component counts as upgraded once it answers and reports the new version. If one fails, this machine goes back to its earlier"
-        " state. Running the same command again goes on with an upgrade that was interrupted. --plan shows the whole list.",
+        " state. Running the same command again continues an interrupted upgrade. --plan shows the whole list.",
         flags_in_usage=False,
         workflow=_upgrade_workflow(
             "phases:APPLY", operation="operation:APPLY", request="upgrade_apply_request", arguments={"version": _VERSION_OF_PHASE}

@@ -30,7 +30,7 @@ UNPROVEN: Final = (
     "there is no proof that the node itself wants to leave (older versions of kubewright send no proof);"
     " an administrator can free the name: kubewright hub requests forget"
 )
-UNKNOWN: Final = "no node of this name has joined through this hub, or a person has freed the name"
+UNKNOWN: Final = "no node of this name has joined through this hub, or an administrator has freed the name"
 
 
 class Departures:
@@ -88,7 +88,7 @@ class Departures:
         if _annotation(node, LEAVE_ANSWER) != reason:
             body: dict[str, Any] = {"metadata": {"uid": _uid(node), "annotations": {LEAVE_ANSWER: reason}}}
             await self._unless_another(self._ctx.api.patch(NODE, name, body, type="merge"))
-            _log.warning("%s: %s is not let go: %s", self._ctx.name, name, reason)
+            _log.warning("%s: %s may not leave: %s", self._ctx.name, name, reason)
         self._refused[name] = _asked(node)
 
     async def _unless_another(self, call: Awaitable[Object]) -> None:

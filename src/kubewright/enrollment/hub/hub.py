@@ -111,7 +111,7 @@ class Hub:
                 if not self._read:
                     raise
                 pause = next(pauses)
-                _log.warning("the state cannot be read, and is tried again in %.1f s: %s", pause, error)
+                _log.warning("the state cannot be read; trying again in %.1f s: %s", pause, error)
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:

@@ -100,7 +100,7 @@ class KeyRotation:
         try:
             await self._ctx.keep(changed, event, before=record)
         except Taken as error:
-            raise NotNow(f"the key of {record.node} is looked at again: {error}", quiet=True) from error
+            raise NotNow(f"the key of {record.node} will be checked again: {error}", quiet=True) from error
         self._tunnel.withdraw(record.node)
         self._tunnel.put(changed)
         await self._tunnel.follow()
@@ -116,7 +116,7 @@ class KeyRotation:
         try:
             await self._ctx.api.patch(NODE, core.identity_of(node)[0], body, type="merge")
         except NotFound:
-            _log.debug("%s has gone meanwhile", core.identity_of(node)[0])
+            _log.debug("%s was deleted in the meantime", core.identity_of(node)[0])
 
 
 def _annotation(node: Object, name: str) -> str:

@@ -241,7 +241,7 @@ class _Reader:
         own = [peer for _, peer in self._peers() if not str(peer.get("name")).startswith(_WORKER)]
         older = str(own[0].get("privateKey") or "") if own and not key else ""
         if older and not wireguard.is_key(older):
-            self._wrong("status.vpnPeers", "the hub's peer has no key of WireGuard's")
+            self._wrong("status.vpnPeers", "the hub's peer has no WireGuard key")
         if not key and not older and self._peers():
             self._errors.append(self._error("spec.vpn.privateKey", _REQUIRED, "there are nodes in the VPN", None))
         return key or (remember(older) if older else wireguard.new_private_key(random))
@@ -311,7 +311,7 @@ class _Reader:
         text = str(peer.get("address") or "").partition("/")[0]
         address = formats.address(text)
         if formats.subdomain_problems(node):
-            self._wrong(f"{path}.name", "names no node", value=peer["name"])
+            self._wrong(f"{path}.name", "does not name a node", value=peer["name"])
         elif address is None or not any(leases.is_inside(address, network) for network in tunnel.ranges):
             self._wrong(f"{path}.address", "is not an address for a node of this VPN", value=text)
         elif not wireguard.is_key(key):

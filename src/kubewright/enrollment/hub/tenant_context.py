@@ -70,4 +70,4 @@ class TenantContext:
         try:
             await call
         except NotFound:
-            _log.debug("%s: an object has gone meanwhile", self.name)
+            _log.debug("%s: an object was deleted in the meantime", self.name)

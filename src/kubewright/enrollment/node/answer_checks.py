@@ -82,7 +82,7 @@ def _version(answer: Answer, expected: Expected) -> Version:
     try:
         found = Version.parse(answer.kubernetes_version)
     except ValueError as error:
-        raise TrustError("the version is none") from error
+        raise TrustError("the version is not valid") from error
     if found < OLDEST:
         raise TrustError(
             f"{found} is older than {OLDEST}, the oldest kubelet that can be set up here",
@@ -91,7 +91,7 @@ def _version(answer: Answer, expected: Expected) -> Version:
     server = expected.api_server
     if server is not None and not _goes_with(found, server):
         raise TrustError(
-            f"a kubelet {found} does not go with the API server {server}",
+            f"a kubelet {found} is not compatible with the API server {server}",
             detail=f"it may be up to {SKEW} minor releases older, and not newer",
             remedy="have the hub name another version: kubewright hub cluster add --kubernetes-version",
         )
@@ -163,7 +163,7 @@ def _server(text: str, answer: Answer, expected: Expected) -> str:
     ends = tunnel_checks.read(answer.tunnel) if answer.tunnel is not None and not answer.tunnel.private_key else None
     plain = parts.scheme == "https" and parts.path in {"", "/"} and not (parts.query or parts.fragment or "@" in parts.netloc)
     if host is None or ends is None or not plain or not ends.has(host):
-        raise TrustError(f"it is for {quoted(text)}", detail=f"asked for was {expected.server}")
+        raise TrustError(f"it is for {quoted(text)}", detail=f"requested: {expected.server}")
     shown = f"[{host}]" if host.version == 6 else str(host)
     return f"https://{shown}:{port}" if port is not None else f"https://{shown}"
 

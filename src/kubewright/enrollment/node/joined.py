@@ -46,7 +46,7 @@ class JoinedMachine(RunContext):
         """The client certificate that the hub gave, which it remembers, with its key. Raises CertificateError where the kubeconfig has none."""
         identity = self._given.identity
         if not isinstance(identity, ClientCertificate):
-            raise CertificateError(f"{self.kubeconfig} holds no certificate", remedy=_BY_HAND)
+            raise CertificateError(f"{self.kubeconfig} contains no certificate", remedy=_BY_HAND)
         return certificates.pair_of(identity.cert_pem, identity.key_pem, source=str(self.kubeconfig))
 
     @functools.cached_property
@@ -65,7 +65,7 @@ class JoinedMachine(RunContext):
         if isinstance(identity, ClientCertificate):
             name = certificates.first(identity.cert_pem, source=str(self.kubeconfig)).common_name
         if not name.startswith(_USER):
-            raise CertificateError(f"{self.kubeconfig} is no kubelet's", remedy=_BY_HAND)
+            raise CertificateError(f"{self.kubeconfig} is not the kubeconfig of a kubelet", remedy=_BY_HAND)
         return name.removeprefix(_USER)
 
 

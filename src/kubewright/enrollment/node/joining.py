@@ -171,7 +171,7 @@ class _Waiting:
             return "the hub has not processed it yet"
         if condition.status == "False":
             raise RequestRefused(
-                f"the hub does not let {ctx.join.node} in: {condition.reason}",
+                f"the hub does not admit {ctx.join.node}: {condition.reason}",
                 detail=condition.message,
                 remedy="ask the operator of the hub; when that is fixed, the same command sends another request once the hub has deleted this one",
             )

@@ -84,7 +84,7 @@ def _domain(value: str) -> str:
 
 def _pods_only(values: Sequence[str]) -> Sequence[str]:
     if set(values) - {"pods", "none"}:
-        raise ValueError("only pods and none name no cgroup of the machine")
+        raise ValueError("must be pods or none: other values name cgroups of the machine")
     return values
 
 
@@ -280,7 +280,7 @@ def _readable(path: str, row: AcceptedField | None, consented: bool, value: Any)
 def require_kind(document: Mapping[str, Any]) -> None:
     """Require a KubeletConfiguration. Raises TrustError."""
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
-        raise TrustError(f"it is no {KIND}")
+        raise TrustError(f"it is not a {KIND}")
 
 
 def _is_in(path: str, accepted: frozenset[str]) -> bool:

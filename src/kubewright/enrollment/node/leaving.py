@@ -131,7 +131,7 @@ def _marked_as_leaving(ctx: NodeLeaveContext) -> Iterator[Change]:
         found = ctx.api.get(NODE, ctx.node)
     except NotFound:
         found = ctx.api.create(_blank(ctx.node))
-        yield Change(target=f"node {ctx.node}", action=Action.CREATE, reason="it did not exist; the hub frees its name and deletes it")
+        yield Change(target=f"node {ctx.node}", action=Action.CREATE, reason="it did not exist; the hub will free its name and delete it")
     proof = leave_proofs.prove(ctx.node, str(core.metadata(found).get("uid") or ""), ctx.given_pair)
     annotations = {LEAVE_PROOF: proof.text, LEAVE_ANSWER: None}
     yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node, labels={LEAVING_LABEL: "true"}, annotations=annotations))
@@ -150,13 +150,13 @@ def _remains(ctx: NodeLeaveContext) -> str | None:
         return str(error)
     refused = (core.metadata(found).get("annotations") or {}).get(LEAVE_ANSWER)
     if refused:
-        raise LeaveRefused(f"the hub does not let {ctx.node} go: {quoted(str(refused))}", remedy=_BY_HAND)
+        raise LeaveRefused(f"the hub does not let {ctx.node} leave: {quoted(str(refused))}", remedy=_BY_HAND)
     return "its Node is there"
 
 
 def only_joined(ctx: NodeLeaveContext) -> str | None:
     """Skip a phase on a machine that has no kubeconfig from a hub."""
-    return None if ctx.bound.base.state(ctx.kubeconfig) is not None else f"{ctx.kubeconfig} is not there"
+    return None if ctx.bound.base.state(ctx.kubeconfig) is not None else f"{ctx.kubeconfig} does not exist"
 
 
 def clean(ctx: NodeLeaveContext) -> Iterable[Change]:
@@ -190,7 +190,7 @@ def _require_of_a_hub(host: Host) -> None:
     if record is not None or adoption.traces(host):
         raise HostError(
             "this machine has not joined through a hub",
-            detail="it is part of a cluster in another way",
+            detail="it became part of a cluster in another way",
             remedy="`kubewright reset` removes it from that; it asks for confirmation",
         )
 
@@ -229,5 +229,5 @@ NODE_LEAVE: Final = Operation(
     configure=configure,
     context=context,
     failures=lambda ctx: ctx.cleanup.failures,
-    incomplete="not everything of the node could be removed",
+    incomplete="some parts of the node could not be removed",
 )

@@ -113,7 +113,9 @@ _UNPINNED: Final = (
 def _too_long(node: str) -> list[str]:
     """Say that the API server would refuse the Node: its kubelet gives it the label kubernetes.io/hostname with that value."""
     return (
-        [f"a node's name has at most {_LONGEST_NAME} characters, since its kubelet labels it with it"] if len(node) > _LONGEST_NAME else []
+        [f"a node's name has at most {_LONGEST_NAME} characters, because the kubelet also uses it as a label"]
+        if len(node) > _LONGEST_NAME
+        else []
     )
 
 

@@ -128,9 +128,9 @@ def follow_hub(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
     unit = File(path=path, content=units.with_peer(host.read(path) or b"", ctx.hub_key), mode=0o644)
     change = host.ensure(Service(name=NODE_INTERFACE, enabled=True, units=(unit,)))
     yield change
-    ctx.say("The hub is called by its new key" if change else "The hub is called by that key already")
+    ctx.say("This machine uses the hub's new key" if change else "This machine already uses this key of the hub")
     yield ctx.bound.waiter.until(
-        lambda: None if any(peer.handshake for peer in ctx.interface().peers) else "nothing has been heard of it",
+        lambda: None if any(peer.handshake for peer in ctx.interface().peers) else "it has not answered",
         within=_WITHIN,
         saying="the hub to answer in the VPN",
         every=_LOOK,
@@ -168,11 +168,11 @@ def offer(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
         raise APIError(
             f"the Node {ctx.node} does not exist", remedy="make sure that the kubelet is running; or join this machine again"
         ) from error
-    ctx.say(f"Offered the hub another key for {ctx.node}")
+    ctx.say(f"Offered the hub a new key for {ctx.node}")
     yield ctx.bound.waiter.until(
         lambda: None if ctx.answer() is not None else "it has not answered yet",
         within=_WITHIN,
-        saying="the hub to hear the new key",
+        saying="the hub to receive the new key",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
         remedy=_AGAIN,
@@ -183,7 +183,7 @@ def use(ctx: NodeRotateContext) -> Iterator[Change]:
     """Switch to the new key: first for the next boot, then now."""
     yield ctx.bound.host.ensure(File(path=ctx.key_path, content=f"{ctx.new}\n".encode(), show=Show.MADE))
     yield ctx.bound.host.ensure(TunnelKey(name=NODE_INTERFACE, private_key=ctx.new))
-    ctx.say("The new key is in force on this machine")
+    ctx.say("This machine uses the new key")
 
 
 def taken(ctx: NodeRotateContext) -> Iterator[Waited]:
@@ -234,7 +234,7 @@ def configure(request: NodeRotateOptions, machine: Machine) -> Prepared[None]:
     if here.state(here.layout.oneinfra / "kubelet.conf") is None:
         raise HostError("this machine has not joined through a hub", remedy="kubewright node join")
     if not units.is_ours(here.read(units.unit_path(NODE_INTERFACE))):
-        raise HostError("this machine is in no VPN of a hub", remedy="see `kubewright hub cluster add --help`, flags --vpn-…")
+        raise HostError("this machine is not in the VPN of a hub", remedy="see `kubewright hub cluster add --help`, flags --vpn-…")
     return Prepared(configuration=None, host=here, only=request.only, skip=request.skip)
 
 

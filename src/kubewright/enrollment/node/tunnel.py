@@ -70,7 +70,7 @@ def start(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
     except WaitTimeout as error:
         if needed or ctx.host.tunnel(NODE_INTERFACE) is None:
             raise
-        ctx.warn(f"{error}; the node does without. {remedy}, and that the hub knows the key of this machine")
+        ctx.warn(f"{error}; the node continues without it. {remedy}, and that the hub knows the key of this machine")
 
 
 def _silent(ctx: NodeJoinContext) -> str | None:
@@ -78,4 +78,4 @@ def _silent(ctx: NodeJoinContext) -> str | None:
     if found is None:
         return f"the interface {NODE_INTERFACE} does not exist"
     quiet = [peer for peer in found.peers if peer.keepalive and not peer.handshake]
-    return "nothing has been heard of it" if quiet else None
+    return "it has not answered" if quiet else None

@@ -66,7 +66,7 @@ def require(ends: TunnelAnswer, *, offered: bool, machine: Sequence[str]) -> Che
         address = ipaddress.ip_address(text)
         inside = next((network for network in found.networks if address.version == network.version and address in network), None)
         if inside is not None:
-            raise TrustError(f"{inside} is where this machine has the address {address}", remedy="have the hub use another network")
+            raise TrustError(f"{inside} contains the address {address} of this machine", remedy="have the hub use another network")
     if not isinstance(found.host, str) and found.has(found.host):
         raise TrustError("its endpoint would be reached through itself")
     if not found.private_key and not offered:
@@ -80,9 +80,9 @@ def read(ends: TunnelAnswer) -> CheckedEnds:
     addresses = _addresses(ends.address, networks, several=not ends.private_key)
     host, port = _endpoint(ends.endpoint)
     if not wireguard.is_key(ends.endpoint_key):
-        raise TrustError("the hub's key is none")
+        raise TrustError("the hub's key is not a WireGuard key")
     if ends.private_key and not wireguard.is_key(ends.private_key):
-        raise TrustError("its key is none")
+        raise TrustError("its key is not a WireGuard key")
     return CheckedEnds(
         networks=networks,
         addresses=addresses,
@@ -106,7 +106,7 @@ def _network(text: str) -> Network:
     try:
         found = ipaddress.ip_network(_with_mask(text))
     except ValueError as error:
-        raise TrustError(f"{quoted(text)} is no network") from error
+        raise TrustError(f"{quoted(text)} is not a network") from error
     problem = vpn.unusable(found)
     if problem:
         raise TrustError(problem)
@@ -136,7 +136,7 @@ def _address(text: str, behind: Sequence[Network]) -> Interface:
     except ValueError as error:
         raise TrustError(f"{quoted(text)} is not an address with a prefix length") from error
     if found.network not in behind or found.ip in {found.network.network_address, found.network.broadcast_address}:
-        raise TrustError(f"{found} is no address of {', '.join(map(str, behind))}")
+        raise TrustError(f"{found} is not an address in {', '.join(map(str, behind))}")
     return found
 
 

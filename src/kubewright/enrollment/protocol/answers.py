@@ -86,7 +86,7 @@ def read(status: Mapping[str, Any], key: SymmetricKey) -> Answer:
     """Decrypt an answer. Raises MalformedField for the first field that is missing or wrong."""
     tunnel = status.get(_TUNNEL)
     if tunnel is not None and not isinstance(tunnel, Mapping):
-        raise MalformedField(_TUNNEL, "is no map")
+        raise MalformedField(_TUNNEL, "is not a map")
     ends = None
     if tunnel is not None:
         fields = {**_TUNNEL_FIELDS, **{attribute: name for attribute, name in _TUNNEL_EXTRAS.items() if name in tunnel}}

@@ -224,21 +224,21 @@ def endpoint_problem(endpoint: str) -> str:
     if not endpoint:
         return ""
     if len(endpoint) > _LONGEST_ENDPOINT or not endpoint.isprintable():
-        return "is no URL"
+        return "is not a URL"
     try:
         formats.url_scheme(endpoint)
         parts = urlsplit(endpoint)
         host, port = parts.hostname or "", parts.port
     except ValueError as error:
-        return f"is no URL: {error}"
+        return f"is not a URL: {error}"
     if parts.scheme != "https" or port == 0 or parts.username is not None or parts.query or parts.fragment or parts.path not in {"", "/"}:
         return "is not https://HOST:PORT"
-    return "" if formats.address(host) is not None or not formats.subdomain_problems(host) else "names no host"
+    return "" if formats.address(host) is not None or not formats.subdomain_problems(host) else "has no host"
 
 
 def _approval(seen: Seen, policy: Policy, now: datetime) -> Wait | Refuse | None:
     if seen.approved is False:
-        return Refuse(reason=APPROVAL_DENIED, message="a person has refused it")
+        return Refuse(reason=APPROVAL_DENIED, message="an administrator has refused it")
     if policy.approval is Approval.AUTOMATIC or seen.approved:
         return None
     left = ((seen.created or now) + policy.waits - now).total_seconds()

@@ -97,7 +97,7 @@ def encode(content: bytes) -> str:
 def decode(value: object, *, name: str, shortest: int, longest: int) -> bytes:
     """Decode so many characters. Raises MalformedField for any other form than that of `encode`."""
     if not isinstance(value, str):
-        raise MalformedField(name, "is missing" if value is None else "is no text")
+        raise MalformedField(name, "is missing" if value is None else "is not a string")
     if len(value) > longest:
         raise MalformedField(name, f"has {len(value)} characters, more than {longest}")
     if len(value) < shortest:

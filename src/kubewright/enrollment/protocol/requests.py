@@ -83,7 +83,7 @@ def read(request: Mapping[str, Any], *, join_key: PrivateKey) -> JoinRequest:
 def _sans(spec: Mapping[str, Any], key: SymmetricKey) -> tuple[str, ...]:
     sans = spec.get(_SANS) or []
     if not isinstance(sans, list):
-        raise MalformedField(_SANS, "is no list")
+        raise MalformedField(_SANS, "is not a list")
     if len(sans) > MOST_SANS:
         raise MalformedField(_SANS, f"has {len(sans)} entries, more than {MOST_SANS}")
     return tuple(key.open(value, name=f"{_SANS}[{index}]") for index, value in enumerate(sans))

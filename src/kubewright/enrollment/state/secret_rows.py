@@ -201,7 +201,7 @@ class SecretRows:
         self._read_head(parts[HEAD][0] if parts[HEAD] else None)
         if self._head is None and parts[GROUP]:
             remedy = f"restore it from a backup; to start over, delete all Secrets with the label {STATE_LABEL}={self._secrets.name}"
-            raise HostError(f"{self._secrets.place} are not whole: {self._secrets.name} itself is missing", remedy=remedy)
+            raise HostError(f"{self._secrets.place} are incomplete: {self._secrets.name} itself is missing", remedy=remedy)
         self._stale = [one for kind in (GROUP, LINES) for one in parts[kind] if not self._counts(one)]
         self._groups = {core.identity_of(one)[0]: one for one in parts[GROUP] if self._counts(one)}
         self._chunks = {core.identity_of(one)[0]: (one, content_of(one)["lines"]) for one in parts[LINES] if self._counts(one)}

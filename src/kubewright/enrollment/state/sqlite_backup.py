@@ -32,7 +32,7 @@ def backup(store: SQLiteStore, target: Path) -> None:
             os.fsync(written.fileno())
         os.link(part, target)  # fails if the file exists
     except FileExistsError as error:
-        raise HostError(f"{target} is there already", remedy="name another file") from error
+        raise HostError(f"{target} already exists", remedy="name another file") from error
     except (OSError, sqlite3.Error) as error:
         raise HostError(
             f"{target} cannot be written", detail=reason_of(error), remedy="check the directory and the space on its disk"

@@ -161,5 +161,5 @@ class HubTunnel:
         try:
             return [self._host.set_peers(self._vpn.interface, peers=put, without=[key for key in known if key not in wanted])]
         except HostError as error:  # most likely the interface was deleted
-            _log.info("%s is looked at: %s", self._vpn.interface, error)
+            _log.info("%s will be checked again: %s", self._vpn.interface, error)
             return self._ensure(tuple(wanted.values()))

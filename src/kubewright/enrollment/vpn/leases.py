@@ -31,7 +31,7 @@ class NoAddressLeft(KubewrightError):
 
     def __init__(self, network: Network) -> None:
         super().__init__(
-            f"all {capacity(network)} addresses of the VPN's network {network} are given",
+            f"all {capacity(network)} addresses of the VPN's network {network} are in use",
             remedy="free the names of nodes that no longer exist: kubewright hub requests forget",
         )
 

@@ -131,7 +131,7 @@ def problem(vpn: VPN, *, subnets: Iterable[str], server: str, others: Iterable[V
         return "it may have one network of each family"
     small = next((network for network in ranges if leases.capacity(network) < 1), None)
     if small is not None:
-        return f"{small} has no room for a node"
+        return f"{small} is too small for a node"
     wrong = next(filter(None, map(unusable, ranges)), "")
     if wrong:
         return wrong
@@ -165,7 +165,7 @@ def _endpoint_problem(vpn: VPN) -> str:
         return f"the endpoint {vpn.endpoint} has no port"
     found = formats.address(host)
     if found is not None and any(found.version == network.version and found in network for network in vpn.ranges):
-        return f"the endpoint {vpn.endpoint} lies in the VPN itself"
+        return f"the endpoint {vpn.endpoint} is inside the VPN itself"
     return ""
 
 

@@ -78,14 +78,14 @@ class Expiration:
         short = [row for row in (*self.certificates, *self.authorities) if row.expires is not None and row.residual(self.now) <= within]
         if short:
             raise CheckFailed(
-                f"{len(short)} {'certificate ends' if len(short) == 1 else 'certificates end'} within {text}",
+                f"{len(short)} {'certificate expires' if len(short) == 1 else 'certificates expire'} within {text}",
                 detail="\n".join(f"{row.name}: {_when(row.residual(self.now))}" for row in short),
                 remedy="renew them with `kubewright certs renew all`; replace externally managed certificates and CAs manually",
             )
 
 
 def _when(residual: timedelta) -> str:
-    return f"expired {certificates.span(-residual)} ago" if residual < timedelta(0) else f"ends in {certificates.span(residual)}"
+    return f"expired {certificates.span(-residual)} ago" if residual < timedelta(0) else f"expires in {certificates.span(residual)}"
 
 
 def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:

@@ -63,7 +63,7 @@ class Verified:
 
 
 def check(pieces: Iterable[bytes], *, name: str) -> Snapshot:
-    """Check that a file is a whole snapshot. Raises DocumentError."""
+    """Check that a file is a complete snapshot. Raises DocumentError."""
     checker = Checker(name)
     for piece in pieces:
         checker.take(piece)

@@ -57,7 +57,9 @@ def _kube_proxy(ctx: JoinContext, api: KubeAPI) -> list[Document]:
     try:
         return [_document(ctx, api, stored_configuration.KUBE_PROXY)]
     except (NotFound, Forbidden):
-        ctx.reporter.emit(Warned(text="the cluster has no ConfigMap kube-system/kube-proxy that can be read: it does without kube-proxy"))
+        ctx.reporter.emit(
+            Warned(text="the cluster has no ConfigMap kube-system/kube-proxy that can be read: it is taken to use no kube-proxy")
+        )
         return []
 
 

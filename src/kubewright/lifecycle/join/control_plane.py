@@ -57,7 +57,7 @@ def download_certs(ctx: JoinContext) -> Iterable[Change]:
     if not key:
         return
     if ctx.resumed and all(ctx.host.state(path) is not None for path in places.values() if path):
-        ctx.say(DOWNLOAD, "The certificates are here already")
+        ctx.say(DOWNLOAD, "The certificates exist already")
         return
     ctx.say(DOWNLOAD, f'Downloading the certificates in Secret "{SECRET}" in the "{NAMESPACE}" Namespace')
     opened = _opened(_secret(ctx), sealing.parse_key(key), names=list(places))
@@ -74,7 +74,7 @@ def _secret(ctx: JoinContext) -> Mapping[str, Any]:
         return configuration.patiently(ctx, lambda: ctx.bootstrap.get(named("Secret"), SECRET, NAMESPACE))
     except NotFound as error:
         raise CertificateError(
-            f"the Secret {NAMESPACE}/{SECRET} is not there",
+            f"the Secret {NAMESPACE}/{SECRET} does not exist",
             detail="it is deleted after two hours, or when the token that owns it is deleted",
             remedy=_AGAIN,
         ) from error

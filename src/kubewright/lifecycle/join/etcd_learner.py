@@ -121,7 +121,7 @@ class _Learned:
         if self._known is None:
             return self._look_for_name()
         if self._ctx.clock.monotonic() - self._known < _SNAPSHOT:
-            return "its data is on the way"
+            return "it is receiving its data"
         return None
 
     def _look_for_name(self) -> str:
@@ -133,7 +133,7 @@ class _Learned:
         if own is None or not own.name:
             return "it has not started yet"
         self._known = self._ctx.clock.monotonic()
-        return "its data is on the way"
+        return "it is receiving its data"
 
 
 def _has_data(ctx: JoinContext) -> bool:

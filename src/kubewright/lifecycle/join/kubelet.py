@@ -73,7 +73,7 @@ def start(ctx: JoinContext) -> Iterable[Change | Waited]:
     if is_bootstrapped(ctx):
         ctx.say(TOPIC, f'The kubelet has its certificate: "{ctx.layout.kubeconfig("kubelet")}" is used')
     else:
-        ctx.say(TOPIC, f"Looking whether there is a Node {node_name(ctx)} already")
+        ctx.say(TOPIC, f"Checking whether a Node {node_name(ctx)} exists already")
         yield require_free_name(ctx)
         ctx.bound.begin(ctx.layout, authority_path(ctx.join, ctx.host.layout), ctx.layout.kubeconfig(BOOTSTRAP))
         yield _bootstrap_kubeconfig(ctx)

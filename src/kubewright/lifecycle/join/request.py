@@ -74,7 +74,7 @@ def configure(
     kubeconfig: a worker has none, and its file must specify the discovery.
     """
     missing = HostError(
-        f"{admin_kubeconfig} is not there",
+        f"{admin_kubeconfig} does not exist",
         remedy="this phase needs it; the phases below `join phase control-plane-prepare` create it",
     )
     needs_it = not request.discovers and not exists(admin_kubeconfig)

@@ -173,9 +173,9 @@ def _in_progress(found: Checkpoint) -> HostError:
 
 _REMEDY: Final = "finish it with the same command and configuration, or take it back with `kubewright upgrade rollback`"
 _REMEDIES: Final = {
-    "backup-restore": "run the same command again: it goes on where it was interrupted",
-    "etcd-restore": "run the same command again: it goes on where it was interrupted",
-    "etcd-member-replace": "run the same command again: it goes on where it was interrupted",
+    "backup-restore": "run the same command again: it continues where it was interrupted",
+    "etcd-restore": "run the same command again: it continues where it was interrupted",
+    "etcd-member-replace": "run the same command again: it continues where it was interrupted",
     "etcd-fence": "run `kubewright etcd member replace`, or start etcd as it was with `kubewright etcd restore --unfence`",
 }
 """What finishes an operation, by its name."""
@@ -248,7 +248,7 @@ def require_known(host: Host, found: Checkpoint) -> None:
     foreign = [str(swap.target) for swap in found.swaps if not swap.pair and form(host, swap) is Form.NEITHER]
     if foreign:
         raise HostError(
-            f"somebody has changed files since {found.operation} to {found.goal} began",
+            f"files have been changed since {found.operation} to {found.goal} began",
             detail=f"neither as before nor as wanted: {', '.join(foreign)}; both contents are in {found.directory}",
             remedy="put one of the two contents back, then run the same command again",
         )

@@ -132,7 +132,7 @@ def empty_directories(ctx: Cleanup) -> Iterator[Change]:
     """Empty the directories of the cluster, except the kubelet's; the directories stay. All of them are tried."""
     inventory, kubelet = ctx.inventory, ctx.inventory.layout.kubelet
     if kubelet not in inventory.directories:
-        ctx.warn(f'"{kubelet}" is not there, and not emptied')
+        ctx.warn(f'"{kubelet}" does not exist and was not emptied')
     told = [path for path in inventory.directories if path != kubelet]  # kubeadm's dry run leaves it out
     filled = [path for path in inventory.directories if _seen(ctx.host.entries, path)]
     ctx.tell(f"Deleting contents of directories: {_list(filled)}" * bool(filled), f"Would delete contents of directories: {_list(told)}")

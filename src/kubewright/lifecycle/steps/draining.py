@@ -56,7 +56,7 @@ def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator
     yield waiter.until(
         lambda: _left(api, node),
         within=within,
-        saying="the pods of this node to go",
+        saying="the pods of this node to terminate",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
         remedy="see what blocks them (kubectl get poddisruptionbudget -A); or continue without --drain",
@@ -80,12 +80,12 @@ def _left(api: KubeAPI, node: str) -> str | None:
 def _evicted(api: KubeAPI, pod: Mapping[str, Any]) -> str:
     name, namespace = core.identity_of(pod)
     if core.metadata(pod).get("deletionTimestamp"):
-        return f"{namespace}/{name} is ending"
+        return f"{namespace}/{name} is terminating"
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
     try:
         api.create(body, resource=POD, subresource="eviction")
     except NotFound:
-        return f"{namespace}/{name} has gone"
+        return f"{namespace}/{name} has been deleted"
     except TooManyRequests as error:
-        return f"{namespace}/{name} may not go yet: {error}"
+        return f"{namespace}/{name} cannot be evicted yet: {error}"
     return f"{namespace}/{name} is evicted"

@@ -78,7 +78,7 @@ def start(
     )
     wanted = Service(name=SERVICE, restart=again, enabled=True if units else None, units=units, stand_ins=stand_ins)
     due = service_verbs(found, wanted, units=[decide_file(host.state(unit.path), host.read(unit.path), unit) for unit in units])
-    reporter.emit(Line(topic=_START, text="Starting the kubelet" if due else "The kubelet runs already"))
+    reporter.emit(Line(topic=_START, text="Starting the kubelet" if due else "The kubelet is already running"))
     try:
         yield host.ensure(wanted)
     except HostError as error:
@@ -156,7 +156,7 @@ def mark(
         lambda api: [ensure_node_marks(api, marks)],
         say=lambda text: reporter.emit(Line(topic=_MARK, text=text)),
         doing=[f"Marking the Node {name} as a control plane with the labels [{labels}]", *([tainting] if taints else [])],
-        kept=f"The Node {name} has the marks of a control plane already",
+        kept=f"The Node {name} already has the labels and taints of a control plane",
     )
 
 

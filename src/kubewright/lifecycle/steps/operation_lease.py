@@ -49,7 +49,7 @@ class OperationLease:
             self._waiter.until(
                 self._attempt,
                 within=WAITED,
-                saying="the turn of this machine",
+                saying="this machine's turn",
                 every=0.5,
                 at_most=2.0,
                 remedy=f"let the other machine finish; one that is gone loses the lease {TERMS.namespace}/{TERMS.name} after {TERMS.seconds:.0f} s",
@@ -87,7 +87,7 @@ class OperationLease:
             found = self._api.get(LEASE, TERMS.name, TERMS.namespace)
         spec = found.get("spec") or {}
         if not self._watch.is_free(spec, identity=self._identity, now=self._clock.monotonic()):
-            return f"{spec[lease_rules.HOLDER]} is at work"
+            return f"{spec[lease_rules.HOLDER]} is working"
         body = lease_rules.taken(found, TERMS, identity=self._identity, now=self._clock.now())
         try:
             (self._api.update if found else self._api.create)(body)

@@ -117,6 +117,6 @@ def _back(
             detail=f"{failed}\nwhile going back: {error}",
             remedy=f"{error.remedy or 'see what the component reports'}; the earlier files are in {found.directory}",
         ) from failed
-    reporter.emit(Line(topic=topic, text="The earlier state is back"))
+    reporter.emit(Line(topic=topic, text="The earlier state has been restored"))
     if isinstance(failed, KubewrightError):
         raise HostError(f"{doing} failed; this machine is back in its earlier state", detail=str(failed), remedy=failed.remedy) from failed

@@ -56,7 +56,7 @@ def _free(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -> Wai
     def free() -> str | None:
         listening = host.network.listeners()
         held = [port for address, port in pods.held if blocking(listening, address, port) is not None]
-        return f"port {held[0]} is still listened on" if held else None
+        return f"port {held[0]} is still in use" if held else None
 
     return waiter.until(
         free,

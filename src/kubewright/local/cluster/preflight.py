@@ -94,7 +94,7 @@ def _programs(subject: Subject) -> Iterable[Finding]:
     for name in COMPONENTS:
         path = subject.programs.get(name)
         if path is None or not os.access(path, os.X_OK):
-            yield Finding(text=f"{name} is not there", remedy=f"get it with `kubewright binaries fetch {name}`")
+            yield Finding(text=f"{name} is missing", remedy=f"get it with `kubewright binaries fetch {name}`")
 
 
 def _ports(subject: Subject) -> Iterable[Finding]:

@@ -68,7 +68,7 @@ def main() -> int:
 async def _serve(paths: ClusterPaths) -> None:
     cluster = record.load(paths.record)
     if cluster is None:
-        raise KubewrightError(f"{paths.root} holds no cluster")
+        raise KubewrightError(f"{paths.root} contains no cluster")
     settings = daemon_process.read_settings(paths)
     stopping = asyncio.Event()
     released = asyncio.Event()

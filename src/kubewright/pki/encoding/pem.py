@@ -81,7 +81,7 @@ def certificates(text: bytes, *, source: str) -> list[bytes]:
     """
     found = [block for block in blocks(text, source=source) if block.label == CERTIFICATE]
     if not found:
-        raise CertificateError(f"{source} holds no certificate", remedy="provide PEM with at least one CERTIFICATE block")
+        raise CertificateError(f"{source} contains no certificate", remedy="provide PEM with at least one CERTIFICATE block")
     for block in found:
         if block.headers:
             raise _broken(source, "a CERTIFICATE block has headers")

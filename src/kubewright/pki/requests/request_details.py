@@ -119,7 +119,7 @@ def read(text: bytes, *, source: str = "the request") -> RequestDetails:
         raise RefusedRequest(f"{source} has {begun} BEGIN lines instead of one", remedy=remedy)
     found = pem.blocks(text, source=source)
     if not found or found[0].label != pem.REQUEST:
-        raise CertificateError(f"{source} holds no certificate request", remedy=remedy)
+        raise CertificateError(f"{source} contains no certificate request", remedy=remedy)
     try:
         return _request(found[0].der)
     except (DERError, uris.URIError) as error:

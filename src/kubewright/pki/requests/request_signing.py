@@ -125,7 +125,7 @@ def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Si
         raise CertificateMismatch(f"the key of {source} does not belong to its certificate", remedy="restore both from the same copy")
     if len(found) != 1:
         raise SeveralCertificates(
-            f"{source} holds {len(found)} certificates instead of one",
+            f"{source} contains {len(found)} certificates instead of one",
             remedy="keep only the one that signs; put the others into the bundle of clients",
         )
     native = certificate.native

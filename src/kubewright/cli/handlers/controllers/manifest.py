@@ -21,7 +21,7 @@ def manifest(parsed: Parsed) -> int:
     form = parsed.text("form")
     render = FORMS.get(form)
     if render is None:
-        raise UsageError(f"there is no form {quoted(form)}", remedy=f"it is one of {', '.join(FORMS)}")
+        raise UsageError(f"there is no kind of manifest {quoted(form)}", remedy=f"it is one of {', '.join(FORMS)}")
     options.selected(parsed.strings("controllers"))
     write_documents(render(parsed), form=parsed.text("output"))
     return 0
@@ -36,7 +36,7 @@ def _deployment(parsed: Parsed) -> list[dict[str, Any]]:
     if replicas < 1:
         raise UsageError("--replicas must be at least one", remedy="leave it out: two is a good number")
     if subdomain_problems(secret):
-        raise UsageError(f"--ca-secret: {quoted(secret)} is no name of a Secret", remedy="write one like kubewright-controllers-ca")
+        raise UsageError(f"--ca-secret: {quoted(secret)} is not the name of a Secret", remedy="write one like kubewright-controllers-ca")
     return controllers.deployment(
         image=_image(parsed),
         replicas=replicas,

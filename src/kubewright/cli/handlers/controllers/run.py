@@ -79,7 +79,7 @@ def options_of(parsed: Parsed) -> Options:
 
 def _require_cluster(parsed: Parsed) -> None:
     if not parsed.text("kubeconfig") and not in_cluster.is_in_cluster(os.environ):
-        raise UsageError("no cluster is configured", remedy="name its kubeconfig with --kubeconfig; only in a pod it can be left out")
+        raise UsageError("no cluster is configured", remedy="name its kubeconfig with --kubeconfig; it can be left out only in a pod")
 
 
 def _require_policy(chosen: frozenset[str], policy: str) -> None:
@@ -178,4 +178,4 @@ class UsageProblems:
             raise self._found[0]
         if self._found:
             rows = [f"{error}; {error.remedy}" if error.remedy else str(error) for error in self._found]
-            raise UsageError(f"{len(rows)} values are wrong", detail="\n".join(rows), remedy="correct each of them")
+            raise UsageError(f"{len(rows)} values are not valid", detail="\n".join(rows), remedy="correct each of them")

@@ -36,7 +36,7 @@ async def until_stopped(
     def stop(number: signal.Signals) -> None:
         nonlocal stopped
         stopped = True
-        _log.info("stopping, told by %s", number.name)
+        _log.info("stopping, after %s", number.name)
         stopping()
         task.cancel()
 

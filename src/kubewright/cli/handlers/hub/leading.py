@@ -63,7 +63,7 @@ class FileLock:
             self._lock.acquire()
         except Locked as error:
             raise Locked(
-                f"a hub works with the state {path} already",
+                f"another hub already works with the state {path}",
                 detail=error.detail,
                 remedy="stop it first, or use a different state for this hub; replicas of a hub need a state in Secrets",
             ) from error

@@ -121,7 +121,7 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
                 f"the request of {quoted(node)} has been answered: {condition.reason}", remedy="`kubewright hub requests` shows it"
             )
         seen = decisions.look(request)
-        done = state.event(name, "approved" if approved else "refused by a person", node=node, request=seen.uid)
+        done = state.event(name, "approved" if approved else "refused by an administrator", node=node, request=seen.uid)
         store.save_verdict(name, seen.subject, approved=approved, event=done, generation=cluster.generation)
     return state.tell(parsed, done)
 

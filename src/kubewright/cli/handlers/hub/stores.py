@@ -111,8 +111,8 @@ class SecretsState:
             raise UsageError(f"{quoted(options.state)} names no Secrets", remedy="write it as secrets:NAMESPACE/NAME")
         if not options.state_kubeconfig and not is_in_cluster(os.environ):
             raise UsageError(
-                "it is not said which cluster has the state of the hub",
-                remedy="name its kubeconfig with --state-kubeconfig; only in a pod it can be left out",
+                "the cluster that has the state of the hub is not known",
+                remedy="name its kubeconfig with --state-kubeconfig; it can be left out only in a pod",
             )
         self._options = options
 
