@@ -108,7 +108,7 @@ def join_as(client: KubeClient, node: OldNode) -> dict[str, Any]:
 def test_a_second_hub_on_the_same_state_is_refused_and_the_first_continues(hub: HubProcess) -> None:
     served = hub.served
     told = hub.run("run", "--secure-port", "0", code=75)
-    assert f"a hub works with the state {hub.place}/hub/state.db already" in told
+    assert f"another hub already works with the state {hub.place}/hub/state.db" in told
     assert "held by pid" in told
     hub.require_running()
     assert hub.served == served

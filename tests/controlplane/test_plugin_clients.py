@@ -110,4 +110,4 @@ def test_the_official_client_creates_and_watches(official: kubernetes.client.Api
     assert phases[-1] == "Running"
     with pytest.raises(kubernetes.client.ApiException) as refused:
         core.read_namespaced_pod_log("one", kubewright_namespace)
-    assert "is played by kubewright" in refused.value.body
+    assert "is simulated by kubewright" in refused.value.body

@@ -74,7 +74,7 @@ def test_a_worker_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
     assert kubewright(two, *words, "--plan").out == ""
     refused = kubewright(two, *words, check=False)
     assert refused.code == 1
-    assert "kubewright did not make it so" in refused.err
+    assert "kubewright did not set it up" in refused.err
     assert "no changes: the configuration is that of" in kubewright(two, *words, "--adopt").out
     assert kubewright(two, *words, "--plan").out == ""
     assert kubewright(two, *words).code == 0

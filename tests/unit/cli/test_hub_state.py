@@ -67,7 +67,7 @@ def test_the_scheme_selects_the_kind_of_state(text, kind, problem):
 
 def test_a_state_in_secrets_needs_a_cluster_and_is_no_file_to_back_up(monkeypatch, capsys):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    for words, said in ((["nodes"], "it is not said which cluster has the state"), (["backup", "b"], "it is not said which cluster")):
+    for words, said in ((["nodes"], "the cluster that has the state"), (["backup", "b"], "the cluster that has the state")):
         assert main(["hub", *words, "--state=secrets:hubs/one"]) == 2
         assert said in capsys.readouterr().err
     assert main(["hub", "backup", "b", "--state=secrets:hubs/one", "--state-kubeconfig=/admin.conf"]) == 2

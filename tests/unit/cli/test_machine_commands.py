@@ -172,7 +172,7 @@ def test_phases_of_upgrade_accept_flags_in_addition_to_the_file(run, tmp_path):
 def test_a_file_without_the_kind_is_refused(words, kind, run, tmp_path):
     code, err = run(*words, "--config", file(tmp_path, "ClusterConfiguration", ""))
     assert code == 1
-    assert f"holds no {kind}Configuration" in err
+    assert f"contains no {kind}Configuration" in err
 
 
 def test_every_wrong_field_is_reported_at_once(run):

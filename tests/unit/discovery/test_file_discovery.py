@@ -161,7 +161,7 @@ def test_the_settings_of_the_file_are_used_for_the_cluster():
 def test_another_server_in_cluster_info_is_reported_and_not_used():
     found = refreshed(Cluster(info(server="https://other:6443")), ACCESS)
     assert found.access == ACCESS
-    assert found.warnings == ("the discovery file names https://cluster.example:6443, and the cluster itself https://other:6443",)
+    assert found.warnings == ("the discovery file names https://cluster.example:6443, and the cluster names https://other:6443",)
 
 
 def test_a_missing_ca_is_read_over_a_connection_that_this_machine_trusts():

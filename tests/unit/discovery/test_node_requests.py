@@ -209,7 +209,7 @@ def test_a_token_that_is_no_longer_accepted_is_reported():
     cluster = Cluster()
     cluster.refuses["list certificatesigningrequests"] = Unauthorized("who?", code=401)
     status = NodeRequests(cluster, "n1", clock=FakeClock()).look()
-    assert "does not accept the token" in status.text
+    assert "no longer accepts the token" in status.text
     assert "token create --print-join-command" in status.remedy
 
 

@@ -127,7 +127,7 @@ PROGRAM = {"command": "/bin/sh", "apiVersion": "client.authentication.k8s.io/v1"
         ({"serving_key": "none"}, "the serving certificate", "no private key"),
         ({"client_ca": GOOD.answer.serving_certificate}, "the CA of clients", "not a CA"),
         ({"kubelet_config": "a: [b"}, "the kubelet's configuration", ""),
-        ({"kubelet_config": "kind: Pod\n"}, "the kubelet's configuration", "no KubeletConfiguration"),
+        ({"kubelet_config": "kind: Pod\n"}, "the kubelet's configuration", "not a KubeletConfiguration"),
         (
             {"kubelet_config": GOOD.answer.kubelet_config.replace("/etc/oneinfra/kubelet.crt", "/etc/passwd")},
             "the kubelet's configuration",

@@ -93,7 +93,7 @@ def test_outcomes(found, record, policy, outcome):
         (SEEN, replace(RECORD, key="other"), Policy(), "NameTaken", "hub requests forget a worker"),
         (seen(registered=True), None, Policy(), "NameTaken", "did not join through this hub"),
         (seen(registered=True), replace(RECORD, state=State.LEFT), Policy(), "NameTaken", "kubectl delete node worker"),
-        (seen(approved=False), None, HUMAN, "ApprovalDenied", "a person"),
+        (seen(approved=False), None, HUMAN, "ApprovalDenied", "an administrator"),
         (SEEN, None, replace(HUMAN, crowded=True), "TooManyRequests", "try again later"),
         (seen(burden=32769, contents=None), None, Policy(), "TooLarge", "32769 characters of metadata"),
         (seen(created=NOW - timedelta(days=2)), None, HUMAN, "Expired", "in time"),

@@ -137,7 +137,7 @@ GOOD = {
         ("tlsMinVersion: VersionTLS10", ['tlsMinVersion: "VersionTLS10" must be one of VersionTLS12, VersionTLS13'], "tlsMinVersion"),
         (
             "enforceNodeAllocatable: [system-reserved]",
-            ["enforceNodeAllocatable: only pods and none name no cgroup"],
+            ["enforceNodeAllocatable: must be pods or none"],
             "enforceNodeAllocatable",
         ),
         (

@@ -358,7 +358,7 @@ def test_machines_without_a_vpn_or_a_join_are_reported(tmp_path):
     with pytest.raises(HostError, match=r"wg.key does not exist"):
         node.rotate()
     node.disk.remove_units("oi-wg", units=(UNIT,))
-    with pytest.raises(HostError, match="is in no VPN"):
+    with pytest.raises(HostError, match="is not in the VPN"):
         node.rotate()
     node.disk.remove(node.layout.oneinfra / "kubelet.conf")
     with pytest.raises(HostError, match="has not joined through a hub"):

@@ -197,7 +197,7 @@ def test_files_changed_by_others_are_not_overwritten(box):
     found = box.prepare()
     box.host.ensure(File(path=box.path("etcd"), content=b"by hand"))
     assert [checkpoint.form(box.host, swap) for swap in found.swaps] == [Form.NEITHER, Form.OLD, Form.OLD]
-    with pytest.raises(HostError, match=r"somebody has changed files.*etcd\.yaml"):
+    with pytest.raises(HostError, match=r"files have been changed.*etcd\.yaml"):
         box.carry_out(found)
     assert (box.contents()[1:], box.states()) == (OLD[1:], [State.PREPARED])
 

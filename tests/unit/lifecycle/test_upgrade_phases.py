@@ -371,7 +371,7 @@ def test_rollback_asks_and_refuses_what_somebody_has_changed(box):
         box.rollback(ask=lambda _: "\n")
     path = Path(box.layout.manifest("kube-scheduler"))
     path.write_text(path.read_text() + "# by hand\n")
-    with pytest.raises(HostError, match=r"somebody has changed files.*kube-scheduler\.yaml"):
+    with pytest.raises(HostError, match=r"files have been changed.*kube-scheduler\.yaml"):
         box.rollback()
 
 
