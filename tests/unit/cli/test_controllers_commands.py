@@ -108,7 +108,7 @@ def test_all_errors_are_reported_at_once():
     assert error.value.what == "5 values are not valid"
     assert len(told) == 5
     assert [row.endswith("name both") for row in told] == [False, False, True, False, False]
-    for row, what in zip(told, ("no cluster", "'nodeipam'", "go together", "longer", "above zero"), strict=True):
+    for row, what in zip(told, ("no cluster", '"nodeipam"', "go together", "longer", "above zero"), strict=True):
         assert what in row
 
 

@@ -54,9 +54,9 @@ def test_ranges_come_from_login_defs():
     [
         ("a:x:100:100:::/bin/bash\n", "a:x:100:a\n", "", "shell"),
         ("a:x:1000:100:::/bin/false\n", "a:x:100:a\n", "", "ID 1000"),
-        ("a:x:100:200:::/bin/false\n", "a:x:100:a\n", "", "in the group 200"),
+        ("a:x:100:200:::/bin/false\n", "a:x:100:a\n", "", 'in the group "200"'),
         ("a:x:100:100:::/bin/false\n", "z:x:100:a\n", "", 'in the group "z"'),
-        ("", "both:x:100:a\n", "", "members 'a'"),
+        ("", "both:x:100:a\n", "", 'members "a"'),
         ("", "both:x:5:a,b\n", "", "ID 5"),
         ("a:x:100\n", "", "", "line 1 of the file passwd"),
         ("", "x:x:y:\n", "", "line 1 of the file group"),

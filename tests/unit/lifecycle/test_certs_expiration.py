@@ -150,7 +150,7 @@ def test_the_threshold_decides_the_exit_code(plane, limit, code, ending):
     run = plane.fill().check("--fail-within", limit)
     assert run.code == code
     assert run.out.startswith("CERTIFICATE ")
-    assert run.err.count("ends in") == ending
+    assert run.err.count("expires in") == ending
 
 
 def test_the_threshold_is_reported_in_addition_to_a_structured_result(plane):

@@ -196,7 +196,7 @@ def test_a_fenced_machine_can_be_the_one_that_restores(box: Box) -> None:
 
 
 def test_a_restore_waits_for_its_turn_if_an_api_server_is_ready(box: Box) -> None:
-    box.api, box.fails["the turn of this machine"] = RecordingKube(), WaitTimeout("two is at work")
+    box.api, box.fails["this machine's turn"] = RecordingKube(), WaitTimeout("two is at work")
     with pytest.raises(WaitTimeout, match="two is at work"):
         box.run(file=str(box.snapshot))
     assert (box.tree(), box.states()) == (box.before, [])

@@ -162,7 +162,7 @@ def test_every_failure_is_reported_at_once(where: ClusterPaths) -> None:
         "ports: port 6443 at 127.0.0.11, for kube-apiserver, is held by haproxy (pid 7); stop it (`kill 7`)",
         "ports: port 10250 at 127.0.0.11, for the node agents, is held by a process of user 1000; stop it (find it as root with `ss -ltnp`)",
     ]
-    assert "'one'" in caught.value.what
+    assert '"one"' in caught.value.what
 
 
 def test_ports_of_a_running_cluster_are_its_own(where: ClusterPaths) -> None:

@@ -268,10 +268,10 @@ def _close(name: str, flags: Sequence[Flag]) -> str:
     import difflib
 
     close = difflib.get_close_matches(name.replace("_", "-"), [flag.name for flag in flags if not flag.hidden], n=1)
-    return f"did you mean '--{close[0]}'?" if close else ""
+    return f'did you mean "--{close[0]}"?' if close else ""
 
 
 def _doubled(letters: str, flags: Sequence[Flag]) -> str:
     """Suggest `--config` for `-config`."""
     name = letters.partition("=")[0]
-    return f"did you mean '--{name}'?" if len(name) > 1 and named(name, flags) else ""
+    return f'did you mean "--{name}"?' if len(name) > 1 and named(name, flags) else ""
