@@ -229,7 +229,7 @@ def test_a_machine_of_another_tool_is_not_changed_and_no_missing_flag_suggested(
     for path in (box.layout.kubeconfig("kubelet"), box.layout.kubelet_config):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text("kind: Config\n")
-    with pytest.raises(HostError, match="part of a cluster, and kubewright did not set it up") as told:
+    with pytest.raises(HostError, match="part of a cluster, but kubewright did not set it up") as told:
         box.join()
     assert ("--adopt" in told.value.remedy, "kubewright reset" in told.value.remedy) == (False, True)
     assert box.cluster.created == 0
