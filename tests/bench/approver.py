@@ -67,10 +67,10 @@ class Arena:
         process = Running(self.sides[side], env=self.setup.environment, log=self.setup.work / f"{side}.log")
         try:
             yield process
-            if process.has_ended():
-                raise BenchmarkFailed(f"it ended: {process.last_lines()}")
+        except BenchmarkFailed as error:
+            raise BenchmarkFailed(f"{side}: {error}: {process.last_lines()}") from error
         finally:
-            process.kill()
+            process.kill()  # one that has ended by itself has decided nothing, and failed the wait
 
 
 def run(setup: Setup, rounds: int) -> Result:

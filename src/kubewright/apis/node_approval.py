@@ -53,6 +53,8 @@ SOURCES, CERTIFICATE = "sources", "certificate"
 """What a renewal needs: what every request needs, or only that its names are in the node's present serving certificate."""
 MOST_NODES: Final = 20_000
 """Rows of one file source."""
+LARGEST: Final = 8 << 20
+"""Bytes of a policy: so many rows take less. A ConfigMap has at most 1 MiB."""
 _META: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -164,6 +166,8 @@ def read(text: bytes, *, source: str) -> NodeApprovalPolicy:
 
     Raises DocumentError for text that is no NodeApprovalPolicy, ValidationError with every field that is wrong.
     """
+    if len(text) > LARGEST:
+        raise DocumentError(f"{source} has {len(text)} bytes, at most {LARGEST} are read", remedy="name nodes by patterns")
     document = yaml.load_one(text, source=source)
     content = document.value
     if not isinstance(content, Mapping) or (content.get("apiVersion"), content.get("kind")) != (API_VERSION, KIND):

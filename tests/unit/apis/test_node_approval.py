@@ -165,6 +165,11 @@ def test_other_documents_are_refused(text):
         read(text)
 
 
+def test_a_huge_policy_is_refused_before_it_is_parsed():
+    with pytest.raises(DocumentError, match="8388608"):
+        read(GOOD + "#" * node_approval.LARGEST)
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=8),
