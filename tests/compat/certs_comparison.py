@@ -67,6 +67,13 @@ class Pair:
         shutil.copytree(pair.theirs, pair.ours)
         return pair
 
+    def copy(self, place: Path) -> Pair:
+        """Return two more copies."""
+        pair = Pair(self.program, place / "ours", place / "theirs")
+        for root in (pair.ours, pair.theirs):
+            shutil.copytree(self.theirs, root)
+        return pair
+
     def kubeadm(self, *argv: str) -> Run:
         """Run kubeadm with its copy as root directory; ordinary users need a user namespace for that."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]

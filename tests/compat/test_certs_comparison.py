@@ -24,9 +24,14 @@ def program():
     return find_kubeadm()
 
 
+@pytest.fixture(scope="module")
+def unchanged(program, tmp_path_factory):
+    return Pair.make(program, tmp_path_factory.mktemp("unchanged"), DEFAULT)
+
+
 @pytest.fixture
-def machines(program, tmp_path):
-    return Pair.make(program, tmp_path, DEFAULT)
+def machines(unchanged, tmp_path):
+    return unchanged.copy(tmp_path)
 
 
 SECONDS = re.compile(r"(?<=residualTime: )\d+|(?<=\"residualTime\": )\d+")
@@ -156,8 +161,7 @@ def test_a_bundle_is_kept_although_kubeadm_truncates_it(machines):
 @pytest.mark.parametrize(
     ("algorithm", "more"), [("ECDSA-P256", ""), ("ECDSA-P384", ""), ("RSA-2048", ""), ("RSA-3072", ""), ("ECDSA-P256", EXTERNAL_ETCD)]
 )
-def test_requests_equal_those_of_kubeadm(program, tmp_path, algorithm, more):
-    machines = Pair.make(program, tmp_path, DEFAULT)
+def test_requests_equal_those_of_kubeadm(machines, algorithm, more):
     more += f"encryptionAlgorithm: {algorithm}\nclusterName: other\napiServer: {{certSANs: [b.example, 10.9.9.9, A.example]}}\n"
     machines.write("kubeadm.yaml", INIT + more)
     ours, theirs = machines.both("certs", "generate-csr", *CONFIG, "--cert-dir", "/csr/pki", "--kubeconfig-dir", "/csr")
