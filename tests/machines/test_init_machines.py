@@ -11,13 +11,18 @@ from testbed.machine import Machine
 
 
 @pytest.fixture(scope="module")
-def machine(parts: Parts) -> Iterator[Machine]:
-    """A control plane that kubewright made."""
+def bare(parts: Parts) -> Iterator[Machine]:
+    """A machine without a control plane."""
     with Bed("one", bed="init", parts=parts, shared=SHARED) as bed:
-        one = bed["one"]
-        write(one, CONFIG, INIT.format(address=one.address))
-        kubewright(one, "init", "--config", CONFIG)
-        yield one
+        yield bed["one"]
+
+
+@pytest.fixture(scope="module")
+def machine(bare: Machine) -> Machine:
+    """A control plane that kubewright made."""
+    write(bare, CONFIG, INIT.format(address=bare.address))
+    kubewright(bare, "init", "--config", CONFIG)
+    return bare
 
 
 def system_pods(machine: Machine) -> dict[str, str]:
@@ -25,6 +30,17 @@ def system_pods(machine: Machine) -> dict[str, str]:
     return {
         pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in kubectl(machine, "-n", "kube-system", "get", "pods").get("items", [])
     }
+
+
+def test_an_unsuitable_machine_is_not_changed(bare: Machine) -> None:
+    write(bare, CONFIG, INIT.format(address=bare.address).replace("ignorePreflightErrors: [SystemVerification]", "imagePullSerial: true"))
+    bare.run("mkdir", "-p", "/var/lib/etcd/member")
+    ended = kubewright(bare, "init", "--config", CONFIG, check=False)
+    bare.run("rm", "-r", "/var/lib/etcd")
+    assert ended.code == 1
+    assert "[ERROR SystemVerification]" in ended.err
+    assert "[ERROR DirAvailable--var-lib-etcd]" in ended.err
+    assert bare.run("ls", "/etc/kubernetes", check=False).out == ""
 
 
 def test_the_node_and_the_add_ons_become_ready(machine: Machine) -> None:
@@ -93,15 +109,3 @@ def test_kubeadm_works_on_a_machine_that_we_made(machine: Machine) -> None:
     environment = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
     for words in (("token", "list"), ("certs", "check-expiration"), ("certs", "renew", "apiserver")):
         assert machine.run("kubeadm", *words, env=environment).code == 0
-
-
-def test_an_unsuitable_machine_is_not_changed(parts: Parts) -> None:
-    with Bed("one", bed="unfit", parts=parts, shared=SHARED) as bed:
-        one = bed["one"]
-        write(one, CONFIG, INIT.format(address=one.address).replace("ignorePreflightErrors: [SystemVerification]", "imagePullSerial: true"))
-        one.run("mkdir", "-p", "/var/lib/etcd/member")
-        ended = kubewright(one, "init", "--config", CONFIG, check=False)
-        assert ended.code == 1
-        assert "[ERROR SystemVerification]" in ended.err
-        assert "[ERROR DirAvailable--var-lib-etcd]" in ended.err
-        assert one.run("ls", "/etc/kubernetes", check=False).out == ""
