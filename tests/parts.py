@@ -6,6 +6,7 @@ image. Tests that wait for long, kill processes or try many variants are in the 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from enum import Enum
 from typing import Final
@@ -23,11 +24,16 @@ class Part(Enum):
     FIRST = "first"
     REST = "rest"
     BOTH = "both"
+    CASES = "cases"
+    """The first part runs one case in five of each test, beginning with the first one; the rest runs the others."""
 
 
-FIRST, REST, BOTH = Part.FIRST, Part.REST, Part.BOTH
+FIRST, REST, BOTH, CASES = Part.FIRST, Part.REST, Part.BOTH, Part.CASES
 TABLE: Final[Mapping[str, Part]] = {
     "tests": FIRST,
+    # comparisons with kubeadm and other components
+    "tests/compat": CASES,
+    "tests/controlplane/test_upgrade_plan.py": CASES,
     # generated configurations, files, machines, command lines and templates
     "tests/compat/test_command_differential.py": BOTH,
     "tests/compat/test_config_differential.py": BOTH,
@@ -44,6 +50,7 @@ TABLE: Final[Mapping[str, Part]] = {
     # control planes: kills, replicas, several clusters at a time, builds, and long waits
     "tests/controlplane/test_agent_disturbed.py": REST,
     "tests/controlplane/test_agent_lifecycle.py": REST,
+    "tests/controlplane/test_agent_rotation.py": REST,
     "tests/controlplane/test_agent_run.py::test_a_deleted_node_comes_back_and_one_that_leaves_does_not": REST,
     "tests/controlplane/test_agent_run.py::test_a_paused_agent_is_unreachable_and_ready_again_when_it_continues": REST,
     "tests/controlplane/test_agent_run.py::test_one_request_is_pending_until_approval_however_often_the_agent_restarts": REST,
@@ -56,18 +63,19 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_etcd_restore.py::test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again": FIRST,
     "tests/controlplane/test_hub_real.py::test_joins_succeed_if_hubs_and_nodes_are_killed_at_random_moments": REST,
     "tests/controlplane/test_hub_real.py::test_a_killed_hub_continues_after_a_restart": REST,
+    "tests/controlplane/test_hub_real.py::test_clients_that_occupy_all_connections_delay_neither_health_nor_joins": REST,
     "tests/controlplane/test_hub_real.py::test_hundreds_of_hostile_requests_do_not_delay_good_ones": REST,
     "tests/controlplane/test_hub_secrets_real.py": REST,
     "tests/controlplane/test_local_concurrency.py": REST,
     "tests/controlplane/test_local_control_planes.py": REST,
     "tests/controlplane/test_local_down.py": REST,
-    "tests/controlplane/test_local_down.py::test_down_leaves_nothing[well]": FIRST,
     "tests/controlplane/test_local_down.py::test_down_of_a_missing_cluster_is_no_error": FIRST,
     "tests/controlplane/test_local_down.py::test_kept_data_exists_after_the_next_up": FIRST,
     "tests/controlplane/test_local_faults.py::test_a_certificate_of_another_ca_is_reported": REST,
     "tests/controlplane/test_local_faults.py::test_a_component_with_a_bad_flag_is_reported_with_its_last_output": REST,
     "tests/controlplane/test_local_faults.py::test_a_disk_that_fills_up_during_the_start_is_reported": REST,
     "tests/controlplane/test_local_faults.py::test_a_cluster_recovers_when_a_full_disk_has_space_again": REST,
+    "tests/controlplane/test_local_faults.py::test_an_etcd_with_a_bad_flag_is_reported_with_its_last_output": CASES,
     "tests/controlplane/test_local_faults.py::test_a_port_taken_from_a_running_cluster_is_reported_by_the_component": REST,
     "tests/controlplane/test_local_faults.py::test_a_state_directory_that_becomes_read_only_is_reported": REST,
     "tests/controlplane/test_local_faults.py::test_damaged_data_is_reported_with_the_last_output_of_etcd_and_kept": REST,
@@ -76,6 +84,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_local_ordinary_user.py": REST,
     "tests/controlplane/test_local_repeated.py::test_up_waits_until_a_killed_component_is_healthy_again": REST,
     "tests/controlplane/test_local_repeated.py::test_killed_components_are_restarted_automatically": REST,
+    "tests/controlplane/test_local_repeated.py::test_a_cluster_whose_daemon_died_is_adopted_without_a_restart": REST,
     "tests/controlplane/test_local_repeated.py::test_a_cluster_recovers_when_all_processes_were_killed_at_once": REST,
     "tests/controlplane/test_serving_sources_real.py": REST,
     "tests/controlplane/test_plugin_guide.py": REST,
@@ -83,13 +92,6 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_plugin_runs.py::test_a_run_has_a_cluster_and_leaves_nothing": FIRST,
     "tests/controlplane/test_plugin_workers.py": REST,
     "tests/controlplane/test_readme_typed.py::test_the_commands_of_the_readme_about_local_clusters_work": REST,
-    "tests/controlplane/test_upgrade_plan.py::test_the_configuration_of_coredns_is_judged_as_kubeadm_does": REST,
-    "tests/controlplane/test_upgrade_plan.py::test_the_configuration_of_coredns_is_judged_as_kubeadm_does[kubeadm's own]": FIRST,
-    "tests/controlplane/test_upgrade_plan.py::test_the_configuration_of_coredns_is_judged_as_kubeadm_does[an unknown option]": FIRST,
-    "tests/controlplane/test_upgrade_plan.py::test_the_configuration_of_coredns_is_judged_as_kubeadm_does[a plugin that is gone]": FIRST,
-    "tests/controlplane/test_upgrade_plan.py::test_the_plan_equals_that_of_kubeadm": REST,
-    "tests/controlplane/test_upgrade_plan.py::test_the_plan_equals_that_of_kubeadm[v1.36.3]": FIRST,
-    "tests/controlplane/test_upgrade_plan.py::test_the_plan_equals_that_of_kubeadm[v1.35.9]": FIRST,
     # whole machines: one of each operation
     "tests/machines": REST,
     "tests/machines/test_agent_machines.py::test_a_node_is_taken_over_and_given_back": FIRST,
@@ -101,7 +103,7 @@ TABLE: Final[Mapping[str, Part]] = {
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
 SHARE: Final = 5
-"""The first part tries one in so many of the generated examples."""
+"""The first part tries one in so many of the generated examples, and of the cases of a comparison."""
 
 _chosen: Part | None = None
 
@@ -159,11 +161,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     functions = {nodeid.partition("[")[0] for nodeid in cases}
     if dead := [row for row in TABLE if "[" in row and row not in cases and row.partition("[")[0] in functions]:
         raise pytest.UsageError(f"tests/parts.py has rows for cases that do not exist: {dead}")
-    found = {item: _part_of(item) in {_chosen, BOTH} for item in items}
+    earlier: Counter[str] = Counter()
+    found = {item: _part_of(item, earlier) in {_chosen, BOTH} for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not found[item]])
     items[:] = [item for item in items if found[item]]
 
 
-def _part_of(item: pytest.Item) -> Part:
-    part = part_of(item.nodeid)
-    return BOTH if part is FIRST and is_hypothesis_test(getattr(item, "obj", None)) else part
+def _part_of(item: pytest.Item, earlier: Counter[str]) -> Part:
+    """Return FIRST, REST or BOTH. `earlier` counts the cases of each test."""
+    part, function = part_of(item.nodeid), item.nodeid.partition("[")[0]
+    if part in {FIRST, CASES} and is_hypothesis_test(getattr(item, "obj", None)):
+        return BOTH
+    if part is CASES:
+        part = REST if earlier[function] % SHARE else FIRST
+        earlier[function] += 1
+    return part

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import parts
-from parts import BOTH, FIRST, REST, TABLE
+from parts import BOTH, CASES, FIRST, REST, TABLE
 
 pytest_plugins = ["pytester"]
 TESTS = Path(parts.__file__).parent
@@ -21,10 +21,11 @@ TESTS = Path(parts.__file__).parent
     [
         ("tests/unit/x/test_x.py::test_x", FIRST),
         ("tests/machines/test_new.py::TestX::test_x[a/b::c]", REST),
-        ("tests/controlplane/test_local_down.py::test_down_leaves_nothing[well]", FIRST),
+        ("tests/controlplane/test_local_down.py::test_down_of_a_missing_cluster_is_no_error", FIRST),
         ("tests/controlplane/test_local_down.py::test_down_leaves_nothing[_litter]", REST),
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]", FIRST),
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[1]", REST),
+        ("tests/compat/test_command_lines.py::test_x[a]", CASES),
         ("tests/compat/test_config_differential.py::test_broken_files_are_treated_as_by_kubeadm", BOTH),
     ],
 )
@@ -52,15 +53,17 @@ SUITE = {
     "tests/unit/test_a.py": "import pytest\n@pytest.mark.parametrize('n', range(3))\ndef test_a(n): pass\n",
     "tests/machines/test_init_machines.py": "def test_a(): pass\ndef test_b(): pass\n",
     "tests/machines/test_b.py": "class TestB:\n    def test_b(self): pass\n",
+    "tests/compat/test_d.py": "import pytest\n@pytest.mark.parametrize('n', range(7))\ndef test_d(n): pass\ndef test_e(): pass\n",
     "tests/compat/test_config_differential.py": "import parts\ndef test_c(): print('examples', parts.examples(300), parts.seed(7))\n",
 }
-COUNTS = {"first": (5, "examples 60 7"), "rest": (1, "examples 240 8"), "": (7, "examples 300 7")}
+COUNTS = {"first": (8, "examples 60 7"), "rest": (6, "examples 240 8"), "": (15, "examples 300 7")}
 
 
-def test_each_test_is_in_one_part_and_examples_are_divided(suite: Path) -> None:
+def test_each_test_is_in_one_part_and_examples_and_cases_are_divided(suite: Path) -> None:
     ran = {part: _ran(suite, part) for part in COUNTS}
     assert sorted(ran["first"] + ran["rest"]) == ran[""]
-    assert (suite / "build" / "first.txt").read_text().startswith("first part: 6 passed")
+    assert [name.partition("::")[2] for name in ran["first"] if "compat" in name] == ["test_d[0]", "test_d[5]", "test_e"]
+    assert (suite / "build" / "first.txt").read_text().startswith("first part: 9 passed")
 
 
 def test_processes_of_one_run_have_the_same_part(suite: Path) -> None:
