@@ -1,4 +1,4 @@
-"""One node: its identity, its Node, its Lease and its pods, kept for as long as `run` lasts."""
+"""One node: its identity, its Node, its Lease and its pods, which are maintained while `run` runs."""
 
 from __future__ import annotations
 
@@ -154,28 +154,34 @@ class NodeAgent:
 
     @property
     def is_outside(self) -> bool:
-        """Whether the cluster has not let it in: it has no certificate. For one that waits to start it is not known yet."""
+        """Whether the cluster has not admitted the node: it has no certificate.
+
+        Not known for a node that waits to start.
+        """
         return self.client is None and (self._invited or self._phase is not NodePhase.NEW)
 
     @property
     def is_ready(self) -> bool:
-        """Whether its Node is Ready, and because of us."""
+        """Whether its Node is Ready because this agent reported it."""
         return self._node_status.is_ready and self._phase is not NodePhase.STOPPED
 
     @property
     def trouble(self) -> str:
-        """What keeps it from going on, '' if nothing does."""
+        """What prevents progress; '' if nothing does."""
         return self._node_status.trouble or self._certificates.trouble
 
     @property
     def waits_for(self) -> str:
-        """What it is about to do, where nothing keeps it from going on."""
+        """What the node does next if nothing prevents it."""
         if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and self.facts.needs_pod_range and not self._node_status.pod_cidrs:
             return "waits for kube-controller-manager to give it a range of pod addresses"
         return f"is in the phase {self._phase.value}"
 
     async def tell_shutdown(self, *, within: float) -> None:
-        """Say that the machine shuts down, in Ready and in an event; gives up after so many seconds. Nothing before it is a node."""
+        """Report that the machine is shutting down, in the Ready condition and in an event.
+
+        Gives up after so many seconds. Does nothing before the machine is a node.
+        """
         if self._node_status.node is None:
             return
         self._tell(shutting_down())
@@ -191,7 +197,7 @@ class NodeAgent:
         await self._certificates.require_certificate(within=within)
 
     def view(self) -> NodeView:
-        """Return how the node is now."""
+        """Return the current state of the node."""
         return NodeView(
             name=self.name,
             phase=self._phase,
@@ -209,7 +215,7 @@ class NodeAgent:
         )
 
     async def run(self) -> None:
-        """Be a node until cancelled. Nothing of the cluster's ends it: every failure is tried again."""
+        """Be a node until cancelled. No failure in the cluster ends it: everything is retried."""
         self._started_at = self._time()
         try:
             async with self._gate:
@@ -268,7 +274,10 @@ class NodeAgent:
         self._tell(starting())
 
     def _tell(self, event: NodeEvent) -> None:
-        """Have an event sent, if events are. As the kubelet's, it names the Node without its UID: it may be told before there is one."""
+        """Have an event sent, if events are enabled.
+
+        Like a kubelet's events, it names the Node without its UID, because it may be sent before the Node exists.
+        """
         if self._recorder is not None:
             about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name}}
             self._recorder.event(about, kind=event.kind, reason=event.reason, message=event.message)
@@ -279,7 +288,7 @@ class NodeAgent:
             self._tasks.start("registering a node again", self._come_back)
 
     async def _come_back(self) -> None:
-        """Register again after a while, and have what belongs to the new Node made; rounds correct its status."""
+        """Register again after a while, and create the objects of the new Node; status rounds correct its status."""
         self._enter(NodePhase.REGISTERING)
         await asyncio.sleep(self._timings.absence_wait(self._seams.random))
         await self._node_status.register()
@@ -320,7 +329,7 @@ class NodeAgent:
         self._enter(NodePhase.STOPPED)
 
     def _node_changed(self) -> None:
-        """Follow what the API says about the Node."""
+        """Process what the API says about the Node."""
         if self._serving is not None and self._node_status.node is not None:
             self._serving.node_changed(self._node_status.node)
         if self._node_status.pod_cidrs:

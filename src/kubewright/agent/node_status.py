@@ -1,4 +1,7 @@
-"""Keeping a node's Node object: registering it, waiting for its pod range, reporting its status (kubelet v1.36: kubelet_node_status.go)."""
+"""Maintain a node's Node object: register it, wait for its pod range, report its status.
+
+Source: kubelet v1.36: kubelet_node_status.go.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,20 @@ from kubewright.kube.resources import NODE
 _log = logging.getLogger(__name__)
 
 _QUICK_READS = 25
-"""Reads of the Node for its pod range in quick succession; after that every status round reads it once, and comes sooner for some time."""
+"""The number of quick reads of the Node for its pod range.
+
+After that, each status round reads it once, and rounds come sooner at first.
+"""
 
 _DOUBT = 120.0
 """Seconds after trouble with the API for which the Node is read before it is believed: kube-controller-manager may see leases again up to 60 s
 after we renew them (the 30 s back-off of its reflector, doubled by jitter), and marks a node whose lease it has not seen renewed for 50 s."""
 
 _ANSWERS = 2
-"""Answers in one round that are not what we wrote: after that many somebody else writes too, and the next round is soon enough."""
+"""The number of attempts in one round whose answers differ from what we wrote.
+
+Then something else writes to the Node too, and the next round is soon enough.
+"""
 
 
 class NodeStatusManager:
@@ -55,11 +64,12 @@ class NodeStatusManager:
         told: Callable[[NodeEvent], None] = lambda _: None,
         known: Callable[[bool], None] = lambda _: None,
     ) -> None:
-        """Keep the arguments; nothing happens yet.
+        """Store the arguments; nothing happens yet.
 
-        `source` tells how the machine is; without one it is as the facts say. With `registers` off no Node is made: somebody else does that.
-        `absent` is called when there is no Node any more, `told` with what is worth an event,
-        `known` with whether the API knew us, after each of its answers about a heartbeat.
+        `source` provides snapshots of the machine; without it, the machine is as the facts say. If `registers` is
+        false, no Node is created, because something else creates it. `absent` is called when the Node no longer
+        exists, `told` with each event to send, and `known` after each answer to a heartbeat, with whether the API
+        knows the Node.
         """
         self._api = api
         self._facts = facts
@@ -79,29 +89,32 @@ class NodeStatusManager:
         self._doubted_until = 0.0
         self.node: Object | None = None
         self.is_new = False
-        """Whether registration created the Node, rather than find it."""
+        """Whether registration created the Node instead of finding it."""
         self.trouble = ""
         self._cordoned = self._shutting_down = False
         self._storage = ""
         self.failures: dict[str, str] = {}
-        """The setters that failed when the status was computed last, and why."""
+        """The setters that failed in the last computation of the status, and why."""
         self.reported_at: datetime | None = None
-        """When the API accepted a status last."""
+        """When the API last accepted a status."""
 
     @property
     def is_ready(self) -> bool:
-        """Whether the Node says that it is ready, and says so because of us: what it said before our first report does not count."""
+        """Whether the Node is Ready because this agent reported it.
+
+        A status from before the first report does not count.
+        """
         return self.node is not None and self._report.sent_at is not None and is_true(self.node, READY)
 
     @property
     def not_ready(self) -> str:
-        """What the Node says against being ready, '' where it is ready or says nothing."""
+        """Why the Node is not ready; '' if it is ready or has no such condition."""
         row = find(self.node["status"].get("conditions") or (), READY) if self.node is not None else None
         return row["message"] if row is not None and row["status"] != "True" else ""
 
     @property
     def pod_cidrs(self) -> tuple[str, ...]:
-        """The node's pod ranges, none until the controller manager gave them."""
+        """The node's pod ranges; none until the controller manager has assigned them."""
         return pod_cidrs(self.node) if self.node is not None else ()
 
     @property
@@ -115,11 +128,14 @@ class NodeStatusManager:
         self._storage = trouble
 
     def shut_down(self) -> None:
-        """Note that the machine shuts down: from now on its Node is not ready."""
+        """Record that the machine is shutting down: from now on its Node is not ready."""
         self._shutting_down, self._fresh = True, False
 
     async def register(self) -> None:
-        """Create the Node, or correct the one that is there; tries until that works. Where others make it, wait until it is there."""
+        """Create the Node or correct an existing one, and retry until that works.
+
+        Without `registers`, wait until it exists.
+        """
         attempt = 0
         while True:
             attempt += 1
@@ -134,7 +150,10 @@ class NodeStatusManager:
                 return
 
     async def find_pod_range(self) -> None:
-        """Look for the Node's pod range, quickly at first. Returns without it when it takes long: status rounds go on looking."""
+        """Look for the Node's pod range, quickly at first.
+
+        If it takes long, return without it: status rounds keep looking.
+        """
         pause = self._timings.pod_cidr_first
         for _ in range(_QUICK_READS):
             if self.pod_cidrs:
@@ -147,24 +166,31 @@ class NodeStatusManager:
                 self._failed(error)
 
     def heartbeat_accepted(self) -> None:
-        """Note that the API accepted a heartbeat: a lease or a status."""
+        """Record that the API accepted a heartbeat: a lease or a status."""
         if self._is_silent():
             self.heartbeat_missed()
         self._heartbeat_at = self._loop_time()
         self._known(True)
 
     def heartbeat_missed(self, error: APIError | None = None) -> None:
-        """Note that a heartbeat did not come through: for some time a controller may mark the node, which is read before it is believed."""
+        """Record that a heartbeat failed.
+
+        For some time a controller may mark the node as unreachable, so the Node is read before the known state is
+        trusted.
+        """
         if isinstance(error, Unauthorized):
             self._known(False)
         self._doubted_until = self._loop_time() + _DOUBT
 
     def is_idle(self) -> bool:
-        """Whether a status round has nothing to do: nothing of ours can have changed, and no report is due."""
+        """Whether a status round has nothing to do: nothing that we report can have changed, and no report is due."""
         return self._fresh and self._source.snapshot is self._computed_from and self._is_known() and not self._is_due()
 
     def wait(self) -> float:
-        """Return the wait before the next status round: a new node without a pod range looks for it soon, a controller may be slow to start."""
+        """Return the wait before the next status round.
+
+        It is short for a new node without a pod range, because a controller may be slow to start.
+        """
         pause = self._timings.pod_cidr_wait if self._may_get_pod_range() else self._timings.status_wait
         return pause(self._seams.random)
 
@@ -219,7 +245,7 @@ class NodeStatusManager:
         self._fresh = not changed
 
     def _computed(self, old: Object) -> tuple[Object, bool]:
-        """Return the Node as it should be now, and whether that differs in more than heartbeats."""
+        """Return the Node as it should be now, and whether it differs from the known one in more than heartbeats."""
         self._computed_from, self.failures = self._source.snapshot, {}
         new = compute(old, self._facts, now=self._now(), snapshot=self._seen(), storage=self._storage, failed=self._setter_failed)
         return new, metadata_changed(old, new) or status_changed(old["status"], new["status"])
@@ -260,16 +286,16 @@ class NodeStatusManager:
         return self._report.is_due(self._loop_time(), self._timings)
 
     def _is_known(self) -> bool:
-        """Whether the Node is as we know it: it has its pod range, and no controller can have marked it because it missed us."""
+        """Whether the Node is as we know it: it has its pod range, and no controller can have marked it."""
         complete = bool(self.pod_cidrs) or not (self._facts.needs_pod_range or self._may_get_pod_range())
         return complete and self._loop_time() >= self._doubted_until and not self._is_silent()
 
     def _may_get_pod_range(self) -> bool:
-        """Whether the Node is so new that a controller may be about to give it a pod range."""
+        """Whether the Node is so new that a controller may soon assign it a pod range."""
         return not self.pod_cidrs and self._loop_time() - self._registered_at < self._timings.pod_cidr_patience
 
     def _is_silent(self) -> bool:
-        """Whether the API has had no sign of us for so long that a controller may mark the node at any moment."""
+        """Whether the API has had no heartbeat for so long that a controller may mark the node at any moment."""
         return self._loop_time() - self._heartbeat_at > self._timings.lease_duration
 
     def _loop_time(self) -> float:

@@ -1,6 +1,6 @@
-"""Periodic work with no task in between, and tasks that end with their owner. Both survive unexpected errors.
+"""Periodic work that needs no task while it waits, and tasks that end with their owner.
 
-Thousands of nodes wait in the event loop's own heap of timers.
+Both survive unexpected errors. Thousands of nodes wait in the event loop's own heap of timers.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Periodic:
         self._failures = 0
 
     def start(self, after: float = 0.0) -> None:
-        """Begin, the first round after so many seconds."""
+        """Start; the first round is after so many seconds."""
         self._running = True
         self._schedule(after)
 
     def soon(self) -> None:
-        """Have a round now, or another one right after the one that is under way: something has changed. Nothing before `start`.
+        """Run a round now, or another one right after the current one, because something has changed.
 
-        After a round that failed unexpectedly the pause is not cut short.
+        Does nothing before `start`. The pause after a round that failed unexpectedly is not shortened.
         """
         if self._task is not None:
             self._again = True
@@ -54,7 +54,7 @@ class Periodic:
             self._schedule(0.0)
 
     async def stop(self) -> None:
-        """End, in the middle of a round if need be."""
+        """Stop, in the middle of a round if necessary."""
         self._running = False
         if self._timer is not None:
             self._timer.cancel()
@@ -92,7 +92,7 @@ class Periodic:
                 self._next(failed)
 
     def _next(self, failed: Exception | None = None) -> None:
-        """Schedule the next round, later than usual after one that failed unexpectedly."""
+        """Schedule the next round, later than usual if the last one failed unexpectedly."""
         again, self._again = self._again, False
         wait = 0.0
         try:
@@ -109,13 +109,13 @@ class Periodic:
 
 
 class Tasks:
-    """Tasks that belong to one owner: none is forgotten, and all end with it."""
+    """Tasks that belong to one owner and end with it."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run something in the background, and begin it again after an unexpected error."""
+        """Run something in the background, and start it again after an unexpected error."""
         task = asyncio.get_running_loop().create_task(unexpected.keep_running(name, work, expected=()), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

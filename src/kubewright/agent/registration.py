@@ -1,4 +1,7 @@
-"""Registration: the Node that an agent creates, and what it corrects on one that exists already (kubelet v1.36: kubelet_node_status.go). Pure."""
+"""Registration: the Node that an agent creates, and its corrections to an existing one. Pure.
+
+Source: kubelet v1.36: kubelet_node_status.go.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ def _resource_maps(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> 
 
 
 def _extended_resources(new: Object, _first: Mapping[str, Any], facts: NodeFacts) -> bool:
-    """Have none of them on a machine that was made anew: whatever provides them says so again."""
+    """Reset extended resources on a machine that was recreated: whatever provides them reports them again."""
     found = [name for name in new["status"]["capacity"] if resources.is_extended(name)] if facts.recreated else []
     for name in found:
         for amounts in _RESOURCE_MAPS:
@@ -83,7 +86,7 @@ def _extended_resources(new: Object, _first: Mapping[str, Any], facts: NodeFacts
 
 
 def _huge_pages(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> bool:
-    """Correct the amounts of the sizes that the machine has, and remove other sizes of the Node's capacity."""
+    """Correct the amounts for the page sizes that the machine has, and remove other sizes from the Node's capacity."""
     sizes = [key for key in first["status"].get("capacity") or {} if resources.is_huge_page(key)]
     gone = [key for key in new["status"]["capacity"] if resources.is_huge_page(key) and key not in sizes]
     changed = bool(gone)

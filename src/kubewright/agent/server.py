@@ -1,7 +1,8 @@
-"""The kubelet API: HTTPS answers about a node, for the API server and whoever else may ask (kubelet v1.36: pkg/kubelet/server).
+"""The kubelet API: answers over HTTPS about a node, for the API server and other authorized clients.
 
-Node, pods, health, metrics and the logs of static pods are real; a pod that is played, or that nobody runs, has no logs, and every way into it
-says so. Who may ask is said in `access`, what the server shows of itself in `kube.serving_identity`.
+Source: kubelet v1.36: pkg/kubelet/server. Node, pods, health, metrics and the logs of static pods are real. A pod
+that is simulated, or that nothing runs, has no logs; `exec` and the like are refused with an explanation. `access`
+authenticates and authorizes clients, and `kube.daemons.serving_identity` has the server's certificate.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
 _JSON: Final = {"content-type": "application/json"}
 _INTERACTIVE: Final = ("exec", "attach", "run", "portForward")
 _CHECKS: Final = ("ping", "log", "syncloop")
-"""What the kubelet's health is made of."""
+"""The checks that the kubelet's health consists of."""
 _DISABLED: Final = {"logs": "logs endpoint is disabled.", "debug": "profiling endpoint is disabled."}
-"""What a kubelet says where its configuration has switched something off that we do not have."""
+"""The kubelet's answer if its configuration has disabled an endpoint. We do not have these endpoints."""
 
 Answer = Response | Streaming
 Handler = Callable[[Request], Awaitable[Answer]]
@@ -42,19 +43,19 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What an API tells besides pods; what is None is not there."""
+    """What an API serves besides pods. A value of None is not served."""
 
     metrics: Registry | None = None
     usage: Callable[[], str] | None = None
-    """Metrics of what the machine uses, as text."""
+    """Metrics of the machine's resource usage, as text."""
     configuration: Mapping[str, Any] | None = None
     """The document that `/configz` shows."""
     unhealthy: Callable[[], str] = field(default_factory=lambda: _well)
-    """Says why the node is not healthy, '' if it is."""
+    """Returns why the node is not healthy; '' if it is."""
     debugging: bool = True
-    """Whether there are logs of containers, and ways into them."""
+    """Whether containers have logs and can be entered."""
     nothing_runs: str = "is simulated by kubewright: nothing runs in it"
-    """Said of a pod that nobody runs."""
+    """The answer about a pod that nothing runs."""
 
 
 def _well() -> str:
@@ -79,9 +80,10 @@ class KubeletServer:
         clock: Clock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Keep the arguments. `agents` are those answered for, asked anew each time; `logs` has the logs of static pods.
+        """Store the arguments.
 
-        Without an `identity` a certificate is made for each run, and clients of `client_ca_pem` are taken.
+        `agents` returns the agents to answer for, and is called for each request; `logs` has the logs of static pods.
+        Without `identity`, a certificate is generated for each run, and the clients of `client_ca_pem` are accepted.
         """
         self._agents = agents
         self._client_ca_pem = client_ca_pem
@@ -113,7 +115,7 @@ class KubeletServer:
             await server.stop()
 
     def routes(self) -> list[Route]:
-        """Return what is answered."""
+        """Return the routes."""
         contents = self._contents
         rows: list[tuple[str, str, Handler]] = [
             ("GET", "/healthz", self._on_node(self._health)),
@@ -140,7 +142,7 @@ class KubeletServer:
         return [Route(method=method, pattern=pattern, handler=_answering(handler)) for method, pattern, handler in rows]
 
     def _on_node(self, handler: Handler) -> Handler:
-        """Let in who may use this path of the node; of several nodes, the first one is asked about."""
+        """Require permission for this path of the node. If there are several nodes, the first one is checked."""
 
         async def guarded(request: Request) -> Answer:
             agent = next(iter(self._agents()), None)
@@ -163,7 +165,7 @@ class KubeletServer:
         return Response(status=200, headers=_TEXT, body=b"ok")
 
     async def _list_pods(self, request: Request) -> Response:
-        """List the pods of every node that the caller may ask."""
+        """List the pods of every node that the caller may read."""
         agents, refused = list(self._agents()), None
         user = await self._callers.user(request, agents[0].client if agents else None)
         items = []
@@ -181,7 +183,7 @@ class KubeletServer:
         return _pod_list(items)
 
     async def _list_running(self, _: Request) -> Response:
-        """List what a container runtime runs of ours: nothing."""
+        """List the pods that a container runtime runs for us: none."""
         return _pod_list([])
 
     async def _show_metrics(self, request: Request) -> Response:
@@ -223,7 +225,10 @@ class KubeletServer:
         return _text(400, f"pod {_name(request)} {self._contents.nothing_runs}, so {verb} is not possible")
 
     async def _find(self, request: Request) -> Object | Response:
-        """Return the pod that a request names, or that there is none. Who may not ask does not learn which pods there are."""
+        """Return the pod that a request names, or raise that it does not exist.
+
+        Clients without permission do not learn which pods exist.
+        """
         namespace, name = request.parts["namespace"], request.parts["pod"]
         agents = list(self._agents())
         holder = next((agent for agent in agents if agent.pods.find(namespace, name) is not None), agents[0] if agents else None)
@@ -235,7 +240,7 @@ class KubeletServer:
 
 
 def _answering(handler: Handler) -> Handler:
-    """Make an answer of a refusal."""
+    """Convert a refusal to a response."""
 
     async def answer(request: Request) -> Answer:
         try:
@@ -247,7 +252,7 @@ def _answering(handler: Handler) -> Handler:
 
 
 async def _nothing_here(request: Request) -> Response:
-    """Say that there is nothing, in the kubelet's words: that something is switched off, or that it never was there."""
+    """Respond that nothing is there, in the kubelet's words: the endpoint is disabled, or does not exist."""
     first = request.path.strip("/").partition("/")[0]
     if first in _DISABLED:
         return _text(405, _DISABLED[first])
@@ -264,7 +269,7 @@ def _pod_list(items: list[Object]) -> Response:
 
 
 async def _resumed(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Put a piece that was read already before the others, and end the source when the reader goes away."""
+    """Yield a chunk that was already read before the others, and close the source when the reader disconnects."""
     try:
         yield first
         async for piece in rest:

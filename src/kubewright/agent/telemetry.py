@@ -1,6 +1,7 @@
-"""What `agent run` serves at its health port: whether it works, and metrics, the kubelet's by the kubelet's names (client-go v0.36: util/certificate).
+"""What `agent run` serves at its health port: its health, and metrics.
 
-As with the kubelet's health port nobody is asked who he is: it listens on loopback unless told otherwise, and nothing that it says is secret.
+Metrics that the kubelet has too carry the kubelet's names (client-go v0.36: util/certificate). Like the kubelet's
+health port, this one does not authenticate clients: by default it listens on loopback, and nothing on it is secret.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
 
 
 def routes(unhealthy: Callable[[], str], registry: Registry) -> list[Route]:
-    """Return what is answered. `unhealthy` says why `/healthz` is not ok, '' if it is."""
+    """Return the routes. `unhealthy` returns why `/healthz` is not ok; '' if it is."""
 
     async def health(_: Request) -> Response:
         reason = unhealthy()
@@ -39,7 +40,10 @@ def routes(unhealthy: Callable[[], str], registry: Registry) -> list[Route]:
 
 
 def follow(registry: Registry, view: Callable[[], NodeView | None], *, clock: Clock, tasks: Callable[[], float] = lambda: 0.0) -> None:
-    """Have the registry show how an agent is whenever it is read; None before there is one. `tasks` counts those of its process."""
+    """Register metrics that read the state of an agent when they are scraped.
+
+    The agent is None before it exists. `tasks` counts the tasks of its process.
+    """
 
     def seen(value: Callable[[NodeView], float]) -> Callable[[], float]:
         def look() -> float:

@@ -1,4 +1,4 @@
-"""How one node is, as its agent sees it: what status files, metrics and `local status` are made of."""
+"""The state of one node as its agent sees it: the source of status files, metrics and `local status`."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ from kubewright.base.records import dataclass, field
 
 
 class NodePhase(enum.Enum):
-    """How far a node is. The words are those of `local status`."""
+    """The phase of a node, with the words of `local status`."""
 
     NEW = "New"
     """It waits for its turn, or has not been started."""
     JOINING = "Joining"
     """It finds its cluster and waits for a certificate."""
     REGISTERING = "Registering"
-    """It has a certificate; the API has no Node of it yet."""
+    """It has a certificate, but no Node yet."""
     CONNECTING = "WaitingForPodRange"
-    """Its Node exists and has no pod range yet."""
+    """Its Node exists, but has no pod range yet."""
     READY = "Ready"
     NOT_READY = "NotReady"
-    """It was ready before, and its Node says that it is not now."""
+    """It was ready before, but its Node is not ready now."""
     STOPPED = "Stopped"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeView:
-    """One node as its agent sees it. `reached` maps each phase that it reached first to seconds since its start."""
+    """The state of one node.
+
+    `reached` maps each phase to the seconds from the start until the node first reached it.
+    """
 
     name: str
     phase: NodePhase
@@ -39,16 +42,16 @@ class NodeView:
     pods: int
     reached: Mapping[str, float]
     trouble: str = ""
-    """Why the last attempt at something failed; '' if none did since."""
+    """Why the last attempt at something failed; '' if nothing has failed since."""
     serving: CertificateView | None = None
-    """The certificate of its kubelet API, where the cluster signs one."""
+    """The certificate of its kubelet API, if the cluster signs it."""
     reported_at: datetime | None = None
-    """When the API accepted a status last."""
+    """When the API last accepted a status."""
     renewed_at: datetime | None = None
-    """When the API accepted a renewal of the lease last."""
+    """When the API last accepted a renewal of the lease."""
     failures: Mapping[str, str] = field(default_factory=dict)
-    """The setters that failed when the status was computed last, and why."""
+    """The setters that failed in the last computation of the status, and why."""
     not_ready: str = ""
-    """What its Node says against being ready."""
+    """Why its Node is not ready."""
     clock: str = ""
-    """How far the machine's clock is from the API server's, '' where that is of no matter."""
+    """The difference between the machine's clock and the API server's; '' if it does not matter."""

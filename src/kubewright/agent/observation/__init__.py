@@ -1,1 +1,1 @@
-"""How an agent looks at the machine that it runs on: through the reading verbs of a Host, from a thread of its own."""
+"""Observing the machine on which an agent runs: through the reading methods of a Host, in a separate thread."""

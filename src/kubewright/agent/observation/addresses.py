@@ -1,4 +1,7 @@
-"""Which addresses a Node reports (kubelet v1.36: pkg/kubelet/nodestatus, NodeAddress). Pure but for the look-up that it is given."""
+"""The addresses that a Node reports. Pure except for the look-up that is passed in.
+
+Source: kubelet v1.36: pkg/kubelet/nodestatus, NodeAddress.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,17 @@ if TYPE_CHECKING:
     from kubewright.host.network.interfaces import Family
 
 LookUp = Callable[[str], Sequence[str]]
-"""Finds the addresses of a host name; none if there are none. Blocks."""
+"""Returns the addresses of a host name, which may be none. Blocks."""
 
 _REMEDY: Final = "name an address of this machine with --node-ip"
 
 
 def node_addresses(given: Sequence[str], *, name: str, network: Network, look_up: LookUp) -> tuple[str, ...]:
-    """Return the InternalIPs of a node: those given, else the one that its name means, else that of the default route.
+    """Return the InternalIPs of a node.
 
-    `given` are at most two, and an unspecified one means its family. Raises HostError if none is found, or one is not this machine's.
+    They are those given, else the address that its name resolves to, else that of the default route. At most two are
+    `given`; an unspecified address means any address of its family. Raises HostError if none is found, or if one does
+    not belong to this machine.
     """
     own = {one.address for one in network.interface_addresses()}
     specified = [address for address in given if not ipaddress.ip_address(address).is_unspecified]
@@ -43,7 +48,7 @@ def node_addresses(given: Sequence[str], *, name: str, network: Network, look_up
 
 
 def node_ip_errors(given: Iterable[str]) -> list[FieldError]:
-    """Return what is wrong with the values of `--node-ip` themselves: each an address, at most two, and two of different families."""
+    """Return the errors in `--node-ip`: it must be one address, or two of different families."""
     path, values = FieldPath("--node-ip"), list(given)
     bad = [value for value in values if not _is_address(value)]
     if bad:

@@ -1,7 +1,7 @@
-"""Looking at the machine that we run on, round after round, into one snapshot.
+"""Observing the machine on which we run: repeated rounds that update one snapshot.
 
-Blocking calls are made in two threads: what is asked of the container runtime in one, never two questions at once, everything else in the other.
-So a runtime that hangs is down after its time, and keeps nobody from looking at the rest.
+Blocking calls are made in two threads: one for the container runtime, which gets one request at a time, and one for
+everything else. So a runtime that hangs is reported as down in time, and does not delay other observations.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ RUNTIME_EVERY: Final = 5.0
 USAGE_EVERY: Final = 10.0
 IMAGES_EVERY: Final = 30.0
 IMPATIENT: Final = 0.1
-"""Seconds between two looks at a runtime that is not ready yet; after `PATIENT_AFTER` seconds it is looked at as rarely as any other."""
+"""Seconds between two requests to a runtime that is not ready yet, for `PATIENT_AFTER` seconds."""
 PATIENT_AFTER: Final = 120.0
 
 T = TypeVar("T")
 
 
 class NodeRuntime(Protocol):
-    """What an agent asks of a container runtime. Every verb raises HostError."""
+    """What an agent requests from a container runtime. Every method raises HostError."""
 
     def version(self) -> RuntimeVersion: ...
     def health(self) -> RuntimeStatus: ...
@@ -50,7 +50,7 @@ class NodeRuntime(Protocol):
 
 
 class Disks(FileReader, Protocol):
-    """The files of a machine, and the file systems that they are in."""
+    """The files of a machine, and the file systems that contain them."""
 
     def space(self, path: PurePosixPath, /) -> FileSystem: ...
 
@@ -68,7 +68,7 @@ class ObservedMachine:
 
 @dataclass(frozen=True, kw_only=True)
 class Looks:
-    """What is looked for: the node's name, the addresses that it was given, the thresholds of its pressures, and how long these stay."""
+    """What to observe: the node's name and given addresses, thresholds of pressures, and how long those last."""
 
     name: str
     node_ips: tuple[str, ...] = ()
@@ -77,14 +77,14 @@ class Looks:
 
 
 class BlockingCalls(Protocol):
-    """Makes calls that block, one after the other."""
+    """Makes blocking calls, one after the other."""
 
     async def make(self, call: Callable[[], T], /) -> T: ...
     def close(self) -> None: ...
 
 
 class OneThread:
-    """Makes them in a thread of its own. Implements `BlockingCalls`."""
+    """Makes them in a separate thread. Implements `BlockingCalls`."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="observer")
@@ -103,7 +103,7 @@ class MachineObserver:
     """
 
     def __init__(self, machine: ObservedMachine, looks: Looks, *, calls: Callable[[], BlockingCalls] = OneThread) -> None:
-        """Keep the arguments; nothing is looked at yet."""
+        """Store the arguments; nothing is observed yet."""
         self._machine = machine
         self._looks = looks
         self._for_machine, self._for_runtime = calls(), calls()
@@ -123,7 +123,7 @@ class MachineObserver:
             self.snapshot = Snapshot(runtime_errors=(UNCHECKED,), network_errors=(NETWORK_UNKNOWN,))
 
     async def begin(self) -> None:
-        """Look at everything once; a runtime that does not answer soon is looked at later."""
+        """Observe everything once. A runtime that does not answer soon is left for later."""
         self._began = _now()
         with suppress(TimeoutError):
             async with asyncio.timeout(RUNTIME_EVERY):
@@ -132,14 +132,14 @@ class MachineObserver:
         await self._look_at_machine()
 
     def watch(self, changed: Callable[[], None], /) -> None:
-        """Go on looking: at the runtime every 5 s, at the machine every 10 s, at images every 30 s."""
+        """Keep observing: the runtime every 5 s, the machine every 10 s, images every 30 s."""
         self._changed = changed
         first = (self._runtime_wait(), USAGE_EVERY, IMAGES_EVERY)
         for rounds, after in zip(self._rounds, first, strict=True):
             rounds.start(after)
 
     def give_pod_range(self, cidrs: tuple[str, ...], /) -> None:
-        """Tell the container runtime with the next look at it (kubelet: updatePodCIDR)."""
+        """Pass the pod range to the container runtime in the next round (kubelet: updatePodCIDR)."""
         self._pod_range = ",".join(cidrs)
 
     async def stop(self) -> None:
@@ -177,7 +177,7 @@ class MachineObserver:
         )
 
     async def _tell_pod_range(self, runtime: NodeRuntime) -> None:
-        """Tell the runtime the range that it was not told yet. What fails is tried again with the next look."""
+        """Pass the pod range to the runtime if it has not got it yet. A failure is retried in the next round."""
         wanted = self._pod_range
         if wanted == self._told_range:
             return
@@ -189,7 +189,7 @@ class MachineObserver:
             self._told_range = wanted
 
     async def _look_at_machine(self) -> None:
-        """Look at addresses and at what is used up."""
+        """Observe addresses and resource usage."""
         addresses, trouble = await self._for_machine.make(self._addresses)
         amounts = await self._for_machine.make(self._amounts)
         self._pressures = self._pressures.measured(self._looks.thresholds, amounts, now=_now())
@@ -234,7 +234,7 @@ class MachineObserver:
             self._changed()
 
     async def _ask_patiently(self, question: Callable[[], T]) -> T:
-        """Ask the runtime; for as long as it does not answer, note how the time passes."""
+        """Query the runtime; while it does not answer, record how much time passes."""
         asked = asyncio.ensure_future(self._for_runtime.make(question))
         try:
             while not (await asyncio.wait((asked,), timeout=RUNTIME_EVERY))[0]:
@@ -245,12 +245,12 @@ class MachineObserver:
 
 
 def _shown(version: RuntimeVersion) -> str:
-    """Return what a Node says of its runtime: the kubelet reads the version, and writes it without the v of containerd's."""
+    """Return the runtime's version as a Node reports it, without containerd's v."""
     return f"{version.name}://{version.version.removeprefix('v')}"
 
 
 def _unknown(runtime: str) -> str:
-    """Return what a Node says of a runtime that does not answer now (kubelet v1.36: nodestatus.VersionInfo); '' of one that never did."""
+    """Return the version of a runtime that does not answer (kubelet v1.36: nodestatus.VersionInfo); '' if it never did."""
     return f"{runtime.partition('://')[0]}://Unknown" if runtime else ""
 
 

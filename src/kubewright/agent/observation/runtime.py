@@ -1,4 +1,7 @@
-"""What becomes of asking the container runtime again and again (kubelet v1.36: pkg/kubelet/runtime.go). Pure."""
+"""The state of the container runtime after repeated queries. Pure.
+
+Source: kubelet v1.36: pkg/kubelet/runtime.go.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from kubewright.base.records import dataclass, replace
 from kubewright.host.states import NETWORK_READY, READY, Condition, RuntimeHandler, RuntimeStatus
 
 SILENCE: Final = 30.0
-"""Seconds without a runtime that says it is ready, after which it counts as down."""
+"""Seconds without a report that the runtime is ready, after which it counts as down."""
 UNCHECKED: Final = "container runtime status check may not have completed yet"
 DOWN: Final = "container runtime is down"
 NETWORK_UNKNOWN: Final = "network state unknown"
@@ -16,7 +19,10 @@ NETWORK_UNKNOWN: Final = "network state unknown"
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeHealth:
-    """What is known of a runtime. `ready_at` is when it last said that it is ready, in seconds of a clock that never goes backwards."""
+    """What is known about a runtime.
+
+    `ready_at` is when it last reported that it is ready, in seconds of a monotonic clock.
+    """
 
     ready_at: float | None = None
     trouble: str = ""
@@ -25,9 +31,10 @@ class RuntimeHealth:
     supplemental_groups_policy: bool | None = None
 
     def told(self, status: RuntimeStatus, *, now: float) -> RuntimeHealth:
-        """Return what is known after an answer. What it says of its network counts also where the runtime itself is not ready.
+        """Return the state after a query.
 
-        After a question without an answer nothing changes; only time passes.
+        What the runtime reports about its network counts even if the runtime itself is not ready. A query without an
+        answer changes nothing; only time passes.
         """
         unready, no_network = _unmet(status, READY), _unmet(status, NETWORK_READY)
         network = f"container runtime network not ready: {no_network}" if no_network else ""
@@ -41,7 +48,7 @@ class RuntimeHealth:
         )
 
     def errors(self, now: float) -> tuple[str, ...]:
-        """Return why a node with this runtime is not ready, none if it is."""
+        """Return the reasons why a node with this runtime is not ready; none if it is."""
         return tuple(filter(None, (self._silence(now), self.trouble)))
 
     def _silence(self, now: float) -> str:
@@ -51,6 +58,9 @@ class RuntimeHealth:
 
 
 def _unmet(status: RuntimeStatus, kind: str) -> str:
-    """Return a condition that does not hold in the kubelet's words, '' for one that does. A runtime that leaves it out has not said yes."""
+    """Return a condition that is not true, in the kubelet's words; '' for one that is.
+
+    A missing condition is not true.
+    """
     found = next((one for one in status.conditions if one.type == kind), Condition(type=kind, status=False))
     return "" if found.status else f"{kind}=false reason:{found.reason} message:{found.message}"

@@ -16,7 +16,7 @@ from kubewright.base.records import dataclass
 from kubewright.kube.core import Object
 
 MIRROR: Final = "kubernetes.io/config.mirror"
-"""The annotation of a pod that stands for a static pod: `mirrors` keeps those."""
+"""The annotation of a pod that represents a static pod; `mirrors` maintains those."""
 
 _TERMINAL: Final = ("Succeeded", "Failed")
 
@@ -26,11 +26,14 @@ class SimulationRules:
     """How simulated containers behave. Seconds."""
 
     run_for: float = 1.0
-    """Containers of pods with restartPolicy Never or OnFailure end well after this time."""
+    """Seconds after which containers of pods with restartPolicy Never or OnFailure end successfully."""
     stop_within: float = 0.0
     """How long a container takes to end after SIGTERM; never longer than the pod's grace period."""
     plays: bool = True
-    """False: the node runs no pods, not even seemingly. Those that are bound to it all the same stay as they are, and can be deleted."""
+    """False: the node does not even simulate pods.
+
+    Pods that are bound to it anyway stay as they are, and can be deleted.
+    """
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Wait:
-    """Look again at this moment."""
+    """Check again at this time."""
 
     until: datetime
 
@@ -63,8 +66,8 @@ PodAction = Nothing | Wait | Write | Delete
 def decide(pod: Mapping[str, Any], *, now: datetime, host: Sequence[str], addresses: Sequence[str], rules: SimulationRules) -> PodAction:
     """Return what to do about a pod of this node.
 
-    `host` are the node's addresses. `addresses` are the pod's own, and may be empty while there are none to give (the pod then stays
-    Pending) or when the pod has ended. Mirror pods are left alone.
+    `host` are the node's addresses. `addresses` are the pod's own; they may be empty if none are available (the pod
+    then stays Pending) or the pod has ended. Mirror pods are left alone.
     """
     if is_mirror(pod):
         return Nothing()
@@ -84,17 +87,17 @@ def decide(pod: Mapping[str, Any], *, now: datetime, host: Sequence[str], addres
 
 
 def is_mirror(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod stands for a static pod."""
+    """Whether the pod represents a static pod."""
     return MIRROR in (pod["metadata"].get("annotations") or {})
 
 
 def is_deleting(pod: Mapping[str, Any]) -> bool:
-    """Whether somebody asked for the pod's deletion."""
+    """Whether the pod's deletion was requested."""
     return bool(pod["metadata"].get("deletionTimestamp"))
 
 
 def is_over(pod: Mapping[str, Any]) -> bool:
-    """Whether all containers have ended for good; the pod's address is free then."""
+    """Whether all containers have ended permanently; the pod's address is then free."""
     return pod.get("status", {}).get("phase") in _TERMINAL
 
 
@@ -116,7 +119,10 @@ def pod_addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _unplayed(pod: Mapping[str, Any]) -> PodAction:
-    """Let go of a pod that never ran, which nobody else would. One that has run here under a kubelet may have containers still."""
+    """Delete a pod that never ran, because nothing else would.
+
+    One that ran here under a kubelet may still have containers.
+    """
     metadata, status = pod["metadata"], pod.get("status", {})
     began = status.get("phase", "Pending") != "Pending" or status.get("containerStatuses") or status.get("initContainerStatuses")
     held = is_deleting(pod) and float(metadata.get("deletionGracePeriodSeconds") or 0) > 0

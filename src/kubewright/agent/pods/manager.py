@@ -1,4 +1,7 @@
-"""The pods that are scheduled to a node: one watch, and a short task per write. What is written is decided by a `PodLife`: played, or provided."""
+"""The pods that are scheduled to a node: one watch, and a short task per write.
+
+A `PodLife` decides what is written; it simulates pods, or provides them.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ class PodManager:
                 unexpected.attempted("a pod of a node", self._apply, event)  # one that is odd is not the others' trouble
 
     async def stop(self) -> None:
-        """Cancel what is under way. Idempotent."""
+        """Cancel the work in progress. Idempotent."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -95,7 +98,7 @@ class PodManager:
             self._see(event.object)
 
     def _know_all(self) -> None:
-        """Begin, now that all pods are known: which addresses are in use has to be clear before any is given out."""
+        """Start, now that all pods are known: addresses in use must be known before any is assigned."""
         if not self.listed.is_set():
             self.listed.set()
             self._life.listed([pod for pod in self._pods.values() if not lifecycle.is_mirror(pod)])
@@ -103,7 +106,7 @@ class PodManager:
                 unexpected.attempted("a pod of a node", self._kick, uid)
 
     def _see(self, pod: Object) -> None:
-        """Take a pod's newest object; one that is older than what is known is dropped."""
+        """Store a pod's newest object; an older one than the known one is dropped."""
         uid = pod["metadata"]["uid"]
         known = self._pods.get(uid)
         if known is not None and _version(known) > _version(pod):
@@ -122,12 +125,12 @@ class PodManager:
             self._mirrors_changed() if lifecycle.is_mirror(pod) else self._life.forget(pod)
 
     def _hear(self, uid: str) -> None:
-        """Decide about a pod again because something else than its object has changed."""
+        """Decide about a pod again because something other than its object has changed."""
         self._settled.pop(uid, None)
         self._kick(uid)
 
     def _kick(self, uid: str) -> None:
-        """Decide about a pod and do it, unless something is under way for it: then that comes back here at its end."""
+        """Decide about a pod and act, unless work for it is in progress, which calls this again at its end."""
         pod = self._pods.get(uid)
         if pod is None or not self.listed.is_set() or uid in self._busy or lifecycle.is_mirror(pod):
             return

@@ -1,6 +1,7 @@
-"""Mirror pods: the shadows in the API of a machine's static pods (kubelet v1.36: pkg/kubelet/pod/mirror_client.go).
+"""Mirror pods: the representation of a machine's static pods in the API. Observe, plan (pure), act.
 
-What runs the static pods is not ours (`StaticPods` is the protocol), only that the API shows them: observe, plan (pure), act.
+Source: kubelet v1.36: pkg/kubelet/pod/mirror_client.go. Something else runs the static pods (the protocol is
+`StaticPods`); this module only makes the API show them.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ class StaticPodState:
 
 
 class StaticPods(Protocol):
-    """Whatever runs the static pods of a machine."""
+    """Runs the static pods of a machine."""
 
     changed: asyncio.Event
-    """Set by the provider whenever the list differs from before; cleared by its one reader."""
+    """Set by the provider whenever the list has changed; cleared by its only reader."""
 
     def list(self) -> Sequence[StaticPodState]:
         """Return all static pods of the machine."""
@@ -53,7 +54,7 @@ _HASH: Final = "kubernetes.io/config.hash"
 _SEEN: Final = "kubernetes.io/config.seen"
 _SOURCE: Final = "kubernetes.io/config.source"
 _TOLERATION: Final = {"effect": "NoExecute", "operator": "Exists"}
-"""Every static pod gets it: no taint drives out what the API did not place (kubelet v1.36: pkg/kubelet/config/common.go)."""
+"""Every static pod gets it: no taint evicts what the API did not schedule (kubelet v1.36: kubelet/config/common.go)."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Remove:
-    """Delete this mirror pod at once: its static pod is gone or another one."""
+    """Delete this mirror pod at once: its static pod no longer exists, or is a different one."""
 
     pod: Mapping[str, Any]
 
@@ -84,9 +85,10 @@ MirrorAction = Create | Remove | Show
 def plan_mirrors(
     static: Iterable[StaticPodState], mirrors: Iterable[Mapping[str, Any]], *, node: Mapping[str, Any], host: Sequence[str], now: str
 ) -> list[MirrorAction]:
-    """Return what makes the mirror pods of a node those of its static pods, in order: removals, creations, statuses.
+    """Return the actions that make a node's mirror pods match its static pods: removals, creations, statuses.
 
-    `mirrors` are the node's pods with the mirror annotation. One that is removed is created again when it is gone.
+    `mirrors` are the node's pods with the mirror annotation. One that is removed is created again when it no longer
+    exists.
     """
     wanted = {key_of(pod, node_name=node["metadata"]["name"]): pod for pod in static}
     found = {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in mirrors}
@@ -133,11 +135,14 @@ def _is_stale(mirror: Mapping[str, Any], static: StaticPodState) -> bool:
 
 
 _RETRY = 1.0
-"""Seconds after which what was refused is tried again."""
+"""Seconds after which a refused action is retried."""
 
 
 class MirrorPods:
-    """Makes the API show the static pods of one machine. Runs once its Node is registered, because it owns them."""
+    """Makes the API show the static pods of one machine.
+
+    Runs once its Node is registered, because the Node owns them.
+    """
 
     def __init__(
         self, api: Callable[[], AsyncKubeAPI], static: StaticPods, pods: PodManager, *, host: tuple[str, ...], clock: Clock
@@ -159,7 +164,7 @@ class MirrorPods:
                 asyncio.get_running_loop().call_later(_RETRY, self._static.changed.set)
 
     async def _sync(self, node: Object) -> bool:
-        """Do what is due. Returns whether all of it worked."""
+        """Do what is due. Returns whether everything succeeded."""
         mirrors = [pod for pod in self._pods.all() if lifecycle.is_mirror(pod)]
         actions = plan_mirrors(self._static.list(), mirrors, node=node, host=self._host, now=rfc3339(self._clock.now()))
         done = [await self._try(action) for action in actions]

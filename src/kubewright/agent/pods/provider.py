@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 _RETRY: Final = 2.0
 _LONGEST_RETRY: Final = 60.0
-"""Seconds between two attempts to have a provider run a pod: twice as long after each failure, up to this."""
+"""Seconds between two attempts to have a provider run a pod: doubled after each failure, up to this."""
 
 
 class PodProvider(Protocol):
@@ -37,61 +37,70 @@ class PodProvider(Protocol):
     """
 
     def begin(self, changed: Callable[[str], None], /) -> None:
-        """Keep `changed`: call it with the UID of a pod whose status has become another one. Called once, before everything else."""
+        """Store `changed`, and call it with the UID of a pod whose status has changed.
+
+        Called once, before everything else.
+        """
         ...
 
     def listed(self, pods: Sequence[Object], /) -> None:
-        """Hear which pods the node has, once they are known: what else the provider runs, from an earlier life, is to be ended by it."""
+        """Receive the pods of the node, once they are known.
+
+        The provider has to end any other pods that it runs from an earlier life.
+        """
         ...
 
     async def run(self, pod: Object, /) -> None:
-        """Have a pod run as its `spec` says. Called with a new pod, and again when its spec, labels or annotations have changed.
+        """Run a pod as its `spec` says.
 
-        It returns when that is under way, and does not wait for the pod's end. What it raises is logged, and it is called again.
+        Called with a new pod, and again when its spec, labels or annotations have changed. Returns when the pod is
+        being started, without waiting for its end. An exception is logged, and the method is called again.
         """
         ...
 
     def status(self, pod: Object, /) -> Mapping[str, Any] | None:
-        """Return the PodStatus that is to be written (phase, conditions, containerStatuses, podIP, …), None for nothing yet.
+        """Return the PodStatus to write (phase, conditions, containerStatuses, podIP, …), or None for nothing yet.
 
-        Conditions of other types than it names stay. A pod whose phase is Succeeded or Failed has ended for good.
+        Conditions of types that it does not name stay. A pod whose phase is Succeeded or Failed has ended
+        permanently.
         """
         ...
 
     async def stop(self, pod: Object, /, *, grace: float) -> None:
-        """End a pod within so many seconds, and return when nothing of it runs any more. Called also for pods that never ran here.
+        """End a pod within so many seconds, and return when nothing of it runs any more.
 
-        Until it has returned the pod stays in the API; what it raises is logged, and it is called again. With a grace of 0 the pod is gone
-        from the API already, or about to go.
+        Also called for pods that never ran here. The pod stays in the API until this has returned; an exception is
+        logged, and the method is called again. With a grace period of 0 the pod has already been deleted from the
+        API, or soon will be.
         """
         ...
 
 
 class PodLife(Protocol):
-    """What decides about the pods of a node: the pods' manager asks it about each, and does what it says."""
+    """Decides about the pods of a node: the pods' manager asks it about each pod and carries out the decision."""
 
     def begin(self, changed: Callable[[str], None], /) -> None:
-        """Keep what is to be called with the UID of a pod that is to be decided about again."""
+        """Store a function to call with the UID of a pod that needs another decision."""
         ...
 
     def listed(self, pods: Sequence[Object], /) -> None:
-        """Hear which pods there are, before anything is decided."""
+        """Receive the existing pods, before anything is decided."""
         ...
 
     def give_ranges(self, cidrs: Sequence[str], pods: Iterable[Object], /) -> None:
-        """Hear the node's ranges of pod addresses, and which pods there are."""
+        """Receive the node's ranges of pod addresses, and the existing pods."""
         ...
 
     def decide(self, pod: Object, /) -> PodAction:
-        """Say what is to be done about a pod, from its newest object. No mirror pods."""
+        """Return what to do about a pod, given its newest object. Not called for mirror pods."""
         ...
 
     def forget(self, pod: Object, /) -> None:
-        """Hear that a pod is gone."""
+        """Receive that a pod no longer exists."""
         ...
 
     async def stop(self) -> None:
-        """End what is under way. Idempotent."""
+        """Stop all work in progress. Idempotent."""
         ...
 
 
@@ -100,7 +109,7 @@ class _Held:
 
     def __init__(self) -> None:
         self.meant: object = None
-        """What the provider was given last, None before it was given anything."""
+        """What the provider last received; None before it received anything."""
         self.ended = False
         self.doing = ""
         self.task: asyncio.Task[None] | None = None
@@ -148,7 +157,7 @@ class ProvidedPods:
         return Delete() if deleting and confirmed else Nothing()
 
     def forget(self, pod: Object, /) -> None:
-        """End a pod that went without waiting for us: somebody deleted it by force."""
+        """End a pod that was deleted by force, without waiting for us."""
         held = self._held.pop(pod["metadata"]["uid"], None)
         if held is None:
             return
@@ -163,7 +172,7 @@ class ProvidedPods:
         await self._tasks.stop()
 
     def _work(self, held: _Held, what: str, pod: Object) -> None:
-        """Have the provider do something, unless it is doing something for this pod or has to be left alone for a while."""
+        """Have the provider do something, unless it is already working on this pod or must wait after a failure."""
         if held.task is not None:
             if what == "end" and held.doing == "start":
                 held.task.cancel()  # a pod that is still being started is not waited for
@@ -213,13 +222,13 @@ class ProvidedPods:
 
 
 def _pause_after(error: Exception, what: str, pod: Mapping[str, Any], *, failures: int) -> float:
-    """Tell of a failure, and return the seconds until the next attempt."""
+    """Log a failure, and return the seconds until the next attempt."""
     _log.warning("pod %s/%s could not be %sed: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], what, error)
     return backoff(failures, first=_RETRY, most=_LONGEST_RETRY)
 
 
 def _meant(pod: Mapping[str, Any]) -> object:
-    """Return what a provider is told of a pod: the rest is what it says itself."""
+    """Return the parts of a pod that a provider receives; it reports the others itself."""
     return pod["spec"], *(pod["metadata"].get(name) or {} for name in ("labels", "annotations"))
 
 

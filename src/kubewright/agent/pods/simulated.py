@@ -1,4 +1,4 @@
-"""Pods that are played: nothing runs, and their statuses say that it does. What is written and when is decided by `lifecycle`."""
+"""Simulated pods: nothing runs, but their statuses say that it does. `lifecycle` decides what is written and when."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from kubewright.kube.core import Object
 
 
 class AddressPool:
-    """The addresses of one range, given out in turn so that one is used again as late as possible.
+    """The addresses of one range, assigned in rotation, so that each is reused as late as possible.
 
-    The network's own address and the first one (the gateway's, by custom) are never given, nor IPv4's broadcast address.
+    The network's own address, the first one (by convention the gateway's) and IPv4's broadcast address are never
+    assigned.
     """
 
     def __init__(self, cidr: str) -> None:

@@ -1,4 +1,4 @@
-"""Pod statuses in the kubelet's shapes: running, ended by itself, stopped. Pure; `podlife` decides which one is due."""
+"""Pod statuses in the kubelet's form: running, ended by itself, stopped. Pure; `lifecycle` decides which one is due."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def running(pod: Mapping[str, Any], *, now: str, host: Sequence[str], addresses:
 
 
 def ended(pod: Mapping[str, Any], *, now: str) -> Object:
-    """Return the status of a pod whose containers all ended well by themselves."""
+    """Return the status of a pod whose containers have all ended successfully by themselves."""
     return _complete(pod, {"phase": "Succeeded"}, now=now, state=_end_with(0, "Completed"))
 
 
 def stopped(pod: Mapping[str, Any], *, now: str, well: bool) -> Object:
     """Return the status of a pod that was stopped for its deletion.
 
-    `well` says that its containers answer SIGTERM by ending with code 0; otherwise they end by the signal and the pod has failed.
-    A pod that never started has failed with containers that nobody found.
+    `well`: its containers end with code 0 on SIGTERM; otherwise the signal ends them and the pod has failed. A pod
+    that never started has failed with containers that could not be located.
     """
     if started_at(pod) is None:
         return _complete(pod, {"phase": "Failed"}, now=now, state=_never_ran)
@@ -50,7 +50,10 @@ def stopped(pod: Mapping[str, Any], *, now: str, well: bool) -> Object:
 
 
 def of_containers(pod: Mapping[str, Any], containers: Sequence[Mapping[str, Any]], *, phase: str, host: Sequence[str], now: str) -> Object:
-    """Return the status of a pod on the host network whose containers somebody else runs; `containers` are their statuses."""
+    """Return the status of a pod on the host network.
+
+    Something else runs its containers; `containers` are their statuses.
+    """
     status: Object = {
         "phase": phase,
         **_addresses(host, host),
@@ -68,7 +71,7 @@ def started_at(pod: Mapping[str, Any]) -> str | None:
 
 
 def says(pod: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether the pod's status already says all of this; conditions of others do not count."""
+    """Whether the pod's status already says all of this; conditions that others wrote are ignored."""
     found = pod.get("status", {})
     conditions = {row["type"]: row for row in found.get("conditions") or ()}
     if any(not _agrees(conditions.get(row["type"], {}), row) for row in status.get("conditions") or ()):
@@ -111,7 +114,10 @@ def _with_conditions(pod: Mapping[str, Any], status: Object, *, now: str) -> Obj
 
 
 def _state_of(containers: str, row: Mapping[str, Any], state: ContainerState) -> ContainerState:
-    """Init containers are over once the others run; those with restartPolicy Always are sidecars and share the others' fate."""
+    """Init containers have ended once the others run.
+
+    Those with restartPolicy Always are sidecars and end like the others.
+    """
     if containers == "initContainers" and row.get("restartPolicy") != "Always" and state is not _never_ran:
         return _initialised
     return state

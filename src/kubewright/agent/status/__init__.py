@@ -1,1 +1,1 @@
-"""What a node's agent says of it in its Node object: facts of the machine, and the setters that make a status of them. Pure."""
+"""The status of a Node: facts about the machine, and the setters that compute a status from them. Pure."""

@@ -1,4 +1,7 @@
-"""What is worth an event between two statuses of a Node (kubelet v1.36: pkg/kubelet/nodestatus). Pure."""
+"""The events that a change of a Node's status causes. Pure.
+
+Source: kubelet v1.36: pkg/kubelet/nodestatus.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ class NodeEvent:
 
 
 def starting() -> NodeEvent:
-    """Return the event of an agent that begins."""
+    """Return the event of an agent that starts."""
     return NodeEvent("Starting", "Starting the kubewright agent.")
 
 
@@ -32,9 +35,10 @@ def shutting_down() -> NodeEvent:
 
 
 def events_between(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Iterator[NodeEvent]:
-    """Yield the events of a Node that became `new`; without `old` it was made just now.
+    """Yield the events of a Node that changed to `new`; without `old` it was just created.
 
-    Pressure conditions are told when they flip, and the first time; Ready only when it flips; another boot of the machine always.
+    Pressure conditions are reported when they change, and the first time; Ready only when it changes; a reboot of the
+    machine always.
     """
     name = new["metadata"]["name"]
     before = {} if old is None else old.get("status") or {}
@@ -52,13 +56,13 @@ def events_between(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Ite
 
 
 def scheduling_event(node: Mapping[str, Any], *, was: bool) -> NodeEvent | None:
-    """Return the event of a Node that was cordoned or uncordoned since it was looked at; `was`: it was cordoned then, not so at the start."""
+    """Return the event of a Node that was cordoned or uncordoned. `was`: it was cordoned at the last check."""
     now = is_cordoned(node)
     return None if now == was else _status_event(node["metadata"]["name"], "NodeNotSchedulable" if now else "NodeSchedulable")
 
 
 def is_cordoned(node: Mapping[str, Any]) -> bool:
-    """Whether somebody has said that no pods are to be scheduled to a Node."""
+    """Whether the Node is marked as unschedulable."""
     return node.get("spec", {}).get("unschedulable") is True
 
 

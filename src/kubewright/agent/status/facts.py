@@ -1,4 +1,4 @@
-"""What is known of a node before anything is asked: its machine, real or invented, and its labels with the rules for them."""
+"""Facts about a node that need no observation: its machine, real or invented, and its labels and their rules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ RECONCILED: Final = (
     OLD_OPERATING_SYSTEM,
     OLD_ARCHITECTURE,
 )
-"""The labels that an agent corrects on a Node that exists already, in the kubelet's order."""
+"""The labels that an agent corrects on an existing Node, in the kubelet's order."""
 
 _ALLOWED: Final = frozenset({HOST_NAME, OPERATING_SYSTEM, ARCHITECTURE, OLD_OPERATING_SYSTEM, OLD_ARCHITECTURE, *TOPOLOGY})
 _ALLOWED_DOMAINS: Final = ("kubelet.kubernetes.io", "node.kubernetes.io")
@@ -115,7 +115,7 @@ def _is_subdomain(text: str) -> bool:
 GIB: Final = 1 << 30
 _ANY: Final = ("0.0.0.0", "::")  # noqa: S104 (what a family is named by)
 SIMULATED: Final = "kubewright.dev/simulated"
-"""The annotation of a Node that says what of it is not real: `machine` and `pods`, or `pods` alone."""
+"""The annotation of a Node that says which parts of it are simulated: `machine` and `pods`, or only `pods`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,18 +178,21 @@ class NodeFacts:
     external_cloud: bool = False
     """Whether a cloud controller knows the node's addresses."""
     node_ips: tuple[str, ...] = ()
-    """What `--node-ip` says: an unspecified address stands for its family."""
+    """The value of `--node-ip`: an unspecified address means its family."""
     isolates_storage: bool = True
     """Whether a node without ephemeral-storage in its capacity is not ready."""
     recreated: bool = False
-    """Whether the machine was made anew under its name: extended resources of an existing Node are zero until somebody provides them again."""
+    """Whether the machine was recreated under its name.
+
+    If so, extended resources of an existing Node are zero until they are provided again.
+    """
 
     def __post_init__(self) -> None:
         check_labels(dict(self.labels))
 
     @property
     def specified_ips(self) -> tuple[str, ...]:
-        """The addresses among `node_ips` that are of one machine."""
+        """The addresses among `node_ips` that belong to a single machine."""
         return tuple(one for one in self.node_ips if one not in _ANY)
 
 

@@ -1,6 +1,7 @@
-"""From measurements to pressure conditions (kubelet v1.36: pkg/kubelet/eviction). Pure.
+"""From measurements to pressure conditions. Pure.
 
-Nothing is evicted here; a Node says nevertheless when its machine runs out of something, as a kubelet's does.
+Source: kubelet v1.36: pkg/kubelet/eviction. Nothing is evicted here, but the Node reports when its machine runs out
+of a resource, as a kubelet's Node does.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kubewright.host.usage import Amount
 
 @dataclass(frozen=True, kw_only=True)
 class Measurable:
-    """What signals are measured on: the files of the kernel, and two file systems, None if they cannot be read."""
+    """The sources of signals: the kernel's files and two file systems; None if they cannot be read."""
 
     files: FileReader
     nodefs: FileSystem | None
@@ -91,12 +92,15 @@ HARD_EVICTION: Final[Mapping[str, str]] = {signal.name: signal.least for row in 
 
 GRACE: Final = "evictionSoftGracePeriod"
 UNMEASURED: Final = ("allocatableMemory.available", "containerfs.available", "containerfs.inodesFree")
-"""Signals of the kubelet about its pods, of which there are none."""
+"""The kubelet's signals about its pods. There are no pods here."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Threshold:
-    """What has to be left at least: an amount, or a percentage of the capacity. `reclaim` is what has to be there besides until it is over."""
+    """The minimum that must be available: an amount, or a percentage of the capacity.
+
+    `reclaim` is how much more must be available for the condition to end.
+    """
 
     signal: str
     least: str
@@ -104,11 +108,11 @@ class Threshold:
 
     @property
     def is_off(self) -> bool:
-        """Whether it is a percentage that switches it off."""
+        """Whether the threshold is a percentage that disables it."""
         return self.least.endswith("%") and float(self.least[:-1]) in {0.0, 100.0}
 
     def is_met(self, amount: Amount, *, already: bool) -> bool:
-        """Whether too little is left; `already`: so it was when it was measured last."""
+        """Whether too little is available. `already`: this was so at the last measurement."""
         least = eviction_amount(self.least, amount.capacity)
         if already and self.reclaim:
             least += eviction_amount(self.reclaim, amount.capacity)
@@ -117,7 +121,7 @@ class Threshold:
 
 @dataclass(frozen=True, kw_only=True)
 class PressureState:
-    """The thresholds that are met, and when each condition was last seen, in seconds of a clock that never goes backwards."""
+    """The thresholds that are met, and when each condition was last observed, in seconds of a monotonic clock."""
 
     met: frozenset[Threshold] = frozenset()
     seen: Mapping[str, float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ _AMOUNTS: Final = ("capacity", "allocatable")
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSchedule:
-    """When status was last sent. Moments are seconds of a clock that never goes backwards; None before the first report."""
+    """When a status was last sent. Times are seconds of a monotonic clock; None before the first report."""
 
     sent_at: float | None = None
     spread: float = 0.0
@@ -59,13 +59,13 @@ def _settled_conditions(status: Mapping[str, Any]) -> list[str]:
 
 
 def _others(status: Mapping[str, Any]) -> Object:
-    """Everything but conditions and amounts."""
+    """Everything except conditions and amounts."""
     found: Object = _settled({key: value for key, value in status.items() if key not in ("conditions", *_AMOUNTS)})
     return found
 
 
 def _settled(value: Any) -> Any:
-    """Return a value without what says nothing: Go's zero values are left out of some fields and written in others, and mean the same."""
+    """Return a value without its empty parts, which Go omits in some fields and writes in others."""
     if isinstance(value, Mapping):
         return {key: item for key, found in value.items() if (item := _settled(found))}
     return [_settled(item) for item in value] if isinstance(value, list) else value

@@ -23,7 +23,7 @@ def capacity(profile: MachineProfile) -> dict[str, str]:
 def allocatable(profile: MachineProfile, *, others: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return `status.allocatable`: capacity without what is reserved, and memory without all huge pages.
 
-    `others` is what others wrote into the Node's capacity: all of it can be used by pods.
+    `others` are the resources that others added to the Node's capacity; pods can use all of them.
     """
     amounts = _machine(profile)
     reserved = reservation(profile)
@@ -45,7 +45,7 @@ def is_extended(name: str) -> bool:
 
 
 def pods(profile: MachineProfile) -> int:
-    """Return how many pods the node takes."""
+    """Return how many pods the node accepts."""
     if profile.pods_per_core <= 0:
         return profile.max_pods
     return min(profile.cpu_millis // 1000 * profile.pods_per_core, profile.max_pods)
@@ -61,7 +61,7 @@ def reservation(profile: MachineProfile) -> dict[str, int]:
 
 
 def same_amounts(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
-    """Whether two resource maps say the same, quantities compared by value."""
+    """Whether two resource maps are equal, comparing quantities by value."""
     return left == right or (
         left.keys() == right.keys() and all(Quantity.parse(left[name]) == Quantity.parse(right[name]) for name in left)
     )

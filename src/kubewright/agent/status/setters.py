@@ -95,11 +95,11 @@ def is_true(holder: Mapping[str, Any], kind: str) -> bool:
 
 
 Failed = Callable[[str, str], None]
-"""Is told the name of each setter that failed, and why."""
+"""Receives the name of each setter that failed, and why."""
 
 
 def nothing(_setter: str, _reason: str) -> None:
-    """Take no note of setters that fail."""
+    """Ignore setters that fail."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,10 @@ def compute(
 
 
 def _set_provided_ips(metadata: Object, facts: NodeFacts) -> None:
-    """Tell an external cloud which addresses were given. In every other case the annotation is taken away."""
+    """Annotate the node's given addresses for an external cloud provider.
+
+    In all other cases the annotation is removed.
+    """
     if facts.external_cloud and facts.specified_ips:
         metadata.setdefault("annotations", {})[PROVIDED_IPS] = ",".join(facts.specified_ips)
     elif PROVIDED_IPS in metadata.get("annotations", {}):
@@ -255,13 +258,13 @@ def _handler(handler: RuntimeHandler) -> Object:
 
 
 def set_features(draft: Draft) -> None:
-    """Write what the runtime can do, if it has told."""
+    """Write the runtime's features, if it has reported them."""
     if draft.snapshot.supplemental_groups_policy is not None:
         draft.status["features"] = {"supplementalGroupsPolicy": draft.snapshot.supplemental_groups_policy}
 
 
 def set_declared_features(draft: Draft) -> None:
-    """Take back what a kubelet declared on this Node before: none of these features, which are about pods, is implemented here."""
+    """Remove the features that a kubelet declared on this Node: they concern pods, and none is implemented here."""
     draft.status.pop("declaredFeatures", None)
 
 
@@ -298,4 +301,7 @@ SETTERS: Final[Mapping[str, Callable[[Draft], None]]] = {
     "ready": set_ready,
     "declared features": set_declared_features,
 }
-"""By the names that reports give them, in the kubelet's order. Volumes have no setter: an agent that mounts none leaves them out."""
+"""In the kubelet's order, by the names that reports use.
+
+Volumes have no setter: an agent that mounts none omits them.
+"""

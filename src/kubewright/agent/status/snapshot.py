@@ -1,6 +1,6 @@
-"""What was seen of a machine at one moment: all that changes while an agent runs, as one immutable value that setters read.
+"""What was observed on a machine at one moment: everything that changes while an agent runs, as one immutable value.
 
-Many simulated nodes may share one; a source that sees nothing new goes on giving the same object.
+Setters read it. Many simulated nodes may share one. A source that observes no change keeps returning the same object.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from kubewright.host.states import Image, RuntimeHandler
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """One look at a machine. What could not be found out has a text beside it that says why."""
+    """One observation of a machine. For anything that could not be determined, a text says why."""
 
     addresses: tuple[str, ...] = ()
     """InternalIPs, the preferred one first."""
     address_trouble: str = ""
     runtime: str = ""
-    """`name://version` of the container runtime, `name://Unknown` while it does not answer; '' if there is none, or it has not told yet."""
+    """`name://version` of the container runtime, `name://Unknown` while it does not answer; '' if none is known yet."""
     handlers: tuple[RuntimeHandler, ...] = ()
     supplemental_groups_policy: bool | None = None
     images: tuple[Image, ...] | None = None
@@ -40,28 +40,34 @@ class SnapshotSource(Protocol):
 
     @property
     def snapshot(self) -> Snapshot:
-        """What was seen last. The same object for as long as nothing has changed."""
+        """The last observation. The same object as long as nothing has changed."""
         ...
 
     async def begin(self) -> None:
-        """Look for the first time: `snapshot` is worth reporting when this returns."""
+        """Make the first observation: when this returns, `snapshot` can be reported."""
         ...
 
     def watch(self, changed: Callable[[], None], /) -> None:
-        """Keep looking, and call `changed` after each new snapshot."""
+        """Keep observing, and call `changed` after each new snapshot."""
         ...
 
     def give_pod_range(self, cidrs: tuple[str, ...], /) -> None:
-        """Let the machine know the addresses of its pods. Called with each new range, and again with the same one."""
+        """Tell the machine the addresses of its pods.
+
+        Called with each new range, possibly repeatedly with the same one.
+        """
         ...
 
     async def stop(self) -> None:
-        """Stop looking. Idempotent."""
+        """Stop observing. Idempotent."""
         ...
 
 
 class Unchanging:
-    """The source of a machine that stays as it is: an invented one, or one whose supervisor we are. Implements `SnapshotSource`."""
+    """The source for a machine that does not change: an invented one, or one that our supervisor runs.
+
+    Implements `SnapshotSource`.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
