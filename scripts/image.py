@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from scripts import oci
+from kubewright.machines import oci
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 HOME: Final = "opt/kubewright"

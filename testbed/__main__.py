@@ -18,12 +18,15 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
 
-from testbed import host
+from kubewright.base.errors import HostError
+from kubewright.cli.printers.reporters import PlainLines
+from kubewright.machines import host
+from kubewright.machines.machine import Machine
+from kubewright.machines.places import MachinePlaces
 from testbed.bed import Bed, ensure_parts, sweep
 from testbed.configuration import KUBEADM, has_cgroup_v1
-from testbed.machine import Machine
-from testbed.places import MachinePlaces, beds
-from testbed.running import BedError
+from testbed.packages import install_packages
+from testbed.places import beds
 from testbed.sharing import COMMAND, LAUNCHER, SHARED
 
 _BED = "hand"
@@ -42,13 +45,13 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         return command(list(arguments[1:]))
-    except BedError as error:
+    except HostError as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
 
 
 def _packages(_: list[str]) -> int:
-    host.install_packages()
+    install_packages(PlainLines())
     return 0
 
 
@@ -62,7 +65,7 @@ def _ensure(_: list[str]) -> int:
     if reason := host.unfit():
         sys.stdout.write(f"{reason}; tests on whole machines are skipped\n")
         return 0
-    host.install_packages()
+    install_packages(PlainLines())
     return _build([])
 
 
@@ -91,18 +94,18 @@ def _furnish(machine: Machine) -> None:
 
 def _enter(arguments: list[str]) -> int:
     if not arguments:
-        raise BedError("enter needs the name of a machine")
+        raise HostError("enter needs the name of a machine")
     machine, command = _machine(arguments[0]), arguments[1:]
     return subprocess.run(machine.argv(*(command or ["bash", "-l"])), check=False).returncode
 
 
 def _machine(place: str) -> Machine:
-    """Find a running machine by its place, `BED/NAME` or `NAME`. Raises BedError if there is none."""
+    """Find a running machine by its place, `BED/NAME` or `NAME`. Raises HostError if there is none."""
     bed, _, name = place.rpartition("/")
     bed = bed or _BED
-    machine = Machine(name, bed=bed, places=MachinePlaces(beds() / bed / name), lower=(), namespace="", address="")
+    machine = Machine(name, group=bed, places=MachinePlaces(beds() / bed / name), lower=(), namespace="", address="")
     if not machine.leader:
-        raise BedError(f"there is no machine {name} in bed {bed}")
+        raise HostError(f"there is no machine {name} in bed {bed}")
     return machine
 
 
@@ -110,7 +113,7 @@ def _copy(arguments: list[str]) -> int:
     """Copy with tar inside the machines, because a symbolic link of a machine must not lead to a file of the host."""
     split = [argument.partition(":") for argument in arguments]
     if len(split) < 2 or not all(colon for _, colon, _ in split):
-        raise BedError("copy needs files and a machine: copy one:/etc/kubernetes/admin.conf two:")
+        raise HostError("copy needs files and a machine: copy one:/etc/kubernetes/admin.conf two:")
     *sources, (target, _, directory) = split
     unpack = _machine(target).argv("tar", "-C", directory or ".", "-xf", "-")
     for source, _, file in sources:
@@ -119,7 +122,7 @@ def _copy(arguments: list[str]) -> int:
             _machine(source).argv("tar", "-C", str(path.parent), "-chf", "-", path.name), stdout=subprocess.PIPE, check=False
         )
         if packed.returncode or subprocess.run(unpack, input=packed.stdout, check=False).returncode:
-            raise BedError(f"{source}:{file} cannot be copied to {target}:{directory}")
+            raise HostError(f"{source}:{file} cannot be copied to {target}:{directory}")
     return 0
 
 

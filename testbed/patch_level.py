@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-from testbed.images import Image, archive
-from testbed.kit import PLACES, programs
-from testbed.machine import Machine
-from testbed.places import cache
+from kubewright.base.records import replace
+from kubewright.machines.images import Image, archive
+from kubewright.machines.kit import PLACES, programs
+from kubewright.machines.machine import Machine
+from kubewright.machines.places import cache
 
 
 def renumber(content: bytes, old: str, new: str) -> bytes:

@@ -1,34 +1,25 @@
-"""What machines see of the host to run kubewright: our virtual environment and our sources, read-only.
-
-Their paths in machines do not depend on those of the host: a clone may lie below /tmp or /root, and machines have
-their own.
-"""
+"""What machines of tests see of the host to run kubewright, and the command that people call in them."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-_PYTHON: Final = "/opt/kubewright/python"
-_SOURCE: Final = "/opt/kubewright/source"
-SOURCE: Final = Path(__file__).parents[1] / "src"
-"""Our sources on the host."""
-SHARED: Final[Mapping[str, Path]] = {_PYTHON: Path(sys.prefix), _SOURCE: SOURCE}
-"""Paths in a machine, and the directories of the host that are mounted there."""
-PYTHON: Final = f"{_PYTHON}/bin/python"
+from kubewright.machines import program
+
+_OWN = program.from_environment()
+SHARED: Final = _OWN.shared
+"""Paths in a machine, and the directories of the host that are mounted there: our virtual environment and our sources."""
+PYTHON: Final = _OWN.argv[0]
 """Our interpreter, as called in a machine."""
 COMMAND: Final = "/usr/local/bin/kubewright"
 """Where a machine for manual use has the command."""
-ENVIRONMENT: Final[Mapping[str, str]] = {"PYTHONPATH": _SOURCE, "PYTHONDONTWRITEBYTECODE": "1"}
-"""With these arguments an interpreter finds kubewright and writes nothing to our sources."""
+ENVIRONMENT: Final = _OWN.environment
 LAUNCHER: Final = f"""\
 #!{PYTHON}
 import os, sys
 
 sys.dont_write_bytecode = True
-sys.path[0] = "{_SOURCE}"
+sys.path[0] = "{ENVIRONMENT["PYTHONPATH"]}"
 os.environ.update({dict(ENVIRONMENT)})
 
 from kubewright.cli.main import run

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from testbed.bed import Bed
-from testbed.machine import Machine
 from testbed.sharing import ENVIRONMENT, PYTHON
 from tests.bench.machines_running import KUBEADM, Row, after, field, init, join
 from tests.bench.machines_watching import Looker, Watch, nodes_ready
@@ -17,6 +16,8 @@ from tests.bench.model import MEBIBYTES, MOST, Figure, Result, figure, ratios
 from tests.bench.results import result
 from tests.bench.running import BenchmarkFailed
 from tests.bench.setup import Setup
+
+from kubewright.machines.machine import Machine
 
 TARGET_MEMORY: Final = 1.0
 TARGET_PROCESSOR: Final = 0.5

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Final
 
 from testbed.bed import Bed
-from testbed.machine import Machine
 from testbed.sharing import ENVIRONMENT, PYTHON
 from tests.bench import asking
 from tests.bench.asking import Watched
@@ -27,6 +26,7 @@ from tests.bench.running import BenchmarkFailed
 from tests.bench.setup import Setup
 
 from kubewright.base.randomness import SystemRandom
+from kubewright.machines.machine import Machine
 from kubewright.pki import wireguard
 
 JOINS: Final = 500

@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from typing import Any, Final
 
 from testbed.bed import Bed
-from testbed.machine import Machine
 from tests.bench.machines_init import ADD_ONS, PROBES
 from tests.bench.machines_running import KUBEADM, KUBEWRIGHT, Field, Row, field, init, join, pairs, reset
 from tests.bench.machines_watching import Looker, Probe, Watch, nodes_ready
 from tests.bench.model import Figure, Result, figure, ratios
 from tests.bench.results import result
 from tests.bench.setup import Setup
+
+from kubewright.machines.machine import Machine
 
 TARGET_COMMAND: Final = 1.2
 TARGET_READY: Final = 1.0

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from testbed.bed import Bed, Parts, ensure_parts, sweep
-from testbed.machine import Machine
-from testbed.running import BedError
+from testbed.bed import Bed, ensure_parts, sweep
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 from tests.bench.running import BenchmarkFailed
 from tests.bench.setup import Setup
 
+from kubewright.base.errors import HostError
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 from kubewright.pki import pins
 
 """What a machine sees of the host: our virtual environment and our sources, with their byte code."""
@@ -143,7 +144,7 @@ def pairs(setup: Setup, name: str, rounds: int, half: Half, *, tell: str, failed
         try:
             for tool in order:
                 row |= {f"{tool}{key}": value for key, value in half(tool).items()}
-        except (BenchmarkFailed, BedError) as error:
+        except (BenchmarkFailed, HostError) as error:
             failures, repeated = failures + 1, repeated + 1
             setup.say(f"{name}: measured again, because of {error}")
             if failures > _FORGIVEN:
@@ -185,7 +186,7 @@ def field() -> Iterator[Field]:
 def _parts() -> Parts:
     try:
         return ensure_parts()
-    except BedError as error:
+    except HostError as error:
         raise BenchmarkFailed(str(error)) from error
 
 

@@ -19,13 +19,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from testbed.machine import Machine
 from tests.bench.admin import is_ready
 from tests.bench.running import BenchmarkFailed
 
 from kubewright.host.filesystem.files import Files
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.machines.machine import Machine
 
 EVERY: Final = 0.05
 PATIENCE: Final = 180.0

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from machine_kit import ENVIRONMENT, eventually, kubectl, kubewright, write
-from testbed.machine import Machine
 from testbed.sharing import PYTHON
 
 from kubewright.agent.registration import ATTACH_DETACH
 from kubewright.agent.status.setters import find
 from kubewright.base.clock import rfc3339
 from kubewright.base.quantity import Quantity
+from kubewright.machines.machine import Machine
 
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 UNIT = "kubewright-agent"

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from testbed.machine import Machine
-
 import canaries
+from kubewright.machines.machine import Machine
 
 TOKEN_ID, TOKEN_SECRET = "c4n4ry", "c4n4ry0t0ken0000"
 TOKEN: Final = f"{TOKEN_ID}.{TOKEN_SECRET}"

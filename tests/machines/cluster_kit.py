@@ -10,13 +10,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, signed, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
 
 from kubewright.base.records import replace
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access, BearerToken, Identity
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 KUBEADM, KUBEWRIGHT = "kubeadm", "kubewright"
 TOKEN = "abcdef.0123456789abcdef"

@@ -10,8 +10,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from kill_kit import SEED, SEED_NAME  # of the whole run: chosen before its other processes start, which inherit it
-from testbed import host
-from testbed.bed import Parts, ensure_parts, sweep
+from testbed.bed import ensure_parts, sweep
+
+from kubewright.machines import host
+from kubewright.machines.parts import Parts
 
 
 def pytest_report_header() -> str:

@@ -14,9 +14,11 @@ from kill_kit import undisturbed
 from kill_stages import Reference
 from machine_kit import SHARED, administer, kubectl, kubewright
 from state_kit import State, require_same
-from testbed.bed import Bed, Parts
-from testbed.kit import programs
-from testbed.machine import Machine
+from testbed.bed import Bed
+
+from kubewright.machines.kit import programs
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 SNAPSHOT = "/root/killed.db"
 CHECKPOINTS = "/var/lib/kubewright/checkpoints"

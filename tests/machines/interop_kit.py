@@ -13,10 +13,11 @@ from typing import Final
 
 from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, begin, run
 from machine_kit import SHARED, administer, eventually, kubectl
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
 
 from kubewright import binaries
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 NEXT: Final = "kubeadm v1.37"
 """The kubeadm of the minor release after ours: it may join machines to our clusters."""

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from machine_kit import ENVIRONMENT, argv
-from testbed.machine import Machine
 from testbed.sharing import PYTHON
+
+from kubewright.machines.machine import Machine
 
 SEED_NAME = "KUBEWRIGHT_KILL_SEED"
 SEED = int(os.environ.setdefault(SEED_NAME, str(secrets.randbelow(2**31))))

@@ -14,8 +14,10 @@ from cluster_kit import CERTIFICATE_KEY, KUBEWRIGHT, TOKEN, Cluster
 from kill_kit import Course, undisturbed
 from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
 from state_kit import State
-from testbed.bed import Bed, Parts
-from testbed.machine import Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import pytest
 from kill_kit import SEED, SEED_NAME, chosen, killed_after, killed_at, moments
 from kill_stages import Stage, require_finished
 from machine_kit import kubewright
-from testbed.machine import Machine
 
+from kubewright.machines.machine import Machine
 from matrices import Matrix
 
 Matrices = Callable[[str], Matrix]

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from machine_kit import ENVIRONMENT, write
-from testbed.machine import Machine
 from testbed.sharing import PYTHON
+
+from kubewright.machines.machine import Machine
 
 PLACE: Final = "/root/failing"
 _CONFIG: Final = f"{PLACE}/kubelet.yaml"

@@ -8,7 +8,8 @@ from typing import Any
 
 from machine_kit import INIT, kubewright, write
 from state_kit import State, files, objects
-from testbed.machine import Ended, Machine
+
+from kubewright.machines.machine import Ended, Machine
 
 NEXT = "v1.36.4"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from testbed.configuration import KUBEADM
-from testbed.machine import Ended, Machine
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
+
+from kubewright.machines.machine import Ended, Machine
 
 __all__ = [
     "CONFIG",
@@ -80,7 +81,7 @@ class Running:
     def ended(self) -> Ended:
         """Wait until it has ended. `err` has what it wrote to either stream."""
         rest, _ = self._process.communicate(timeout=900)
-        return Ended(self._process.returncode, "", self.said + rest.decode())
+        return Ended(code=self._process.returncode, err=self.said + rest.decode())
 
 
 def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:

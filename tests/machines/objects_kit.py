@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from testbed.machine import Machine
+from kubewright.machines.machine import Machine
 
 KINDS: Final = (
     "configmaps,secrets,serviceaccounts,services,roles,rolebindings,clusterroles,clusterrolebindings,deployments,daemonsets"

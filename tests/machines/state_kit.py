@@ -22,8 +22,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from machine_kit import eventually, kubectl
-from testbed.machine import Machine
 
+from kubewright.machines.machine import Machine
 from kubewright.manifests import rbac
 
 State = dict[str, Any]

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, write
-from testbed.bed import Bed, Parts
+from testbed.bed import Bed
+
+from kubewright.machines.parts import Parts
 
 MANIFESTS = "/etc/kubernetes/manifests"
 IGNORED = "--ignore-preflight-errors=SystemVerification"

@@ -14,12 +14,13 @@ from typing import Any, Final
 import pytest
 from agent_bed import ADMIN, UNIT, Meddler, Scarcity, Wire, Worker, all_differences, spoken, unlike
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, join_command, kubewright, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Machine
+from testbed.bed import Bed
 from testbed.sharing import PYTHON
 
 import certificate_summaries as summaries
 from kubewright.agent.status.setters import find
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 from kubewright.pki.requests import csr
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 import pytest
 from archive_kit import NAME, archive
 from machine_kit import CONFIG, INIT, eventually, kubectl, signed, write
-from testbed.bed import Bed, Parts
-from testbed.kit import programs
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
+
+from kubewright.machines.kit import programs
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 HOME = f"/opt/two words/{NAME}"
 PROGRAM = f"{HOME}/bin/kubewright"

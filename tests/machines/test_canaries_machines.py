@@ -11,8 +11,10 @@ import pytest
 from canary_kit import CERTIFICATE_KEY, GIVEN, PASSWORD, TOKEN, Arguments, Kept, files, journal, made, seen
 from cluster_kit import at_once
 from machine_kit import CONFIG, INIT, SHARED, kubewright, signed
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 QUIET = ("--skip-token-print", "--skip-certificate-key-print")
 JOIN = (

@@ -11,10 +11,11 @@ import pytest
 from archive_kit import image
 from cryptography import x509
 from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
 
 import kubewright as package
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 from kubewright.manifests.controllers import NAME, STATIC_POD_PORT
 
 REFERENCE = f"localhost/kubewright:{package.__version__}"

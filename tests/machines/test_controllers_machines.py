@@ -10,8 +10,10 @@ from typing import Any
 from cluster_kit import KUBEADM, KUBEWRIGHT, at_once, content, run
 from cryptography import x509
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, join_command, kubectl, kubewright, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 NAME = "kubewright-controllers"
 KUBECONFIG = f"/etc/kubernetes/{NAME}.conf"

@@ -9,9 +9,10 @@ import pytest
 from etcd_stages import EtcdStage, MemberReplace, Restore, make, names, put
 from kill_kit import SEED, killed_after, moments
 from machine_kit import ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, ready, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Machine
+from testbed.bed import Bed
 
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 from typed import ROOT, steps
 
 BEFORE, BACKUP, KEY = "/root/etcd.db", "/root/one.kwb", "/root/backup.key"

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 import kubelet_failures
 import pytest
 from machine_kit import CONFIG, INIT, SHARED, kubewright, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
 
 from kubewright.lifecycle.diagnosis import remedies
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 MADE = ("/etc/kubernetes/pki", "/etc/kubernetes/manifests", "/etc/kubernetes/admin.conf", "/var/lib/etcd", "/var/lib/kubelet/config.yaml")
 

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, configuration
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, Running, administer, argv, eventually, join_command, kubectl, kubewright, signed, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
 
 from kubewright.discovery.node_requests import ASKING, FIRST
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 HOURS = 3 * 3600
 SHIM = Path(__file__).with_name("clock_shift.c")

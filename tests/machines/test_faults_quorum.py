@@ -9,8 +9,10 @@ import pytest
 from cluster_kit import TOKEN, configuration
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, join_command, kubectl, kubewright, signed, write
 from test_faults_joining import Cluster, complaint, join
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 
 @pytest.fixture(scope="module")
@@ -47,4 +49,4 @@ def _cut_off(two: Machine, three: Machine, moment: str) -> Ended:
     two.cut_power()
     out, err = running.communicate(timeout=900)
     assert said is not None, (moment, err.decode())
-    return Ended(running.returncode, out.decode(), err.decode())
+    return Ended(code=running.returncode, out=out.decode(), err=err.decode())

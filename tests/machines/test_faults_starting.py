@@ -13,9 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, kubewright, ready, write
 from state_kit import files, require_same
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
 
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 from kubewright.manifests.kubelet import DROP_IN, UNIT, UNIT_FILES, UNIT_HEADER
 
 ETCD_IMAGE = "registry.k8s.io/etcd:3.6.8-0"

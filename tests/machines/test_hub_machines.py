@@ -16,13 +16,14 @@ import kubelet_failures
 import pytest
 from canary_kit import Arguments, files, journal, seen
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, Running, argv, eventually, kubectl, kubewright, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
 import canaries
 from kubewright import binaries
 from kubewright.apis.node_join_requests import CONFIG_MAP, NAMESPACE
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 from kubewright.manifests import units
 from kubewright.pki import certificates
 

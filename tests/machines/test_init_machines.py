@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from cluster_kit import KUBEADM, KUBEWRIGHT
 from interop_kit import FIRST, NEXT, OTHER, SECOND, WORKER, Cell, Line, Mixed, left, members, nodes, resolve
 from machine_kit import eventually, kubectl
-from testbed.bed import Parts
 
+from kubewright.machines.parts import Parts
 from matrices import Matrix
 
 CELLS: list[Cell] = [

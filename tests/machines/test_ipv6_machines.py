@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from machine_kit import CONFIG, INIT, SHARED, eventually, join_command, kubectl, kubewright, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 ONLY_IPV6 = """\
 ip -4 address flush dev eth0

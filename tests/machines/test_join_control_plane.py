@@ -12,8 +12,10 @@ from dataclasses import dataclass
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, at_once, configuration
 from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, administer, argv, eventually, kubectl, kubewright, signed, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 JOIN = """\
 apiVersion: kubeadm.k8s.io/v1beta4

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 import pytest
 import trustme
 from machine_kit import CONFIG, INIT, SHARED, eventually, join_command, kubectl, kubewright, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Ended, Machine
+from testbed.bed import Bed
+
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
 ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}

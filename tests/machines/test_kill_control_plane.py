@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 from kill_stages import ControlPlaneJoin
 from kill_tests import Kills
-from testbed.bed import Parts
+
+from kubewright.machines.parts import Parts
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,8 @@ import pytest
 from kill_kit import SEED, killed_after, moments
 from kill_stages import Init, require_finished
 from kill_tests import Kills, Matrices, a_machine
-from testbed.bed import Parts
+
+from kubewright.machines.parts import Parts
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,11 @@ from collections.abc import Iterator
 import pytest
 from cluster_kit import at_once
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, join_command, kubectl, kubewright, write
-from testbed.bed import Bed, Parts
-from testbed.machine import Machine
+from testbed.bed import Bed
 from testbed.sharing import PYTHON
+
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 PLACES = "/etc/kubernetes /var/lib/kubelet /var/lib/etcd /var/lib/kubewright /etc/cni /var/lib/cni"
 IGNORED = "--ignore-preflight-errors=SystemVerification"

@@ -9,10 +9,10 @@ from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, both
 from machine_kit import eventually, kubectl
 from objects_kit import objects
 from rights_kit import IDENTITIES, TARGETS, VERBS, differing, identities, rights, status
-from testbed.bed import Parts
 
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import BearerToken
+from kubewright.machines.parts import Parts
 from kubewright.manifests import rbac
 from matrices import Matrix
 

@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testbed import host
-from testbed.bed import Bed, Parts, sweep
-from testbed.cgroups import PARENT, hierarchies
-from testbed.network import Network, bridges, namespaces
+from testbed.bed import Bed, sweep
 from testbed.places import beds
+
+from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines.group import bridge_of
+from kubewright.machines.network import bridges, namespaces
+from kubewright.machines.parts import Parts
 
 ROOT = Path(__file__).parents[2]
 
@@ -49,21 +51,6 @@ def test_machines_come_up_completely_and_reach_each_other(parts: Parts) -> None:
         for machine in (one, two):
             machine.run("mkdir", "/sys/fs/cgroup/memory/kubepods" if Path("/sys/fs/cgroup/memory").exists() else "/sys/fs/cgroup/kubepods")
     assert left(bed.name, bridge=bridge) == []
-
-
-def test_host_settings_of_kubelets_are_restored_even_after_a_killed_run(tmp_path: Path) -> None:
-    record, settings = tmp_path / "sysctls.json", [tmp_path / name for name in host.KUBELET_SYSCTLS]
-    for path in settings:
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("0\n")
-    host.restore(record, proc=tmp_path)
-    host.remember(record, proc=tmp_path)
-    for path in settings:
-        path.write_text("1\n")
-    host.remember(record, proc=tmp_path)  # the next run, which did not see it
-    host.restore(record, proc=tmp_path)
-    assert [path.read_text().strip() for path in settings] == ["0", "0", "0"]
-    assert not record.exists()
 
 
 def test_a_power_cut_keeps_only_the_disk(parts: Parts) -> None:
@@ -123,7 +110,7 @@ def test_leftovers_of_a_killed_bed_are_swept() -> None:
     told = re.fullmatch(r"one  [0-9.]+  make enter MACHINE=(?:(\S+)/)?one\n", line)
     assert told is not None, line
     name = told[1] or "hand"
-    bridge = Network(int((beds() / name / "network").read_text())).bridge
+    bridge = bridge_of(name)
     assert len(left(name, bridge=bridge)) >= 4
 
     assert sweep() == [name]

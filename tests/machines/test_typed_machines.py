@@ -12,9 +12,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
-from testbed.bed import Parts
 from testbed.configuration import has_cgroup_v1
 
+from kubewright.machines.parts import Parts
 from typed import ROOT, Reader, Step, Terminal, environment, steps
 
 GUIDE = ROOT / "docs" / "guide"

@@ -10,11 +10,11 @@ from interop_kit import FIRST, SECOND, WORKER, Mixed, members, nodes
 from level_kit import COMPONENTS, IGNORED, NEXT, apply, content, running
 from machine_kit import eventually, kubectl, kubewright, ready
 from testbed import patch_level
-from testbed.bed import Parts
-from testbed.images import of_release
-from testbed.machine import Ended, Machine
 
 from kubewright.base.level import KUBERNETES
+from kubewright.machines.images import of_release
+from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.parts import Parts
 
 PROXY = ("-n", "kube-system", "get", "daemonset", "kube-proxy")
 

@@ -29,12 +29,13 @@ from level_kit import (
 from machine_kit import CONFIG, SHARED, eventually, kubectl, kubewright, ready, write
 from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
-from testbed.bed import Bed, Parts
-from testbed.images import of_release
-from testbed.kit import programs
-from testbed.machine import Machine
+from testbed.bed import Bed
 
 from kubewright.base.level import KUBERNETES
+from kubewright.machines.images import of_release
+from kubewright.machines.kit import programs
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 
 class Both:

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from testbed.machine import Machine
+from kubewright.machines.machine import Machine
 
 UDP = "udp 51820"
 _CAPTURE = """\

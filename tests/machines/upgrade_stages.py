@@ -13,11 +13,12 @@ from level_kit import COMPONENTS, IGNORED, NEXT, configuration, running, state
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, eventually, kubewright, ready, write
 from state_kit import State, require_same
 from testbed import patch_level
-from testbed.bed import Bed, Parts
-from testbed.images import of_release
-from testbed.machine import Machine
+from testbed.bed import Bed
 
 from kubewright.base.level import KUBERNETES
+from kubewright.machines.images import of_release
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 TAKEN_BACK = "has been taken back already"
 

@@ -24,13 +24,15 @@ from typing import Final
 from etcd_stages import MemberReplace, Restore
 from kill_kit import Boundary, killed_after, killed_at, moments
 from kill_stages import ControlPlaneJoin, Init, Stage, WorkerJoin
-from testbed import host
-from testbed.bed import Parts, ensure_parts, sweep
-from testbed.machine import Machine
+from testbed.bed import ensure_parts, sweep
 from tests.soak import report
 from tests.soak.report import Outcome
 from upgrade_stages import Apply, NodeUpgrade, Rollback
 from upgrade_stages import ControlPlane as UpgradedPlane
+
+from kubewright.machines import host
+from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 
 ROOT: Final = Path(__file__).parents[2]
 WORKFLOWS: Final[Mapping[str, Callable[[Parts], Stage]]] = {

@@ -19,6 +19,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.messages import reason_of
 from kubewright.base.records import dataclass, field
 from kubewright.host.desired import File
+from kubewright.host.detached import DetachedProcess
 from kubewright.host.filesystem.files import Files
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local import record
@@ -64,32 +65,20 @@ def _settings_file(paths: ClusterPaths) -> Path:
     return paths.root / "launch.json"
 
 
-class DaemonProcess(subprocess.Popen[bytes]):
-    """A process that may outlive this object and the process that created it."""
-
-    def __del__(self) -> None:
-        """Reap it if it has ended; unlike the parent class, do not warn otherwise.
-
-        An interrupt may have come before its start.
-        """
-        if getattr(self, "pid", None) is not None:
-            self.poll()
-
-
 def reap(identity: Identity) -> None:
     """Reap a process that has ended, if it is a child of ours."""
     with suppress(ChildProcessError):
         os.waitpid(identity.pid, os.WNOHANG)
 
 
-def spawn(paths: ClusterPaths) -> DaemonProcess:
+def spawn(paths: ClusterPaths) -> DetachedProcess:
     """Start the daemon and return at once. Its output is written to the daemon's log."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     if "PYTHONPATH" in environment:  # it may be relative, and the daemon runs in another directory
         environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in environment["PYTHONPATH"].split(os.pathsep))
     with paths.daemon_log.open("ab") as log:
         os.fchmod(log.fileno(), 0o600)
-        return DaemonProcess(
+        return DetachedProcess(
             [sys.executable, "-P", "-m", MODULE, str(paths.root)],  # -P: nothing is imported from the state directory
             stdin=subprocess.DEVNULL,
             stdout=log,

@@ -11,7 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from testbed import patch_level
-from testbed.images import Image
+
+from kubewright.machines.images import Image
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from kubewright.base.errors import APIError, ComponentFailed, HostError, Locked, Unreachable
 from kubewright.base.messages import quoted
 from kubewright.base.wait import Waiter
+from kubewright.host.detached import DetachedProcess
 from kubewright.http import unix
 from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths
@@ -130,7 +131,7 @@ class Daemon:
     def __init__(self, paths: ClusterPaths, *, control: ControlClient | None = None) -> None:
         self._paths = paths
         self._control = control or ControlClient(paths)
-        self._process: daemon_process.DaemonProcess | None = None
+        self._process: DetachedProcess | None = None
         self._retry_is_due = False
 
     @property

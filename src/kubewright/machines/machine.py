@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 
-from testbed.cgroups import Cgroups
-from testbed.places import MachinePlaces
-from testbed.running import BedError, quietly, run
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import HostError, WaitTimeout
+from kubewright.base.events import SilentReporter
+from kubewright.base.wait import PollingWaiter
+from kubewright.host.detached import DetachedProcess
+from kubewright.host.programs.commands import Ended
+from kubewright.machines.cgroups import Cgroups
+from kubewright.machines.places import MachinePlaces
+from kubewright.machines.running import PATH, quietly, run
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_POWER_OFF = signal.SIGRTMIN + 4
+"""Makes systemd start poweroff.target (systemd(1))."""
 _NAMESPACES = ("-m", "-u", "-i", "-n", "-p", "-C")
 """Enters the namespaces of PID 1. `ip netns exec` would mount a new /sys, which hides the cgroup mounts."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The result of a command in a machine."""
-
-    code: int
-    out: str
-    err: str
 
 
 class Machine:
@@ -43,7 +41,7 @@ class Machine:
         self,
         name: str,
         *,
-        bed: str,
+        group: str,
         places: MachinePlaces,
         lower: Sequence[Path],
         namespace: str,
@@ -53,12 +51,12 @@ class Machine:
         self.name = name
         self.address = address
         self.places = places
-        self.cgroups = Cgroups(f"{bed}_{name}")
-        self._bed = bed
+        self.cgroups = Cgroups(f"{group}_{name}")
+        self._group = group
         self._lower = tuple(lower)
         self._namespace = namespace
         self._shared = shared
-        self._container: subprocess.Popen[bytes] | None = None
+        self._container: DetachedProcess | None = None
         self._leader = 0
 
     def boot(self) -> None:
@@ -67,21 +65,29 @@ class Machine:
         self.cgroups.make()
         with self.places.console.open("ab") as console:
             argv = self.cgroups.within(self._command())
-            self._container = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=_NSPAWN)
+            self._container = DetachedProcess(
+                argv, stdin=subprocess.DEVNULL, stdout=console, stderr=console, env=_NSPAWN, start_new_session=True, cwd="/"
+            )
 
     def ready(self, *, within: float = 600) -> None:
-        """Wait until the container runtime of the machine serves. Raises BedError with the end of the console."""
-        end = time.monotonic() + within
-        while time.monotonic() < end:
-            if self._container is None or self._container.poll() is not None:
-                break
+        """Wait until the container runtime of the machine serves. Raises HostError with the end of the console."""
+
+        def serves() -> str | None:
+            if self._container is not None and self._container.poll() is not None:
+                raise HostError(f"machine {self.name} ended while it started", detail=self._last_lines())
             # the socket exists before containerd serves on it, so ask systemd
             socket = Path(f"/proc/{self.leader}/root/run/containerd/containerd.sock")
-            if self.leader and socket.exists() and self.run("systemctl", "start", "containerd", check=False, within=within).code == 0:
-                return
-            time.sleep(0.02)
-        said = self.places.console.read_text(encoding="utf-8", errors="replace").splitlines()[-15:]
-        raise BedError(f"machine {self.name} did not come up:\n" + "\n".join(said))
+            if not self.leader or not socket.exists():
+                return "systemd has not started containerd yet"
+            ended = self.run("systemctl", "start", "containerd", check=False, within=within)
+            return (ended.err or ended.out).strip() or "containerd does not start" if ended.code else None
+
+        waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+        what = f"machine {self.name} to start"
+        waiter.until(serves, within=within, saying=what, every=0.02, at_most=0.05, diagnose=self._last_lines)
+
+    def _last_lines(self) -> str:
+        return "\n".join(self.places.console.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
 
     @property
     def leader(self) -> int:
@@ -97,7 +103,7 @@ class Machine:
 
     def argv(self, *command: str, env: Mapping[str, str] | None = None) -> list[str]:
         """Return the arguments that run a command in the machine, in its cgroups and with a clean environment."""
-        given = {"PATH": _PATH, "HOME": "/root", "LANG": "C.UTF-8", **(env or {})}
+        given = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **(env or {})}
         enter = ("nsenter", "-t", str(self.leader), *_NAMESPACES, "--wdns=/root", "--")
         return self.cgroups.inside([*enter, "env", "-i", *(f"{name}={value}" for name, value in given.items()), *command])
 
@@ -108,7 +114,7 @@ class Machine:
     def run(
         self, *command: str, env: Mapping[str, str] | None = None, within: float = 900, check: bool = True, data: str | None = None
     ) -> Ended:
-        """Run a command in the machine. Raises BedError if it fails and `check` is set."""
+        """Run a command in the machine. Raises HostError if it fails and `check` is set, and TimeoutExpired if it hangs."""
         ended = subprocess.run(
             self.argv(*command, env=env),
             input=None if data is None else data.encode(),
@@ -117,9 +123,9 @@ class Machine:
             timeout=within,
             check=False,
         )
-        found = Ended(ended.returncode, ended.stdout.decode(errors="replace"), ended.stderr.decode(errors="replace"))
+        found = Ended(code=ended.returncode, out=ended.stdout.decode(errors="replace"), err=ended.stderr.decode(errors="replace"))
         if check and found.code:
-            raise BedError(f"{shlex.join(command)} on {self.name} ended with {found.code}:\n{found.err or found.out}")
+            raise HostError(f"{shlex.join(command)} on {self.name} ended with {found.code}", detail=found.err or found.out)
         return found
 
     def stop(self) -> None:
@@ -134,7 +140,21 @@ class Machine:
         if self._container is not None:
             self._container.wait(600)
         self._container, self._leader = None, 0
-        unmount(self.places.root)
+        clear_host(self._group, self.places)
+
+    def shut_down(self, *, within: float = 90) -> None:
+        """Let systemd stop all services and power off; kill what is left after that."""
+        if self.leader:
+            os.kill(self.leader, _POWER_OFF)
+            with suppress(WaitTimeout):
+                waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+                waiter.until(self._still_runs, within=within, saying=f"machine {self.name} to shut down", every=0.05, at_most=0.2)
+        self.cut_power()
+
+    def _still_runs(self) -> str | None:
+        if self._container is not None:
+            self._container.poll()
+        return "its PID 1 still runs" if _is_leader(self.leader) else None
 
     def remove(self) -> None:
         """Stop the machine and remove its disk and cgroups."""
@@ -149,11 +169,18 @@ class Machine:
         if not os.path.ismount(places.root):
             lower = ":".join(str(path) for path in self._lower)
             options = f"lowerdir={lower},upperdir={places.upper},workdir={places.work}"
-            run("mount", "-t", "overlay", f"kubewright-testbed-{self._bed}", "-o", options, str(places.root))
+            run("mount", "-t", "overlay", f"kubewright-{self._group}", "-o", options, str(places.root))
 
     def _command(self) -> list[str]:
         return [
-            *("systemd-nspawn", "-q", "-D", str(self.places.root), f"--machine={self._bed}-{self.name}", f"--hostname={self.name}"),
+            *(
+                "systemd-nspawn",
+                "-q",
+                "-D",
+                str(self.places.root),
+                f"--machine={_container(self._group, self.name)}",
+                f"--hostname={self.name}",
+            ),
             *("--register=no", "--keep-unit", f"--network-namespace-path=/run/netns/{self._namespace}", "--capability=all"),
             *("--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=read-only", "--bind=/dev/kmsg"),
             *(f"--bind-ro={path}:{place}" for place, path in self._shared.items()),
@@ -161,13 +188,26 @@ class Machine:
         ]
 
 
-_NSPAWN = {"PATH": _PATH, "SYSTEMD_SECCOMP": "0", "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "1", "LANG": "C.UTF-8"}
+_NSPAWN = {"PATH": PATH, "SYSTEMD_SECCOMP": "0", "SYSTEMD_NSPAWN_API_VFS_WRITABLE": "1", "LANG": "C.UTF-8"}
 
 
-def unmount(root: Path) -> None:
-    """Unmount a machine's file system, as often as something was mounted there."""
-    while os.path.ismount(root):
-        quietly(["umount", "-R", "-l", str(root)])
+_NSPAWN_RUN = Path("/run/systemd/nspawn")
+"""Where systemd-nspawn locks the root directories of its containers (src/shared/discover-image.c of systemd 252), and keeps a directory of each."""
+
+
+def clear_host(group: str, places: MachinePlaces) -> None:
+    """Unmount the file system of a machine that does not run, and remove what systemd-nspawn leaves of a killed one."""
+    while os.path.ismount(places.root):
+        found = places.root.stat()
+        (_NSPAWN_RUN / "locks" / f"inode-{found.st_dev}:{found.st_ino}").unlink(missing_ok=True)
+        quietly(["umount", "-R", "-l", str(places.root)])
+    for kept in _NSPAWN_RUN.glob(f"*/{_container(group, places.root_directory.name)}"):
+        quietly(["rm", "-rf", "--one-file-system", str(kept)])
+
+
+def _container(group: str, machine: str) -> str:
+    """Return the name of a machine's container, which is as short as a host name (hostname(7): 64 characters)."""
+    return f"{group}-{machine}"[:64].rstrip("-")
 
 
 def _is_leader(pid: int) -> bool:

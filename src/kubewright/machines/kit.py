@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from kubewright import binaries
+from kubewright.base import versions
+from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.level import KUBERNETES
-from testbed.places import cache
-from testbed.progress import fetching
+from kubewright.binaries import BinarySources
+from kubewright.machines.places import cache
 
 _BIN, _CNI = "usr/local/bin", "opt/cni/bin"
 PLACES: Final[Mapping[str, str]] = {
@@ -34,7 +36,7 @@ version = 3
   snapshotter = 'overlayfs'
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
-  sandbox = 'registry.k8s.io/pause:3.10.2'
+  sandbox = 'registry.k8s.io/pause:{pause}'
 
 [plugins.'io.containerd.cri.v1.runtime']
   # without CAP_SYS_RESOURCE nobody may lower an OOM score
@@ -132,25 +134,26 @@ _MASKED = (
 ENABLED = ("containerd.service", "cgroups-writable.service", "kubelet.service")
 
 
-def programs(names: Sequence[str]) -> dict[str, Path]:
+def programs(
+    names: Sequence[str], *, version: str = KUBERNETES, sources: BinarySources | None = None, reporter: Reporter | None = None
+) -> dict[str, Path]:
     """Return the paths of programs on the host, fetching missing ones. Raises BinariesError."""
-    sources = binaries.sources_from(os.environ)
-    return {
-        name: Path(binary.path) for name, binary in binaries.ensure(names, version=KUBERNETES, sources=sources, reporter=fetching()).items()
-    }
+    sources = sources or binaries.sources_from(os.environ)
+    found = binaries.ensure(names, version=version, sources=sources, reporter=reporter or SilentReporter())
+    return {name: Path(binary.path) for name, binary in found.items()}
 
 
-def ensure_kit() -> Path:
-    """Return the directory, creating it if necessary."""
-    wanted = programs(tuple(PLACES))
-    key = _key(wanted)
-    place = cache() / f"kit-{key}"
+def ensure_kit(*, version: str, sources: BinarySources | None, reporter: Reporter) -> Path:
+    """Return the directory for a Kubernetes version, creating it if necessary."""
+    wanted = programs(tuple(PLACES), version=version, sources=sources, reporter=reporter)
+    runtime = _CONTAINERD.format(pause=versions.release_for(versions.Version.parse(version)).pause_tag)
+    place = cache() / f"kit-{_key(wanted, runtime)}"
     if not place.exists():
         partial = place.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         for name, path in wanted.items():
             _install(path.resolve(), partial / PLACES[name] / name)
-        _configure(partial)
+        _configure(partial, runtime)
         partial.rename(place)
     return place
 
@@ -168,7 +171,7 @@ def cni(*, pods: str) -> str:
     return json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": plugins}, indent=1)
 
 
-def _configure(tree: Path) -> None:
+def _configure(tree: Path, runtime: str) -> None:
     units = tree / "etc" / "systemd" / "system"
     for name, text in _UNITS.items():
         _write(units / name, text)
@@ -180,11 +183,11 @@ def _configure(tree: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(f"/etc/systemd/system/{name}")
     _write(tree / "usr/local/sbin/cgroups-writable", _WRITABLE, mode=0o755)
-    _write(tree / "etc/containerd/config.toml", _CONTAINERD)
+    _write(tree / "etc/containerd/config.toml", runtime)
 
 
-def _key(wanted: Mapping[str, Path]) -> str:
-    parts = [_CONTAINERD, _DROP_IN, _WRITABLE, *_UNITS.values(), *_MASKED, *PLACES.values()]
+def _key(wanted: Mapping[str, Path], runtime: str) -> str:
+    parts = [runtime, _DROP_IN, _WRITABLE, *_UNITS.values(), *_MASKED, *PLACES.values()]
     parts += [f"{name} {path} {path.stat().st_size} {path.stat().st_mtime_ns}" for name, path in sorted(wanted.items())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-PARENT = "kubewright-testbed"
+from kubewright.base.clock import SystemClock
+from kubewright.base.events import SilentReporter
+from kubewright.base.wait import PollingWaiter
+
+PARENT = "kubewright-machines"
 _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
 
 
@@ -24,9 +27,10 @@ def hierarchies() -> list[Path]:
 
 
 class Cgroups:
-    """The cgroups of one machine, named `<bed>_<machine>`; names of beds and machines contain no underscore."""
+    """The cgroups of one machine, named `<group>_<machine>`; names of groups and machines contain no underscore."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.directories = [mount / PARENT / name for mount in hierarchies()]
 
     def make(self) -> None:
@@ -55,13 +59,16 @@ class Cgroups:
         return {pid for directory in self.directories for pid in _processes(directory)}
 
     def kill(self, *, within: float = 120) -> None:
-        """Kill everything in them at once, and wait until the last process has ended."""
-        end = time.monotonic() + within
-        while (left := self.processes()) and time.monotonic() < end:
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            time.sleep(0.02)
+        """Kill everything in them at once, and wait until the last process has ended. Raises WaitTimeout if one does not."""
+        waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+        waiter.until(self._kill, within=within, saying=f"the processes of {self.name} to end", every=0.01, at_most=0.02)
+
+    def _kill(self) -> str | None:
+        left = self.processes()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return f"pid {min(left)} has not ended" if left else None
 
     def remove(self) -> None:
         """Remove the directories, innermost first. They must contain no processes."""
@@ -71,20 +78,37 @@ class Cgroups:
                     path.rmdir()
 
 
-def named(bed: str) -> Iterator[Cgroups]:
-    """Find the machines of a bed by their cgroups, including those of a killed bed."""
-    names = {path.name for mount in hierarchies() for path in (mount / PARENT).glob(f"{bed}_*") if path.is_dir()}
-    yield from (Cgroups(name) for name in sorted(names))
+def named(group: str) -> list[Cgroups]:
+    """Find the machines of a group by their cgroups, also if the process that created them was killed."""
+    return [Cgroups(name) for name in sorted(_names()) if name.partition("_")[0] == group]
+
+
+def any_left() -> bool:
+    """Return whether any machine of any group has cgroups on this host."""
+    return bool(_names())
+
+
+def _names() -> set[str]:
+    return {path.name for mount in hierarchies() for path in (mount / PARENT).glob("*_*") if path.is_dir()}
 
 
 def _make(directory: Path) -> None:
-    """Create a directory and its parent, which another bed that is being removed may delete in between."""
+    """Create a directory and its parent, which another group that is being removed may delete in between."""
     while not directory.exists():
         directory.parent.mkdir(exist_ok=True)
         with suppress(FileNotFoundError):
+            for parent in (directory.parent.parent, directory.parent):
+                _delegate(parent)
             _inherit(directory.parent)
             directory.mkdir(exist_ok=True)
     _inherit(directory)
+
+
+def _delegate(parent: Path) -> None:
+    """Version 2: let the children of a cgroup have all its controllers. One with processes of its own refuses that."""
+    with suppress(OSError):
+        given = (parent / "cgroup.controllers").read_text(encoding="ascii").split()
+        (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in given), encoding="ascii")
 
 
 def _inherit(path: Path) -> None:

@@ -1,6 +1,6 @@
 """OCI image archives, written without a container engine (image-spec v1.1: image-layout.md). Equal content gives equal bytes.
 
-Used by scripts/image.py and by the testbed; docs/decisions/0022-images-without-an-engine.md explains why this is our
+Used by scripts/image.py and for the images of machines; docs/decisions/0022-images-without-an-engine.md explains why this is our
 own code.
 """
 

@@ -12,21 +12,24 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from testbed.images import Image, archive
-from testbed.kit import programs
-from testbed.places import cache
-from testbed.progress import step
-from testbed.running import BedError, run
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import HostError
+from kubewright.base.events import Reporter, SilentReporter
+from kubewright.base.wait import PollingWaiter
+from kubewright.machines.images import Image, archive
+from kubewright.machines.kit import programs
+from kubewright.machines.places import cache
+from kubewright.machines.progress import step
+from kubewright.machines.running import run
 
 _CONFIG = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.grpc.v1.cri']\n"
 
 
-def ensure_store(images: list[Image], *, key: str) -> Path:
+def ensure_store(images: list[Image], *, key: str, reporter: Reporter) -> Path:
     """Return the directory, creating it if necessary. `key` identifies what the images are made of."""
     digest = hashlib.sha256("\0".join((key, *map(repr, images))).encode()).hexdigest()[:12]
     place = cache() / f"store-{digest}"
@@ -34,7 +37,7 @@ def ensure_store(images: list[Image], *, key: str) -> Path:
         partial = place.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
-        with step("making the container images of the machines", takes="about a minute"):
+        with step(reporter, "making the container images of the machines", takes="about a minute"):
             _fill(partial, images)
         partial.rename(place)
     return place
@@ -71,12 +74,14 @@ def _containerd(directory: Path, scratch: Path) -> Iterator[str]:
     ]
     with log.open("wb") as stream:
         process = subprocess.Popen(argv, stdout=stream, stderr=stream, env={"PATH": os.environ["PATH"]})
+
+    def ready() -> str | None:
+        if process.poll() is not None:
+            raise HostError("containerd did not start", detail=log.read_text(errors="replace")[-2000:])
+        return None if socket.exists() else "its socket does not exist yet"
+
     try:
-        end = time.monotonic() + 60
-        while not socket.exists():
-            if process.poll() is not None or time.monotonic() > end:
-                raise BedError("containerd did not start:\n" + log.read_text(errors="replace")[-2000:])
-            time.sleep(0.05)
+        PollingWaiter(clock=SystemClock(), reporter=SilentReporter()).until(ready, within=60, saying="containerd to start")
         yield str(socket)
     finally:
         process.terminate()

@@ -6,9 +6,11 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from testbed.places import cache
-from testbed.progress import step
-from testbed.running import BedError, run
+from kubewright.base.errors import HostError
+from kubewright.base.events import Reporter
+from kubewright.machines.places import cache
+from kubewright.machines.progress import step
+from kubewright.machines.running import run
 
 SUITE = "bookworm"
 PACKAGES = (
@@ -18,23 +20,28 @@ PACKAGES = (
 )
 
 
-def ensure_base() -> Path:
-    """Return the tree, creating it if necessary, which takes about a minute. Raises BedError if debootstrap fails."""
+def place() -> Path:
+    """Return where the tree is, or will be."""
     key = hashlib.sha256(" ".join((SUITE, *PACKAGES)).encode()).hexdigest()[:12]
-    place = cache() / f"base-{key}"
-    if not place.exists():
-        partial = place.with_suffix(".partial")
+    return cache() / f"base-{key}"
+
+
+def ensure_base(reporter: Reporter) -> Path:
+    """Return the tree, creating it if necessary, which takes about a minute. Raises HostError if debootstrap fails."""
+    tree = place()
+    if not tree.exists():
+        partial = tree.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.parent.mkdir(parents=True, exist_ok=True)
-        with step("making the Debian tree of the machines", takes="about a minute"):
+        with step(reporter, "making the Debian tree of the machines", takes="about a minute"):
             run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(partial), mirror(), within=1800)
         _clean(partial)
-        partial.rename(place)
-    return place
+        partial.rename(tree)
+    return tree
 
 
 def mirror() -> str:
-    """Return the address from which the host's own apt gets Debian; it is never written down. Raises BedError if there is none."""
+    """Return the address from which the host's own apt gets Debian; it is never written down. Raises HostError if there is none."""
     for path in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
         fields = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
         uris = [words[1] for words in fields if words and words[0] == "URIs:"]
@@ -46,7 +53,10 @@ def mirror() -> str:
             words = [word for word in line.split()[1:] if not word.startswith("[")]
             if words[1:2] == [SUITE] and "main" in words:
                 return words[0]
-    raise BedError(f"apt of this host has no source for Debian {SUITE}: the machines' tree cannot be made here")
+    raise HostError(
+        f"apt of this host has no source for Debian {SUITE}, from which the tree of the machines is made",
+        remedy=f"add a source for {SUITE} to /etc/apt/sources.list",
+    )
 
 
 def _clean(tree: Path) -> None:

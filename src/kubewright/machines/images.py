@@ -10,17 +10,17 @@ import io
 import os
 import tarfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from scripts import oci
-
 from kubewright.base import versions
 from kubewright.base.level import KUBERNETES
-from testbed.kit import programs
-from testbed.places import cache
-from testbed.running import run
+from kubewright.base.records import dataclass, field
+from kubewright.binaries import BinarySources
+from kubewright.machines import oci
+from kubewright.machines.kit import programs
+from kubewright.machines.places import cache
+from kubewright.machines.running import run
 
 REPOSITORY = "registry.k8s.io"
 _USERS = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532::/home/nonroot:/sbin/nologin\n"
@@ -69,32 +69,30 @@ class Image:
     parts: Sequence[str] = ()
 
 
-def images(base: Path, *, etcd: str, coredns: str, pause: str) -> list[Image]:
-    """Return the images of a cluster of our version; the three arguments are tags."""
-    paths = programs(("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns"))
+def of_release(base: Path, *, version: str = KUBERNETES, sources: BinarySources | None = None) -> list[Image]:
+    """Return the images of a cluster of a version."""
+    release = versions.release_for(versions.Version.parse(version))
+    names = ("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns")
+    paths = programs(names, version=version, sources=sources)
     components = [
-        Image(f"{REPOSITORY}/{name}:{KUBERNETES}", {f"usr/local/bin/{name}": paths[name]}, entrypoint=())
+        Image(f"{REPOSITORY}/{name}:{version}", {f"usr/local/bin/{name}": paths[name]}, entrypoint=())
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
     ]
     busybox = (base / "bin" / "busybox").resolve()
+    etcd = {f"usr/local/bin/{name}": paths[name] for name in ("etcd", "etcdctl")}
+    coredns = f"{REPOSITORY}/coredns/coredns:{release.coredns_tag}"
     return [
         *components,
-        Image(f"{REPOSITORY}/etcd:{etcd}", {f"usr/local/bin/{name}": paths[name] for name in ("etcd", "etcdctl")}),
-        Image(f"{REPOSITORY}/coredns/coredns:{coredns}", {"coredns": paths["coredns"]}, entrypoint=("/coredns",), user="65532:65532"),
-        Image(f"{REPOSITORY}/pause:{pause}", {"pause": _pause()}, entrypoint=("/pause",), user="65535:65535"),
-        Image(f"{REPOSITORY}/kube-proxy:{KUBERNETES}", {"usr/local/bin/kube-proxy": paths["kube-proxy"]}, tree=base, parts=_TOOLS),
+        Image(f"{REPOSITORY}/etcd:{release.etcd_tag}", etcd),
+        Image(coredns, {"coredns": paths["coredns"]}, entrypoint=("/coredns",), user="65532:65532"),
+        Image(f"{REPOSITORY}/pause:{release.pause_tag}", {"pause": _pause()}, entrypoint=("/pause",), user="65535:65535"),
+        Image(f"{REPOSITORY}/kube-proxy:{version}", {"usr/local/bin/kube-proxy": paths["kube-proxy"]}, tree=base, parts=_TOOLS),
         Image(
             "docker.io/library/busybox:test",
             {"bin/busybox": busybox},
             links={f"bin/{name}": "/bin/busybox" for name in ("sh", "sleep", "nslookup", "wget", "cat", "ls", "httpd", "nc")},
         ),
     ]
-
-
-def of_release(base: Path) -> list[Image]:
-    """Return the images of a cluster of our version, with the tags of that version."""
-    release = versions.release_for(versions.OWN)
-    return images(base, etcd=release.etcd_tag, coredns=release.coredns_tag, pause=release.pause_tag)
 
 
 def archive(image: Image, target: Path) -> None:
@@ -120,7 +118,7 @@ def _pause() -> Path:
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(".partial")
-        run("gcc", "-static", "-Os", "-s", "-x", "c", "-o", str(partial), "-", data=_PAUSE.encode())
+        run("gcc", "-static", "-Os", "-s", "-x", "c", "-o", str(partial), "-", text=_PAUSE)
         partial.rename(place)
     return place
 

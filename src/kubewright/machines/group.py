@@ -1,0 +1,201 @@
+"""A group of machines on one network. All that it has on the host carries its name, or is below its directory.
+
+Any process that knows a group's name and directory may start, stop and remove its machines, also those that a killed
+process has left. The directory contains one directory per machine, and `range`, the range of the group's addresses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from kubewright.base.errors import HostError
+from kubewright.base.randomness import SystemRandom
+from kubewright.base.records import dataclass, field
+from kubewright.machines import cgroups, host
+from kubewright.machines import network as networks
+from kubewright.machines.kit import cni
+from kubewright.machines.machine import Machine, clear_host
+from kubewright.machines.network import Network
+from kubewright.machines.parts import Parts
+from kubewright.machines.places import RUN, MachinePlaces, locked
+from kubewright.machines.running import run
+from kubewright.machines.store import copy_store
+
+_RANGE: Final = "range"
+_MADE: Final = "made"
+"""Written when a disk is complete."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """What machines resolve besides each other: further names with the member that each denotes, and name servers."""
+
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    gateway: Sequence[str] = ()
+    """Names of the host."""
+    resolvers: Sequence[str] = ()
+
+
+class Group:
+    """Machines by name, with their index, counted from 1, which determines the address.
+
+    `shared` are paths in the machines, and the host's directories that they see there. With `outside`, machines and
+    pods reach what the host reaches. The constructor does nothing.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        directory: Path,
+        network: Network,
+        members: Mapping[str, int],
+        parts: Parts,
+        names: Names | None = None,
+        shared: Mapping[str, Path] = MappingProxyType({}),
+        outside: bool = False,
+    ) -> None:
+        self.name = name
+        self.network = network
+        self._directory = directory
+        self._members = members
+        self._parts = parts
+        self._names = names or Names()
+        self._shared = shared
+        self._outside = outside
+        self.machines: dict[str, Machine] = {}
+
+    def up(self, only: Collection[str] | None = None) -> list[str]:
+        """Start all machines that do not run, or only these, and wait for them; returns their names.
+
+        Those without a disk get one. What already exists stays as it is.
+        """
+        self.machines = {name: self.machines.get(name) or self._handle(name) for name in self._members}
+        wanted = self._members if only is None else only
+        stopped = [machine for name, machine in self.machines.items() if name in wanted and not machine.leader]
+        for machine in stopped:
+            machine.cut_power()  # what is left of it
+        host.prepare([machine.cgroups for machine in stopped], forwarding=self._outside)
+        for machine in stopped:  # nothing of a machine's network survives a power cut
+            self.network.detach(self._members[machine.name])
+        for index in self._members.values():
+            self.network.attach(index)
+        self.network.connect([*self._members.values()])
+        if self._outside:
+            networks.translate(self.network, [*self._members.values()])
+        made = [self._make_disk(machine) for machine in stopped]
+        for machine in stopped:
+            machine.boot()
+        for machine in stopped:
+            machine.ready()
+        if any(made):
+            for machine in (one for one in self.machines.values() if one.leader):
+                machine.run("sh", "-c", "cat > /etc/hosts", data=self._hosts())
+        return [machine.name for machine in stopped]
+
+    def is_running(self, name: str) -> bool:
+        """Return whether a machine has a PID 1."""
+        return bool(self._handle(name).leader)
+
+    def remove(self, name: str) -> None:
+        """Remove a machine with its disk and everything in its network; `up` makes a new one with the same address."""
+        self.machines.pop(name).remove()
+        self.network.detach(self._members[name])
+
+    def _handle(self, name: str) -> Machine:
+        return Machine(
+            name,
+            group=self.name,
+            places=MachinePlaces(self._directory / name),
+            lower=(self._parts.kit, self._parts.base),
+            namespace=self.network.namespace(self._members[name]),
+            address=self.network.address(self._members[name]),
+            shared=self._shared,
+        )
+
+    def _make_disk(self, machine: Machine) -> bool:
+        """Write what a machine's disk has at first, unless it has one; returns whether it was written."""
+        places, marker = machine.places, machine.places.root_directory / _MADE
+        if marker.exists():
+            return False
+        run("rm", "-rf", "--one-file-system", str(places.root_directory))
+        etc = places.upper / "etc"
+        (etc / "cni" / "net.d").mkdir(parents=True)
+        (etc / "cni" / "net.d" / "10-pods.conflist").write_text(cni(pods=self.network.pods(self._members[machine.name])), encoding="ascii")
+        (etc / "hosts").write_text(self._hosts(), encoding="ascii")
+        # the kubelet needs the file, and CoreDNS needs a server in it, even if nothing answers there
+        servers = self._names.resolvers or (self.network.gateway,)
+        (etc / "resolv.conf").write_text("".join(f"nameserver {server}\n" for server in servers), encoding="ascii")
+        (etc / "hostname").write_text(f"{machine.name}\n", encoding="ascii")
+        (etc / "machine-id").write_text(f"{SystemRandom().token_bytes(16).hex()}\n", encoding="ascii")
+        copy_store(self._parts.store, places.containerd)
+        marker.touch()
+        return True
+
+    def _hosts(self) -> str:
+        names = {**self._members, **{alias: self._members[name] for alias, name in self._names.aliases.items()}}
+        known = [f"{self.network.address(index)} {name}" for name, index in names.items()]
+        own = [f"{self.network.gateway} {name}" for name in self._names.gateway]
+        return "\n".join(["127.0.0.1 localhost", "::1 localhost", *known, *own]) + "\n"
+
+
+def bridge_of(group: str) -> str:
+    """Return the name of a group's bridge."""
+    return f"kw{hashlib.sha256(group.encode()).hexdigest()[:8]}"
+
+
+def claim_network(group: str, directory: Path) -> Network:
+    """Return the network of a group, creating the bridge if necessary; a new one gets a range that no other has.
+
+    One group does so at a time. Raises HostError if the range of an existing one is in use by now.
+    """
+    bridge = bridge_of(group)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with locked(RUN / "networks.lock"):
+        record = directory / _RANGE
+        found = Network(bridge=bridge, range=record.read_text(encoding="ascii") if record.exists() else "")
+        if found.exists():
+            return found
+        taken = networks.routed()
+        if not found.range:
+            others = {path.read_text(encoding="ascii") for path in directory.parent.glob(f"*/{_RANGE}")}
+            found = Network(bridge=bridge, range=networks.free_range(taken | others))
+            record.write_text(found.range, encoding="ascii")
+        elif networks.overlapping(found.range, taken):
+            raise HostError(
+                f"the addresses {found.range} of the machines are in use by another network of this host",
+                remedy="see `ip route`; remove that network, or the cluster",
+            )
+        found.make()
+        return found
+
+
+def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
+    """Stop all machines of a group and remove what it has on the host: mounts, network, cgroups and, unless `keep`, its directory.
+
+    Also removes what a killed process left; what is missing is no error.
+    """
+    found = cgroups.named(name)
+    for one in found:
+        one.kill()
+    places = [MachinePlaces(path) for path in sorted(directory.glob("*/")) if path.is_dir() and not path.is_symlink()]
+    for place in places:
+        clear_host(name, place)
+    network = Network(bridge=bridge_of(name), range="")
+    networks.end_translation(network)
+    network.remove()
+    for one in found:
+        one.remove()
+    if not keep:
+        for place in places:
+            run("rm", "-rf", "--one-file-system", str(place.root_directory))
+        shutil.rmtree(directory, ignore_errors=True)
+        with suppress(OSError):  # other groups are there
+            directory.parent.rmdir()
+    host.release()

@@ -1,0 +1,33 @@
+"""The parts of which machines are made: the Debian tree, what every machine has in addition, and the store of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubewright.base.events import Reporter, SilentReporter
+from kubewright.base.level import KUBERNETES
+from kubewright.base.records import dataclass
+from kubewright.binaries import BinarySources
+from kubewright.machines.base import ensure_base
+from kubewright.machines.images import of_release
+from kubewright.machines.kit import ensure_kit
+from kubewright.machines.places import cache, locked
+from kubewright.machines.store import ensure_store
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of machines for one Kubernetes version."""
+
+    base: Path
+    kit: Path
+    store: Path
+
+
+def ensure_parts(*, version: str = KUBERNETES, sources: BinarySources | None = None, reporter: Reporter | None = None) -> Parts:
+    """Make what is made once; this takes some minutes the first time. One process makes it while others wait."""
+    reporter = reporter or SilentReporter()
+    with locked(cache() / "parts.lock"):
+        base, kit = ensure_base(reporter), ensure_kit(version=version, sources=sources, reporter=reporter)
+        images = of_release(base, version=version, sources=sources)
+        return Parts(base=base, kit=kit, store=ensure_store(images, key=f"{base.name} {kit.name}", reporter=reporter))

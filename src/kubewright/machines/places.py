@@ -1,0 +1,94 @@
+"""Where machines are stored: what is made once is in the cache, the rest belongs to one machine.
+
+- `cache/base-<key>`: the Debian tree, never written to after it was made; `kit-<key>`: what every machine has in addition to it (programs,
+  units, configuration); `store-<key>`: the container runtime's directory with all images unpacked.
+- Each machine has a directory: upper and work of the overlay, root (its mount point), containerd.
+- `/run/kubewright-machines`: the host's settings before the first machine, and locks between processes; for the whole host, as cgroups
+  and networks are.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from kubewright.base.records import dataclass
+
+RUN = Path("/run/kubewright-machines")
+"""On a file system that is cleared at boot, as the settings are."""
+
+
+def cache() -> Path:
+    """Return the directory of what is made once."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kubewright" / "testbed"
+
+
+def disks() -> Path:
+    """Return the directory of the groups of root's machines, on the file system of the cache: stores are shared by hard links."""
+    base = os.environ.get("XDG_STATE_HOME") or Path("~root").expanduser() / ".local" / "state"
+    return Path(base) / "kubewright" / "machines"
+
+
+@dataclass(frozen=True)
+class MachinePlaces:
+    """The directories of one machine."""
+
+    root_directory: Path
+
+    @property
+    def upper(self) -> Path:
+        """What the machine wrote: its disk."""
+        return self.root_directory / "upper"
+
+    @property
+    def work(self) -> Path:
+        """What the overlay needs next to `upper`."""
+        return self.root_directory / "work"
+
+    @property
+    def root(self) -> Path:
+        """The mount point of its file system."""
+        return self.root_directory / "root"
+
+    @property
+    def containerd(self) -> Path:
+        """The container runtime's directory: must not lie on an overlay."""
+        return self.root_directory / "containerd"
+
+    @property
+    def console(self) -> Path:
+        """What systemd and the units wrote to the console."""
+        return self.root_directory / "console.log"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock on a file that exists only while it is locked, waiting for it if necessary."""
+    while True:
+        # another process may remove the directory at any moment
+        with suppress(FileExistsError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if _is_at(descriptor, path):
+                break
+            os.close(descriptor)
+    try:
+        yield
+    finally:
+        path.unlink()
+        os.close(descriptor)
+        with suppress(OSError):  # others have files there
+            path.parent.rmdir()
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one at the path: its previous holder removes it."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False

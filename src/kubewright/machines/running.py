@@ -1,0 +1,30 @@
+"""Running programs on the host: argument lists, never a shell, and errors that show the program's output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from kubewright.base.errors import HostError
+from kubewright.host.programs.commands import RealCommands
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_LAST = 12
+"""Lines of output that an error shows."""
+
+
+def run(*argv: str, within: float = 900, text: str = "") -> str:
+    """Run a program and return its output. Raises HostError with the end of the output if it fails."""
+    ended = RealCommands(environment={**os.environ, "PATH": PATH}).run(argv, within=within, text=text)
+    if ended.code:
+        said = (ended.err or ended.out).strip().splitlines()[-_LAST:]
+        raise HostError(f"`{' '.join(argv)}` failed with exit code {ended.code}", detail="\n".join(said))
+    return ended.out
+
+
+def quietly(*argvs: Sequence[str]) -> None:
+    """Run programs that clean up: what is already gone is no error."""
+    for argv in argvs:
+        with suppress(HostError):
+            run(*argv, within=300)

@@ -1,0 +1,106 @@
+"""The pure parts of whole machines: addresses, routes, names, locks and the host's settings."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kubewright.base.errors import HostError
+from kubewright.machines import host, program
+from kubewright.machines.group import bridge_of
+from kubewright.machines.network import MOST, POD_SUBNET, Network, free_range, overlapping, routed
+from kubewright.machines.places import locked
+
+NETWORK = Network(bridge="kwab12", range="172.31.7.0/24")
+
+
+def test_a_machine_has_the_addresses_of_its_index() -> None:
+    assert (NETWORK.gateway, NETWORK.address(1), NETWORK.address(MOST)) == ("172.31.7.1", "172.31.7.11", "172.31.7.210")
+    assert (NETWORK.pods(1), NETWORK.pods(MOST)) == ("10.244.1.0/24", "10.244.200.0/24")
+    assert NETWORK.namespace(3) == "kwab12-3"
+
+
+def test_names_of_links_fit_the_kernel_and_differ_by_group() -> None:
+    bridges = {bridge_of(name) for name in ("tests", "tests.2", "kw-0123456789abcdef")}
+    assert len(bridges) == 3
+    assert all(len(f"{bridge}v{MOST}") <= 15 for bridge in bridges)
+
+
+@pytest.mark.parametrize(
+    ("taken", "found"),
+    [
+        ([], "172.30.0.0/24"),
+        (["172.30.0.0/24", "172.30.1.128/25"], "172.30.2.0/24"),
+        (["172.30.0.0/16"], "172.31.0.0/24"),
+        (["172.16.0.0/12"], "192.168.0.0/24"),
+        (["172.16.0.0/12", "192.168.0.0/16"], "10.200.0.0/24"),
+        (["172.30.0.7/32"], "172.30.1.0/24"),
+    ],
+)
+def test_a_range_overlaps_no_route_of_the_host(taken: list[str], found: str) -> None:
+    assert free_range(taken) == found
+    assert overlapping(found, [POD_SUBNET, "10.96.0.0/12"]) == []
+
+
+def test_a_host_whose_routes_cover_everything_is_reported() -> None:
+    with pytest.raises(HostError, match="no range of addresses is free"):
+        free_range(["0.0.0.0/0"])
+
+
+def test_default_routes_occupy_nothing() -> None:
+    rows = [{"dst": "default"}, {"dst": "10.0.0.0/8"}, {"dst": "127.0.0.1", "type": "local"}, {"type": "unreachable"}]
+    assert routed(rows) == {"10.0.0.0/8", "127.0.0.1/32"}
+
+
+def test_host_settings_are_restored_even_after_a_killed_run(tmp_path: Path) -> None:
+    record, settings = tmp_path / "sysctls.json", [tmp_path / name for name in host.SYSCTLS]
+    for path in settings:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("0\n")
+    host.restore(record, proc=tmp_path)
+    host.remember(record, proc=tmp_path)
+    for path in settings:
+        path.write_text("1\n")
+    host.remember(record, proc=tmp_path)  # the next run, which did not see it
+    host.restore(record, proc=tmp_path)
+    assert [path.read_text().strip() for path in settings] == ["0"] * len(settings)
+    assert not record.exists()
+
+
+def test_a_lock_leaves_no_file_and_excludes_others(tmp_path: Path) -> None:
+    path, inside, most = tmp_path / "run" / "one.lock", [0], [0]
+
+    def enter() -> None:
+        for _ in range(50):
+            with locked(path):
+                inside[0] += 1
+                most[0] = max(most[0], inside[0])
+                inside[0] -= 1
+
+    threads = [threading.Thread(target=enter) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_archive_is_recognized_by_its_interpreter(tmp_path: Path) -> None:
+    root = tmp_path / "kubewright"
+    (root / "libexec").mkdir(parents=True)
+    (root / "share").mkdir()
+    assert program.archive_of(str(root / "libexec" / "python3")) is None
+    (root / "share" / "CONTENTS").touch()
+    assert program.archive_of(str(root / "libexec" / "python3")) == root
+    assert program.archive_of(sys.executable) is None
+
+
+def test_machines_call_the_program_in_the_form_in_which_it_runs_here(tmp_path: Path) -> None:
+    archive, environment = program.from_archive(tmp_path), program.from_environment()
+    assert (archive.argv, dict(archive.shared)) == (("/opt/kubewright/archive/bin/kubewright",), {"/opt/kubewright/archive": tmp_path})
+    assert (*environment.argv[1:], len(environment.shared)) == ("-m", "kubewright", 2)
+    assert (environment.shared[environment.environment["PYTHONPATH"]] / "kubewright" / "machines").is_dir()
