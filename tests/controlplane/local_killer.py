@@ -21,9 +21,10 @@ from kubewright.base.errors import KubewrightError
 from kubewright.base.events import Event, PhaseStarted
 from kubewright.base.records import asdict, dataclass
 from kubewright.local import daemon_process
-from kubewright.local.cluster.up import UpOptions, up
+from kubewright.local.cluster.up import up
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.supervisor.procfs import find_components
+from kubewright.local.up_options import UpOptions
 
 COMMAND = "command"
 DAEMON = "daemon"

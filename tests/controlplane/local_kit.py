@@ -28,8 +28,9 @@ from kubewright.local import daemon_process, record
 from kubewright.local.cluster import status
 from kubewright.local.cluster.cluster import LocalCluster
 from kubewright.local.cluster.down import down
-from kubewright.local.cluster.up import UpOptions, UpResult, up
+from kubewright.local.cluster.up import up
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.up_options import UpOptions, UpResult
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 LIMIT = 900.0

@@ -22,7 +22,8 @@ from kubewright.base.errors import BinariesError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import fields
 from kubewright.binaries import sources_from
-from kubewright.local.cluster.up import UpOptions, up
+from kubewright.local.cluster.up import up
+from kubewright.local.up_options import UpOptions
 
 CLUSTER = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n"
 INIT = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\n"

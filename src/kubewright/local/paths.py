@@ -74,6 +74,10 @@ class ClusterPaths:
         """kubeadm's tree below the machine's directory."""
         return Layout.below(PurePosixPath(self.machine(machine)))
 
+    def admin_kubeconfig(self, machine: str) -> Path:
+        """The administrator's kubeconfig of a control plane."""
+        return Path(self.layout(machine).kubeconfig("admin"))
+
     def logs(self, machine: str) -> Path:
         """The log files of a machine's components."""
         return self.machine(machine) / "logs"

@@ -26,6 +26,8 @@ CONTROL_PLANE = "control-plane"
 FORMAT = 3
 STOCK_CONTROLLERS = "kube-controller-manager"
 OWN_CONTROLLERS = "kubewright"
+PROCESSES = "processes"
+MACHINES = "machines"
 _ID: Final = Pattern(r"[0-9a-f]{32}")
 _ID_BYTES: Final = 16
 
@@ -74,6 +76,8 @@ class ClusterRecord:
     config: str = ""
     controllers: str = STOCK_CONTROLLERS
     """The controllers that approve and sign certificate requests: `kube-controller-manager` or `kubewright`."""
+    kind: str = PROCESSES
+    """What the machines are: `processes` of a user, or whole `machines` with systemd, a container runtime and a kubelet."""
     made: bool = False
     """Whether it has ever come up: from then on its configuration is fixed."""
     format: int = FORMAT
@@ -92,6 +96,11 @@ class ClusterRecord:
     def leaving(self) -> tuple[LocalMachineRecord, ...]:
         """The machines that are being removed, the last one first."""
         return tuple(machine for machine in reversed(self.machines) if machine.leaving)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it consists of whole machines, which need root."""
+        return self.kind == MACHINES
 
     @property
     def own_controllers(self) -> bool:
@@ -206,6 +215,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     names = [machine.name for machine in record.machines]
     if not names or len(set(names)) != len(names) or {machine.role for machine in record.machines} != {CONTROL_PLANE}:
         raise ValueError("it has no control plane, or machines that are none")
+    if record.kind not in {PROCESSES, MACHINES}:
+        raise ValueError(f"kind {quoted(record.kind)}")
     if record.control_plane.leaving:
         raise ValueError("its first control plane leaves")
     return record

@@ -18,7 +18,7 @@ _RESTORE = "again etcdutl fence from-this-member output peers-are-gone plan unfe
 _BACKUP_RESTORE = "etcdutl key-file output peers-are-gone plan yes"
 _ETCD = "cert-dir endpoints output"
 OWN = {
-    "up": "binaries-dir config control-planes controllers kubernetes-version name nodes output state-dir wait",
+    "up": "binaries-dir config control-planes controllers kubernetes-version machines name nodes output state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",
@@ -26,6 +26,13 @@ OWN = {
     "local list": "output state-dir",
     "local env": "name output state-dir",
     "local use": "kubeconfig name output state-dir",
+    "local shell": "name state-dir",
+    "local machine": "",
+    "local machine add": "name output state-dir",
+    "local machine kill": "name output state-dir",
+    "local machine remove": "name output state-dir",
+    "local machine start": "name output state-dir",
+    "local machine stop": "name output state-dir",
     "binaries": "",
     "binaries list": "binaries-dir kubernetes-version output",
     "binaries fetch": "binaries-dir kubernetes-version output",
@@ -36,6 +43,7 @@ OWN = {
     "preflight join": "apiserver-advertise-address apiserver-bind-port config control-plane cri-socket discovery-file discovery-token"
     " discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification ignore-preflight-errors node-name output tls-bootstrap-token"
     " token",
+    "preflight machines": "output",
     "config explain": "kubeconfig output",
     "config diff": "config kubeconfig output",
     "agent": "",

@@ -17,6 +17,7 @@ from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import SystemRandom
 from kubewright.local.cluster import configuration
 from kubewright.local.record import LocalMachineRecord
+from kubewright.local.user_documents import version_of
 
 MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 LAYOUT = Layout.below(PurePosixPath("/state/one/machines/one-control-plane"))
@@ -29,7 +30,7 @@ def load(config: str = "", *, machine: LocalMachineRecord = MACHINE) -> Loaded:
         config,
         machine=machine,
         layout=LAYOUT,
-        version=configuration.version_of(config, None),
+        version=version_of(config, None),
         detected=Detected(host_name="host"),
         random=SystemRandom(),
     )
@@ -105,12 +106,12 @@ def test_naming_the_paths_in_use_is_allowed() -> None:
     ],
 )
 def test_the_version_comes_from_the_flag_or_the_document_or_is_ours(document: str, asked: str | None, expected: str) -> None:
-    assert configuration.version_of(f"{CLUSTER}{document}\n", asked) == expected
+    assert version_of(f"{CLUSTER}{document}\n", asked) == expected
 
 
 def test_a_flag_and_a_document_that_disagree_about_the_version_are_refused() -> None:
     with pytest.raises(UsageError, match=r"v1\.35\.4 is not the version of --config, v1\.36\.3"):
-        configuration.version_of(f"{CLUSTER}kubernetesVersion: v1.36.3\n", "v1.35.4")
+        version_of(f"{CLUSTER}kubernetesVersion: v1.36.3\n", "v1.35.4")
 
 
 @pytest.mark.parametrize("text", ["kind: [", "\x00", "- &a [*a, *a]", "a: 1\na: 2\n", "'", "%YAML 9.9\n---\n", "\t- x"])

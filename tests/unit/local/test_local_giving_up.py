@@ -18,9 +18,9 @@ from kubewright.kube.resources import CONFIG_MAP
 from kubewright.kube.retrying import RetryingKube
 from kubewright.local.cluster.context import UpRun, WatchfulWaiter, require_alive
 from kubewright.local.cluster.daemon_client import ControlClient, Reply
-from kubewright.local.cluster.up import UpOptions
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.supervisor import termination
+from kubewright.local.up_options import UpOptions
 
 MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 LOOKS = 1.0

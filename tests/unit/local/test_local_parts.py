@@ -31,11 +31,12 @@ from kubewright.base.errors import (
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, field, fields, replace
 from kubewright.binaries import BinarySources
+from kubewright.host.detached import DetachedProcess
 from kubewright.host.network.interfaces import PortOwner, RealNetwork
 from kubewright.host.network.listeners import Listener
 from kubewright.host.processes import Identity
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.local import daemon_process, record
+from kubewright.local import daemon_process, record, state_directory
 from kubewright.local.cluster import allocation, down, preflight, status, up
 from kubewright.local.cluster.allocation import AddressClaims
 from kubewright.local.cluster.context import UpRun, require_alive, require_components
@@ -196,10 +197,10 @@ def test_more_nodes_than_open_files_are_refused(where: ClusterPaths, monkeypatch
 def test_a_state_directory_is_private(tmp_path: Path, mode: int, fits: bool) -> None:
     tmp_path.chmod(mode)
     if fits:
-        preflight.require_private(tmp_path)
+        state_directory.require_private(tmp_path)
         return
     with pytest.raises(HostError) as caught:
-        preflight.require_private(tmp_path)
+        state_directory.require_private(tmp_path)
     assert f"chmod 0700 {tmp_path}" in caught.value.remedy
 
 
@@ -367,7 +368,7 @@ def test_reading_the_last_lines_of_a_log_never_fails(tmp_path: Path) -> None:
 
 
 def test_a_started_process_may_be_forgotten_without_a_warning() -> None:
-    started = daemon_process.DaemonProcess(["sleep", "60"])
+    started = DetachedProcess(["sleep", "60"])
     identity = Identity.of(started.pid)
     assert identity is not None
     del started  # warnings are errors here
@@ -381,7 +382,7 @@ def test_a_started_process_may_be_forgotten_without_a_warning() -> None:
 
 
 def test_a_process_whose_start_was_interrupted_may_be_forgotten_too() -> None:
-    never = daemon_process.DaemonProcess.__new__(daemon_process.DaemonProcess)
+    never = DetachedProcess.__new__(DetachedProcess)
     never.pid = None  # type: ignore[assignment]  # as the parent class leaves it until there is one
     never.__del__()
     del never.pid

@@ -25,10 +25,11 @@ from kubewright.cli.printers.progress import ReadStates, progress
 from kubewright.local.cluster import kubeconfig
 from kubewright.local.cluster import status as clusters
 from kubewright.local.cluster.daemon_client import ControlClient
-from kubewright.local.cluster.up import UpOptions
 from kubewright.local.cluster.up import up as bring_up
-from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
+from kubewright.local.paths import ClusterPaths, state_directory
 from kubewright.local.record import OWN_CONTROLLERS, STOCK_CONTROLLERS
+from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import owner as machine_clusters
 
 CONTROLLERS: Final = (STOCK_CONTROLLERS, OWN_CONTROLLERS)
 MOST_NODES = 30_000
@@ -38,7 +39,7 @@ MOST_CONTROL_PLANES = 7
 
 def up(parsed: Parsed) -> int:
     """Start a cluster and print its parts."""
-    where = _where(parsed)
+    where = _where(parsed, machines=parsed.flag("machines"))
     options = UpOptions(
         nodes=_within(parsed, "nodes", 0, MOST_NODES),
         control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
@@ -46,6 +47,7 @@ def up(parsed: Parsed) -> int:
         config=_config(parsed.text("config")),
         controllers=_controllers(parsed),
         within=Duration.parse(parsed.text("wait")).seconds,
+        machines=parsed.flag("machines"),
         kubectl=True,
     )
     form = parsed.text("output")
@@ -133,16 +135,16 @@ def _controllers(parsed: Parsed) -> str | None:
     return given or None
 
 
-def _where(parsed: Parsed) -> ClusterPaths:
+def _where(parsed: Parsed, *, machines: bool = False) -> ClusterPaths:
     """Return the paths of the cluster whose name is given, as an argument or with --name.
 
-    Raises UsageError if the two differ.
+    A cluster of machines belongs to the user who called sudo. Raises UsageError if the two names differ.
     """
     argument = parsed.command.argument
     named = parsed.text("cluster") if argument is not None and argument.name == "cluster" else ""
     if named and "name" in parsed.given and named != parsed.text("name"):
         raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
-    return cluster_paths(named or parsed.text("name"), state_dir=parsed.text("state-dir"))
+    return machine_clusters.paths_of(named or parsed.text("name"), state_dir=parsed.text("state-dir"), new=machines)
 
 
 def status(parsed: Parsed) -> int:
@@ -158,7 +160,10 @@ def status(parsed: Parsed) -> int:
 def list_clusters(parsed: Parsed) -> int:
     """List the clusters of this user."""
     directory = state_directory(parsed.text("state-dir"))
-    rows = clusters.clusters(directory)
+    caller = machine_clusters.caller(os.environ)
+    rows = clusters.clusters(directory) + (
+        clusters.clusters(caller.clusters) if caller is not None and not parsed.text("state-dir") else []
+    )
     if parsed.text("output") == "text":
         sys.stdout.write(table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"no cluster exists in {directory}\n")
     else:

@@ -41,6 +41,13 @@ def join(parsed: Parsed) -> int:
     return _tell(parsed, for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 
+def machines(parsed: Parsed) -> int:
+    """Check this host for whole machines."""
+    from kubewright.local.whole.preflight import examine as examine_host
+
+    return _tell(parsed, examine_host())
+
+
 def _tell(parsed: Parsed, report: Report) -> int:
     form = parsed.text("output")
     passed = not any(result.errors for result in report.results)

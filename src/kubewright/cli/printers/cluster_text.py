@@ -33,6 +33,7 @@ def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: 
     parts = [
         _head(found),
         _components(found, paint),
+        _machines(found, paint),
         _nodes(found["nodes"], paint),
         _times(found["timings"]) if changed else "",
         _played(found, paint),
@@ -47,6 +48,7 @@ def status_text(found: Mapping[str, Any], *, paint: Paint) -> str:
         _head(found),
         f"{found['problem']}\n" if found.get("problem") else "",
         _components(found, paint),
+        _machines(found, paint),
         _nodes(found["nodes"], paint),
         _times(found["timings"]),
         _list("flags that differ from kubeadm's", [_flag(row) for row in found["changedFlags"]], paint),
@@ -70,8 +72,20 @@ def _components(found: Mapping[str, Any], paint: Paint) -> str:
     return table(rows, columns=_COMPONENTS, paint=paint) if rows else ""
 
 
+def _machines(found: Mapping[str, Any], paint: Paint) -> str:
+    """Return the table of whole machines, with their Nodes; '' for a cluster of processes."""
+    if found.get("kind") != "machines":
+        return ""
+    nodes = {node["name"]: node["phase"] for node in found["nodes"]["list"]}
+    rows = [{**machine, "node": nodes.get(machine["name"], "")} for machine in found["machines"]]
+    columns = (("name", "MACHINE"), ("address", "ADDRESS"), ("role", "ROLE"), ("state", "STATE"), ("node", "NODE"))
+    return table(rows, columns=columns, paint=paint)
+
+
 def _nodes(nodes: Mapping[str, Any], paint: Paint) -> str:
     listed: Sequence[Mapping[str, Any]] = nodes.get("list", ())
+    if listed and "phase" in listed[0] and "pods" not in listed[0]:  # shown with the machines
+        return ""
     shown = listed if len(listed) <= MOST_NODES else [node for node in listed if not node["ready"]][:MOST_NODES]
     if not shown:
         return ""

@@ -17,7 +17,8 @@ UP_FLAGS = (
     NAME,
     Flag(
         "nodes",
-        "number of worker nodes, in addition to the control planes' own nodes; 3 for a new cluster; a different number scales the cluster",
+        "number of worker nodes, in addition to the control planes' own nodes; 3 for a new cluster, 0 with --machines; a different number"
+        " scales the cluster",
         kind=INT,
         metavar="number",
     ),
@@ -31,6 +32,7 @@ UP_FLAGS = (
         "which controllers approve and sign certificate requests: kube-controller-manager (default), or those of this program",
         metavar="name",
     ),
+    Flag("machines", "make a cluster of whole machines, in which pods really run; needs root", kind=BOOL, default=False),
     BINARIES_DIR,
     STATE_DIR,
     Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="5m"),
@@ -39,6 +41,7 @@ UP_FLAGS = (
 ON_CLUSTER = (NAME, STATE_DIR)
 BINARIES = (VERSION, BINARIES_DIR)
 
+ONE_MACHINE = Argument("machine", "name of the machine", shown="MACHINE", least=1)
 CLUSTER = Argument("cluster", "name of the cluster, as --name gives it", shown="[name]")
 
 ROWS = (
@@ -48,12 +51,14 @@ ROWS = (
         handler="kubewright.cli.handlers.local:up",
         flags=UP_FLAGS,
         description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
-        " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are simulated.",
+        " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are simulated. With --machines, each"
+        " node is a machine with systemd, containerd and the kubelet, and pods really run.",
         examples=(
             "up",
             "up --nodes 10 --name wide",
             "up --control-planes 3",
             "up --config kubeadm.yaml -o json",
+            "up --machines --name dev --nodes 2",
         ),
     ),
     Command(
@@ -116,6 +121,33 @@ ROWS = (
         " are lost as with kubectl config. down removes them again.",
         examples=("local use", "local use wide"),
     ),
+    Command(
+        "local shell",
+        "Run a shell or a command in a machine of a cluster of machines; needs root",
+        handler="kubewright.cli.handlers.machines:shell",
+        argument=Argument(
+            "words", "machine, and a command with its arguments; without one, a shell", shown="MACHINE [-- command]", least=1, most=ANY
+        ),
+        flags=ON_CLUSTER,
+        examples=("local shell dev-worker-1", "local shell dev-worker-1 -- journalctl -u kubelet"),
+    ),
+    Command("local machine", "Change single machines of a cluster of machines; needs root"),
+    *(
+        Command(
+            f"local machine {verb}",
+            text,
+            handler=f"kubewright.cli.handlers.machines:{verb}",
+            argument=ONE_MACHINE,
+            flags=(*ON_CLUSTER, ALL_FORMATS),
+        )
+        for verb, text in (
+            ("kill", "Stop a machine like a power failure; its disk stays"),
+            ("stop", "Shut a machine down"),
+            ("start", "Start a machine that was killed or stopped"),
+            ("remove", "Remove the worker with the highest number, with its Node and its disk"),
+        )
+    ),
+    Command("local machine add", "Add a worker", handler="kubewright.cli.handlers.machines:add", flags=(*ON_CLUSTER, ALL_FORMATS)),
     Command("binaries", summary("binaries")),
     Command(
         "binaries list",

@@ -364,6 +364,13 @@ _PREFLIGHT_ROWS = (
         description=_LOOKS_ONLY,
         examples=("preflight join --config join.yaml",),
     ),
+    Command(
+        "preflight machines",
+        "Check whether this host can run whole machines for `up --machines`",
+        handler="kubewright.cli.handlers.preflight:machines",
+        flags=(ALL_FORMATS,),
+        description="Changes nothing. Each failure says how to fix it. Exits with 4 if any check fails.",
+    ),
 )
 
 ROWS = (_INIT_ROW, _JOIN_ROW, _RESET_ROW, *_UPGRADE_ROWS, _RECOVER_ROW, *_PREFLIGHT_ROWS)

@@ -16,8 +16,9 @@ from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local.cluster import status
-from kubewright.local.cluster.up import WITHIN, UpOptions, up
+from kubewright.local.cluster.up import up
 from kubewright.local.paths import ClusterPaths, cluster_paths
+from kubewright.local.up_options import WITHIN, UpOptions
 
 
 class LocalCluster:

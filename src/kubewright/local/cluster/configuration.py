@@ -10,15 +10,13 @@ from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
-from kubewright.base import yaml
-from kubewright.base.errors import DocumentError, UsageError, ValidationError
+from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
-from kubewright.base.level import KUBERNETES
 from kubewright.base.randomness import Random
 from kubewright.base.records import replace
-from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 from kubewright.local.record import LocalMachineRecord
+from kubewright.local.user_documents import SOURCE, documents_of, field
 
 POD_SUBNET: Final = "10.128.0.0/9"
 """Enough for 32,768 nodes with a /24 each, outside the default service range.
@@ -29,25 +27,6 @@ Without one, kube-controller-manager gives nodes no CIDR.
 KEY_ALGORITHM: Final = "ECDSA-P256"
 """Ten RSA keys cost 0.7 s on two cores, these a few milliseconds."""
 
-SOURCE: Final = "--config"
-
-
-def version_of(config: str, asked: str | None) -> str:
-    """Return the Kubernetes version of a new cluster: the flag's, else the document's, else ours.
-
-    Raises UsageError if the two contradict each other.
-    """
-    named = _field(_documents(config), "ClusterConfiguration", "kubernetesVersion")
-    if not isinstance(named, str) or not named:
-        return asked or KUBERNETES
-    try:
-        written = str(Version.parse(named))
-    except ValueError:
-        return asked or KUBERNETES  # a label such as stable-1 is not looked up for a local cluster
-    if asked is not None and asked != written:
-        raise UsageError(f"--kubernetes-version {asked} is not the version of {SOURCE}, {written}", remedy="give only one of them")
-    return written
-
 
 def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: str, detected: Detected, random: Random) -> Loaded:
     """Load a local cluster's configuration.
@@ -55,16 +34,16 @@ def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: s
     Raises ValidationError with all fields that contain other paths and addresses than the machine's own, and with
     everything that `load_init` refuses.
     """
-    documents = _documents(config)
+    documents = documents_of(config)
     _refuse_places(documents, machine, layout)
     asked = InitOverrides(
-        kubernetes_version=version if _is_version(_field(documents, "ClusterConfiguration", "kubernetesVersion")) else None,
+        kubernetes_version=version if _is_version(field(documents, "ClusterConfiguration", "kubernetesVersion")) else None,
         node_name=machine.name,
         advertise_address=machine.address,
         bind_port=machine.ports["api_server"],
         cert_dir=str(layout.pki),
         etcd_data_dir=str(layout.etcd_data),
-        pod_network_cidr=None if _field(documents, "ClusterConfiguration", "networking", "podSubnet") else POD_SUBNET,
+        pod_network_cidr=None if field(documents, "ClusterConfiguration", "networking", "podSubnet") else POD_SUBNET,
     )
     loaded = load_init(
         documents,
@@ -82,9 +61,9 @@ def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: s
 def _local(configuration: Configuration, documents: Sequence[Document]) -> Configuration:
     """Choose fast keys unless the document chooses, and keep only its explicit bootstrap tokens: `up` creates its own for a join."""
     cluster, init = configuration.cluster, configuration.init
-    if _field(documents, "ClusterConfiguration", "encryptionAlgorithm") is None:
+    if field(documents, "ClusterConfiguration", "encryptionAlgorithm") is None:
         cluster = replace(cluster, encryption_algorithm=KEY_ALGORITHM)
-    if _field(documents, "InitConfiguration", "bootstrapTokens") is None:
+    if field(documents, "InitConfiguration", "bootstrapTokens") is None:
         init = replace(init, bootstrap_tokens=())
     return replace(configuration, cluster=cluster, init=init)
 
@@ -102,7 +81,7 @@ def _refuse_places(documents: Sequence[Document], machine: LocalMachineRecord, l
     errors = [
         _forbidden(documents, kind, path, found, local)
         for kind, path, local in places
-        if not _fits(found := _field(documents, kind, *path), local)
+        if not _fits(found := field(documents, kind, *path), local)
     ]
     if errors:
         raise ValidationError(
@@ -128,24 +107,3 @@ def _forbidden(documents: Sequence[Document], kind: str, path: Sequence[str], fo
     text = ".".join(path)
     reason = f"on this machine it is {local}" if local is not None else "a local cluster has none"
     return FieldError(path=FieldPath(text), type=FieldErrorType.FORBIDDEN, reason=reason, value=found, source=document.where(text))
-
-
-def _documents(config: str) -> list[Document]:
-    try:
-        return yaml.load_all(config, source=SOURCE, recognise_json=True) if config else []
-    except DocumentError as error:
-        error.remedy = (
-            error.remedy or "correct the file: it must be YAML, with a document of kind ClusterConfiguration, InitConfiguration or both"
-        )
-        raise
-
-
-def _field(documents: Sequence[Document], kind: str, *path: str) -> object:
-    """Return the raw value of a field in the document of a kind, or None."""
-    for document in documents:
-        if isinstance(document.value, Mapping) and document.value.get("kind") == kind:
-            found: object = document.value
-            for name in path:
-                found = found.get(name) if isinstance(found, Mapping) else None
-            return found
-    return None

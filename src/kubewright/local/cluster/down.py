@@ -56,6 +56,10 @@ def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | N
     """
     clock = clock or SystemClock()
     start = clock.monotonic()
+    from kubewright.local.whole import down as machines  # most clusters have none
+
+    if machines.exist(paths):
+        return _down_machines(paths, keep_data=keep_data, reporter=reporter, clock=clock)
     if not paths.root.is_dir():
         existed = bool(daemon_process.marked_processes(paths))  # the files of a running cluster were removed
         stop(paths, reporter=reporter, clock=clock)
@@ -69,6 +73,22 @@ def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | N
         lock.release(remove=not keep_data)
     if not keep_data:
         _remove_root(paths)
+    return DownResult(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
+
+
+def _down_machines(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None, clock: Clock) -> DownResult:
+    """Stop the machines of a cluster; its files are removed as their owner. With `keep_data`, all of them stay."""
+    from kubewright.local.whole import down as machines
+    from kubewright.local.whole import owner
+
+    start = clock.monotonic()
+    machines.require_root(paths)
+    user, named = owner.of_cluster(paths), list[Path]()
+    with owner.changing_as(user, paths, doing=f"down of cluster {paths.name}"):
+        machines.sweep(paths, keep_data=keep_data)
+        if not keep_data:
+            with owner.acting_as(user):
+                named = clear(paths, keep_data=False, reporter=reporter)
     return DownResult(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from kubewright.base.checks import Check, Finding, run_checks
 from kubewright.base.clock import Clock
-from kubewright.base.errors import CheckFailed, HostError
+from kubewright.base.errors import CheckFailed
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.host.readers import Network
@@ -67,20 +67,6 @@ def run(subject: Subject, *, clock: Clock) -> None:
             f"this machine is not ready for the cluster {quoted(subject.record.name)}",
             detail="\n".join(f"{name}: {found}" for name, found in errors),
             remedy="fix the listed problems, then run the same command again",
-        )
-
-
-def require_private(root: Path) -> None:
-    """Require that other users cannot enter a cluster's directory, before keys are written to it.
-
-    Raises HostError.
-    """
-    mode = root.lstat().st_mode & 0o777
-    if mode & 0o077:
-        raise HostError(
-            f"{root} is open to other users",
-            detail=f"its mode is {mode:04o}; the keys of the cluster are there",
-            remedy=f"check its contents, then run `chmod 0700 {root}`",
         )
 
 

@@ -28,11 +28,16 @@ SIMULATED: Final = (
 def status(paths: ClusterPaths) -> dict[str, Any]:
     """Return all data of `local status`. Raises UsageError if the cluster does not exist."""
     cluster = require(paths)
+    if cluster.is_whole:
+        from kubewright.local.whole import status as whole
+
+        return whole.status(paths, cluster)
     live = _live(paths)
     components = live.get("components") or _orphans(paths)
     nodes = live.get("nodes", {"ready": 0, "total": cluster.total})
     return {
         "name": cluster.name,
+        "kind": cluster.kind,
         "state": _state(paths, components, nodes, running=bool(live)),
         "problem": _problem(paths, components, running=bool(live)),
         "kubernetesVersion": cluster.kubernetes_version,
@@ -76,7 +81,7 @@ def require(paths: ClusterPaths) -> ClusterRecord:
 
 def kubeconfig(paths: ClusterPaths, cluster: ClusterRecord) -> Path:
     """Return the administrator's kubeconfig."""
-    return Path(paths.layout(cluster.control_plane.name).kubeconfig("admin"))
+    return paths.admin_kubeconfig(cluster.control_plane.name)
 
 
 def clusters(directory: Path) -> list[dict[str, object]]:

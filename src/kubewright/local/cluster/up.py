@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path, PurePosixPath
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubewright.base.change import Change
@@ -18,12 +18,9 @@ from kubewright.base.durations import format_seconds
 from kubewright.base.errors import APIError, WaitTimeout
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
-from kubewright.base.records import dataclass, replace
+from kubewright.base.records import replace
 from kubewright.base.wait import PollingWaiter
 from kubewright.binaries import BinarySources
-from kubewright.host.desired import Directory
-from kubewright.host.filesystem.files import Files
-from kubewright.host.locks import Lock
 from kubewright.host.network.interfaces import RealNetwork
 from kubewright.local import daemon_process, programs, record
 from kubewright.local.cluster import allocation, preflight
@@ -32,45 +29,15 @@ from kubewright.local.cluster.daemon_client import Daemon
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
+from kubewright.local.state_directory import changing
+from kubewright.local.up_options import UpOptions, UpResult, machines_are_wanted
+from kubewright.local.user_documents import version_of
 
 if TYPE_CHECKING:
     from kubewright.local.cluster.context import UpRun
 
-PRIVATE = 0o700
-WITHIN = 300.0
-"""Seconds for a cluster to be ready: an idle machine needs a few, one that runs other clusters many more."""
 DYING = 0.1
 """Seconds between the end of a dying process's connections and its exit."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpOptions:
-    """The user's options. None keeps the existing value, or means the default for a new cluster."""
-
-    nodes: int | None = None
-    control_planes: int | None = None
-    kubernetes_version: str | None = None
-    config: str | None = None
-    """The text of a kubeadm configuration."""
-    controllers: str | None = None
-    """The controllers that approve and sign certificate requests."""
-    within: float = WITHIN
-    """Seconds for the cluster to be ready, from the start of its first process."""
-    owner: str = ""
-    """The identity of the process that the cluster must not outlive, '' if there is none."""
-    kubectl: bool = False
-    """Whether to fetch kubectl too, for interactive use."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class UpResult:
-    """The result of `up`."""
-
-    changes: tuple[Change, ...]
-    created: bool
-    api_ready: float
-    """Seconds from the start until the API server was ready."""
-    total: float
 
 
 def up(
@@ -89,10 +56,12 @@ def up(
     stopped again; its files stay for inspection, and the next `up` may use another configuration.
     """
     clock, random = clock or SystemClock(), random or SystemRandom()
+    if machines_are_wanted(paths, options):
+        from kubewright.local.whole.up import up as up_machines
+
+        return up_machines(paths, options, sources=sources, reporter=reporter, clock=clock, random=random)
     start = clock.monotonic()
-    Files().make(Directory(path=PurePosixPath(paths.root), mode=PRIVATE))
-    preflight.require_private(paths.root)
-    with _locked(paths), AddressClaims() as claims:
+    with changing(paths, doing=f"up of cluster {paths.name}"), AddressClaims() as claims:
         daemon = Daemon(paths)
         found = record.load(paths.record)
         cluster = _wanted(paths, options, found, claims, random)
@@ -142,21 +111,6 @@ def _bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
         settled = run.cluster.settled()
         changes += bring_up(replace(run, cluster=settled, free_leases=settled.alone))[0]
     return changes, api_ready
-
-
-@contextmanager
-def _locked(paths: ClusterPaths) -> Iterator[None]:
-    """Hold the cluster's lock; it is removed, with the directory, if no cluster was created."""
-    lock = Lock(PurePosixPath(paths.lock), doing=f"up of cluster {paths.name}")
-    lock.acquire()
-    try:
-        yield
-    finally:
-        made = paths.record.exists()
-        lock.release(remove=not made)
-        if not made:
-            with suppress(OSError):  # the directory is not empty
-                paths.root.rmdir()
 
 
 def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random) -> ClusterRecord:
@@ -237,8 +191,6 @@ def _names(cluster: ClusterRecord) -> frozenset[str]:
 def _new_record(
     paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random
 ) -> ClusterRecord:
-    from kubewright.local.cluster.configuration import version_of
-
     if found is None:
         first = allocation.new_machine(paths, record.first_name(paths.name), claims=claims)
         found = ClusterRecord(name=paths.name, id=record.new_id(random), machines=(first,))

@@ -1,0 +1,118 @@
+"""The commands for single machines of a cluster of whole machines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from kubewright import binaries
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.events import Reporter
+from kubewright.base.messages import quoted
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.progress import progress
+from kubewright.local.cluster import status as clusters
+from kubewright.local.cluster.up import up as bring_up
+from kubewright.local.paths import ClusterPaths, state_directory
+from kubewright.local.record import ClusterRecord
+from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import machines, members, owner
+from kubewright.machines.machine import Machine
+
+
+def shell(parsed: Parsed) -> int:
+    """Replace this process by a shell or a command in a machine."""
+    name, *command = parsed.strings("words")
+    machine = _running(parsed, name)
+    argv = machine.argv(*(command or ["bash", "-l"]), env={"TERM": os.environ.get("TERM", "dumb")})
+    os.execvp(argv[0], argv)  # noqa: S606 - argument lists only
+
+
+def kill(parsed: Parsed) -> int:
+    """Cut the power of a machine."""
+    return _changed(parsed, "kill", lambda paths, name, _: machines.kill(paths, name), done="was killed", not_done="did not run")
+
+
+def stop(parsed: Parsed) -> int:
+    """Shut a machine down."""
+    return _changed(parsed, "stop", lambda paths, name, _: machines.stop(paths, name), done="has been shut down", not_done="did not run")
+
+
+def start(parsed: Parsed) -> int:
+    """Start a machine."""
+
+    def begin(paths: ClusterPaths, name: str, reporter: Reporter) -> bool:
+        return machines.start(paths, name, reporter=reporter)
+
+    return _changed(parsed, "start", begin, done="runs", not_done="ran already")
+
+
+def add(parsed: Parsed) -> int:
+    """Add a worker with the next number."""
+    machines.require_root("local machine add")
+    paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    name = clusters.require(paths).scaled(clusters.require(paths).nodes + 1).workers[-1]
+    return _scaled(parsed, paths, name, nodes=clusters.require(paths).nodes + 1, done="has joined")
+
+
+def remove(parsed: Parsed) -> int:
+    """Remove the last worker."""
+    name = parsed.text("machine")
+    machines.require_root(f"local machine remove {name}")
+    paths, cluster = _cluster_of(parsed, name)
+    machines.require_last_worker(cluster, name)
+    return _scaled(parsed, paths, name, nodes=cluster.nodes - 1, done="was removed")
+
+
+def _scaled(parsed: Parsed, paths: ClusterPaths, name: str, *, nodes: int, done: str) -> int:
+    with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
+        bring_up(paths, UpOptions(nodes=nodes), sources=binaries.sources_from(os.environ), reporter=reporter)
+    return _tell(parsed, name, changed=True, said=done)
+
+
+def _changed(parsed: Parsed, verb: str, change: Callable[[ClusterPaths, str, Reporter], bool], *, done: str, not_done: str) -> int:
+    name = parsed.text("machine")
+    machines.require_root(f"local machine {verb} {name}")
+    paths, _ = _cluster_of(parsed, name)
+    with progress(f"machine {name}", form=parsed.text("output")) as reporter:
+        changed = change(paths, name, reporter)
+    return _tell(parsed, name, changed=changed, said=done if changed else not_done)
+
+
+def _tell(parsed: Parsed, name: str, *, changed: bool, said: str) -> int:
+    if parsed.text("output") == "text":
+        sys.stdout.write(f"machine {name} {said}\n")
+    else:
+        write_result({"machine": name, "changed": changed}, form=parsed.text("output"))
+    return 0
+
+
+def _running(parsed: Parsed, name: str) -> Machine:
+    """Return a running machine. Raises UsageError for an unknown one, HostError for one that is stopped or without root."""
+    paths, cluster = _cluster_of(parsed, name)
+    machine = members.machine_of(paths, cluster, name)
+    machines.require_root(f"local shell {name}")
+    if not machine.leader:
+        raise HostError(f"machine {name} is stopped", remedy=f"`sudo kubewright up --name {cluster.name}` starts it")
+    return machine
+
+
+def _cluster_of(parsed: Parsed, name: str) -> tuple[ClusterPaths, ClusterRecord]:
+    """Return the cluster of a machine: the one given with --name, else the one that has a machine of this name. Raises UsageError."""
+    if "name" in parsed.given:
+        paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
+        return paths, clusters.require(paths)
+    given = parsed.text("state-dir")
+    caller = owner.caller(os.environ)
+    places = [state_directory(given), *([caller.clusters] if caller is not None and not given else [])]
+    for place in places:
+        for path in sorted(place.glob("*/cluster.json")):
+            paths = ClusterPaths(path.parent)
+            cluster = clusters.require(paths)
+            if cluster.is_whole and name in members.members(cluster):
+                return paths, cluster
+    raise UsageError(
+        f"there is no machine {quoted(name)}", remedy="`kubewright local status --name CLUSTER` lists the machines of a cluster"
+    )

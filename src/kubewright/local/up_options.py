@@ -1,0 +1,58 @@
+"""What `up` is asked for, and its result, for both kinds of clusters."""
+
+from __future__ import annotations
+
+from kubewright.base.change import Change
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.messages import quoted
+from kubewright.base.records import dataclass
+from kubewright.local import record
+from kubewright.local.paths import ClusterPaths
+
+WITHIN = 300.0
+"""Seconds for a cluster to be ready: an idle machine needs a few, one that runs other clusters many more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """The user's options. None keeps the existing value, or means the default for a new cluster."""
+
+    nodes: int | None = None
+    control_planes: int | None = None
+    kubernetes_version: str | None = None
+    config: str | None = None
+    """The text of a kubeadm configuration."""
+    controllers: str | None = None
+    """The controllers that approve and sign certificate requests."""
+    within: float = WITHIN
+    """Seconds for the cluster to be ready, from the start of its first process."""
+    owner: str = ""
+    """The identity of the process that the cluster must not outlive, '' if there is none."""
+    machines: bool = False
+    """Whether a new cluster consists of whole machines."""
+    kubectl: bool = False
+    """Whether to fetch kubectl too, for interactive use."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpResult:
+    """The result of `up`."""
+
+    changes: tuple[Change, ...]
+    created: bool
+    api_ready: float
+    """Seconds from the start until the API server was ready."""
+    total: float
+
+
+def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
+    """Return whether a cluster consists of whole machines, or is to be made of them. Raises UsageError if it consists of processes."""
+    try:
+        found = record.load(paths.record)
+    except HostError:  # whoever needs the record reports that
+        found = None
+    if found is not None and options.machines and not found.is_whole:
+        raise UsageError(
+            f"cluster {quoted(paths.name)} consists of processes, not of machines", remedy="leave --machines out, or choose another --name"
+        )
+    return options.machines or (found is not None and found.is_whole)

@@ -1,0 +1,133 @@
+"""kubeadm's documents for the machines of a cluster: the user's, completed with what these machines need. Pure.
+
+The kubelet and kube-proxy run in containers of systemd-nspawn, which share the host's disk and kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kubewright.base import yaml
+from kubewright.base.errors import ValidationError
+from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.yaml import Document
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.user_documents import SOURCE, documents_of, field
+from kubewright.machines.network import POD_SUBNET
+
+PORT: Final = 6443
+TOKEN_TTL: Final = "15m0s"  # noqa: S105 - a duration
+_KUBEADM: Final = "kubeadm.k8s.io/v1beta4"
+_INIT, _CLUSTER, _KUBELET, _PROXY = "InitConfiguration", "ClusterConfiguration", "KubeletConfiguration", "KubeProxyConfiguration"
+_VERSIONS: Final[Mapping[str, str]] = {
+    _INIT: _KUBEADM,
+    _CLUSTER: _KUBEADM,
+    _KUBELET: "kubelet.config.k8s.io/v1beta1",
+    _PROXY: "kubeproxy.config.k8s.io/v1alpha1",
+}
+_FIXED: Final = (
+    (_INIT, "localAPIEndpoint"),
+    (_INIT, "nodeRegistration.name"),
+    (_INIT, "nodeRegistration.criSocket"),
+    (_INIT, "bootstrapTokens"),
+    (_CLUSTER, "controlPlaneEndpoint"),
+    (_CLUSTER, "networking.podSubnet"),
+    (_CLUSTER, "certificatesDir"),
+    (_CLUSTER, "etcd.external"),
+)
+"""Fields that the cluster sets itself."""
+_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    _KUBELET: {
+        "cgroupDriver": "cgroupfs",
+        "failCgroupV1": False,
+        # the machines share the host's disk: how full it is says nothing about their pods
+        "imageGCHighThresholdPercent": 100,
+        "evictionHard": {"memory.available": "100Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
+    },
+    # nf_conntrack_max is read-only outside of the first network namespace
+    _PROXY: {"mode": "nftables", "conntrack": {"maxPerCore": 0}},
+}
+"""What the documents contain unless the user's say otherwise."""
+
+
+def require_valid(config: str) -> None:
+    """Refuse documents that set what the cluster chooses itself. Raises DocumentError and ValidationError, naming every such field."""
+    documents = documents_of(config)
+    errors = [
+        FieldError(
+            path=FieldPath(path),
+            type=FieldErrorType.FORBIDDEN,
+            reason="a cluster of machines chooses it itself",
+            value=found,
+            source=document.where(path),
+        )
+        for kind, path in _FIXED
+        for document in documents
+        if _kind(document) == kind and (found := field(documents, kind, *path.split("."))) is not None
+    ]
+    if errors:
+        raise ValidationError(f"{SOURCE} sets fields that a cluster of machines chooses itself", errors, remedy="leave these fields out")
+
+
+def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, token: str, cgroup_v1: bool) -> str:
+    """Return the documents for `init` on the first machine. Pods run on it if it is the only machine."""
+    registration: dict[str, Any] = {"name": machine.name}
+    if cgroup_v1:
+        registration["ignorePreflightErrors"] = ["SystemVerification"]
+    if cluster.total == 1:
+        registration["taints"] = []
+    ours: dict[str, dict[str, Any]] = {
+        _INIT: {
+            "localAPIEndpoint": {"advertiseAddress": machine.address, "bindPort": PORT},
+            "nodeRegistration": registration,
+            "bootstrapTokens": [{"token": token, "ttl": TOKEN_TTL}],
+        },
+        _CLUSTER: {
+            "kubernetesVersion": cluster.kubernetes_version,
+            "controlPlaneEndpoint": f"{cluster.control_plane.name}:{PORT}",
+            "networking": {"podSubnet": POD_SUBNET},
+        },
+    }
+    documents = documents_of(cluster.config)
+    users: dict[str, Any] = {_kind(document): document.value for document in documents if _kind(document) in _VERSIONS}
+    others = [document.value for document in documents if _kind(document) not in _VERSIONS]
+    made = [
+        _merged(_merged({"apiVersion": version, "kind": kind, **_DEFAULTS.get(kind, {})}, users.get(kind, {})), ours.get(kind, {}))
+        for kind, version in _VERSIONS.items()
+    ]
+    return yaml.dump_all([*made, *others])
+
+
+def with_token(text: str, token: str) -> str:
+    """Return documents of `of_init` with another bootstrap token, or without one."""
+    documents = [document.value for document in yaml.load_all(text)]
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") == _INIT:
+            document.pop("bootstrapTokens", None)
+            if token:
+                document["bootstrapTokens"] = [{"token": token, "ttl": TOKEN_TTL}]
+    return yaml.dump_all(documents)
+
+
+def of_join(cluster: ClusterRecord, name: str, *, token: str, pins: Sequence[str], cgroup_v1: bool) -> str:
+    """Return the document for the `join` of a worker."""
+    registration: dict[str, Any] = {"name": name}
+    if cgroup_v1:
+        registration["ignorePreflightErrors"] = ["SystemVerification"]
+    endpoint = f"{cluster.control_plane.name}:{PORT}"
+    discovery = {"bootstrapToken": {"token": token, "apiServerEndpoint": endpoint, "caCertHashes": list(pins)}}
+    return yaml.dump({"apiVersion": _KUBEADM, "kind": "JoinConfiguration", "discovery": discovery, "nodeRegistration": registration})
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a map with the values of another one over it, at any depth."""
+    result = dict(base)
+    for name, value in over.items():
+        found = result.get(name)
+        result[name] = _merged(found, value) if isinstance(found, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def _kind(document: Document) -> str:
+    return str(document.value.get("kind", "")) if isinstance(document.value, Mapping) else ""

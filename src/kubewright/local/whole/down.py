@@ -1,0 +1,37 @@
+"""Removing the machines of a cluster, with all that they have on the host."""
+
+from __future__ import annotations
+
+import os
+
+from kubewright.base.errors import HostError
+from kubewright.base.messages import quoted
+from kubewright.local import record
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import members
+from kubewright.machines import cgroups, group
+
+
+def exist(paths: ClusterPaths) -> bool:
+    """Return whether a cluster has machines, according to its record or, if that is lost, to the host."""
+    try:
+        found = record.load(paths.record)
+    except HostError:
+        found = None
+    if found is not None:
+        return found.is_whole
+    return bool(cgroups.named(members.group_name(paths))) or (os.geteuid() == 0 and members.directory(paths).exists())
+
+
+def require_root(paths: ClusterPaths) -> None:
+    """Raise HostError, with the command that works, unless the user is root."""
+    if os.geteuid() != 0:
+        raise HostError(
+            f"cluster {quoted(paths.name)} consists of machines, which only root can remove",
+            remedy=f"run `sudo kubewright down --name {paths.name}`",
+        )
+
+
+def sweep(paths: ClusterPaths, *, keep_data: bool = False) -> None:
+    """Stop all machines of a cluster, and remove them; their disks stay with `keep_data`. Changes nothing if there are none."""
+    group.sweep(members.group_name(paths), members.directory(paths), keep=keep_data)

@@ -1,0 +1,107 @@
+"""The machines of a cluster as a group: names, addresses, directories. The group is named after the cluster's directory.
+
+So it is found even if the cluster's record is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord
+from kubewright.machines import program
+from kubewright.machines.group import Group, Names
+from kubewright.machines.machine import Machine
+from kubewright.machines.network import Network
+from kubewright.machines.parts import Parts
+from kubewright.machines.places import MachinePlaces, disks
+
+HOST_NAME: Final = "host.kubewright.internal"
+"""The host, in machines and pods."""
+_SERVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+_FIRST_WORKER: Final = 50
+"""Workers have the indices after this one, control planes those before."""
+
+
+def group_name(paths: ClusterPaths) -> str:
+    """Return the name of a cluster's group."""
+    return f"kw-{hashlib.sha256(str(paths.root).encode()).hexdigest()[:8]}"
+
+
+def directory(paths: ClusterPaths) -> Path:
+    """Return the directory of a cluster's machines, which belongs to root."""
+    return disks() / group_name(paths)
+
+
+def members(cluster: ClusterRecord) -> dict[str, int]:
+    """Return the machines of a cluster with their indices, which never change."""
+    planes = {machine.name: index for index, machine in enumerate(cluster.machines, start=1)}
+    return planes | {name: _FIRST_WORKER + int(name.rpartition("-")[2]) for name in cluster.workers}
+
+
+def group_of(paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, parts: Parts) -> Group:
+    """Return the group of a cluster's machines."""
+    return Group(
+        group_name(paths),
+        directory=directory(paths),
+        network=network,
+        members=members(cluster),
+        parts=parts,
+        names=Names(gateway=(HOST_NAME,), resolvers=resolvers(_read(_SERVERS))),
+        shared=program.own().shared,
+        outside=True,
+    )
+
+
+def require_known(cluster: ClusterRecord, name: str) -> None:
+    """Raise UsageError, naming the machines that exist, for an unknown one."""
+    if name not in members(cluster):
+        raise UsageError(
+            f"cluster {quoted(cluster.name)} has no machine {quoted(name)}", remedy=f"its machines are: {', '.join(members(cluster))}"
+        )
+
+
+def machine_of(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> Machine:
+    """Return a machine that exists, to stop it or to run commands in it. Raises UsageError for an unknown name."""
+    require_known(cluster, name)
+    return machine_of_group(paths, name)
+
+
+def machine_of_group(paths: ClusterPaths, name: str) -> Machine:
+    """Return a machine of the cluster's group, also one that the record no longer has."""
+    places = MachinePlaces(directory(paths) / name)
+    return Machine(name, group=group_name(paths), places=places, lower=(), namespace="", address="")
+
+
+def existing(paths: ClusterPaths) -> list[str]:
+    """Return the names of the machines that have disks. Needs root."""
+    return sorted(path.name for path in directory(paths).glob("*/") if path.is_dir())
+
+
+def address(cluster: ClusterRecord, name: str) -> str:
+    """Return the address of a machine: all are in the /24 of the first one."""
+    subnet = ipaddress.IPv4Network(f"{cluster.control_plane.address}/24", strict=False)
+    return Network(bridge="", range=str(subnet)).address(members(cluster)[name])
+
+
+def _read(paths: Sequence[str]) -> dict[str, str]:
+    return {path: Path(path).read_text(encoding="utf-8") for path in paths if Path(path).exists()}
+
+
+def resolvers(files: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the name servers of the host that machines can reach, from the texts of resolv.conf and of systemd-resolved's own.
+
+    Addresses of loopback are the host's alone: behind the stub of systemd-resolved, its own file names the real ones.
+    """
+    for text in files.values():
+        words = [line.split() for line in text.splitlines()]
+        found = tuple(line[1] for line in words if len(line) > 1 and line[0] == "nameserver" and not line[1].startswith(("127.", "::1")))
+        if found:
+            return found
+    return ()

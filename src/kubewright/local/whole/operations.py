@@ -1,0 +1,77 @@
+"""Operations of the engine inside a machine: the program is called there, and its events are passed on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from contextlib import suppress
+from typing import Any, Final
+
+from kubewright.base.change import Action, Change, Lifetime
+from kubewright.base.errors import ComponentFailed
+from kubewright.base.events import PhaseStarted, Reporter, Waiting, Warned
+from kubewright.machines import program
+from kubewright.machines.machine import Machine
+
+_DOCUMENT: Final = "/run/kubewright-configuration.yaml"
+"""In memory, and only while the operation runs: it contains a token."""
+_HINT: Final = "hint: "
+_ERROR: Final = "error: "
+
+
+def operate(machine: Machine, operation: str, document: str, *, reporter: Reporter) -> list[Change]:
+    """Run `init` or `join` in a machine with a configuration; returns what it changed.
+
+    Raises ComponentFailed with the error that the operation reported.
+    """
+    machine.run("sh", "-c", f"umask 077; cat > {_DOCUMENT}", data=document)
+    own = program.own()
+    argv = (*own.argv, operation, "--config", _DOCUMENT, "-o", "json")
+    try:
+        with tempfile.TemporaryFile() as result:
+            process = machine.start(*argv, env=own.environment, stdin=subprocess.DEVNULL, stdout=result.fileno(), stderr=subprocess.PIPE)
+            assert process.stderr is not None
+            with process.stderr as lines:
+                said = [text for line in lines if (text := _passed_on(line.decode(errors="replace"), machine, reporter))]
+            if process.wait():
+                raise _failure(operation, machine, said)
+            result.seek(0)
+            return _changes(result.read(), machine)
+    finally:
+        machine.run("rm", "-f", _DOCUMENT, check=False)
+
+
+def _passed_on(line: str, machine: Machine, reporter: Reporter) -> str:
+    """Report the event in a line of output under the machine's name; returns a line that is none."""
+    try:
+        event: Any = json.loads(line)
+        kind = event.pop("event")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return line.rstrip()
+    with suppress(TypeError, KeyError):  # an event of another version
+        if kind == "PhaseStarted":
+            reporter.emit(PhaseStarted(phase=f"{machine.name}: {event['phase']}"))
+        elif kind == "Waiting":
+            reporter.emit(Waiting(what=f"{event['what']} on {machine.name}", reason=event["reason"], elapsed=event["elapsed"]))
+        elif kind == "Warned":
+            reporter.emit(Warned(text=f"{machine.name}: {event['text']}"))
+    return ""
+
+
+def _failure(operation: str, machine: Machine, said: list[str]) -> ComponentFailed:
+    start = next((number for number, line in enumerate(said) if line.startswith(_ERROR)), 0)
+    lines = [line.removeprefix(_ERROR) for line in said[start:]]
+    hints = [line.removeprefix(_HINT) for line in lines if line.startswith(_HINT)]
+    detail = "\n".join(line for line in lines if not line.startswith(_HINT))
+    return ComponentFailed(f"{operation} failed on {machine.name}", detail=detail, remedy=" ".join(hints))
+
+
+def _changes(result: bytes, machine: Machine) -> list[Change]:
+    try:
+        rows = json.loads(result)
+        lasting = [row for row in rows if row["lifetime"] == Lifetime.DURABLE.value]  # the others are tokens of this run
+        found = [Change(target=f"{row['target']} of {machine.name}", action=Action(row["action"])) for row in lasting]
+    except (ValueError, KeyError, TypeError):
+        return []
+    return [change for change in found if change]

@@ -1,0 +1,186 @@
+"""What whole machines need from this host: a table of checks, each failure with the command that fixes it. Only reads."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from kubewright.base.checks import Check, Finding, Report, run_checks
+from kubewright.base.errors import CheckFailed, HostError
+from kubewright.base.records import dataclass
+from kubewright.machines import base, host, network, places, program, running
+
+_SPACE: Final = 4_000_000_000
+"""Bytes of the Debian tree, programs and images, and of some machines' first data."""
+_CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
+"""Capabilities for mounts, namespaces, networks and devices, and their bits (linux/capability.h)."""
+_CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
+"""What the kubelet needs (kubernetes v1.36: pkg/kubelet/cm/cgroup_manager_linux.go)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """This host, as the checks read it; tests replace parts."""
+
+    user: int
+    system: str
+    architecture: str
+    which: Callable[[str], str | None]
+    read: Callable[[str], str]
+    """The text of a file, '' if it cannot be read."""
+    python: str
+    """Why machines cannot run this program, '' if they can."""
+    has_tree: bool
+    """Whether the Debian tree has been made."""
+
+
+def this_host() -> Subject:
+    """Return this host."""
+    return Subject(
+        user=os.geteuid(),
+        system=sys.platform,
+        architecture=platform.machine(),
+        which=lambda name: shutil.which(name, path=running.PATH),
+        read=_read,
+        python=program.unfit(),
+        has_tree=base.place().exists(),
+    )
+
+
+def examine(subject: Subject | None = None) -> Report:
+    """Run all checks."""
+    return run_checks(CHECKS, subject or this_host(), in_order=True)
+
+
+def require(subject: Subject | None = None) -> None:
+    """Run all checks. Raises CheckFailed with every failure."""
+    errors = examine(subject).errors
+    if errors:
+        raise CheckFailed(
+            "this host cannot run whole machines",
+            detail="\n".join(f"{name}: {found.text}\n  hint: {found.remedy}" for name, found in errors),
+            remedy="`kubewright preflight machines` repeats these checks",
+        )
+
+
+def _system(subject: Subject) -> Iterable[Finding]:
+    if subject.system != "linux" or subject.architecture != "x86_64":
+        yield Finding(text=f"machines run on Linux on amd64, not on {subject.system} on {subject.architecture}", remedy="use another host")
+
+
+def _root(subject: Subject) -> Iterable[Finding]:
+    if subject.user != 0:
+        yield Finding(text="machines need root", remedy="run the same command with sudo; the cluster will belong to you")
+
+
+def _privileges(subject: Subject) -> Iterable[Finding]:
+    line = next((line for line in subject.read("/proc/self/status").splitlines() if line.startswith("CapEff:")), "")
+    if subject.user == 0 and line:
+        held = int(line.split()[1], 16)
+        missing = [name for name, bit in _CAPABILITIES.items() if not held >> bit & 1]
+        if missing:
+            yield Finding(
+                text=f"root lacks {', '.join(missing)}: this is a container without privileges",
+                remedy="use the host itself, or start the container with `--privileged`",
+            )
+
+
+def _programs(subject: Subject) -> Iterable[Finding]:
+    missing = {package: name for name, package in host.PACKAGES.items() if subject.which(name) is None}
+    if missing:
+        yield Finding(text=f"not installed: {', '.join(missing.values())}", remedy=f"apt-get install {' '.join(missing)}")
+
+
+def _tree(subject: Subject) -> Iterable[Finding]:
+    if not subject.has_tree and subject.which("apt-get") is None:
+        yield Finding(
+            text="the machines' Debian tree has to be made, and this host has no apt",
+            remedy=f"use a host with Debian or Ubuntu, or copy {base.place()} from one",
+        )
+
+
+def _python(subject: Subject) -> Iterable[Finding]:
+    if subject.python:
+        yield Finding(text=subject.python, remedy="use the archive that brings its own Python (`make bundle`)")
+
+
+def _cgroups(subject: Subject) -> Iterable[Finding]:
+    mounts = [line.split() for line in subject.read("/proc/mounts").splitlines()]
+    found = {row[2]: row[1] for row in mounts if len(row) > 2 and row[2] in {"cgroup", "cgroup2"}}
+    if not found:
+        yield Finding(text="no cgroups are mounted", remedy="boot with systemd; on WSL set `systemd=true` below [boot] in /etc/wsl.conf")
+        return
+    if "cgroup" in found:
+        rows = [line.split() for line in subject.read("/proc/cgroups").splitlines() if not line.startswith("#")]
+        given = {row[0] for row in rows if len(row) > 3 and row[3] == "1"}
+    else:
+        given = set(subject.read(f"{found['cgroup2']}/cgroup.controllers").split())
+    missing = [name for name in _CONTROLLERS if name not in given]
+    if missing:
+        words = " ".join(f"cgroup_enable={name}" for name in missing)
+        yield Finding(
+            text=f"cgroups lack the controllers {', '.join(missing)}", remedy=f"add `{words}` to the kernel's command line and reboot"
+        )
+
+
+def _overlay(subject: Subject) -> Iterable[Finding]:
+    if "\toverlay\n" not in subject.read("/proc/filesystems") + "\n" and subject.which("modprobe") is None:
+        yield Finding(text="the kernel has no overlay file system", remedy="load its module: `modprobe overlay`")
+
+
+def _storage(subject: Subject) -> Iterable[Finding]:
+    for directory in (places.cache(), places.disks()):
+        here = next(path for path in (directory, *directory.parents) if path.exists())
+        if _kind_of(here, subject.read("/proc/self/mountinfo")) == "overlay":
+            yield Finding(
+                text=f"{here} lies on an overlay, on which machines cannot have disks",
+                remedy="set XDG_CACHE_HOME and XDG_STATE_HOME to directories on another file system, such as a volume",
+            )
+        free = shutil.disk_usage(here).free
+        if free < _SPACE:
+            yield Finding(text=f"{here} has {free / 1e9:.1f} GB left, {_SPACE / 1e9:.0f} GB are needed", remedy=f"see `du -xsh {here}/*`")
+
+
+def _network(subject: Subject) -> Iterable[Finding]:
+    if subject.user == 0 and subject.which("ip") is not None:
+        try:
+            network.free_range(network.routed())
+        except HostError as error:
+            yield Finding(text=str(error), remedy=error.remedy)
+
+
+def _kind_of(path: Path, mountinfo: str) -> str:
+    """Return the type of the file system that contains a path (proc_pid_mountinfo(5))."""
+    best, kind = "", ""
+    for line in mountinfo.splitlines():
+        words = line.split()
+        mount = words[4]
+        if path.is_relative_to(mount) and len(mount) >= len(best):
+            best, kind = mount, words[words.index("-") + 1]
+    return kind
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+CHECKS: Final = (
+    Check(name="system", find=_system),
+    Check(name="root", find=_root),
+    Check(name="privileges", find=_privileges),
+    Check(name="programs", find=_programs),
+    Check(name="debian-tree", find=_tree),
+    Check(name="python", find=_python),
+    Check(name="cgroups", find=_cgroups),
+    Check(name="overlay", find=_overlay),
+    Check(name="storage", find=_storage),
+    Check(name="network", find=_network),
+)

@@ -1,0 +1,149 @@
+"""`up --machines`: a cluster of whole machines, in which pods really run, and which leaves nothing on the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machine_kit import eventually
+
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import members
+from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines.group import bridge_of
+from kubewright.machines.network import bridges, namespaces
+from kubewright.machines.parts import Parts
+
+WORKLOAD = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+        - name: web
+          image: docker.io/library/busybox:test
+          command: [sh, -c, "mkdir /www; echo real > /www/index.html; exec httpd -f -p 8080 -h /www"]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  type: NodePort
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+"""
+
+
+class Cluster:
+    """The commands of kubewright for one cluster, with a directory of its own for state and disks."""
+
+    def __init__(self, name: str, state: Path) -> None:
+        self.name = name
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+        self.paths = ClusterPaths(state / "kubewright" / "clusters" / name)
+        self.group = members.group_name(self.paths)
+        self.disks = state / "kubewright" / "machines" / self.group
+
+    def call(self, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "kubewright", *words], env=self.environment, input=text, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0 or not check, f"{words} exited with {done.returncode}:\n{done.stderr}"
+        return done
+
+    def up(self, *words: str) -> dict[str, Any]:
+        return dict(json.loads(self.call("up", "--name", self.name, "--wait", "20m", "-o", "json", *words).stdout))
+
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self.call("local", "status", self.name, "-o", "json").stdout))
+
+    def inside(self, machine: str, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.call("local", "shell", f"{self.name}-{machine}", "--", *words, text=text, check=check)
+
+    def kubectl(self, *words: str, text: str = "") -> str:
+        return self.inside("control-plane", "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", *words, text=text).stdout
+
+    def traces(self) -> list[str]:
+        """Name all that the cluster has on the host. Other clusters and beds may be there at the same time."""
+        bridge = bridge_of(self.group)
+        found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{self.group}_*")]
+        found += [line for line in Path("/proc/mounts").read_text().splitlines() if self.group in line]
+        found += [name for name in namespaces() if name.startswith(bridge)] + [name for name in bridges() if name == bridge]
+        found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{self.group}-*")]
+        found += [str(path) for path in Path("/run/systemd/machines").glob(f"*{self.group}*")]
+        found += [str(path) for path in Path("/proc").glob("[0-9]*") if self.group in _text(path / "cmdline")]
+        return found + [str(path) for place in (self.disks, self.paths.root) for path in place.glob("*")]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+@pytest.fixture
+def cluster(parts: Parts) -> Iterator[Cluster]:
+    """A cluster that does not exist yet; on the file system of the cache, because disks share the store by hard links."""
+    place = Path.home() / ".local" / "state"
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kubewright-whole-", dir=place) as state:
+        found = Cluster(f"t{os.getpid()}", Path(state))
+        try:
+            yield found
+        finally:
+            found.call("down", "--name", found.name)
+
+
+def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster) -> None:
+    made = cluster.up("--machines", "--nodes", "1")
+    control_plane, worker = (machine["name"] for machine in made["machines"])
+    assert (made["kind"], made["state"], made["nodes"]["ready"]) == ("machines", "Ready", 2)
+    assert {"create"} == {change["action"] for change in made["changes"] if change["target"].startswith("machine ")}
+    assert len(cluster.traces()) > 10
+
+    cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
+    addresses = {machine["name"]: machine["address"] for machine in made["machines"]}
+    for name, address in addresses.items():  # through kube-proxy of either machine
+        eventually(lambda address=address: fetched(f"http://{address}:30080") == "real\n", f"the Service at {name}")
+    assert cluster.kubectl("exec", "deployment/web", "--", "cat", "/www/index.html") == "real\n"
+
+    again = cluster.up()
+    assert [change for change in again["changes"] if change["target"].startswith("machine ")] == []
+
+    cluster.call("local", "machine", "kill", worker)
+    assert states(cluster.status()) == {control_plane: "Running", worker: "Stopped"}
+    repaired = cluster.up()
+    assert [change["target"] for change in repaired["changes"] if change["target"].startswith("machine ")] == [f"machine {worker}"]
+    assert states(repaired) == {control_plane: "Running", worker: "Running"}
+    eventually(lambda: fetched(f"http://{addresses[worker]}:30080") == "real\n", "the Service after the machine has come back")
+
+    cluster.call("down", "--name", cluster.name)
+    assert cluster.traces() == []
+
+
+def states(status: Mapping[str, Any]) -> dict[str, str]:
+    return {machine["name"]: machine["state"] for machine in status["machines"]}
+
+
+def fetched(url: str) -> str:
+    """Return what is served at an address of a machine, '' if nothing is. No proxy of the environment is used."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+            return str(answer.read().decode())
+    except (urllib.error.URLError, OSError):
+        return ""

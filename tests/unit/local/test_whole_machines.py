@@ -1,0 +1,232 @@
+"""Clusters of whole machines: their documents, members, owner, checks of the host, and what status shows. Pure parts only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubewright.base import yaml
+from kubewright.base.errors import CheckFailed, UsageError, ValidationError
+from kubewright.base.records import replace
+from kubewright.local import record, up_options
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import documents, members, operations, owner, preflight, status
+from other_user import readable
+
+__all__ = ["readable"]
+TOKEN = "abcdef.0123456789abcdef"
+FIRST = LocalMachineRecord(name="dev-control-plane", address="172.30.4.11")
+CLUSTER = ClusterRecord(name="dev", id="0" * 32, machines=(FIRST,), nodes=2, kind=record.MACHINES)
+ALONE = replace(CLUSTER, nodes=0)
+
+
+def of_kind(text: str, kind: str) -> dict[str, Any]:
+    (found,) = [document.value for document in yaml.load_all(text) if document.value["kind"] == kind]
+    return found
+
+
+def init(cluster: ClusterRecord = CLUSTER, *, cgroup_v1: bool = False) -> str:
+    return documents.of_init(cluster, FIRST, token=TOKEN, cgroup_v1=cgroup_v1)
+
+
+def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
+    assert of_kind(init(), "InitConfiguration") == {
+        "apiVersion": "kubeadm.k8s.io/v1beta4",
+        "kind": "InitConfiguration",
+        "localAPIEndpoint": {"advertiseAddress": "172.30.4.11", "bindPort": 6443},
+        "nodeRegistration": {"name": "dev-control-plane"},
+        "bootstrapTokens": [{"token": TOKEN, "ttl": "15m0s"}],
+    }
+    cluster = of_kind(init(), "ClusterConfiguration")
+    assert (cluster["controlPlaneEndpoint"], cluster["networking"]) == ("dev-control-plane:6443", {"podSubnet": "10.244.0.0/16"})
+    assert of_kind(init(), "KubeletConfiguration")["failCgroupV1"] is False
+    assert of_kind(init(), "KubeProxyConfiguration")["conntrack"] == {"maxPerCore": 0}
+
+
+def test_pods_run_on_the_only_machine_and_cgroup_v1_is_accepted_where_the_host_has_it() -> None:
+    assert of_kind(init(ALONE), "InitConfiguration")["nodeRegistration"]["taints"] == []
+    registration = of_kind(init(cgroup_v1=True), "InitConfiguration")["nodeRegistration"]
+    assert registration == {"name": "dev-control-plane", "ignorePreflightErrors": ["SystemVerification"]}
+
+
+def test_the_users_documents_are_kept_and_completed() -> None:
+    config = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+apiServer: {extraArgs: [{name: v, value: "4"}]}
+networking: {serviceSubnet: 10.97.0.0/16}
+---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 50
+evictionHard: {memory.available: 1Gi}
+"""
+    text = init(replace(CLUSTER, config=config))
+    cluster, kubelet = of_kind(text, "ClusterConfiguration"), of_kind(text, "KubeletConfiguration")
+    assert cluster["apiServer"] == {"extraArgs": [{"name": "v", "value": "4"}]}
+    assert cluster["networking"] == {"serviceSubnet": "10.97.0.0/16", "podSubnet": "10.244.0.0/16"}
+    assert (kubelet["maxPods"], kubelet["cgroupDriver"]) == (50, "cgroupfs")
+    assert kubelet["evictionHard"] | {"memory.available": "1Gi"} == kubelet["evictionHard"]
+
+
+def test_fields_that_the_cluster_chooses_are_refused_by_path() -> None:
+    config = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: 10.0.0.1}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+networking: {podSubnet: 10.1.0.0/16}
+"""
+    with pytest.raises(ValidationError) as caught:
+        documents.require_valid(config)
+    assert sorted(str(error.path) for error in caught.value.errors) == ["localAPIEndpoint", "networking.podSubnet"]
+    documents.require_valid("")
+
+
+def test_the_kept_documents_contain_no_token() -> None:
+    kept = documents.with_token(init(), "")
+    assert TOKEN not in kept
+    assert documents.with_token(kept, TOKEN) == documents.with_token(init(), TOKEN)
+
+
+def test_a_worker_joins_with_the_token_and_the_pins() -> None:
+    found = of_kind(documents.of_join(CLUSTER, "dev-worker-1", token=TOKEN, pins=["sha256:00"], cgroup_v1=False), "JoinConfiguration")
+    bootstrap = {"token": TOKEN, "apiServerEndpoint": "dev-control-plane:6443", "caCertHashes": ["sha256:00"]}
+    assert (found["discovery"], found["nodeRegistration"]) == ({"bootstrapToken": bootstrap}, {"name": "dev-worker-1"})
+
+
+def test_machines_keep_their_addresses_when_the_cluster_is_scaled() -> None:
+    assert members.members(CLUSTER) == {"dev-control-plane": 1, "dev-worker-1": 51, "dev-worker-2": 52}
+    assert members.address(CLUSTER.scaled(9), "dev-worker-2") == members.address(CLUSTER, "dev-worker-2") == "172.30.4.62"
+
+
+def test_an_unknown_machine_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        members.machine_of(ClusterPaths(tmp_path / "dev"), CLUSTER, "dev-worker-3")
+    assert caught.value.remedy == "its machines are: dev-control-plane, dev-worker-1, dev-worker-2"
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        (["nameserver 192.0.2.1\nsearch example.com\nnameserver 192.0.2.2\n"], ("192.0.2.1", "192.0.2.2")),
+        (["nameserver 127.0.0.53\noptions edns0\n", "nameserver 192.0.2.9\n"], ("192.0.2.9",)),
+        (["# none\nnameserver\n"], ()),
+        ([], ()),
+    ],
+)
+def test_resolvers_are_those_that_machines_can_reach(texts: list[str], found: tuple[str, ...]) -> None:
+    assert members.resolvers({str(number): text for number, text in enumerate(texts)}) == found
+
+
+def test_only_sudo_names_another_owner() -> None:
+    assert owner.caller({}) is None
+    assert owner.caller({"SUDO_UID": "0"}) is None
+    assert owner.caller({"SUDO_UID": "1; id"}) is None
+    assert owner.caller({"SUDO_UID": "4294967294"}) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="no root: files cannot be given away")
+def test_files_of_a_cluster_belong_to_its_owner(readable: Path) -> None:
+    user = owner.Owner(uid=12345, gid=12345, home=readable / "home")
+    user.home.mkdir()
+    os.chown(user.home, user.uid, user.gid)
+    paths = ClusterPaths(user.clusters / "dev")
+    with owner.changing_as(user, paths, doing="a test"):
+        assert os.geteuid() == 0
+        with owner.acting_as(user):
+            record.save(CLUSTER, paths.record)
+    assert [path.lstat().st_uid for path in (user.home / ".local", paths.root, paths.record, paths.lock)] == [12345] * 4
+    assert owner.of_cluster(paths) == owner.Owner(uid=12345, gid=12345, home=paths.root)
+
+
+def test_a_cluster_of_processes_is_not_made_of_machines(tmp_path: Path) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    paths.root.mkdir()
+    assert up_options.machines_are_wanted(paths, UpOptions(machines=True))
+    assert not up_options.machines_are_wanted(paths, UpOptions())
+    record.save(CLUSTER, paths.record)
+    assert up_options.machines_are_wanted(paths, UpOptions())
+    record.save(replace(CLUSTER, kind=record.PROCESSES), paths.record)
+    assert not up_options.machines_are_wanted(paths, UpOptions())
+    with pytest.raises(UsageError, match="consists of processes, not of machines"):
+        up_options.machines_are_wanted(paths, UpOptions(machines=True))
+
+
+FITTING = {
+    "/proc/self/status": "Name:\tpython\nCapEff:\t000001ffffffffff\n",
+    "/proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+    "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids\n",
+    "/proc/filesystems": "nodev\tsysfs\nnodev\toverlay\n",
+    "/proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+}
+
+
+def host(files: dict[str, str] | None = None, *, without: frozenset[str] = frozenset(), **parts: Any) -> preflight.Subject:
+    """A host that can run machines, but for the given parts."""
+    read = {**FITTING, **(files or {})}
+    wanted = {"user": 0, "system": "linux", "architecture": "x86_64", "python": "", "has_tree": True}
+    return preflight.Subject(
+        read=lambda path: read.get(path, ""), which=lambda name: None if name in without else f"/usr/bin/{name}", **{**wanted, **parts}
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "check", "remedy"),
+    [
+        (host(user=1000), "root", "with sudo"),
+        (host(architecture="riscv64"), "system", "another host"),
+        (host({"/proc/self/status": "CapEff:\t00000000a80425fb\n"}), "privileges", "--privileged"),
+        (host(without=frozenset({"systemd-nspawn", "debootstrap"})), "programs", "apt-get install systemd-container debootstrap"),
+        (host(has_tree=False, without=frozenset({"apt-get"})), "debian-tree", "Debian or Ubuntu"),
+        (host(python="runs on Python 3.13"), "python", "make bundle"),
+        (host({"/proc/mounts": ""}), "cgroups", "systemd=true"),
+        (host({"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu pids\n"}), "cgroups", "cgroup_enable=memory"),
+        (host({"/proc/filesystems": "nodev\tsysfs\n"}, without=frozenset({"modprobe"})), "overlay", "modprobe overlay"),
+        (host({"/proc/self/mountinfo": "22 1 0:9 / / rw - overlay overlay rw\n"}), "storage", "XDG_CACHE_HOME"),
+    ],
+)
+def test_what_a_host_lacks_is_reported_with_its_remedy(subject: preflight.Subject, check: str, remedy: str) -> None:
+    errors = preflight.examine(subject).errors
+    assert {name for name, _ in errors} == {check}
+    assert remedy in errors[0][1].remedy
+    with pytest.raises(CheckFailed) as caught:
+        preflight.require(subject)
+    assert caught.value.exit_code == 4
+    assert remedy in caught.value.detail
+
+
+def test_a_suitable_host_passes_every_check() -> None:
+    report = preflight.examine(host())
+    assert (len(report.results), report.errors) == (len(preflight.CHECKS), [])
+
+
+def test_cgroups_of_version_1_are_found() -> None:
+    files = {
+        "/proc/mounts": "cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n",
+        "/proc/cgroups": "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpuset\t1\t1\t1\ncpu\t2\t1\t1\nmemory\t3\t1\t0\npids\t4\t1\t1\n",
+    }
+    (error,) = preflight.examine(host(files)).errors
+    assert "lack the controllers memory" in error[1].text
+
+
+def test_states_of_nodes() -> None:
+    def node(name: str, *conditions: dict[str, str]) -> dict[str, Any]:
+        return {"metadata": {"name": name}, "status": {"conditions": list(conditions)}}
+
+    nodes = [node("one", {"type": "Ready", "status": "True"}), node("two", {"type": "Ready", "status": "Unknown"}), node("three")]
+    assert status.node_states(nodes) == {"one": "Ready", "two": "NotReady", "three": "NotReady"}
+
+
+def test_an_operations_error_is_reported_with_its_hint() -> None:
+    said = ["noise", "error: [preflight] checks failed", "  a detail", "hint: fix it", "hint: then again"]
+    error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)
+    assert (error.what, error.remedy) == ("init failed on one", "fix it then again")
+    assert error.detail == "[preflight] checks failed\n  a detail"
