@@ -12,7 +12,7 @@ from typing import Any, Final
 from kubewright.base.encoding import decode_base64
 from kubewright.base.records import dataclass, field
 from kubewright.kube.core import Object
-from kubewright.pki.requests import request_details
+from kubewright.pki.requests import request_details, request_signing
 from kubewright.pki.requests.request_details import RequestDetails
 from kubewright.tokens.secrets import parse_moment
 
@@ -136,6 +136,22 @@ _READ: Final = ReadRequests(most=1 << 20)
 """Holds about a thousand requests of nodes."""
 _CHARACTERS: Final = 4 * (request_details.LARGEST // 3 + 2)
 """More characters of base64 than this exceed the size limit of a request."""
+
+
+_SIGNED: Final[OrderedDict[bytes, bool]] = OrderedDict()
+_MOST_SIGNED: Final = 10_000
+"""Verified signatures that are remembered, by the digest of the request: 1.5 MB. An approval looks at each several times."""
+
+
+def is_signed(csr: SigningRequest) -> bool:
+    """Whether a request is signed with the key that it is for. Raises CertificateError for one that cannot be read."""
+    digest = hashlib.sha256(csr.request).digest()
+    found = _SIGNED.get(digest)
+    if found is None:
+        found = _SIGNED[digest] = request_signing.signature_valid(csr.details())
+        if len(_SIGNED) > _MOST_SIGNED:
+            _SIGNED.popitem(last=False)
+    return found
 
 
 def read(csr: Mapping[str, Any]) -> SigningRequest:

@@ -14,10 +14,11 @@ from typing import Final
 from kubewright.apis import formats, node_approval
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
+from kubewright.controllers import requests
 from kubewright.controllers.serving.evidence import JOIN_RECORDS, Membership, Subject
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
-from kubewright.pki.requests import request_keys, request_signing
+from kubewright.pki.requests import request_keys
 from kubewright.pki.requests.csr import NODES
 from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME
 
@@ -69,7 +70,7 @@ def _form(subject: Subject) -> str:
     stripped = text.strip()
     if not stripped.startswith(_BEGIN) or not stripped.endswith(_END):
         return "there is text around the PEM block"
-    return "" if request_signing.signature_valid(subject.details) else "the signature does not fit the key"
+    return "" if requests.is_signed(subject.csr) else "the signature does not fit the key"
 
 
 def _weak_key(subject: Subject) -> str:

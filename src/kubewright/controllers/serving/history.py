@@ -19,7 +19,6 @@ from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import identity_of
 from kubewright.pki import certificates
 from kubewright.pki.encoding import pem
-from kubewright.pki.requests import request_signing
 
 MOST_KEYS: Final = 50_000
 """Keys that are remembered, the latest ones: some 10 MB. A node of a large cluster has two, and new ones some times a year."""
@@ -130,7 +129,6 @@ class RequestHistory:
 def _key(csr: SigningRequest) -> bytes | None:
     """Return the digest of a request's key; None unless the requester has shown that it has the key."""
     try:
-        details = csr.details()
+        return hashlib.sha256(csr.details().public_key).digest() if requests.is_signed(csr) else None
     except CertificateError:
         return None
-    return hashlib.sha256(details.public_key).digest() if request_signing.signature_valid(details) else None
