@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,7 +95,7 @@ def scene(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) ->
     kubeconfig.chmod(0o600)
     (place / "admin.conf").write_text(json.dumps(_kubeconfig(apiserver, "kubernetes-admin", "system:masters")))
     argv = [sys.executable, "-m", "kubewright", "controllers", "run", "--controllers=servingapproving", "--secure-port=0"]
-    argv += [f"--kubeconfig={kubeconfig}", f"--node-policy={place / 'policy.yaml'}"]
+    argv += [f"--kubeconfig={kubeconfig}", f"--node-policy={place / 'policy.yaml'}", f"--journal={place / 'journal'}"]
     with (place / "approver.log").open("wb") as log:
         process = subprocess.Popen(argv, stdout=log, stderr=log)
     pair = Attacker(apiserver, "approver-a"), Attacker(apiserver, "approver-b")
@@ -173,6 +175,70 @@ def test_a_node_gets_only_its_own_names(scene: Scene) -> None:
     assert outcome(admin, "key-of-a") == ("Denied", "KeyReuse")
     b.ask("own-of-b", ("dns", "approver-b"), ("ip", B))
     assert outcome(admin, "own-of-b") == ("Approved", "NodeJoinPolicy")  # claims of a take nothing from b
+
+
+def test_the_journal_has_one_line_for_each_decision_and_no_long_text_of_a_requester(scene: Scene) -> None:
+    scene.b.ask("journaled-own", ("dns", "approver-b"), ("ip", B))
+    assert outcome(scene.admin, "journaled-own") == ("Approved", "NodeJoinPolicy")
+    long = "x" * 63 + ".nodes.example.com"
+    scene.b.ask("journaled-long", ("dns", long), ("ip", B))
+    eventually(lambda: "journaled-long" in {one["request"] for one in journal(scene)}, "the line about the request that waits")
+    lines = [one for one in journal(scene) if str(one["request"]).startswith("journaled-")]
+    assert [(one["request"], one["outcome"]) for one in lines] == [("journaled-own", "approve"), ("journaled-long", "wait")]
+    own = lines[0]
+    assert (own["by"], own["requester"], own["names"]) == ("servingapproving", "system:node:approver-b", ["approver-b", "10.55.0.2"])
+    assert str(own["credential"]).startswith("X509SHA256=")
+    assert len(str(own["key"])) == 64
+    assert long not in (scene.place / "journal").read_text() + (scene.place / "approver.log").read_text()
+
+
+def journal(scene: Scene) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (scene.place / "journal").read_text().splitlines()]
+
+
+def csr(scene: Scene, *words: str) -> tuple[int, object, str]:
+    """Run a `csr` command as the administrator: its exit code, its result, its messages."""
+    argv = [sys.executable, "-m", "kubewright", "csr", *words, f"--kubeconfig={scene.place / 'admin.conf'}", "-o", "json"]
+    environment = {**os.environ, "XDG_STATE_HOME": str(scene.place / "state")}
+    ended = subprocess.run(argv, capture_output=True, check=False, text=True, env=environment)
+    return ended.returncode, json.loads(ended.stdout or "null"), ended.stderr
+
+
+def test_a_person_may_only_approve_what_the_policy_allows_unless_a_reason_is_given(scene: Scene) -> None:
+    policy = f"--node-policy={scene.place / 'policy.yaml'}"
+    scene.b.ask("moved", ("dns", "approver-b"), ("ip", bytes((10, 55, 0, 4))))
+    reason = 'NotOwned: no source of the policy gives "10.55.0.4" to approver-b'
+    code, rows, _ = csr(scene, "list", "--pending", policy)
+    assert (code, {row["name"]: row["reason"] for row in rows}["moved"]) == (0, reason)
+    code, shown, _ = csr(scene, "show", "moved", policy)
+    assert shown["reason"] == reason
+    assert re.fullmatch("[A-Z2-7]{4}-[A-Z2-7]{4}-[A-Z2-7]{4}", shown["key"]["code"])
+
+    code, rows, told = csr(scene, "approve", "moved", policy)
+    assert (code, [(row["outcome"], row["reason"]) for row in rows]) == (4, [("refused", reason)])
+    assert "1 of 1 requests are not approved" in told
+    code, _, told = csr(scene, "approve", "moved", policy, "--override", " ")
+    assert (code, "--override needs a reason" in told) == (2, True)
+    assert not scene.admin.get(CERTIFICATE_SIGNING_REQUEST, "moved").get("status")
+
+    code, rows, _ = csr(scene, "approve", "moved", policy, "--override", "new address, ticket 4711")
+    assert (code, [(row["outcome"], row["reason"]) for row in rows]) == (0, [("approved", f"overridden: {reason}")])
+    assert outcome(scene.admin, "moved") == ("Approved", "PolicyOverridden")
+    [line] = (scene.place / "state/kubewright/decisions.jsonl").read_text().splitlines()
+    kept = json.loads(line)
+    assert (kept["by"], kept["override"], kept["message"]) == ("kubernetes-admin", "new address, ticket 4711", reason)
+    assert csr(scene, "approve", "moved", policy)[:2] == (0, [{**rows[0], "outcome": "unchanged", "reason": "it is Approved"}])
+
+
+def test_all_pending_requests_of_matching_nodes_are_decided_about_together(scene: Scene) -> None:
+    scene.b.ask("pending-b", ("dns", "approver-b"), ("ip", bytes((10, 55, 0, 5))))
+    scene.a.ask("pending-a", ("dns", "approver-a"), ("ip", bytes((10, 55, 0, 6))))
+    code, rows, _ = csr(scene, "deny", "--all-matching", "*-b", "--message", "not ours")
+    assert (code, [(row["name"], row["outcome"]) for row in rows]) == (0, [("pending-b", "denied")])
+    assert outcome(scene.admin, "pending-b") == ("Denied", "DeniedByHand")
+    assert csr(scene, "approve", "pending-b", "--override", "x")[0] == 4  # a denial is final
+    assert csr(scene, "deny", "pending-a", "--all-matching", "nobody-*")[:1] == (0,)
+    assert csr(scene, "approve")[0] == 2
 
 
 def test_explain_shows_what_each_check_finds_about_a_waiting_request(scene: Scene) -> None:

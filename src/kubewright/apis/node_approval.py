@@ -123,6 +123,10 @@ class NodeRow:
             return contains(self.networks, san)
         return san == node or any(fnmatch.fnmatchcase(san, pattern.replace(NODE_NAME, node)) for pattern in self.names)
 
+    def lists(self, san: str) -> bool:
+        """Whether the row lists an address by itself, not only as part of a network."""
+        return contains([one for one in self.networks if one.num_addresses == 1], san)
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeApprovalPolicy:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from typing import Final, Protocol
 
 from kubewright.base.clock import Clock
@@ -23,7 +24,9 @@ from kubewright.controllers.options import Options
 from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING
 from kubewright.controllers.serving.approver import ServingApprover
 from kubewright.controllers.serving.gathering import API_SERVERS
-from kubewright.controllers.serving.policies import PolicyFile
+from kubewright.controllers.serving.journal import Write
+from kubewright.controllers.serving.locations import PolicyLocation
+from kubewright.controllers.serving.policies import Policy, PolicyConfigMap, PolicyFile
 from kubewright.controllers.serving.sources.asking import Tools
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
@@ -67,6 +70,7 @@ class Manager:
         random: Random,
         metrics: ControllerMetrics | None = None,
         tools: Tools | None = None,
+        journal: Write | None = None,
     ) -> None:
         self._plain = api
         self._tools = tools
@@ -74,6 +78,7 @@ class Manager:
         self._clock = clock
         self._random = random
         self._read = read
+        self._journal = journal or (lambda _: None)
         self._elector: LeaderElector | None = None
         if chosen.election is not None:
             self._elector = LeaderElector(api, chosen.election, identity=identity, clock=clock, random=random)
@@ -83,7 +88,7 @@ class Manager:
         self._telemetry = Telemetry(metrics=metrics, events=self._events)
         self._informers: dict[str, SharedInformer] = {}
         self._authorities: dict[str, AuthorityFiles] = {}
-        self._policy: PolicyFile | None = None
+        self._policy: Policy | None = None
         self.controllers: list[Controller] = []
 
     @property
@@ -133,8 +138,9 @@ class Manager:
             await asyncio.sleep(REREAD)
             for files in self._authorities.values():
                 files.refresh()
-            if self._policy is not None:
+            if isinstance(self._policy, PolicyFile):
                 self._policy.refresh()
+            if self._policy is not None:
                 await self._policy.close_replaced()
 
     def _api(self, *, least: float = 0.0) -> AsyncKubeAPI:
@@ -158,10 +164,8 @@ class Manager:
             yield self._serving_approver()
 
     def _serving_approver(self) -> Controller:
-        path = self._options.node_policy
-        assert path is not None
-        self._policy = PolicyFile(path, read=self._read, tools=self._tools)
-        self._policy.load()
+        assert self._options.node_policy is not None
+        self._policy = policy = self._node_policy(self._options.node_policy)
         namespace, name = API_SERVERS
         endpoints = Informer(self._plain, ENDPOINTS, namespace=namespace, field_selector=f"metadata.name={name}", random=self._random)
         return ServingApprover(
@@ -171,10 +175,21 @@ class Manager:
             nodes=self._shared("nodes", Informer(self._plain, NODE, random=self._random)),
             api_servers=self._shared("API servers", endpoints),
             service_networks=self._shared("Service networks", Informer(self._plain, SERVICE_CIDR, random=self._random)),
-            policy=self._policy,
+            policy=policy,
+            write=self._journal,
             clock=self._clock,
             telemetry=self._telemetry,
         )
+
+    def _node_policy(self, found: PolicyLocation) -> Policy:
+        if isinstance(found, PurePosixPath):
+            file = PolicyFile(found, read=self._read, tools=self._tools)
+            file.load()
+            return file
+        policy, selector = PolicyConfigMap(found, self._tools or Tools(read=self._read)), f"metadata.name={found.name}"
+        informer = Informer(self._plain, CONFIG_MAP, namespace=found.namespace, field_selector=selector, random=self._random)
+        self._shared("node policy", informer).subscribe(policy.changed)
+        return policy
 
     def _signers(self) -> Iterator[Controller]:
         for signer in SIGNERS:

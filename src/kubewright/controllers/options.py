@@ -10,6 +10,7 @@ from typing import Final
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
+from kubewright.controllers.serving.locations import PolicyLocation
 from kubewright.kube.daemons.electing import Election
 
 APPROVING: Final = "certificatesigningrequest-approving-controller"
@@ -56,8 +57,8 @@ class Options:
     """None if this process is the only one."""
     qps: float = 20.0
     burst: int = 30
-    node_policy: PurePosixPath | None = None
-    """The file of the NodeApprovalPolicy; needed by the approver of serving certificates."""
+    node_policy: PolicyLocation | None = None
+    """Where the NodeApprovalPolicy is; needed by the approver of serving certificates."""
 
 
 def selected(words: Iterable[str]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
+from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STRICT
 from kubewright.apis.machine import Addresses, Ports, url
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
@@ -78,6 +79,8 @@ class ClusterRecord:
     """The controllers that approve and sign certificate requests: `kube-controller-manager` or `kubewright`."""
     kind: str = PROCESSES
     """What the machines are: `processes` of a user, or whole `machines` with systemd, a container runtime and a kubelet."""
+    serving_certificates: str = SELF_SIGNED
+    """Who signs the certificates of kubelets' own API: each kubelet itself, or the cluster by the policy of its approver."""
     made: bool = False
     """Whether it has ever come up: from then on its configuration is fixed."""
     format: int = FORMAT
@@ -106,6 +109,16 @@ class ClusterRecord:
     def own_controllers(self) -> bool:
         """Whether kubewright's own controllers run instead of the same ones in kube-controller-manager."""
         return self.controllers == OWN_CONTROLLERS
+
+    @property
+    def strict(self) -> bool:
+        """Whether the cluster signs the certificates of kubelets."""
+        return self.serving_certificates == STRICT
+
+    @property
+    def runs_controllers(self) -> bool:
+        """Whether kubewright's controllers are a component of the cluster, for any purpose."""
+        return self.own_controllers or self.strict
 
     @property
     def alone(self) -> bool:
@@ -227,7 +240,14 @@ def save(record: ClusterRecord, path: Path) -> None:
     Files().write(File(path=PurePosixPath(path), content=(json.dumps(asdict(record), indent=1) + "\n").encode(), mode=0o600))
 
 
-def require_same(record: ClusterRecord, *, kubernetes_version: str | None, config: str | None, controllers: str | None = None) -> None:
+def require_same(
+    record: ClusterRecord,
+    *,
+    kubernetes_version: str | None,
+    config: str | None,
+    controllers: str | None = None,
+    serving_certificates: str | None = None,
+) -> None:
     """Refuse another configuration for an existing cluster; None means that the caller did not specify one.
 
     Raises ConfigurationChanged with the difference.
@@ -241,6 +261,9 @@ def require_same(record: ClusterRecord, *, kubernetes_version: str | None, confi
         raise ConfigurationChanged(
             f"cluster {quoted(record.name)} has the controllers of {record.controllers}, not {controllers}", remedy=remedy
         )
+    if serving_certificates not in {None, record.serving_certificates}:
+        found = record.serving_certificates
+        raise ConfigurationChanged(f"cluster {quoted(record.name)} has {found} serving certificates, not {serving_certificates}", remedy=remedy)
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))
         raise ConfigurationChanged(f"cluster {quoted(record.name)} was created with another configuration", detail=diff, remedy=remedy)

@@ -24,6 +24,8 @@ class UpOptions:
     """The text of a kubeadm configuration."""
     controllers: str | None = None
     """The controllers that approve and sign certificate requests."""
+    serving_certificates: str | None = None
+    """Who signs the certificates of kubelets: `self-signed` or `strict`."""
     within: float = WITHIN
     """Seconds for the cluster to be ready, from the start of its first process."""
     owner: str = ""

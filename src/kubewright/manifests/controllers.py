@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, replace
-from kubewright.manifests import pods
+from kubewright.manifests import node_policy, pods
 from kubewright.manifests.pods import Flag, Inputs, Value, arguments, const
 from kubewright.manifests.rbac import Purpose, Subject, grants, service_account
 from kubewright.pki import specs, table
@@ -20,6 +20,7 @@ from kubewright.pki.specs import KubeconfigSpec
 NAME: Final = "kubewright-controllers"
 """The name of the static pod, the user, the kubeconfig and the lease."""
 CONTROLLERS: Final = "*,bootstrapsigner,tokencleaner"
+APPROVER: Final = "servingapproving"
 AUTHORITY_SECRET: Final = "kubewright-controllers-ca"  # noqa: S105 (no password: a name)
 PORT: Final = 10257
 """The port of the Deployment's pods, which have their own addresses: kube-controller-manager's."""
@@ -28,8 +29,6 @@ STATIC_POD_PORT: Final = 10261
 API_SERVER_PORTS: Final = (443, 6443)
 _SIGNING: Final = "cluster-signing-"
 _AUTHORITY_PATH: Final = "/etc/kubewright/authority"
-POLICY_CONFIG_MAP: Final = "kubewright-node-policy"
-"""In kube-system, with the NodeApprovalPolicy as `policy.yaml`."""
 _POLICY_PATH: Final = "/etc/kubewright/policy"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
@@ -43,31 +42,47 @@ def _kubeconfig(inputs: Inputs) -> Value:
     return inputs.layout.kubeconfig(NAME)
 
 
-FLAGS: Final = (
-    Flag("cluster-signing-cert-file", lambda c: "" if c.external_ca else c.layout.certificate("ca")),
-    Flag("cluster-signing-key-file", lambda c: "" if c.external_ca else c.layout.key("ca")),
-    Flag("controllers", const(CONTROLLERS)),
-    Flag("kubeconfig", _kubeconfig),
-    Flag("leader-elect", const("true")),
-)
+_COMMON: Final = (Flag("kubeconfig", _kubeconfig), Flag("leader-elect", const("true")))
+FLAGS: Final[Mapping[Purpose, tuple[Flag, ...]]] = {
+    Purpose.CONTROLLERS: (
+        Flag("cluster-signing-cert-file", lambda c: "" if c.external_ca else c.layout.certificate("ca")),
+        Flag("cluster-signing-key-file", lambda c: "" if c.external_ca else c.layout.key("ca")),
+    ),
+    Purpose.SERVING_APPROVER: (Flag("node-policy", const(node_policy.LOCATION)),),
+}
+"""The flags that each purpose needs."""
+_SELECTION: Final = {Purpose.CONTROLLERS: CONTROLLERS, Purpose.SERVING_APPROVER: APPROVER}
+_STOCK: Final = (Purpose.CONTROLLERS,)
 
 
-def static_pod(inputs: Inputs, *, program: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+def selection(purposes: Sequence[Purpose]) -> str:
+    """Return the value of `--controllers` for these purposes."""
+    return ",".join(_SELECTION[purpose] for purpose in purposes)
+
+
+def static_pod(
+    inputs: Inputs, *, program: Sequence[str], environment: Mapping[str, str], purposes: Sequence[Purpose] = _STOCK
+) -> dict[str, Any]:
     """Return the static pod of a local cluster. `program` is the argument list that starts kubewright.
 
     It has no probes, because serving its health would need a port. The signing settings of kube-controller-manager in
     the user's configuration also apply to our controllers, which sign in its place.
     """
-    told = tuple(one for one in inputs.cluster.controller_manager.extra_args if one.name.startswith(_SIGNING))
-    command = [*program, "controllers", "run", *arguments(FLAGS, replace(inputs, extra_args=told))]
+    signs = Purpose.CONTROLLERS in purposes
+    told = tuple(one for one in inputs.cluster.controller_manager.extra_args if signs and one.name.startswith(_SIGNING))
+    flags = (*_COMMON, Flag("controllers", const(selection(purposes))), *(flag for purpose in purposes for flag in FLAGS[purpose]))
+    command = [*program, "controllers", "run", *arguments(flags, replace(inputs, extra_args=told))]
     extra = {"env": [{"name": name, "value": value} for name, value in sorted(environment.items())]} if environment else {}
-    return _static_pod(inputs.layout, {"command": command, **extra, "image": "kubewright"})
+    return _static_pod(inputs.layout, {"command": command, **extra, "image": "kubewright"}, purposes)
 
 
-def machine_static_pod(layout: Layout, *, image: str, controllers: str = CONTROLLERS) -> dict[str, Any]:
+def machine_static_pod(
+    layout: Layout, *, image: str, controllers: str = CONTROLLERS, purposes: Sequence[Purpose] = _STOCK
+) -> dict[str, Any]:
     """Return the static pod of a control plane on a real machine.
 
-    The kubeconfig at `layout.kubeconfig(NAME)` must exist.
+    The kubeconfig at `layout.kubeconfig(NAME)` must exist. For the approver of serving certificates, the policy is in
+    its ConfigMap.
 
     It listens next to kube-controller-manager, whose port is 10257, and like it on the loopback address only.
     """
@@ -76,24 +91,27 @@ def machine_static_pod(layout: Layout, *, image: str, controllers: str = CONTROL
         "authentication-kubeconfig": kubeconfig,
         "authorization-kubeconfig": kubeconfig,
         "bind-address": "127.0.0.1",
-        "cluster-signing-cert-file": str(layout.certificate("ca")),
-        "cluster-signing-key-file": str(layout.key("ca")),
         "controllers": controllers,
         "kubeconfig": kubeconfig,
         "leader-elect": "true",
         "secure-port": str(STATIC_POD_PORT),
     }
+    if Purpose.CONTROLLERS in purposes:
+        flags |= {"cluster-signing-cert-file": str(layout.certificate("ca")), "cluster-signing-key-file": str(layout.key("ca"))}
+    if Purpose.SERVING_APPROVER in purposes:
+        flags["node-policy"] = node_policy.LOCATION
     # the image's own user may not read root's files
     context = {**_CONFINED, "runAsGroup": 0, "runAsUser": 0}
     container = {"command": _command(flags), "image": image, **_probes("127.0.0.1"), "securityContext": context}
-    return _static_pod(layout, container, kubeconfig="File")
+    return _static_pod(layout, container, purposes, kubeconfig="File")
 
 
-def _static_pod(layout: Layout, container: Mapping[str, Any], *, kubeconfig: str = pods.FILE) -> dict[str, Any]:
-    mounts = [
-        pods.mounted("k8s-certs", layout.pki, pods.DIRECTORY),
-        pods.mounted("kubeconfig", layout.kubeconfig(NAME), kubeconfig),
-    ]
+def _static_pod(
+    layout: Layout, container: Mapping[str, Any], purposes: Sequence[Purpose], *, kubeconfig: str = pods.FILE
+) -> dict[str, Any]:
+    mounts = [pods.mounted("kubeconfig", layout.kubeconfig(NAME), kubeconfig)]
+    if Purpose.CONTROLLERS in purposes:
+        mounts.insert(0, pods.mounted("k8s-certs", layout.pki, pods.DIRECTORY))
     whole = {
         **container,
         "imagePullPolicy": "IfNotPresent",
@@ -123,13 +141,13 @@ def deployment(
     replicas: int = 2,
     controllers: str = CONTROLLERS,
     authority: str = AUTHORITY_SECRET,
-    purposes: Sequence[Purpose] = (Purpose.CONTROLLERS,),
+    purposes: Sequence[Purpose] = _STOCK,
 ) -> list[dict[str, Any]]:
     """Return everything that runs the controllers in a cluster, in the order in which to create it.
 
     `purposes` determines the rights, and which objects of kube-system the pods mount and wait for: for the stock
     controllers `authority`, a Secret of type kubernetes.io/tls with the CA; for the approver of serving certificates
-    the ConfigMap `POLICY_CONFIG_MAP`.
+    the ConfigMap `node_policy.NAME`.
     """
     made = _deployment(image, replicas, controllers, authority, purposes)
     return [service_account(NAME), *rights(_ACCOUNT, purposes), made, _budget(), _network_policy()]
@@ -206,8 +224,8 @@ def _volumes(authority: str) -> dict[Purpose, _Volume]:
         Purpose.SERVING_APPROVER: _Volume(
             name="policy",
             path=_POLICY_PATH,
-            source={"configMap": {"name": POLICY_CONFIG_MAP}},
-            flags={"node-policy": f"{_POLICY_PATH}/policy.yaml"},
+            source={"configMap": {"name": node_policy.NAME}},
+            flags={"node-policy": f"{_POLICY_PATH}/{node_policy.KEY}"},
         ),
     }
 
@@ -260,7 +278,7 @@ def kubeconfig(inputs: Inputs) -> KubeconfigSpec:
     return specs.client_kubeconfig(name=NAME, common_name=NAME, server=server, cluster=inputs.cluster)
 
 
-def rights(subject: Subject | None = None, purposes: Sequence[Purpose] = (Purpose.CONTROLLERS,)) -> list[dict[str, Any]]:
+def rights(subject: Subject | None = None, purposes: Sequence[Purpose] = _STOCK) -> list[dict[str, Any]]:
     """Return the roles and bindings of the controllers' user for these purposes, or the same for another subject."""
     found = [document for purpose in purposes for document in grants(purpose)]
     if subject is None:

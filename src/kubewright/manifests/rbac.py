@@ -255,6 +255,7 @@ GRANTS: Final = (
         namespace=KUBE_SYSTEM,
         rules=(
             Rule(resources=("configmaps",), names=("extension-apiserver-authentication",), verbs=("get",)),
+            Rule(resources=("configmaps",), names=("kubewright-node-policy",), verbs=("list", "watch")),
             Rule(group="coordination.k8s.io", resources=("leases",), verbs=("create",)),
             Rule(group="coordination.k8s.io", resources=("leases",), names=("kubewright-controllers",), verbs=("get", "update")),
         ),

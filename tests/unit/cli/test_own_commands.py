@@ -18,7 +18,7 @@ _RESTORE = "again etcdutl fence from-this-member output peers-are-gone plan unfe
 _BACKUP_RESTORE = "etcdutl key-file output peers-are-gone plan yes"
 _ETCD = "cert-dir endpoints output"
 OWN = {
-    "up": "binaries-dir config control-planes controllers kubernetes-version machines name nodes output state-dir wait",
+    "up": "binaries-dir config control-planes controllers kubernetes-version machines name nodes output serving-certificates state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",
@@ -62,12 +62,14 @@ OWN = {
     " cluster-signing-key-file cluster-signing-kube-apiserver-client-cert-file cluster-signing-kube-apiserver-client-key-file"
     " cluster-signing-kubelet-client-cert-file cluster-signing-kubelet-client-key-file cluster-signing-kubelet-serving-cert-file"
     " cluster-signing-kubelet-serving-key-file cluster-signing-legacy-unknown-cert-file cluster-signing-legacy-unknown-key-file config controllers"
-    " kube-api-burst kube-api-qps kubeconfig leader-elect leader-elect-lease-duration leader-elect-renew-deadline"
+    " journal kube-api-burst kube-api-qps kubeconfig leader-elect leader-elect-lease-duration leader-elect-renew-deadline"
     " leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace leader-elect-retry-period node-policy secure-port"
     " tls-cert-file tls-private-key-file",
     "csr": "",
-    "csr list": "kubeconfig output",
-    "csr show": "kubeconfig output",
+    "csr list": "kubeconfig node-policy output pending",
+    "csr show": "kubeconfig node-policy output",
+    "csr approve": "all-matching journal kubeconfig node-policy output override",
+    "csr deny": "all-matching journal kubeconfig message output",
     "csr explain": "kubeconfig node-policy output signer usages username",
     "hub": "",
     "hub run": "authentication-kubeconfig authorization-kubeconfig bind-address config keep-journal keep-journal-lines key-file leader-elect"
@@ -154,6 +156,8 @@ MORE = {
     "fail-within": 1,
     "token-file": 1,
     "print-bootstrap-kubeconfig": 1,
+    "serving-certificates": 1,
+    "controllers-image": 1,
 }
 """How many of kubeadm's commands have which flag in addition to kubeadm's."""
 

@@ -20,6 +20,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
+from kubewright.controllers.serving.locations import PolicyObject
 from kubewright.controllers.serving.sources.asking import Tools
 from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.kube.api import AsyncKubeAPI
@@ -66,7 +67,7 @@ class Cluster:
         wanted=EVERY_ONE,
         allowed=None,
         metrics: ControllerMetrics | None = None,
-        policy: str = "",
+        policy: str | PolicyObject = "",
         through: Callable[[AsyncKubeAPI], AsyncKubeAPI] = lambda client: client,
     ) -> None:
         self.api = FakeAPI()
@@ -83,9 +84,10 @@ class Cluster:
             election=election,
             qps=1000,
             burst=1000,
-            node_policy=NODE_POLICY if policy else None,
+            node_policy=policy if isinstance(policy, PolicyObject) else NODE_POLICY if policy else None,
         )
-        self.set_policy(policy)
+        if isinstance(policy, str):
+            self.set_policy(policy)
         self.manager = Manager(
             through(self.client),
             chosen,

@@ -12,8 +12,9 @@ from serving_kit import DNS, IP, POLICY, serving_csr
 
 from kubewright.base.errors import ValidationError
 from kubewright.controllers import options
+from kubewright.controllers.serving.locations import PolicyObject
 from kubewright.kube.resources import NODE
-from kubewright.manifests import controllers
+from kubewright.manifests import controllers, node_policy
 from kubewright.manifests.rbac import Purpose
 
 pytestmark = pytest.mark.looptime
@@ -26,7 +27,7 @@ def node(name: str = "a", *addresses: str, **spec: object) -> dict:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": {"addresses": rows}}
 
 
-def running(*objects: dict, policy: str = POLICY) -> Cluster:
+def running(*objects: dict, policy: str | PolicyObject = POLICY) -> Cluster:
     return Cluster(*objects, wanted=WANTED, policy=policy)
 
 
@@ -90,9 +91,16 @@ async def test_addresses_of_services_pods_and_api_servers_are_nobodys():
         "subsets": [{"addresses": [{"ip": "10.1.0.7"}]}],
     }
     services = {"apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "x"}, "spec": {"cidrs": ["10.1.0.0/20"]}}
+    asked = serving_csr(
+        request(names=(("dns", "worker-1"), IP), subject=(("2.5.4.10", "system:nodes"), ("2.5.4.3", "system:node:worker-1"))),
+        username="system:node:worker-1",
+    )
     for reserved in (endpoints, services, node("b", "10.7.0.1", podCIDRs=["10.1.0.0/24"])):
-        async with running(node(), reserved, serving_csr()).running() as cluster:
+        async with running(node("worker-1"), reserved, asked).running() as cluster:
             assert conditions(cluster) == [("Denied", "ReservedName")]
+    # the policy lists this address for the node a: it is a control plane
+    async with running(node(), endpoints, serving_csr()).running() as cluster:
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
 
 
 async def test_a_changed_policy_decides_about_waiting_requests_and_a_wrong_one_changes_nothing():
@@ -105,6 +113,24 @@ async def test_a_changed_policy_decides_about_waiting_requests_and_a_wrong_one_c
         cluster.set_policy(POLICY)
         await asyncio.sleep(5)
         assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+
+
+async def test_a_policy_in_a_config_map_is_used_as_soon_as_it_is_there_and_while_it_is_valid():
+    found = PolicyObject(namespace="kube-system", name="kubewright-node-policy")
+    async with running(node(), serving_csr(), policy=found).running() as cluster:
+        for content in (None, "kind: nonsense", POLICY.replace("10.1.0.7, ", "")):
+            if content is not None:
+                cluster.api.put(policy_map(content))
+            await asyncio.sleep(5)
+            assert conditions(cluster) == []
+        cluster.api.put(policy_map(POLICY))
+        await asyncio.sleep(5)
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+
+
+def policy_map(content: str) -> dict:
+    metadata = {"name": "kubewright-node-policy", "namespace": "kube-system"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {node_policy.KEY: content}}
 
 
 async def test_a_wrong_policy_keeps_the_controllers_from_starting():
@@ -128,7 +154,7 @@ def test_the_deployment_of_the_approver_alone_may_neither_sign_nor_read_secrets(
     documents = controllers.deployment(image="x", controllers="servingapproving", purposes=[Purpose.SERVING_APPROVER])
     rules = [rule for one in documents for rule in one.get("rules", ())]
     granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert len(rules) == 12
+    assert len(rules) == 13
     assert ("signers", "approve") in granted
     assert not {one for one in granted if one[0] == "secrets" or one[1] in {"sign", "delete", "patch"}}
     [signers] = [rule for rule in rules if rule["resources"] == ["signers"]]

@@ -25,6 +25,25 @@ def test_a_plan_lists_what_a_run_creates(box):
     assert len(plan.changes) == 58
 
 
+def test_the_approver_of_serving_certificates_is_planned_and_stays_as_it_is(box):
+    wish = asked(serving_certificates="strict", controllers_image="registry.example/kubewright:1")
+    without = names(box.plan(asked()).changes)
+    more = [name for name in names(box.plan(wish).changes) if name not in without]
+    own = [f"{kind}{place}kubewright:serving-approver" for place in ("", "default/", "kube-system/") for kind in _RIGHTS[bool(place)]]
+    assert more == [*own, "configmap kube-system/kubewright-node-policy", "kubeconfig kubewright-controllers.conf", f"file {_pod(box)}"]
+    box.run(wish)
+    assert "--node-policy=configmap:kube-system/kubewright-node-policy" in _pod(box).read_text()
+    assert "cluster-signing" not in _pod(box).read_text()
+    assert not box.plan(wish, observe=lambda _: box.kube)
+
+
+_RIGHTS = {False: ("clusterrole ", "clusterrolebinding "), True: ("role ", "rolebinding ")}
+
+
+def _pod(box):
+    return Path(box.layout.manifest("kubewright-controllers"))
+
+
 def test_a_plan_writes_nothing_and_starts_nothing(box, tmp_path, monkeypatch):
     home = tmp_path / "home"
     home.mkdir()

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from init_kit import DETECTED, asked
 
 from kubewright.apis.kubeadm.overrides import InitOverrides, feature_gates
+from kubewright.apis.kubeadm.types import Arg
 from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.randomness import SeededRandom
@@ -42,6 +43,14 @@ def of(*argv: str):
 def test_skipping_an_add_on_disables_it_in_the_uploaded_configuration(skip, dns, proxy):
     cluster = configured(asked(overrides=InitOverrides(skip_phases=skip))).configuration.cluster
     assert (cluster.dns.disabled, cluster.proxy.disabled) == (dns, proxy)
+
+
+def test_strict_serving_certificates_are_requested_and_verified_on_every_machine_of_the_cluster():
+    found = configured(of("--serving-certificates", "strict", "--cert-dir", "/pki", "--kubernetes-version", "v1.36.3")).configuration
+    assert (found.kubelet.document["serverTLSBootstrap"], found.kubelet.user_supplied) == (True, True)
+    assert found.cluster.api_server.extra_args == (Arg(name="kubelet-certificate-authority", value="/pki/ca.crt"),)
+    stock = configured(of("--kubernetes-version", "v1.36.3")).configuration
+    assert ("serverTLSBootstrap" in stock.kubelet.document, stock.cluster.api_server.extra_args) == (False, ())
 
 
 WRONG = {
@@ -188,6 +197,7 @@ FLAGS = {
     "token": ("abcdef.0123456789abcdef", lambda c: c.init.bootstrap_tokens[0].token, "abcdef.0123456789abcdef"),
     "token-ttl": ("1h", lambda c: c.init.bootstrap_tokens[0].ttl, Duration.parse("1h")),
     "dry-run": ("true", lambda c: c.init.dry_run, True),
+    "serving-certificates": ("strict", lambda c: c.kubelet.document["serverTLSBootstrap"], True),
 }
 
 
@@ -198,7 +208,17 @@ def test_a_flag_reaches_the_configuration(flag):
 
 
 def test_every_flag_of_init_is_tested_or_in_the_request():
-    placed = {"config", "upload-certs", "skip-token-print", "skip-certificate-key-print", "plan", "output", "patches", "adopt"}
+    placed = {
+        "config",
+        "upload-certs",
+        "skip-token-print",
+        "skip-certificate-key-print",
+        "plan",
+        "output",
+        "patches",
+        "adopt",
+        "controllers-image",
+    }
     assert {flag.name for flag in commands.TABLE.command("init").flags} == {*FLAGS, *placed}
 
 

@@ -46,6 +46,7 @@ def up(parsed: Parsed) -> int:
         kubernetes_version=_version(parsed),
         config=_config(parsed.text("config")),
         controllers=_controllers(parsed),
+        serving_certificates=parsed.text("serving-certificates") or None,
         within=Duration.parse(parsed.text("wait")).seconds,
         machines=parsed.flag("machines"),
         kubectl=True,

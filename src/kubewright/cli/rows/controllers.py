@@ -6,7 +6,7 @@ Those of `controllers run` are kube-controller-manager's flags. Imports nothing 
 from __future__ import annotations
 
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, DURATION, INT32, LIST, Argument, Command, Flag, electing, serving
+from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT32, LIST, Argument, Command, Flag, electing, serving
 
 SIGNERS = {
     "kubelet-client": "kubernetes.io/kube-apiserver-client-kubelet",
@@ -17,6 +17,17 @@ SIGNERS = {
 """The words for signers in flags, and the signers' names."""
 
 _KUBECONFIG = Flag("kubeconfig", "kubeconfig of the cluster", metavar="file")
+_NODE_POLICY = Flag(
+    "node-policy",
+    "NodeApprovalPolicy for serving certificates, a file or configmap:NAMESPACE/NAME (default: the cluster's own, if it has one)",
+    metavar="file",
+)
+_ALL_MATCHING = Flag("all-matching", "also all pending requests of nodes whose names match a pattern with * and ?", metavar="pattern")
+_JOURNAL = Flag(
+    "journal",
+    "file to which the decisions are appended as lines of JSON; - for standard output (default: $XDG_STATE_HOME/kubewright/decisions.jsonl)",
+    metavar="file",
+)
 
 RUN_FLAGS = (
     Flag("config", "file with the same settings (ControllersConfiguration); flags override it", metavar="file"),
@@ -39,7 +50,12 @@ RUN_FLAGS = (
         )
     ),
     Flag("cluster-signing-duration", "maximum lifetime of certificates", kind=DURATION, default="8760h0m0s"),
-    Flag("node-policy", "NodeApprovalPolicy for servingapproving; it is read again when it changes", metavar="file"),
+    Flag(
+        "node-policy",
+        "NodeApprovalPolicy for servingapproving, a file or configmap:NAMESPACE/NAME; it is read again when it changes",
+        metavar="file",
+    ),
+    Flag("journal", "file to which decisions of servingapproving are appended as lines of JSON; - for standard output", metavar="file"),
     *electing(),
     Flag("leader-elect-resource-lock", "kind of the lock object", default="leases", choices=("leases",)),
     Flag("leader-elect-resource-name", "name of the lease", default="kubewright-controllers"),
@@ -90,14 +106,54 @@ ROWS = (
         "csr list",
         "List certificate requests and what they ask for",
         handler="kubewright.cli.handlers.controllers.csr:list_requests",
-        flags=(_KUBECONFIG, ALL_FORMATS),
+        flags=(
+            _KUBECONFIG,
+            _NODE_POLICY,
+            Flag("pending", "only those that nobody has decided about", kind=BOOL, default=False),
+            ALL_FORMATS,
+        ),
     ),
     Command(
         "csr show",
         "Show all details of a certificate request",
         handler="kubewright.cli.handlers.controllers.csr:show",
         argument=Argument("name", "name of the request", shown="name", least=1),
-        flags=(_KUBECONFIG, ALL_FORMATS),
+        flags=(_KUBECONFIG, _NODE_POLICY, ALL_FORMATS),
+    ),
+    Command(
+        "csr approve",
+        "Approve certificate requests that the rules of the cluster allow",
+        handler="kubewright.cli.handlers.controllers.csr_decisions:approve",
+        argument=Argument("name", "names of requests", shown="[name] ...", most=ANY),
+        flags=(
+            _KUBECONFIG,
+            _NODE_POLICY,
+            _ALL_MATCHING,
+            Flag("override", "reason for approving requests that no rule allows; the journal keeps it", metavar="reason"),
+            _JOURNAL,
+            ALL_FORMATS,
+        ),
+        description="A request for a serving certificate must pass the checks of the node policy, one for a client certificate of a node those of"
+        " csrapproving. Others are refused, unless --override says why they are approved all the same.",
+        examples=(
+            "csr approve csr-x7k2p",
+            "csr approve --all-matching 'worker-*'",
+            "csr approve csr-x7k2p --override 'new address, ticket 4711'",
+        ),
+    ),
+    Command(
+        "csr deny",
+        "Deny certificate requests",
+        handler="kubewright.cli.handlers.controllers.csr_decisions:deny",
+        argument=Argument("name", "names of requests", shown="[name] ...", most=ANY),
+        flags=(
+            _KUBECONFIG,
+            _ALL_MATCHING,
+            Flag("message", "reason, shown in the request's condition", metavar="text"),
+            _JOURNAL,
+            ALL_FORMATS,
+        ),
+        examples=("csr deny csr-x7k2p --message 'not our machine'",),
     ),
     Command(
         "csr explain",
@@ -113,7 +169,7 @@ ROWS = (
             _KUBECONFIG,
             Flag("signer", "signer of the request, for a PEM file", default=SIGNERS["kubelet-client"], choices=tuple(SIGNERS.values())),
             Flag("usages", "usages of the request, for a PEM file", kind=LIST, default=("digital signature", "client auth")),
-            Flag("node-policy", "NodeApprovalPolicy: also show each check of servingapproving", metavar="file"),
+            _NODE_POLICY,
             Flag("username", "user who would send the request, for a PEM file"),
             ALL_FORMATS,
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, Argument, Command, Flag
+from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, SERVING_CERTIFICATES, Argument, Command, Flag
 
 NAME = Flag("name", "name of the cluster", default="default")
 STATE_DIR = Flag("state-dir", "directory of the clusters (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
@@ -33,6 +33,7 @@ UP_FLAGS = (
         metavar="name",
     ),
     Flag("machines", "make a cluster of whole machines, in which pods really run; needs root", kind=BOOL, default=False),
+    SERVING_CERTIFICATES,
     BINARIES_DIR,
     STATE_DIR,
     Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="5m"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import kubewright
 from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import (
     ADOPT,
@@ -24,6 +25,7 @@ from kubewright.cli.rows.model import (
     PATH,
     PRINTED,
     SECRET,
+    SERVING_CERTIFICATES,
     Argument,
     Command,
     Flag,
@@ -95,6 +97,13 @@ _INIT_FLAGS = by_name(
     Flag("token-ttl", "lifetime of the token; 0: it never expires", kind=DURATION, default="24h0m0s"),
     Flag("upload-certs", "upload the control plane's certificates, encrypted", kind=BOOL, default=False),
     *_EXTRA_ARGUMENTS,
+    SERVING_CERTIFICATES,
+    Flag(
+        "controllers-image",
+        "image with this program, for the approver that --serving-certificates strict runs",
+        default=f"localhost/kubewright:{kubewright.__version__}",
+        metavar="image",
+    ),
     ADOPT,
     Flag("plan", "show what init would change, as diffs, and write nothing", kind=BOOL, default=False),
     ALL_FORMATS,

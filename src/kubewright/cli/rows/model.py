@@ -212,6 +212,11 @@ KUBECONFIG = Flag(
 )
 CERT_DIR = Flag("cert-dir", "directory of the certificates", default="/etc/kubernetes/pki", metavar="dir")
 
+SERVING_CERTIFICATES = Flag(
+    "serving-certificates",
+    "certificates of kubelets' own API: self-signed (default), or strict: the cluster signs them if a policy allows all their names",
+    choices=("self-signed", "strict"),
+)
 ADOPT = Flag("adopt", "take over a machine that another tool added to a cluster", kind=BOOL, default=False)
 
 MACHINE_FLAGS = (

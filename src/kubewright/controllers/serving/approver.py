@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from kubewright.base.clock import Clock
@@ -12,10 +13,12 @@ from kubewright.base.logs import verbose
 from kubewright.controllers import requests
 from kubewright.controllers.certificates import EACH, RequestController, is_open
 from kubewright.controllers.requests import KUBELET_SERVING, Nothing, SigningRequest
+from kubewright.controllers.serving import journal
 from kubewright.controllers.serving.deciding import Approve, Ask, Decision, Deny, Wait, decide
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.gathering import Gatherer
-from kubewright.controllers.serving.policies import PolicyFile
+from kubewright.controllers.serving.journal import short
+from kubewright.controllers.serving.policies import Policy
 from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
@@ -47,7 +50,8 @@ class ServingApprover(RequestController):
         nodes: SharedInformer,
         api_servers: SharedInformer,
         service_networks: SharedInformer,
-        policy: PolicyFile,
+        policy: Policy,
+        write: journal.Write,
         clock: Clock,
         telemetry: Telemetry,
     ) -> None:
@@ -58,9 +62,11 @@ class ServingApprover(RequestController):
         self._api_servers = api_servers
         self._service_networks = service_networks
         self._policy = policy
+        self._journal = write
         self._clock = clock
         self._gatherer = Gatherer()
         self._told: set[str] = set()
+        self._waits: dict[str, str] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -78,28 +84,37 @@ class ServingApprover(RequestController):
         self._nodes.subscribe(self._node_changed)
         for informer in (self._nodes, self._api_servers, self._service_networks, self._clients):
             await informer.wait_synced()
+        if not self._policy.is_known:
+            known = asyncio.Event()
+            self._policy.subscribe(known.set)
+            await known.wait()
         await super().run()
 
     async def _dealt_with(self, name: str, found: Object) -> str:
         csr = requests.read(found)
         policy, now = self._policy.current, self._clock.now()
-        match await self._decision(csr):
-            case Approve() as decision:
+        shown, requester = short(name), short(csr.username)
+        decision = await self._decision(csr)
+        match decision:
+            case Approve():
                 await self._api.update(requests.with_condition(found, decision.condition), subresource="approval")
-                _log.info("%s of %s is approved by policy version %s", name, csr.username, policy.version)
-                self._told.discard(name)
+                _log.info("%s of %s is approved by policy version %s", shown, requester, policy.version)
+                self._decided(csr, found, decision, now)
                 return "approved"
-            case Deny(check=check, reason=reason, message=message) as denial:
-                await self._api.update(requests.with_condition(found, denial.condition), subresource="approval")
-                _log.info("%s is denied (%s): %s: %s", name, check, reason, message)
-                self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{name} is denied: {message}")
-                self._told.discard(name)
+            case Deny(check=check, reason=reason, message=message):
+                await self._api.update(requests.with_condition(found, decision.condition), subresource="approval")
+                _log.info("%s is denied (%s): %s: %s", shown, check, reason, message)
+                self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{shown} is denied: {message}")
+                self._decided(csr, found, decision, now)
                 return f"denied {reason}"
-            case Wait(reason=reason, message=message):
+            case Wait(check=check, reason=reason, message=message):
                 if csr.created is not None and now - csr.created >= LONG_WAIT and name not in self._told:
                     self._told.add(name)
-                    self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{name} waits: {message}")
-                verbose(_log, EACH, "%s of %s waits (%s): %s", name, csr.username, reason, message)
+                    self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{shown} waits: {message}")
+                if self._waits.get(name) != check:  # not each time that it is checked again
+                    self._record(csr, found, decision, now)
+                    self._waits[name] = check
+                verbose(_log, EACH, "%s of %s waits (%s): %s", shown, requester, reason, message)
                 raise NotNow(f"{reason}: {message}", quiet=True)
             case Nothing() | Ask():
                 return ""
@@ -117,6 +132,16 @@ class ServingApprover(RequestController):
             raise NotNow("the policy has changed", quiet=True)
         now = self._clock.now()  # the answers took time: what watches say may have changed as well
         return decide(csr, self._gatherer.gather(csr, policy, now=now).completed(fetched), policy, now=now)
+
+    def _decided(self, csr: SigningRequest, found: Object, decision: Decision, now: datetime) -> None:
+        self._record(csr, found, decision, now)
+        self._told.discard(csr.name)
+        self._waits.pop(csr.name, None)
+
+    def _record(self, csr: SigningRequest, found: Object, decision: Decision, now: datetime) -> None:
+        verdict = journal.verdict(decision, by=self.name, policy=self._policy.current.version)
+        if verdict is not None:
+            self._journal(journal.line(csr, found, verdict, now=now))
 
     def _node_changed(self, event: WatchEvent) -> None:
         node, _ = core.identity_of(event.object)
@@ -136,6 +161,7 @@ class ServingApprover(RequestController):
     def _gone(self, name: str) -> None:
         super()._gone(name)
         self._told.discard(name)
+        self._waits.pop(name, None)
 
 
 def _is_ours(csr: Object) -> bool:

@@ -8,7 +8,7 @@ a source that the node cannot write, and none may belong to somebody else.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from kubewright.apis import formats, node_approval
@@ -143,21 +143,30 @@ def _node_missing(subject: Subject) -> str:
 
 
 def _reserved(subject: Subject) -> str:
+    """A control plane has the address of its API server, and a node of a local cluster a loopback address.
+
+    The policy has to list such an address by itself: a network that contains it is not enough.
+    """
     policy, evidence = subject.policy, subject.evidence
     names = NamePolicy(
-        reserved=policy.reserved_names | evidence.api_servers,
+        reserved=policy.reserved_names | (evidence.api_servers - evidence.listed),
         networks=(*policy.reserved_networks, *evidence.networks),
         domain=policy.cluster_domain,
     )
-    return _first_broken(subject, "ReservedName", names)
+    return _first_broken(subject, "ReservedName", names, skipped={one for one in evidence.listed if _is_own_loopback(one)})
+
+
+def _is_own_loopback(address: str) -> bool:
+    found = formats.address(address)
+    return found is not None and found.is_loopback and address not in node_names.LOOPBACKS
 
 
 def _foreign(subject: Subject) -> str:
     return _first_broken(subject, "ForeignName", NamePolicy(foreign=subject.evidence.others))
 
 
-def _first_broken(subject: Subject, rule: str, names: NamePolicy) -> str:
-    broken = ((san, node_names.broken(rule, san, subject.node, names)) for san in subject.sans)
+def _first_broken(subject: Subject, rule: str, names: NamePolicy, skipped: Collection[str] = ()) -> str:
+    broken = ((san, node_names.broken(rule, san, subject.node, names)) for san in subject.sans if san not in skipped)
     return next((f"{_shown(san)} {problem}" for san, problem in broken if problem), "")
 
 

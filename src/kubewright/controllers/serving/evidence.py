@@ -73,6 +73,7 @@ class Evidence:
 
     - `node` is the requester's Node, None if there is none.
     - `owned` maps names and addresses of the request to the source that gives them to the node.
+    - `listed` are those addresses of the request that the policy gives to the node one by one, not as part of a network.
     - `foreign` maps names and addresses of the request to the other node that certainly has them, `reported` to one that
       only reports them.
     - `api_servers` are the addresses of API servers, `networks` those of Services and pods.
@@ -84,6 +85,7 @@ class Evidence:
 
     node: KnownNode | None = None
     owned: Mapping[str, str] = field(default_factory=dict)
+    listed: frozenset[str] = frozenset()
     foreign: Mapping[str, str] = field(default_factory=dict)
     reported: Mapping[str, str] = field(default_factory=dict)
     api_servers: frozenset[str] = frozenset()

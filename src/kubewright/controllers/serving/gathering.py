@@ -55,10 +55,14 @@ class Gatherer:
         known = self._nodes.get(node)
         sans = (*names.dns, *names.addresses)
         owned = {san: source for san in sans if (source := _source_of(san, node, known, policy))}
+        row = policy.row(node)
+        listed = frozenset(san for san in sans if row is not None and row.lists(san))
+        certain = self._known.certain(sans, node)
         return Evidence(
             node=known,
             owned=owned,
-            foreign=self._known.certain(sans, node),
+            listed=listed,
+            foreign={san: owner for san, owner in certain.items() if owner or san not in listed},
             reported=self._known.reported(sans, node),
             api_servers=self._known.api_servers,
             networks=tuple(network for networks in self._networks.values() for network in networks),

@@ -1,4 +1,4 @@
-"""The policy in force: a file that is read again when it changes. A changed file that is wrong changes nothing.
+"""The policy in force: a file or a ConfigMap that is read again when it changes. A changed policy that is wrong changes nothing.
 
 A policy comes into force together with its open sources: one whose sources cannot be opened is wrong too.
 """
@@ -13,33 +13,39 @@ from kubewright.apis import node_approval
 from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.errors import DocumentError, KubewrightError
 from kubewright.controllers.authorities import ReadFile
+from kubewright.controllers.serving.locations import PolicyObject, content_of
 from kubewright.controllers.serving.sources.asking import Tools
 from kubewright.controllers.serving.sources.fetching import Fetcher
+from kubewright.kube.answers import EventType, WatchEvent
 
 _log = logging.getLogger(__name__)
 
 
-class PolicyFile:
-    """A NodeApprovalPolicy in a file.
+class Policy:
+    """A NodeApprovalPolicy, wherever its content comes from.
 
-    made ── load() ──> in force ── refresh(), every second ──> in force: the newest valid content ── close() ──> closed
+    made ── take() ──> in force ── offer() ──> in force: the newest valid content ── close() ──> closed
     """
 
-    def __init__(self, path: PurePosixPath, *, read: ReadFile, tools: Tools | None = None) -> None:
-        self._path = path
-        self._read = read
-        self._tools = tools or Tools(read=read)
+    def __init__(self, source: str, tools: Tools) -> None:
+        self._source = source
+        self._tools = tools
         self._fetcher: Fetcher | None = None
         self._replaced: list[Fetcher] = []
         self._seen: bytes | None = None
         self._policy: NodeApprovalPolicy | None = None
         self._readers: list[Callable[[], None]] = []
         self.problem = ""
-        """Why the present content of the file is not in force; '' if it is."""
+        """Why the present content is not in force; '' if it is."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a policy in force."""
+        return self._policy is not None
 
     @property
     def current(self) -> NodeApprovalPolicy:
-        """The policy in force. `load` comes first."""
+        """The policy in force. There must be one."""
         assert self._policy is not None
         return self._policy
 
@@ -50,39 +56,37 @@ class PolicyFile:
         return self._fetcher
 
     def subscribe(self, reader: Callable[[], None]) -> None:
-        """Call a function after each change of the policy in force."""
+        """Call a function after each change of the policy in force, beginning with the first one."""
         self._readers.append(reader)
 
-    def load(self) -> None:
-        """Read the file for the first time.
+    def take(self, content: bytes) -> None:
+        """Put content in force.
 
         Raises DocumentError, ValidationError with every field that is wrong, or the error of a source that cannot be opened.
         """
-        self._seen = self._content()
-        self._policy = node_approval.read(self._seen, source=str(self._path))
-        self._fetcher = Fetcher(self._policy, self._tools)
-        for notice in notices(self._policy):
-            _log.warning("%s: %s", self._path, notice)
-
-    def refresh(self) -> None:
-        """Read the file again if it has changed. What is wrong with it is logged once, and the policy in force stays."""
-        try:
-            content = self._content()
-            if content == self._seen:
-                self.problem = ""
-                return
-            changed = node_approval.read(content, source=str(self._path))
-            fetcher = Fetcher(changed, self._tools)
-        except KubewrightError as error:
-            if str(error) != self.problem:
-                _log.error("policy version %s stays in force: %s", self.current.version, error)
-            self.problem = str(error)
+        if content == self._seen:
+            self.problem = ""
             return
-        self._replaced.append(self.sources)
+        changed = node_approval.read(content, source=self._source)
+        fetcher = Fetcher(changed, self._tools)
+        if self._fetcher is not None:
+            self._replaced.append(self._fetcher)
         self._seen, self._policy, self._fetcher, self.problem = content, changed, fetcher, ""
-        _log.info("%s: policy version %s is in force", self._path, changed.version)
+        _log.info("%s: policy version %s is in force", self._source, changed.version)
+        for notice in notices(changed):
+            _log.warning("%s: %s", self._source, notice)
         for reader in self._readers:
             reader()
+
+    def offer(self, content: Callable[[], bytes]) -> None:
+        """Put content in force if it is valid. What is wrong with it is logged once, and the policy in force stays."""
+        try:
+            self.take(content())
+        except KubewrightError as error:
+            if str(error) != self.problem:
+                kept = f"policy version {self._policy.version} stays in force" if self._policy is not None else "there is no policy yet"
+                _log.error("%s: %s", kept, error)
+            self.problem = str(error)
 
     async def close_replaced(self) -> None:
         """Close the sources of policies that are no longer in force."""
@@ -92,13 +96,44 @@ class PolicyFile:
     async def close(self) -> None:
         """Close all sources. Idempotent."""
         await self.close_replaced()
-        await self.sources.close()
+        if self._fetcher is not None:
+            await self._fetcher.close()
+
+
+class PolicyFile(Policy):
+    """A policy in a file: `load` reads it for the first time, and `refresh` is called every second."""
+
+    def __init__(self, path: PurePosixPath, *, read: ReadFile, tools: Tools | None = None) -> None:
+        super().__init__(str(path), tools or Tools(read=read))
+        self._path = path
+        self._read = read
+
+    def load(self) -> None:
+        """Read the file for the first time. Raises as `take` does."""
+        self.take(self._content())
+
+    def refresh(self) -> None:
+        """Read the file again."""
+        self.offer(self._content)
 
     def _content(self) -> bytes:
         content = self._read(self._path)
         if content is None:
             raise DocumentError(f"{self._path} does not exist", remedy="check --node-policy")
         return content
+
+
+class PolicyConfigMap(Policy):
+    """A policy in a ConfigMap: `changed` reads the events of its watch. Deleting it changes nothing."""
+
+    def __init__(self, source: PolicyObject, tools: Tools) -> None:
+        super().__init__(str(source), tools)
+        self._object = source
+
+    def changed(self, event: WatchEvent) -> None:
+        """Read the new content."""
+        if event.type is not EventType.DELETED:
+            self.offer(lambda: content_of(event.object, self._object))
 
 
 def notices(policy: NodeApprovalPolicy) -> list[str]:

@@ -154,6 +154,18 @@ class Files:
                 raise
             self._settle(parent, path.parent, durable=durable)
 
+    def append(self, path: PurePosixPath, text: bytes, /, *, mode: int) -> None:
+        """Add to the end of a file in one write: other processes may add to it too. The file and its directory may be missing.
+
+        Nothing is synced. Raises HostError.
+        """
+        with explaining("write", path), open_directory(checked(path).parent, make=0o700) as parent:
+            opened = os.open(path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
+            try:
+                _write_all(opened, text)
+            finally:
+                os.close(opened)
+
     @contextmanager
     def replacing(self, path: PurePosixPath, /, *, mode: int) -> Iterator[BinaryIO]:
         """Yield a new file to write to, for content that does not fit into memory.

@@ -168,6 +168,13 @@ MARK: Final[InitPhase] = Phase(
     run=f"{_HERE}.kubelet:mark_control_plane",
     flags="config dry-run node-name",
 )
+SERVING_APPROVER: Final[InitPhase] = Phase(
+    "serving-approver",
+    "Run the approver of serving certificates",
+    run=f"{_HERE}.serving_approver:run",
+    condition=f"{_HERE}.serving_approver:only_strict",
+    hidden=True,
+)
 BOOTSTRAP_TOKEN: Final[InitPhase] = Phase(
     "bootstrap-token",
     "Create bootstrap tokens and their permissions",
@@ -233,6 +240,7 @@ PHASES: Final[Phases[InitContext]] = Phases(
     UPLOAD_CONFIG,
     UPLOAD_CERTS,
     MARK,
+    SERVING_APPROVER,
     BOOTSTRAP_TOKEN,
     KUBELET_FINALIZE,
     ADDON,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kubewright.apis.kubeadm.serving_certificates import STRICT
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
 from kubewright.apis.machine import Addresses
@@ -37,7 +38,8 @@ def checked(ctx: InitContext) -> Iterable[Change]:
     preflight.require_passed(report, reporter=ctx.reporter)
     ctx.say("preflight", "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
-    yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
+    ours = [ctx.request.controllers_image] if ctx.request.serving_certificates == STRICT else []
+    yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter, more=ours)
     ctx.bound.begin(ctx.layout)  # not before: after the name of an image that does not exist, another configuration must be possible
 
 

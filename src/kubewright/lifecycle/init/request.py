@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.apis.kubeadm import serving_certificates
 from kubewright.apis.kubeadm.arguments import Given
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags
+from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STRICT
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import HostError, UsageError, ValidationError
@@ -43,6 +45,8 @@ class InitOptions:
     - `looks_for_runtime`: a command without `--cri-socket` does not detect one (kubeadm v1.36: cmd/init.go).
     - `kubeconfig_directory` and `kubeconfig` are other paths than kubeadm's, '' if not given.
     - `adopt`: a machine of a cluster that another tool created is taken over.
+    - `serving_certificates`: who signs the certificates of kubelets' own API; with `strict`, an approver with
+      `controllers_image` decides about their requests.
     """
 
     documents: Sequence[Document] = ()
@@ -56,6 +60,8 @@ class InitOptions:
     kubeconfig_directory: str = ""
     kubeconfig: str = ""
     adopt: bool = False
+    serving_certificates: str = SELF_SIGNED
+    controllers_image: str = ""
 
 
 def configure(request: InitOptions, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:
@@ -76,7 +82,11 @@ def configure(request: InitOptions, *, detected: Detected, random: Random, layou
         )
     except ValidationError as error:
         raise about_flags(error, request.overrides) from error
-    return replace(loaded, configuration=_with_add_ons(loaded.configuration))
+    configuration = _with_add_ons(loaded.configuration)
+    if request.serving_certificates == STRICT:
+        authority = layout.at(pki=configuration.cluster.certificates_dir, etcd_data=None).certificate("ca")
+        configuration = serving_certificates.strict(configuration, authority=authority)
+    return replace(loaded, configuration=configuration)
 
 
 def extra_arguments(given: Mapping[str, Sequence[str]]) -> list[Document]:

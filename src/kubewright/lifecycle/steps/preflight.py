@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeadm.versions import images
@@ -26,10 +26,10 @@ def require_passed(report: Report, *, reporter: Reporter) -> None:
 
 
 def pull(
-    cluster: ClusterConfiguration, registration: NodeRegistration, *, host: Host, clock: Clock, reporter: Reporter
+    cluster: ClusterConfiguration, registration: NodeRegistration, *, host: Host, clock: Clock, reporter: Reporter, more: Sequence[str] = ()
 ) -> Iterable[Change]:
-    """Pull the images of a control plane as configured in its node registration."""
+    """Pull the images of a control plane as configured in its node registration, and `more` than kubeadm's."""
     from kubewright.host.cri.images_and_sandboxes import Pull, PullPolicy, pull_images  # a worker pulls none
 
     how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
-    return pull_images(images(cluster), runtime=host.runtime, how=how, clock=clock, reporter=reporter)
+    return pull_images([*images(cluster), *more], runtime=host.runtime, how=how, clock=clock, reporter=reporter)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kubewright.apis.kubeadm import versions
+from kubewright.apis.kubeadm import serving_certificates, versions
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
@@ -28,8 +28,17 @@ KEY_ALGORITHM: Final = "ECDSA-P256"
 """Ten RSA keys cost 0.7 s on two cores, these a few milliseconds."""
 
 
-def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: str, detected: Detected, random: Random) -> Loaded:
-    """Load a local cluster's configuration.
+def load(
+    config: str,
+    *,
+    machine: LocalMachineRecord,
+    layout: Layout,
+    version: str,
+    detected: Detected,
+    random: Random,
+    strict: bool = False,
+) -> Loaded:
+    """Load a local cluster's configuration. With `strict` the cluster signs the certificates of kubelets.
 
     Raises ValidationError with all fields that contain other paths and addresses than the machine's own, and with
     everything that `load_init` refuses.
@@ -55,7 +64,8 @@ def load(config: str, *, machine: LocalMachineRecord, layout: Layout, version: s
         health_address=machine.address,
         health_port=machine.ports["kubelet_health"],
     )
-    return replace(loaded, configuration=_local(loaded.configuration, documents))
+    found = _local(loaded.configuration, documents)
+    return replace(loaded, configuration=serving_certificates.strict(found, authority=layout.certificate("ca")) if strict else found)
 
 
 def _local(configuration: Configuration, documents: Sequence[Document]) -> Configuration:

@@ -142,6 +142,7 @@ class MachineJoinRequest:
             version=self.run.cluster.kubernetes_version,
             detected=self.host.facts.detected,
             random=ctx.random,
+            strict=self.run.cluster.strict,
         ).configuration
         return adapted(found, mine=mine)
 

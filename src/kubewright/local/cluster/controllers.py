@@ -1,4 +1,8 @@
-"""The phases of `up --controllers kubewright`: our controllers as one more static pod, whose program is the Python that runs us."""
+"""The phases of `up` for our own controllers: one more static pod, whose program is the Python that runs us.
+
+With `--controllers kubewright` they replace those of kube-controller-manager; with `--serving-certificates strict` they
+approve the serving certificates of kubelets.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,13 @@ import kubewright
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.host.desired import File
-from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps import cluster_objects
+from kubewright.lifecycle.steps import cluster_objects, serving_approver
 from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE
 from kubewright.local.cluster.context import LocalContext
 from kubewright.local.programs import PYTHON
 from kubewright.manifests import controllers
 from kubewright.manifests.pods import Inputs
+from kubewright.manifests.rbac import Purpose
 from kubewright.pki import kubeconfigs
 
 _PROGRAM: Final = (PYTHON, "-m", "kubewright")
@@ -28,11 +32,27 @@ Its health endpoint is unused.
 
 
 def only_ours(ctx: LocalContext) -> str | None:
-    """Leave the phase out where kube-controller-manager has these controllers."""
-    return None if ctx.run.cluster.own_controllers else "kube-controller-manager approves and signs"
+    """Leave the phase out where kube-controller-manager has all controllers."""
+    return None if ctx.run.cluster.runs_controllers else "kube-controller-manager approves and signs"
 
 
-def static_pod(ctx: InitContext) -> Iterable[Change]:
+def only_strict(ctx: LocalContext) -> str | None:
+    """Leave the phase out where kubelets sign their own certificates."""
+    return None if ctx.run.cluster.strict else "kubelets sign their own certificates"
+
+
+def policy(ctx: LocalContext) -> Iterable[Change]:
+    """Store the policy of the approver, which lists the nodes of all machines; workers are served at the first one's address."""
+    yield from serving_approver.policy(ctx, ctx.api, {machine.name: [machine.address] for machine in ctx.run.cluster.machines})
+
+
+def _purposes(ctx: LocalContext) -> list[Purpose]:
+    cluster = ctx.run.cluster
+    wanted = {Purpose.CONTROLLERS: cluster.own_controllers, Purpose.SERVING_APPROVER: cluster.strict}
+    return [purpose for purpose, is_wanted in wanted.items() if is_wanted]
+
+
+def static_pod(ctx: LocalContext) -> Iterable[Change]:
     """Write the kubeconfig and the manifest."""
     inputs = Inputs(
         configuration=ctx.configuration,
@@ -49,11 +69,11 @@ def static_pod(ctx: InitContext) -> Iterable[Change]:
         ctx.issuing,
     )
     where = {"PYTHONPATH": str(Path(kubewright.__file__).parents[1])} if kubewright.__file__ else {}
-    pod = controllers.static_pod(inputs, program=_PROGRAM, environment=where)
+    pod = controllers.static_pod(inputs, program=_PROGRAM, environment=where, purposes=_purposes(ctx))
     path = ctx.layout.manifest(controllers.NAME)
     yield ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=MANIFEST_MODE))
 
 
-def rights(ctx: InitContext) -> Iterable[Change]:
+def rights(ctx: LocalContext) -> Iterable[Change]:
     """Create the permissions of the controllers."""
-    yield from cluster_objects.apply(ctx.api, controllers.rights())
+    yield from cluster_objects.apply(ctx.api, controllers.rights(purposes=_purposes(ctx)))

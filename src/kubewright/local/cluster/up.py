@@ -125,7 +125,13 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     if found is None or not found.made:
         base = asked
     else:
-        record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config, controllers=options.controllers)
+        record.require_same(
+            found,
+            kubernetes_version=options.kubernetes_version,
+            config=options.config,
+            controllers=options.controllers,
+            serving_certificates=options.serving_certificates,
+        )
         base = found.scaled(found.nodes if options.nodes is None else options.nodes)
     return base if options.control_planes is None else allocation.resized(paths, base, control_planes=options.control_planes, claims=claims)
 
@@ -134,7 +140,7 @@ def _located(cluster: ClusterRecord, options: UpOptions, *, sources: BinarySourc
     """Return the programs of the components, and our Python if one of them is ours. Raises BinariesError."""
     version = cluster.kubernetes_version
     found = programs.components(version, sources=sources, reporter=reporter, clock=clock, with_kubectl=options.kubectl)
-    return found | ({programs.PYTHON: Path(sys.executable)} if cluster.own_controllers else {})
+    return found | ({programs.PYTHON: Path(sys.executable)} if cluster.runs_controllers else {})
 
 
 def _require_valid(paths: ClusterPaths, cluster: ClusterRecord, random: Random) -> None:
@@ -151,6 +157,7 @@ def _require_valid(paths: ClusterPaths, cluster: ClusterRecord, random: Random) 
         version=cluster.kubernetes_version,
         detected=host.facts.detected,
         random=random,
+        strict=cluster.strict,
     )
 
 
@@ -176,12 +183,10 @@ def _has_leftover_files(paths: ClusterPaths) -> bool:
 
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
-    return (found.kubernetes_version, found.config, found.controllers, found.control_plane) == (
-        wanted.kubernetes_version,
-        wanted.config,
-        wanted.controllers,
-        wanted.control_plane,
-    )
+    def making(record: ClusterRecord) -> tuple[object, ...]:
+        return record.kubernetes_version, record.config, record.controllers, record.serving_certificates, record.control_plane
+
+    return making(found) == making(wanted)
 
 
 def _names(cluster: ClusterRecord) -> frozenset[str]:
@@ -203,6 +208,7 @@ def _new_record(
         kubernetes_version=version_of(config, options.kubernetes_version),
         config=config,
         controllers=options.controllers or found.controllers,
+        serving_certificates=options.serving_certificates or found.serving_certificates,
     )
 
 

@@ -59,6 +59,7 @@ def prepare(request: UpRequest, machine: Machine) -> Prepared[Configuration]:
         version=run.cluster.kubernetes_version,
         detected=run.host.facts.detected,
         random=machine.random,
+        strict=run.cluster.strict,
     )
     return Prepared(
         configuration=loaded.configuration,

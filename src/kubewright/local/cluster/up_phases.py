@@ -229,6 +229,9 @@ UP_PHASES: Final[Phases[LocalContext]] = Phases(
         "controllers-rights", "Grant the controllers their permissions", run=f"{_OURS}:rights", condition=f"{_OURS}:only_ours", hidden=True
     ),
     phases.UPLOAD_CONFIG,
+    Phase(
+        "serving-policy", "Store the policy of serving certificates", run=f"{_OURS}:policy", condition=f"{_OURS}:only_strict", hidden=True
+    ),
     phases.BOOTSTRAP_TOKEN,
     Phase("join-nodes", "Let the other nodes join", run=join_nodes, hidden=True),
     phases.MARK,

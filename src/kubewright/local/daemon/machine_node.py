@@ -11,7 +11,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.agent.certificates.bootstrap import Bootstrap, KubeconfigBootstrap
-from kubewright.agent.certificates.store import FileCredentialStore
+from kubewright.agent.certificates.serving import ServingRequests
+from kubewright.agent.certificates.store import SERVING, FileCredentialStore, FilePairStore, PendingKey
 from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.lasting_node import LastingNode
 from kubewright.agent.node import NodeAgent
@@ -27,6 +28,7 @@ from kubewright.http.messages import Response
 from kubewright.http.opening import opened
 from kubewright.http.routes import Request, Route
 from kubewright.http.serving import Server, serve
+from kubewright.kube.daemons.serving_identity import ServingIdentity, SignedCertificate
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.local.daemon.static_pods import ComponentLogs, SupervisedPods
 from kubewright.local.record import LocalMachineRecord
@@ -49,7 +51,7 @@ class MachineNode:
 
     `others` are further agents whose kubelet API this machine serves. `joins` says that the machine joins with a file
     of bootstrap credentials, and finds its API server in its files; the first machine's is its own, and its
-    kubelet.conf has a certificate.
+    kubelet.conf has a certificate. `signed` says that the cluster signs the certificate of its kubelet API.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class MachineNode:
         clock: Clock,
         others: Callable[[], Iterable[NodeAgent]] = tuple,
         joins: bool = False,
+        signed: bool = False,
     ) -> None:
         self.machine = machine
         self.trouble = ""
@@ -72,6 +75,7 @@ class MachineNode:
         self._clock = clock
         self._others = others
         self._bootstrap = KubeconfigBootstrap(layout.kubeconfig(BOOTSTRAP), read=Files().read) if joins else None
+        self._signed = SignedCertificate(clock) if signed else None
         self._static = SupervisedPods(supervisor)
         self._logs = ComponentLogs(supervisor)
         self._kubelet: KubeletServer | None = None
@@ -140,8 +144,17 @@ class MachineNode:
         seams = Seams(clock=self._clock)
         static, timings = self._static, Timings.prompt()
         self._running = LastingNode(
-            lambda: NodeAgent(facts, store=store, seams=seams, bootstrap=bootstrap, static_pods=static, timings=timings)
+            lambda: NodeAgent(
+                facts, store=store, seams=seams, bootstrap=bootstrap, static_pods=static, timings=timings, serving=self._serving_requests()
+            )
         )
+
+    def _serving_requests(self) -> ServingRequests | None:
+        if self._signed is None:
+            return None
+        pki = Path(self._layout.kubelet / "pki")
+        store = FilePairStore(pki, SERVING, clock=self._clock, durable=False)
+        return ServingRequests(store=store, use=self._signed.use, pending=PendingKey(pki, SERVING))
 
     async def _end_agent(self) -> None:
         if self._running is not None:
@@ -163,7 +176,8 @@ class MachineNode:
         """Serve the kubelets' ports: the API with its logs, and health without authentication."""
         address, ports = self.machine.address, self.machine.ports
         if self._kubelet is None:
-            kubelet = KubeletServer(self._agents, client_ca_pem=ca_pem, logs=self._logs, clock=self._clock)
+            identity = ServingIdentity(self._signed, client_ca=lambda: ca_pem) if self._signed is not None else None
+            kubelet = KubeletServer(self._agents, client_ca_pem=ca_pem, identity=identity, logs=self._logs, clock=self._clock)
             await kubelet.start(address, ports["kubelet"])
             self._kubelet = kubelet
         if self._health is None:

@@ -129,6 +129,7 @@ class LocalNodes:
             clock=self._clock,
             others=self._fleet.agents if first else tuple,
             joins=not first,
+            signed=self._cluster.strict,
         )
 
     def _has_joined(self, machine: LocalMachineRecord) -> bool:

@@ -1,4 +1,4 @@
-"""`csr list`, `show` and `explain`: descriptions of certificate requests, and the controllers' decisions about them."""
+"""`csr list`, `show` and `explain`: certificate requests, what pending ones wait for, and the controllers' decisions about them."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import base64
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import APIError, CertificateError, DocumentError
+from kubewright.base.errors import CertificateError, DocumentError
 from kubewright.cli.handlers import cluster_access
-from kubewright.cli.handlers.controllers import evidence_tools
-from kubewright.cli.parsing.inputs import absolute
+from kubewright.cli.handlers.controllers import reviewing
+from kubewright.cli.handlers.controllers.reviewing import Reviewer
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import human_duration, table, write_result
-from kubewright.controllers import approving, explaining, requests
-from kubewright.controllers.approving import Ask
-from kubewright.controllers.requests import SigningRequest
-from kubewright.controllers.serving import deciding
-from kubewright.controllers.serving.evidence import Evidence, Fetched, node_of
-from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
-from kubewright.controllers.serving.policies import PolicyFile
-from kubewright.host.filesystem.files import Files
-from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.controllers import explaining, requests
+from kubewright.controllers.requests import KUBELET_SERVING, SigningRequest
+from kubewright.controllers.serving import journal
+from kubewright.controllers.serving.evidence import node_of
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.core import identity_of
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki.requests.csr import NODES
 
 _COLUMNS = (
@@ -39,6 +33,7 @@ _COLUMNS = (
     ("for", "FOR"),
     ("names", "NAMES"),
     ("state", "STATE"),
+    ("reason", "REASON"),
 )
 
 _CHECKS = (("id", "CHECK"), ("result", "RESULT"), ("summary", "REQUIRES"), ("problem", "FOUND"))
@@ -46,24 +41,27 @@ _ANSWERS = (("source", "SOURCE"), ("gives", "GIVES"), ("others", "BELONG TO OTHE
 
 
 def list_requests(parsed: Parsed) -> int:
-    """List the requests of a cluster, the oldest first."""
-    now = SystemClock().now()
-    found = [requests.read(csr) for csr in _api(parsed).list(CERTIFICATE_SIGNING_REQUEST)]
+    """List the requests of a cluster, the oldest first, with the reason of their state."""
+    now, api = SystemClock().now(), _api(parsed)
+    found = [requests.read(csr) for csr in api.list(CERTIFICATE_SIGNING_REQUEST)]
+    if parsed.flag("pending"):
+        found = [csr for csr in found if not csr.decided and not csr.certificate]
     found.sort(key=lambda csr: (csr.created or now, csr.name))
-    form = parsed.text("output")
+    reviewer, form = Reviewer(parsed, api, now=now), parsed.text("output")
     if form != "text":
-        write_result([_as_map(csr) for csr in found], form=form)
+        write_result([{**_as_map(csr), "reason": _reason(csr, reviewer)} for csr in found], form=form)
     elif not found:
-        sys.stderr.write("there are no certificate requests\n")
+        sys.stderr.write(f"there are no {'pending ' if parsed.flag('pending') else ''}certificate requests\n")
     else:
-        sys.stdout.write(table([_row(csr, now) for csr in found], columns=_COLUMNS))
+        sys.stdout.write(table([{**_row(csr, now), "reason": _reason(csr, reviewer)} for csr in found], columns=_COLUMNS))
     return 0
 
 
 def show(parsed: Parsed) -> int:
     """Show one request with all of its contents."""
-    csr = requests.read(_api(parsed).get(CERTIFICATE_SIGNING_REQUEST, parsed.text("name")))
-    found = _as_map(csr)
+    api = _api(parsed)
+    csr = requests.read(api.get(CERTIFICATE_SIGNING_REQUEST, parsed.text("name")))
+    found = {**_as_map(csr), "reason": _reason(csr, Reviewer(parsed, api, now=SystemClock().now()))}
     write_result(found, form="yaml" if parsed.text("output") == "text" else parsed.text("output"))
     return 0
 
@@ -77,18 +75,18 @@ def explain(parsed: Parsed) -> int:
     else:
         api = _api(parsed)
         csr = requests.read(api.get(CERTIFICATE_SIGNING_REQUEST, name))
-    answers = _answers(csr, api)
+    answers = reviewing.answers(csr, api)
     now = SystemClock().now()
     found = explaining.explain(csr, answers=answers, now=now)
     checks: list[dict[str, str]] = []
     said: list[dict[str, str]] = []
-    if parsed.text("node-policy"):
-        policy = PolicyFile(PurePosixPath(absolute(parsed.text("node-policy"))), read=Files().read, tools=evidence_tools.tools())
-        policy.load()
-        evidence = _evidence(csr, _known(api or _api(parsed)), policy, now=now)
-        found.append(explaining.serving_approver(csr, evidence, policy.current, now=now))
-        checks = explaining.serving_checks(csr, evidence, policy.current)
-        said = explaining.source_answers(evidence)
+    if parsed.text("node-policy") or (api is not None and csr.signer == KUBELET_SERVING):
+        reviewer = Reviewer(parsed, api or _api(parsed), now=now)
+        if (policy := reviewer.policy) is not None:
+            evidence = reviewer.evidence(csr, policy)
+            found.append(explaining.serving_approver(csr, evidence, policy, now=now))
+            checks = explaining.serving_checks(csr, evidence, policy)
+            said = explaining.source_answers(evidence)
     form = parsed.text("output")
     if form != "text":
         extra = {"checks": checks, "sources": said} if checks else {}
@@ -100,34 +98,6 @@ def explain(parsed: Parsed) -> int:
             if rows:
                 sys.stdout.write("\n" + table(rows, columns=shown))
     return 0
-
-
-def _evidence(csr: SigningRequest, gatherer: Gatherer, policy: PolicyFile, *, now: datetime) -> Evidence:
-    """Gather the evidence about a request; ask the sources if what the cluster has does not decide."""
-    evidence = gatherer.gather(csr, policy.current, now=now)
-    if not isinstance(deciding.decide(csr, evidence, policy.current, now=now), deciding.Ask):
-        return evidence
-
-    async def fetched() -> Fetched:
-        try:
-            return await policy.sources.fetch(gatherer.question(csr))
-        finally:
-            await policy.close()
-
-    from kubewright.http import loop
-
-    return evidence.completed(loop.run(fetched))
-
-
-def _known(api: KubeAPI) -> Gatherer:
-    """Read the objects that the approver of serving certificates watches."""
-    gatherer = Gatherer()
-    for resource, reader in gatherer.readers.items():
-        namespace = API_SERVERS[0] if resource is ENDPOINTS else None
-        for obj in api.list(resource, namespace):
-            if resource is not ENDPOINTS or identity_of(obj)[0] == API_SERVERS[1]:
-                reader(WatchEvent(EventType.ADDED, obj))
-    return gatherer
 
 
 def _api(parsed: Parsed) -> KubeAPI:
@@ -152,21 +122,6 @@ def _from_file(parsed: Parsed, path: Path) -> Mapping[str, Any]:
     return found
 
 
-def _answers(csr: SigningRequest, api: KubeAPI | None) -> dict[str, bool]:
-    """Check the requester's permissions in the cluster, as the approver does.
-
-    Without a cluster, or permission to check, they are unknown.
-    """
-    answers: dict[str, bool] = {}
-    while api is not None and isinstance(decision := approving.decide(csr, answers), Ask):
-        try:
-            review = api.create(approving.review(csr, decision.subresource))
-        except APIError:
-            break
-        answers[decision.subresource] = bool((review.get("status") or {}).get("allowed"))
-    return answers
-
-
 def _as_map(csr: SigningRequest) -> dict[str, object]:
     return {
         "name": csr.name,
@@ -178,8 +133,25 @@ def _as_map(csr: SigningRequest) -> dict[str, object]:
         "created": csr.created,
         "state": csr.state,
         "conditions": [{"type": one.type, "reason": one.reason, "message": one.message} for one in csr.conditions],
+        "key": _key(csr),
         "request": _contents(csr),
     }
+
+
+def _reason(csr: SigningRequest, reviewer: Reviewer) -> str:
+    """Return why a request is in its state: what a pending one waits for, or the reason of the latest condition."""
+    return csr.conditions[-1].reason if csr.conditions else reviewer.waits_for(csr)
+
+
+def _key(csr: SigningRequest) -> dict[str, str]:
+    digest = journal.key_digest(csr)
+    return {"sha256": digest, "code": code(digest)} if digest else {}
+
+
+def code(digest: str) -> str:
+    """Return a short form of a key's digest that people can compare: 12 characters of base32 in three groups."""
+    text = base64.b32encode(bytes.fromhex(digest)).decode()
+    return "-".join(text[start : start + 4] for start in (0, 4, 8))
 
 
 def _contents(csr: SigningRequest) -> dict[str, object]:

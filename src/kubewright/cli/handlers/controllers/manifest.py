@@ -28,7 +28,8 @@ def manifest(parsed: Parsed) -> int:
 
 
 def _static_pod(parsed: Parsed) -> list[dict[str, Any]]:
-    return [controllers.machine_static_pod(Layout(), image=_image(parsed), controllers=",".join(parsed.strings("controllers")))]
+    chosen = ",".join(parsed.strings("controllers"))
+    return [controllers.machine_static_pod(Layout(), image=_image(parsed), controllers=chosen, purposes=_purposes(parsed))]
 
 
 def _deployment(parsed: Parsed) -> list[dict[str, Any]]:

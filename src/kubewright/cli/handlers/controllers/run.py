@@ -13,7 +13,8 @@ from kubewright.base import logs
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
-from kubewright.cli.handlers.controllers import evidence_tools
+from kubewright.cli.handlers.controllers import evidence_tools, journals
+from kubewright.cli.handlers.controllers.reviewing import policy_location
 from kubewright.cli.handlers.daemons import leader_election, serving
 from kubewright.cli.handlers.daemons.running import keep_told, until_stopped
 from kubewright.cli.parsing.flag_documents import FlagDocument
@@ -23,6 +24,7 @@ from kubewright.cli.rows.controllers import RUN_FLAGS, SIGNERS
 from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
+from kubewright.controllers.serving.locations import PolicyLocation
 from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.host.filesystem.files import Files
 from kubewright.host.notify import Notifier
@@ -50,11 +52,11 @@ def run(parsed: Parsed) -> int:
 def options_of(parsed: Parsed) -> Options:
     """Read the flags. Raises UsageError with all values that kube-controller-manager refuses as well."""
     problems, own = UsageProblems(), {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
-    policy = absolute(parsed.text("node-policy"))
     with problems:
         _require_cluster(parsed)
     with problems:
         chosen = options.selected(parsed.strings("controllers"))
+        policy = policy_location(parsed)
         _require_policy(chosen, policy)
     with problems:
         files = options.authority_files(_pair(parsed, "cluster-signing"), own)
@@ -73,7 +75,7 @@ def options_of(parsed: Parsed) -> Options:
         election=election,
         qps=rate,
         burst=parsed.number("kube-api-burst") or 1,
-        node_policy=PurePosixPath(policy) if policy else None,
+        node_policy=policy,
     )
 
 
@@ -82,8 +84,8 @@ def _require_cluster(parsed: Parsed) -> None:
         raise UsageError("no cluster is configured", remedy="name its kubeconfig with --kubeconfig; it can be left out only in a pod")
 
 
-def _require_policy(chosen: frozenset[str], policy: str) -> None:
-    if options.SERVING_APPROVING in chosen and not policy:
+def _require_policy(chosen: frozenset[str], policy: PolicyLocation | None) -> None:
+    if options.SERVING_APPROVING in chosen and policy is None:
         raise UsageError("servingapproving needs a policy", remedy="name a NodeApprovalPolicy with --node-policy")
 
 
@@ -120,6 +122,7 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
         random=random,
         metrics=ControllerMetrics(registry),
         tools=evidence_tools.tools(),
+        journal=journals.writer(parsed.text("journal"), files=files),
     )
     notifier = Notifier(os.environ)
     stop_serving = await serving.serve(

@@ -1,0 +1,160 @@
+"""What the `csr` commands know of a cluster: the policy for serving certificates, and the evidence about each request."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import PurePosixPath
+
+from kubewright.apis import node_approval
+from kubewright.apis.node_approval import NodeApprovalPolicy
+from kubewright.base.errors import APIError, DocumentError, KubewrightError
+from kubewright.cli.handlers.controllers import evidence_tools
+from kubewright.cli.parsing.inputs import absolute
+from kubewright.cli.parsing.parser import Parsed
+from kubewright.controllers import approving
+from kubewright.controllers.approving import Approve, Ask
+from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING, SigningRequest
+from kubewright.controllers.serving import deciding, locations
+from kubewright.controllers.serving.evidence import Evidence, Fetched
+from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
+from kubewright.controllers.serving.locations import PolicyLocation
+from kubewright.controllers.serving.sources.fetching import Fetcher
+from kubewright.host.filesystem.files import Files
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import identity_of
+from kubewright.kube.resources import CONFIG_MAP, ENDPOINTS
+
+
+def policy_location(parsed: Parsed) -> PolicyLocation | None:
+    """Return where the NodeApprovalPolicy of the flags is, None without one. Raises UsageError."""
+    found = locations.location(parsed.text("node-policy"))
+    return PurePosixPath(absolute(str(found))) if isinstance(found, PurePosixPath) else found
+
+
+def policy_of(parsed: Parsed, api: KubeAPI) -> NodeApprovalPolicy | None:
+    """Return the policy that the flags name, else the cluster's own; None if it has none, or hides it from this user.
+
+    Raises DocumentError for a named one that does not exist, ValidationError for an invalid one.
+    """
+    found = policy_location(parsed)
+    if isinstance(found, PurePosixPath):
+        content = Files().read(found)
+        if content is None:
+            raise DocumentError(f"{found} does not exist", remedy="check --node-policy")
+        return node_approval.read(content, source=str(found))
+    source = found or locations.DEFAULT
+    try:
+        obj = api.get(CONFIG_MAP, source.name, source.namespace)
+    except APIError:
+        if found is not None:
+            raise
+        return None
+    return node_approval.read(locations.content_of(obj, source), source=str(source))
+
+
+def known(api: KubeAPI) -> Gatherer:
+    """Read the objects that the approver of serving certificates watches."""
+    gatherer = Gatherer()
+    for resource, reader in gatherer.readers.items():
+        namespace = API_SERVERS[0] if resource is ENDPOINTS else None
+        for obj in api.list(resource, namespace):
+            if resource is not ENDPOINTS or identity_of(obj)[0] == API_SERVERS[1]:
+                reader(WatchEvent(EventType.ADDED, obj))
+    return gatherer
+
+
+def answers(csr: SigningRequest, api: KubeAPI | None) -> dict[str, bool]:
+    """Check the requester's permissions in the cluster, as the approver does.
+
+    Without a cluster, or permission to check, they are unknown.
+    """
+    found: dict[str, bool] = {}
+    while api is not None and isinstance(decision := approving.decide(csr, found), Ask):
+        try:
+            review = api.create(approving.review(csr, decision.subresource))
+        except APIError:
+            break
+        found[decision.subresource] = bool((review.get("status") or {}).get("allowed"))
+    return found
+
+
+class Reviewer:
+    """Says which requests the rules of a cluster allow. Everything is read at first use."""
+
+    def __init__(self, parsed: Parsed, api: KubeAPI, *, now: datetime) -> None:
+        self._parsed = parsed
+        self._api = api
+        self._now = now
+
+    @functools.cached_property
+    def policy(self) -> NodeApprovalPolicy | None:
+        """The policy for serving certificates. Raises as `policy_of` does."""
+        return policy_of(self._parsed, self._api)
+
+    @functools.cached_property
+    def _known(self) -> Gatherer:
+        return known(self._api)
+
+    def evidence(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> Evidence:
+        """Return the evidence about a request for a serving certificate.
+
+        The sources are asked if what the cluster has does not decide. Raises the error of one that cannot be opened.
+        """
+        evidence = self._known.gather(csr, policy, now=self._now)
+        if not isinstance(deciding.decide(csr, evidence, policy, now=self._now), deciding.Ask):
+            return evidence
+
+        async def fetched() -> Fetched:
+            sources = Fetcher(policy, evidence_tools.tools())
+            try:
+                return await sources.fetch(self._known.question(csr))
+            finally:
+                await sources.close()
+
+        from kubewright.http import loop
+
+        return evidence.completed(loop.run(fetched))
+
+    def waits_for(self, csr: SigningRequest) -> str:
+        """Return what a pending request for a serving certificate fails.
+
+        It is '' for other requests, and without a policy.
+        """
+        if csr.decided or csr.certificate or csr.signer != KUBELET_SERVING or self.policy is None:
+            return ""
+        try:
+            return self._serving(csr, self.policy)
+        except KubewrightError as error:
+            return f"cannot be checked here: {error.what}"
+
+    def refusal(self, csr: SigningRequest) -> str:
+        """Return why no rule allows a request, '' if one does."""
+        if csr.signer == KUBELET_SERVING:
+            if self.policy is None:
+                return "the cluster has no policy for serving certificates"
+            return self._serving(csr, self.policy)
+        if csr.signer != CLIENT_KUBELET:
+            return "there is no rule for its signer"
+        decision = approving.decide(csr, answers(csr, self._api))
+        if isinstance(decision, Approve):
+            return ""
+        return "its requester's permissions cannot be checked" if isinstance(decision, Ask) else decision.reason
+
+    def _serving(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> str:
+        match deciding.decide(csr, self.evidence(csr, policy), policy, now=self._now):
+            case deciding.Deny(reason=reason, message=message) | deciding.Wait(reason=reason, message=message):
+                return f"{reason}: {message}"
+        return ""
+
+
+def person(api: KubeAPI) -> str:
+    """Return the user whom the API server takes the caller for."""
+    review: Mapping[str, object] = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        status = api.create(dict(review)).get("status") or {}
+    except APIError:
+        return "unknown"
+    return str((status.get("userInfo") or {}).get("username") or "unknown")

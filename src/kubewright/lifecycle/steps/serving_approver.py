@@ -1,0 +1,63 @@
+"""The approver of kubelets' serving certificates on a control plane: its policy and permissions in the cluster, and its static pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from kubewright.base import yaml
+from kubewright.base.change import Change
+from kubewright.base.errors import DocumentError, NotFound
+from kubewright.host.desired import File
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.objects import DesiredObject, Write, ensure_object
+from kubewright.kube.resources import CONFIG_MAP
+from kubewright.lifecycle.context import MachineContext
+from kubewright.lifecycle.steps import cluster_objects
+from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE, same_pod
+from kubewright.manifests import controllers, node_policy, pods
+from kubewright.manifests.node_policy import Nodes
+from kubewright.manifests.rbac import Purpose
+from kubewright.pki import kubeconfigs
+
+PURPOSES: Final = (Purpose.SERVING_APPROVER,)
+
+
+def policy(ctx: MachineContext, api: KubeAPI, nodes: Nodes) -> Iterable[Change]:
+    """Make the policy list these nodes. Whatever else an existing policy says stays as it is."""
+    existing = _policy(api)
+    text = node_policy.of_cluster(ctx.configuration, nodes) if existing is None else node_policy.with_nodes(existing, nodes)
+    yield ensure_object(api, DesiredObject(node_policy.config_map(text), write=Write.MUTATE_DATA_KEYS))
+
+
+def rights(api: KubeAPI) -> Iterable[Change]:
+    """Create the permissions of the approver."""
+    yield from cluster_objects.apply(api, controllers.rights(purposes=PURPOSES))
+
+
+def own_nodes(ctx: MachineContext) -> Nodes:
+    """Return this machine's node with its addresses."""
+    registration, endpoint = ctx.configuration.init.node_registration, ctx.configuration.init.local_api_endpoint
+    return {registration.name: node_policy.addresses_of(registration, ctx.detected, endpoint.advertise_address)}
+
+
+def static_pod(ctx: MachineContext, image: str) -> Iterable[Change]:
+    """Write the kubeconfig and the manifest of the static pod."""
+    inputs = pods.Inputs(configuration=ctx.configuration, layout=ctx.layout, addresses=ctx.addresses, detected=ctx.detected)
+    yield kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, controllers.kubeconfig(inputs), ctx.issuing)
+    pod = controllers.machine_static_pod(ctx.layout, image=image, controllers=controllers.selection(PURPOSES), purposes=PURPOSES)
+    path = ctx.layout.manifest(controllers.NAME)
+    yield ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=MANIFEST_MODE, same=same_pod))
+
+
+def _policy(api: KubeAPI) -> str | None:
+    try:
+        found: Mapping[str, Any] = api.get(CONFIG_MAP, node_policy.NAME, pods.NAMESPACE)
+    except NotFound:
+        return None
+    text = (found.get("data") or {}).get(node_policy.KEY)
+    if not isinstance(text, str):
+        raise DocumentError(
+            f"the ConfigMap {pods.NAMESPACE}/{node_policy.NAME} has no {node_policy.KEY}", remedy="delete it, and run the command again"
+        )
+    return text

@@ -1,0 +1,95 @@
+"""`up --serving-certificates strict`: the cluster signs the certificates of its kubelet APIs, and the API server verifies them."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from local_kit import Bench, bench, eventually
+
+from kubewright.base import yaml
+from kubewright.base.errors import ConfigurationChanged
+from kubewright.kube.client import KubeClient
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP
+from kubewright.manifests import node_policy
+
+SIGNER = "kubernetes.io/kubelet-serving"
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Bench]:
+    yield from bench()
+
+
+@pytest.fixture(scope="module")
+def made(home: Bench) -> Bench:
+    ran = home.run("up", "--nodes", "1", "--serving-certificates", "strict")
+    assert ran.code == 0, ran.err
+    return home
+
+
+def serving_requests(api: KubeClient) -> dict[str, list[tuple[str, str]]]:
+    """The conditions of each serving request by its requester."""
+    return {
+        csr["spec"]["username"]: [(one["type"], one["reason"]) for one in csr.get("status", {}).get("conditions", ())]
+        for csr in api.list(CERTIFICATE_SIGNING_REQUEST)
+        if csr["spec"]["signerName"] == SIGNER
+    }
+
+
+def test_the_kubelet_api_has_a_certificate_of_the_cluster_that_the_api_server_verifies(made: Bench) -> None:
+    node = "system:node:one-control-plane"
+    with made.client() as api:
+        eventually(lambda: serving_requests(api) == {node: [("Approved", "NodeJoinPolicy")]}, "the approval")
+        layout = made.paths().layout("one-control-plane")
+        machine = made.status()["machines"][0]
+
+        def served() -> x509.Certificate | None:
+            try:
+                pem = ssl.get_server_certificate((machine["address"], 10250), ca_certs=str(layout.certificate("ca")))
+            except OSError:
+                return None
+            return x509.load_pem_x509_certificate(pem.encode())
+
+        eventually(lambda: served() is not None, "the certificate")
+        found = served()
+        assert found is not None
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        assert [str(one) for one in names.get_values_for_type(x509.IPAddress)] == [machine["address"]]
+        assert names.get_values_for_type(x509.DNSName) == ["one-control-plane"]
+        [kubelet] = [one for one in api.list(CONFIG_MAP, "kube-system") if one["metadata"]["name"] == "kubelet-config"]
+        assert "serverTLSBootstrap: true" in kubelet["data"]["kubelet"]
+    manifest = yaml.load(Path(layout.manifest("kube-apiserver")).read_text())
+    [container] = manifest["spec"]["containers"]
+    assert f"--kubelet-certificate-authority={layout.certificate('ca')}" in container["command"]
+
+
+def test_a_second_up_changes_nothing_and_keeps_what_was_added_to_the_policy(made: Bench) -> None:
+    with made.client() as api:
+        found = api.get(CONFIG_MAP, node_policy.NAME, "kube-system")
+        policy = yaml.load(found["data"][node_policy.KEY])
+        assert [row["node"] for row in policy["sources"][0]["file"]["nodes"]] == ["one-control-plane"]
+        policy["sources"][0]["file"]["nodes"].append({"node": "db-*", "addresses": ["10.1.0.0/24"]})
+        changed = api.update({**found, "data": {node_policy.KEY: yaml.dump(policy)}})
+        assert made.up().changes == ()
+        again = api.get(CONFIG_MAP, node_policy.NAME, "kube-system")
+        assert again["metadata"]["resourceVersion"] == changed["metadata"]["resourceVersion"]
+    with pytest.raises(ConfigurationChanged, match="has strict serving certificates, not self-signed"):
+        made.up(serving_certificates="self-signed")
+
+
+def test_the_approver_is_a_component_that_may_not_sign(made: Bench) -> None:
+    assert made.components()["kubewright-controllers"]["state"] == "Ready"
+    with made.client() as api:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": "kubewright-controllers",
+                "resourceAttributes": {"group": "certificates.k8s.io", "resource": "signers", "name": SIGNER, "verb": "sign"},
+            },
+        }
+        assert api.create(review)["status"]["allowed"] is False
