@@ -17,6 +17,8 @@ NAME: Final = "kubewright-node-policy"
 KEY: Final = "policy.yaml"
 LOCATION: Final = f"configmap:{pods.NAMESPACE}/{NAME}"
 """The value of `--node-policy` for it."""
+IMAGE: Final = "controllers.kubewright/image"
+"""The annotation with the image of the approver."""
 _NODE_IP: Final = "node-ip"
 
 Nodes = Mapping[str, Sequence[str]]
@@ -58,9 +60,11 @@ def with_nodes(text: str, nodes: Nodes) -> str:
     return yaml.dump({key: value for key, value in {**policy, "sources": sources, "reserved": kept}.items() if value})
 
 
-def config_map(text: str) -> dict[str, Any]:
-    """Return the ConfigMap with a policy."""
-    metadata = {"name": NAME, "namespace": pods.NAMESPACE}
+def config_map(text: str, *, image: str = "") -> dict[str, Any]:
+    """Return the ConfigMap with a policy. `image` is that of the approver, which further control planes run too."""
+    metadata: dict[str, Any] = {"name": NAME, "namespace": pods.NAMESPACE}
+    if image:
+        metadata["annotations"] = {IMAGE: image}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
 
 

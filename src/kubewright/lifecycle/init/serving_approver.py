@@ -22,5 +22,5 @@ def run(ctx: InitContext) -> Iterable[Change]:
         "Running the approver of serving certificates, with the policy in ConfigMap kubewright-node-policy of namespace kube-system",
     )
     yield from serving_approver.rights(ctx.api)
-    yield from serving_approver.policy(ctx, ctx.api, serving_approver.own_nodes(ctx))
+    yield from serving_approver.policy(ctx, ctx.api, serving_approver.own_nodes(ctx), image=ctx.request.controllers_image)
     yield from serving_approver.static_pod(ctx, ctx.request.controllers_image)

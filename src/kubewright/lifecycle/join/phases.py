@@ -76,6 +76,13 @@ PREPARE: Final[JoinPhase] = Phase(
 CHECK_ETCD: Final[JoinPhase] = Phase(
     "check-etcd", "Check that etcd is healthy", hidden=True, condition=_CONTROL_PLANES, run=f"{_HERE}.etcd_member:check"
 )
+SERVING_APPROVER: Final[JoinPhase] = Phase(
+    "serving-approver",
+    "List this machine in the policy of serving certificates",
+    hidden=True,
+    condition=_CONTROL_PLANES,
+    run=f"{_HERE}.serving_approver:run",
+)
 KUBELET_START: Final[JoinPhase] = Phase(
     "kubelet-start", "Write the kubelet's files and start it", run=f"{_HERE}.kubelet:start", flags=_KUBELET, argument=_ENDPOINT
 )
@@ -111,6 +118,7 @@ PHASES: Final[Phases[JoinContext]] = Phases(
     PREFLIGHT,
     PREPARE,
     CHECK_ETCD,
+    SERVING_APPROVER,
     KUBELET_START,
     ETCD_JOIN,
     WAIT_BOOTSTRAP,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import DocumentError, NotFound
 from kubewright.host.desired import File
 from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.context import MachineContext
@@ -23,11 +24,22 @@ from kubewright.pki import kubeconfigs
 PURPOSES: Final = (Purpose.SERVING_APPROVER,)
 
 
-def policy(ctx: MachineContext, api: KubeAPI, nodes: Nodes) -> Iterable[Change]:
-    """Make the policy list these nodes. Whatever else an existing policy says stays as it is."""
-    existing = _policy(api)
-    text = node_policy.of_cluster(ctx.configuration, nodes) if existing is None else node_policy.with_nodes(existing, nodes)
-    yield ensure_object(api, DesiredObject(node_policy.config_map(text), write=Write.MUTATE_DATA_KEYS))
+def policy(ctx: MachineContext, api: KubeAPI, nodes: Nodes, *, image: str = "") -> Iterable[Change]:
+    """Make the policy list these nodes. Whatever else an existing policy says stays as it is.
+
+    `image` is that of the approver's static pods; '' where it runs without one.
+    """
+    found = stored(api)
+    text = node_policy.of_cluster(ctx.configuration, nodes) if found is None else node_policy.with_nodes(_text(found), nodes)
+    yield ensure_object(api, DesiredObject(node_policy.config_map(text, image=image), write=Write.MUTATE_DATA_KEYS))
+
+
+def stored(api: KubeAPI) -> Object | None:
+    """Return the ConfigMap of the policy, None if the cluster has none."""
+    try:
+        return api.get(CONFIG_MAP, node_policy.NAME, pods.NAMESPACE)
+    except NotFound:
+        return None
 
 
 def rights(api: KubeAPI) -> Iterable[Change]:
@@ -50,11 +62,7 @@ def static_pod(ctx: MachineContext, image: str) -> Iterable[Change]:
     yield ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=MANIFEST_MODE, same=same_pod))
 
 
-def _policy(api: KubeAPI) -> str | None:
-    try:
-        found: Mapping[str, Any] = api.get(CONFIG_MAP, node_policy.NAME, pods.NAMESPACE)
-    except NotFound:
-        return None
+def _text(found: Object) -> str:
     text = (found.get("data") or {}).get(node_policy.KEY)
     if not isinstance(text, str):
         raise DocumentError(
