@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import ssl
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -26,7 +30,7 @@ def home() -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def made(home: Bench) -> Bench:
-    ran = home.run("up", "--nodes", "1", "--serving-certificates", "strict")
+    ran = home.run("up", "--nodes", "0", "--serving-certificates", "strict")
     assert ran.code == 0, ran.err
     return home
 
@@ -79,6 +83,31 @@ def test_a_second_up_changes_nothing_and_keeps_what_was_added_to_the_policy(made
         assert again["metadata"]["resourceVersion"] == changed["metadata"]["resourceVersion"]
     with pytest.raises(ConfigurationChanged, match="has strict serving certificates, not self-signed"):
         made.up(serving_certificates="self-signed")
+
+
+def test_the_audit_finds_certificates_with_names_that_are_not_the_nodes_own(made: Bench, tmp_path: Path) -> None:
+    cluster = made.cluster()
+    code, rows = audit(cluster.kubeconfig)
+    assert code == 0
+    places = {(row["node"], row["found"].partition(" ")[0], row["result"]) for row in rows}
+    address = made.status()["machines"][0]["address"]
+    assert ("one-control-plane", f"{address}:10250", "good") in places
+    assert ("one-control-plane", "request", "good") in places
+    policy = tmp_path / "policy.yaml"
+    with made.client() as api:
+        text = api.get(CONFIG_MAP, node_policy.NAME, "kube-system")["data"][node_policy.KEY]
+    policy.write_text(text.replace(address, "127.0.99.99"))
+    code, rows = audit(cluster.kubeconfig, f"--node-policy={policy}")
+    assert code == 4
+    found = {row["found"].partition(" ")[0]: row["problems"] for row in rows if row["node"] == "one-control-plane"}
+    assert f'NotOwned: no source of the policy gives "{address}" to one-control-plane' in found[f"{address}:10250"]
+    assert found["request"] == found[f"{address}:10250"]
+
+
+def audit(kubeconfig: Path, *words: str) -> tuple[int, Any]:
+    argv = [sys.executable, "-m", "kubewright", "controllers", "audit", f"--kubeconfig={kubeconfig}", "-o", "json", *words]
+    ended = subprocess.run(argv, capture_output=True, check=False, text=True)
+    return ended.returncode, json.loads(ended.stdout)
 
 
 def test_the_approver_is_a_component_that_may_not_sign(made: Bench) -> None:

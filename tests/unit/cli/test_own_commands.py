@@ -57,6 +57,7 @@ OWN = {
     "agent leave phase files": "output plan root-dir",
     "agent status": "output root-dir",
     "controllers": "",
+    "controllers audit": "kubeconfig kubelet-certificate-authority node-policy output timeout",
     "controllers manifest": "ca-secret controllers image output replicas",
     "controllers run": "authentication-kubeconfig authorization-kubeconfig bind-address cluster-signing-cert-file cluster-signing-duration"
     " cluster-signing-key-file cluster-signing-kube-apiserver-client-cert-file cluster-signing-kube-apiserver-client-key-file"

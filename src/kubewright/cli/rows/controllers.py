@@ -101,6 +101,22 @@ ROWS = (
             "controllers manifest static-pod --image registry.example/kubewright:1 > /etc/kubernetes/manifests/kubewright-controllers.yaml",
         ),
     ),
+    Command(
+        "controllers audit",
+        "Compare the serving certificates of kubelets with the policy",
+        handler="kubewright.cli.handlers.controllers.audit:audit",
+        flags=(
+            _KUBECONFIG,
+            _NODE_POLICY,
+            Flag(
+                "kubelet-certificate-authority", "CA that signs the certificates of kubelets (default: that of the cluster)", metavar="file"
+            ),
+            Flag("timeout", "how long to wait for each kubelet", kind=DURATION, default="5s"),
+            ALL_FORMATS,
+        ),
+        description="Looks at the certificates of CertificateSigningRequests, and at those that the kubelets show at their addresses. The exit code"
+        " is 4 if a certificate has names that are not its node's own, or was not signed by the cluster.",
+    ),
     Command("csr", summary("csr")),
     Command(
         "csr list",
