@@ -44,7 +44,7 @@ def chosen(*argv: str):
 def test_every_flag_is_one_of_kube_controller_manager():
     known = flags_of("kube-controller-manager", "1.36")
     assert known is not None
-    ours = ["config", "node-policy"]
+    ours = ["config", "node-policy", "journal"]
     assert [flag.name for flag in RUN_FLAGS if flag.name not in known.flags] == ours
     theirs = [flag for flag in RUN_FLAGS if flag.name not in ours]
     found = {flag.name: known.flags[flag.name].type for flag in theirs}
