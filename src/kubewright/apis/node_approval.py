@@ -42,6 +42,7 @@ from kubewright.apis.schema import List, Pointer, Struct, member, members, struc
 from kubewright.base import yaml
 from kubewright.base.durations import Duration
 from kubewright.base.errors import DocumentError, ValidationError
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field, replace
 from kubewright.base.yaml import Document
 
@@ -51,6 +52,10 @@ DEFAULT_LIFETIME: Final = Duration.of_seconds(90 * 86400)
 LONGEST_LIFETIME: Final = Duration.of_seconds(366 * 86400)
 SOURCES, CERTIFICATE = "sources", "certificate"
 """What a renewal needs: what every request needs, or only that its names are in the node's present serving certificate."""
+STOCK, STRICT = "stock", "strict"
+"""Who approves the client certificates of nodes: the approver of kube-controller-manager, or these rules."""
+AUTOMATIC, HUMAN = "automatic", "human"
+_TOKEN_ID: Final = Pattern(r"[a-z0-9]{6}")
 MOST_NODES: Final = 20_000
 """Rows of one file source."""
 LARGEST: Final = 8 << 20
@@ -65,6 +70,9 @@ class FileRow:
     node: str = member(TEXT, "name of a node, or a pattern with * and ?", default="")
     names: tuple[str, ...] = member(List(TEXT), "further DNS names, or patterns with * and ?; {node} is the node's name", default=())
     addresses: tuple[str, ...] = member(List(TEXT), "addresses and CIDRs", default=())
+    tokens: tuple[str, ...] = member(
+        List(TEXT), "ids of bootstrap tokens for its first client certificate, with clients: strict", default=()
+    )
 
 
 @struct
@@ -104,6 +112,8 @@ class _Document:
     dns_check: DNSCheck | None = member(Pointer(Struct(DNSCheck)), "each DNS name resolves to an address of the request", default=None)
     call_back: CallBack | None = member(Pointer(Struct(CallBack)), "no kubelet of another node answers at an address", default=None)
     renewal: str = member(TEXT, "what renewals need: sources or certificate", default=SOURCES)
+    clients: str = member(TEXT, "who approves client certificates of nodes: stock, or strict for these rules", default=STOCK)
+    approval: str = member(TEXT, "automatic, or human: first client certificates wait for a person", default=AUTOMATIC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +123,7 @@ class NodeRow:
     node: str
     names: tuple[str, ...]
     networks: tuple[Network, ...]
+    tokens: frozenset[str] = frozenset()
 
     def allows(self, san: str, node: str) -> bool:
         """Whether a node that matches this row may have a name or an address.
@@ -148,6 +159,8 @@ class NodeApprovalPolicy:
     dns_check: DNSCheck | None = None
     call_back: CallBack | None = None
     renewal: str = SOURCES
+    clients: str = STOCK
+    approval: str = AUTOMATIC
 
     @property
     def asks(self) -> bool:
@@ -228,6 +241,8 @@ def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
         dns_check=found.dns_check,
         call_back=found.call_back,
         renewal=found.renewal,
+        clients=found.clients,
+        approval=found.approval,
     )
 
 
@@ -239,6 +254,10 @@ def _check_evidence(found: _Document, at: Place) -> None:
         node_sources.check_call_back(found.call_back, at / "callBack")
     if found.renewal not in {SOURCES, CERTIFICATE}:
         (at / "renewal").invalid(f"must be {SOURCES} or {CERTIFICATE}", found.renewal)
+    if found.clients not in {STOCK, STRICT}:
+        (at / "clients").invalid(f"must be {STOCK} or {STRICT}", found.clients)
+    if found.approval not in {AUTOMATIC, HUMAN}:
+        (at / "approval").invalid(f"must be {AUTOMATIC} or {HUMAN}", found.approval)
     records = [index for index, source in enumerate(found.sources) if source.join_records is not None]
     for index in records[1:]:
         ((at / "sources")[index] / "joinRecords").invalid("only one source can be the join records of this cluster", index)
@@ -277,7 +296,8 @@ def _row(row: FileRow, at: Place) -> NodeRow:
     elif problem := _pattern_problem(row.node):
         (at / "node").invalid(problem, row.node)
     _each(row.names, at / "names", _pattern_problem)
-    return NodeRow(node=row.node, names=row.names, networks=_networks(row.addresses, at / "addresses"))
+    _each(row.tokens, at / "tokens", lambda one: "" if _TOKEN_ID.fullmatch(one) else "is no id of a bootstrap token, such as abcdef")
+    return NodeRow(node=row.node, names=row.names, networks=_networks(row.addresses, at / "addresses"), tokens=frozenset(row.tokens))
 
 
 def _pattern_problem(text: str) -> str:

@@ -23,6 +23,7 @@ from kubewright.controllers.certificates import REREAD, Approver, Cleaner, Signi
 from kubewright.controllers.options import Options
 from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING
 from kubewright.controllers.serving.approver import ServingApprover
+from kubewright.controllers.serving.client_approver import ClientApprover
 from kubewright.controllers.serving.gathering import API_SERVERS
 from kubewright.controllers.serving.journal import Write
 from kubewright.controllers.serving.locations import PolicyLocation
@@ -161,20 +162,32 @@ class Manager:
         if options.TOKEN_CLEANING in wanted:
             yield TokenCleaner(self._api(), self._secrets(), clock=self._clock, telemetry=self._telemetry)
         if options.SERVING_APPROVING in wanted:
-            yield self._serving_approver()
+            yield from self._policy_controllers()
 
-    def _serving_approver(self) -> Controller:
+    def _policy_controllers(self) -> Iterator[Controller]:
         assert self._options.node_policy is not None
         self._policy = policy = self._node_policy(self._options.node_policy)
         namespace, name = API_SERVERS
         endpoints = Informer(self._plain, ENDPOINTS, namespace=namespace, field_selector=f"metadata.name={name}", random=self._random)
-        return ServingApprover(
+        nodes = self._shared("nodes", Informer(self._plain, NODE, random=self._random))
+        serving = ServingApprover(
             self._api(least=APPROVALS),
             self._requests(KUBELET_SERVING),
             clients=self._requests(CLIENT_KUBELET),
-            nodes=self._shared("nodes", Informer(self._plain, NODE, random=self._random)),
+            nodes=nodes,
             api_servers=self._shared("API servers", endpoints),
             service_networks=self._shared("Service networks", Informer(self._plain, SERVICE_CIDR, random=self._random)),
+            policy=policy,
+            write=self._journal,
+            clock=self._clock,
+            telemetry=self._telemetry,
+        )
+        yield serving
+        yield ClientApprover(
+            self._api(least=APPROVALS),
+            self._requests(CLIENT_KUBELET),
+            nodes=nodes,
+            history=serving.history,
             policy=policy,
             write=self._journal,
             clock=self._clock,

@@ -231,7 +231,7 @@ GRANTS: Final = (
         rules=(
             Rule(group="certificates.k8s.io", resources=(_REQUESTS,), verbs=("list", "watch")),
             Rule(group="certificates.k8s.io", resources=(f"{_REQUESTS}/approval",), verbs=("update",)),
-            Rule(group="certificates.k8s.io", resources=("signers",), names=_SIGNERS[2:3], verbs=("approve",)),
+            Rule(group="certificates.k8s.io", resources=("signers",), names=_SIGNERS[1:3], verbs=("approve",)),
             Rule(resources=("nodes",), verbs=("list", "watch")),
             Rule(group="networking.k8s.io", resources=("servicecidrs",), verbs=("list", "watch")),
             Rule(group="authorization.k8s.io", resources=("subjectaccessreviews",), verbs=("create",)),

@@ -158,7 +158,7 @@ def test_the_deployment_of_the_approver_alone_may_neither_sign_nor_read_secrets(
     assert ("signers", "approve") in granted
     assert not {one for one in granted if one[0] == "secrets" or one[1] in {"sign", "delete", "patch"}}
     [signers] = [rule for rule in rules if rule["resources"] == ["signers"]]
-    assert signers["resourceNames"] == ["kubernetes.io/kubelet-serving"]
+    assert signers["resourceNames"] == ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"]
     [pod] = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"]
     assert [volume["name"] for volume in pod["volumes"]] == ["policy"]
     assert "--node-policy=/etc/kubewright/policy/policy.yaml" in pod["containers"][0]["command"]

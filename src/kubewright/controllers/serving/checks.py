@@ -88,7 +88,7 @@ def _subject_differs(subject: Subject) -> str:
     found = [(one.oid, one.text) for part in subject.details.subject for one in part]
     if sorted(found, key=str) == sorted([(ORGANIZATION, NODES), (COMMON_NAME, subject.csr.username)]):
         return ""
-    return f"the subject must be exactly O={NODES}, CN={_shown(subject.csr.username)}"
+    return f"the subject must be exactly O={NODES}, CN={shown(subject.csr.username)}"
 
 
 def _usages(subject: Subject) -> str:
@@ -102,7 +102,7 @@ def _usages(subject: Subject) -> str:
 def _extensions(subject: Subject) -> str:
     for one in subject.details.extensions:
         if one.oid not in _TOLERATED:
-            return f"the extension {_shown(one.oid)} is not allowed"
+            return f"the extension {shown(one.oid)} is not allowed"
         if one.oid == "2.5.29.19" and one.value == _CA_TRUE:
             return "the request is for a CA certificate"
     return ""
@@ -124,9 +124,9 @@ def _san_form(subject: Subject) -> str:
 def _dns_form(subject: Subject) -> str:
     for name in subject.details.names.dns:
         if formats.address(name) is not None:
-            return f"the DNS name {_shown(name)} is an address"
+            return f"the DNS name {shown(name)} is an address"
         if problems := formats.subdomain_problems(name):
-            return f"the DNS name {_shown(name)} {problems[0]}"
+            return f"the DNS name {shown(name)} {problems[0]}"
     return ""
 
 
@@ -167,7 +167,7 @@ def _foreign(subject: Subject) -> str:
 
 def _first_broken(subject: Subject, rule: str, names: NamePolicy, skipped: Collection[str] = ()) -> str:
     broken = ((san, node_names.broken(rule, san, subject.node, names)) for san in subject.sans if san not in skipped)
-    return next((f"{_shown(san)} {problem}" for san, problem in broken if problem), "")
+    return next((f"{shown(san)} {problem}" for san, problem in broken if problem), "")
 
 
 def _records_unavailable(subject: Subject) -> str:
@@ -191,7 +191,7 @@ def _unavailable(subject: Subject) -> str:
 
 def _not_owned(subject: Subject) -> str:
     missing = _unowned(subject)
-    return f"no source of the policy gives {_shown(missing[0])} to {subject.node}" if missing else ""
+    return f"no source of the policy gives {shown(missing[0])} to {subject.node}" if missing else ""
 
 
 def _unowned(subject: Subject) -> list[str]:
@@ -206,7 +206,7 @@ def _is_renewal(subject: Subject) -> bool:
 
 def _name_unresolved(subject: Subject) -> str:
     unknown = [name for name, found in subject.fetched.resolved.items() if found is None]
-    return f"{_shown(unknown[0])} could not be looked up" if unknown and not _is_renewal(subject) else ""
+    return f"{shown(unknown[0])} could not be looked up" if unknown and not _is_renewal(subject) else ""
 
 
 def _dns_differs(subject: Subject) -> str:
@@ -215,22 +215,22 @@ def _dns_differs(subject: Subject) -> str:
     own, nodes = set(subject.details.names.addresses), subject.policy.node_networks
     for name, found in subject.fetched.resolved.items():
         if not own & (found or set()):
-            return f"{_shown(name)} resolves to none of the addresses of the request"
+            return f"{shown(name)} resolves to none of the addresses of the request"
         for address in sorted(found or ()):
             if address not in own and not node_approval.contains(nodes, address):
-                return f"{_shown(name)} also resolves to {address}, which is neither in the request nor in nodeCIDRs"
+                return f"{shown(name)} also resolves to {address}, which is neither in the request nor in nodeCIDRs"
     return ""
 
 
 def _in_use(subject: Subject) -> str:
     others = {address: name for address, name in subject.fetched.present.items() if name != subject.csr.username}
-    return next((f"at {address} there is the kubelet of {_shown(name)}" for address, name in others.items()), "")
+    return next((f"at {address} there is the kubelet of {shown(name)}" for address, name in others.items()), "")
 
 
 def _not_reported(subject: Subject) -> str:
     node = subject.evidence.node
     missing = next((san for san in subject.sans if node is None or san not in node.reported), None)
-    return "" if missing is None else f"the Node {subject.node} does not report {_shown(missing)}"
+    return "" if missing is None else f"the Node {subject.node} does not report {shown(missing)}"
 
 
 def _key_reuse(subject: Subject) -> str:
@@ -238,7 +238,7 @@ def _key_reuse(subject: Subject) -> str:
 
 
 def _superseded(subject: Subject) -> str:
-    return f"{subject.csr.username} has sent {_shown(subject.evidence.newer)} since" if subject.evidence.newer else ""
+    return f"{subject.csr.username} has sent {shown(subject.evidence.newer)} since" if subject.evidence.newer else ""
 
 
 def _too_many(subject: Subject) -> str:
@@ -251,15 +251,16 @@ def _outside(subject: Subject) -> str:
     if policy.node_networks:
         for address in subject.details.names.addresses:
             if not node_approval.contains(policy.node_networks, address):
-                return f"{_shown(address)} is in none of the nodeCIDRs"
+                return f"{shown(address)} is in none of the nodeCIDRs"
     if policy.dns_suffixes:
         for name in subject.details.names.dns:
             if name != subject.node and not any(name.endswith(f".{suffix}") for suffix in policy.dns_suffixes):
-                return f"{_shown(name)} is in none of the dnsSuffixes"
+                return f"{shown(name)} is in none of the dnsSuffixes"
     return ""
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
+    """Return at most 64 characters of a requester's text, in quotes."""
     return quoted(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")
 
 

@@ -60,7 +60,7 @@ class RequestHistory:
         if event.type is EventType.DELETED:
             return
         csr = requests.read(event.object)
-        key = _key(csr)
+        key = key_of(csr)
         if key is None:
             return
         self._remember(key, csr)
@@ -103,9 +103,14 @@ class RequestHistory:
         """Return the fingerprints (SHA-256, hexadecimal) of the client certificates that were issued to a node while we watched."""
         return frozenset(self._credentials.get(node, ()))
 
+    def holders(self, csr: SigningRequest) -> frozenset[tuple[str, str]]:
+        """Return the signers and users for which the key of a request was used, including its own."""
+        key = key_of(csr)
+        return self._keys.get(key, frozenset()) if key is not None else frozenset()
+
     def key_holder(self, csr: SigningRequest) -> str:
         """Say who else used the key of a request, or for what else; '' if nobody did."""
-        key = _key(csr)
+        key = key_of(csr)
         others = self._keys.get(key, frozenset()) - {(csr.signer, csr.username)} if key is not None else frozenset()
         return next((f"{user} for {signer}" for signer, user in sorted(others)), "")
 
@@ -126,7 +131,7 @@ class RequestHistory:
             self._keys.popitem(last=False)
 
 
-def _key(csr: SigningRequest) -> bytes | None:
+def key_of(csr: SigningRequest) -> bytes | None:
     """Return the digest of a request's key; None unless the requester has shown that it has the key."""
     try:
         return hashlib.sha256(csr.details().public_key).digest() if requests.is_signed(csr) else None

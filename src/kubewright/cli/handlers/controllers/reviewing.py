@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from kubewright.apis import node_approval
-from kubewright.apis.node_approval import NodeApprovalPolicy
+from kubewright.apis.node_approval import STRICT, NodeApprovalPolicy
 from kubewright.base.errors import APIError, DocumentError, KubewrightError
 from kubewright.cli.handlers.controllers import evidence_tools
 from kubewright.cli.parsing.inputs import absolute
@@ -16,7 +16,8 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.controllers import approving
 from kubewright.controllers.approving import Approve, Ask
 from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING, SigningRequest
-from kubewright.controllers.serving import deciding, locations
+from kubewright.controllers.serving import clients, deciding, locations
+from kubewright.controllers.serving.client_history import ClientHistory
 from kubewright.controllers.serving.evidence import Evidence, Fetched
 from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
 from kubewright.controllers.serving.locations import PolicyLocation
@@ -25,7 +26,7 @@ from kubewright.host.filesystem.files import Files
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import identity_of
-from kubewright.kube.resources import CONFIG_MAP, ENDPOINTS
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, ENDPOINTS, NODE
 
 
 def policy_location(parsed: Parsed) -> PolicyLocation | None:
@@ -119,14 +120,16 @@ class Reviewer:
         return evidence.completed(loop.run(fetched))
 
     def waits_for(self, csr: SigningRequest) -> str:
-        """Return what a pending request for a serving certificate fails.
+        """Return what a pending request fails by the policy.
 
-        It is '' for other requests, and without a policy.
+        It is '' for requests that no policy covers.
         """
-        if csr.decided or csr.certificate or csr.signer != KUBELET_SERVING or self.policy is None:
+        if csr.decided or csr.certificate or self.policy is None:
             return ""
         try:
-            return self._serving(csr, self.policy)
+            if csr.signer == CLIENT_KUBELET and self.policy.clients == STRICT:
+                return self._client(csr, self.policy) or clients.AWAITING
+            return self._serving(csr, self.policy) if csr.signer == KUBELET_SERVING else ""
         except KubewrightError as error:
             return f"cannot be checked here: {error.what}"
 
@@ -138,10 +141,30 @@ class Reviewer:
             return self._serving(csr, self.policy)
         if csr.signer != CLIENT_KUBELET:
             return "there is no rule for its signer"
+        if self.policy is not None and self.policy.clients == STRICT:
+            return self._client(csr, self.policy)
         decision = approving.decide(csr, answers(csr, self._api))
         if isinstance(decision, Approve):
             return ""
         return "its requester's permissions cannot be checked" if isinstance(decision, Ask) else decision.reason
+
+    @functools.cached_property
+    def _client_history(self) -> ClientHistory:
+        found = ClientHistory(self._known.history)
+        readers = {NODE: found.node_changed, CERTIFICATE_SIGNING_REQUEST: found.changed}
+        for resource, reader in readers.items():
+            for obj in self._api.list(resource):
+                reader(WatchEvent(EventType.ADDED, obj))
+        return found
+
+    def _client(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> str:
+        """Return why a request for a client certificate is not allowed; one that only waits for a person is."""
+        match clients.decide(csr, self._client_history.evidence(csr), policy, now=self._now):
+            case deciding.Deny(reason=reason, message=message):
+                return f"{reason}: {message}"
+            case deciding.Wait(check=check, reason=reason, message=message) if check != clients.BY_PERSON:
+                return f"{reason}: {message}"
+        return ""
 
     def _serving(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> str:
         match deciding.decide(csr, self.evidence(csr, policy), policy, now=self._now):

@@ -1,0 +1,126 @@
+"""The approver of nodes' client certificates in clusters with `clients: strict`, and the alarm about a second approver.
+
+The stock approver of kube-controller-manager approves what its own rules allow. It has none if nobody may create
+`certificatesigningrequests/nodeclient` and `selfnodeclient`; the bindings that allow this come back with `kubeadm
+upgrade`, for example.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Final
+
+from kubewright.apis.node_approval import STRICT
+from kubewright.base.clock import Clock
+from kubewright.base.errors import APIError
+from kubewright.base.unexpected import keep_running
+from kubewright.controllers import approving
+from kubewright.controllers.certificates import is_open
+from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
+from kubewright.controllers.serving import clients, journal
+from kubewright.controllers.serving.client_history import ClientHistory
+from kubewright.controllers.serving.deciding import Approve, Decision
+from kubewright.controllers.serving.evidence import node_of
+from kubewright.controllers.serving.history import RequestHistory
+from kubewright.controllers.serving.policies import Policy
+from kubewright.controllers.serving.policy_controller import PolicyController
+from kubewright.controllers.telemetry import Telemetry
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object
+from kubewright.kube.daemons.controller import SharedInformer
+
+_log = logging.getLogger(__name__)
+
+LOOK_AGAIN: Final = 60.0
+"""Seconds between two looks for a second approver."""
+ALARM: Final = "SecondApprover"
+_BOOTSTRAPPERS: Final = ("system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated")
+_STOCK: Final = (
+    ("nodeclient", "system:bootstrap:nobody", _BOOTSTRAPPERS, "kubeadm:node-autoapprove-bootstrap"),
+    ("selfnodeclient", "system:node:nobody", ("system:nodes", "system:authenticated"), "kubeadm:node-autoapprove-certificate-rotation"),
+)
+"""A permission that makes the stock approver approve, a user who would have it, and kubeadm's binding that gives it."""
+
+
+class ClientApprover(PolicyController):
+    """Approves requests for client certificates of nodes by the policy; does nothing unless it says `clients: strict`."""
+
+    name = "clientapproving"
+
+    def __init__(
+        self,
+        api: AsyncKubeAPI,
+        csrs: SharedInformer,
+        *,
+        nodes: SharedInformer,
+        history: RequestHistory,
+        policy: Policy,
+        write: journal.Write,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        super().__init__(api, csrs, wanted=_is_ours, nodes=nodes, policy=policy, write=write, clock=clock, telemetry=telemetry)
+        self._known = ClientHistory(history)
+        self._alarmed: set[str] = set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        self._policy.subscribe(self._check_all)
+        self._nodes.subscribe(self._known.node_changed)
+        self._nodes.subscribe(self._node_changed)
+        self._csrs.subscribe(self._known.changed)
+        await self._nodes.wait_synced()
+        await self._wait_for_policy()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(keep_running("second approver", self._watch_bindings), name="second approver")
+            await super().run()
+
+    async def _decision(self, csr: SigningRequest) -> Decision:
+        policy = self._policy.current
+        if policy.clients != STRICT:
+            return Nothing(reason="the policy leaves it to the stock approver")
+        decision = clients.decide(csr, self._known.evidence(csr), policy, now=self._clock.now())
+        if isinstance(decision, Approve):
+            self._known.approved(csr)  # before the write: another worker may look at a request of the same token meanwhile
+        return decision
+
+    def _node_of(self, csr: SigningRequest) -> str:
+        return node_of(csr.username)
+
+    def _node_changed(self, event: WatchEvent) -> None:
+        """Check the waiting requests again when a name may be free."""
+        if event.type is EventType.DELETED:
+            self._check_all()
+
+    async def _watch_bindings(self) -> None:
+        while True:
+            if self._policy.current.clients == STRICT:
+                for row in _STOCK:
+                    await self._look(*row)
+            await asyncio.sleep(LOOK_AGAIN)
+
+    async def _look(self, subresource: str, user: str, groups: tuple[str, ...], binding: str) -> None:
+        request = SigningRequest(name="", signer=CLIENT_KUBELET, request=b"", username=user, groups=groups)
+        try:
+            answer = await self._api.create(approving.review(request, subresource))
+        except APIError as error:
+            _log.warning("cannot check who else approves client certificates: %s", error)
+            return
+        if not (answer.get("status") or {}).get("allowed"):
+            self._alarmed.discard(binding)
+        elif binding not in self._alarmed:
+            self._alarmed.add(binding)
+            told = f"the stock approver approves requests too ({subresource}): delete the ClusterRoleBinding that allows it, {binding} in clusters of kubeadm"
+            _log.error("%s", told)
+            self._telemetry.outcome(self.name, "alarm")
+            self._telemetry.warn(_binding(binding), reason=ALARM, message=told)
+
+
+def _binding(name: str) -> dict[str, Any]:
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+
+
+def _is_ours(csr: Object) -> bool:
+    return (csr.get("spec") or {}).get("signerName") == CLIENT_KUBELET and is_open(csr)

@@ -1,0 +1,95 @@
+"""What is known of earlier requests for client certificates: which key has which name, and which token was used with which key."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, TypeVar
+
+from kubewright.base.errors import CertificateError
+from kubewright.controllers import requests
+from kubewright.controllers.requests import CLIENT_KUBELET, SigningRequest
+from kubewright.controllers.serving.clients import BOOTSTRAP_USER, ClientEvidence
+from kubewright.controllers.serving.evidence import node_of
+from kubewright.controllers.serving.history import RequestHistory, key_of
+from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.core import identity_of
+
+V = TypeVar("V")
+MOST: Final = 50_000
+"""Names and tokens that are remembered, the latest ones."""
+
+
+class ClientHistory:
+    """Follows Nodes and approved requests. A request counts from the moment at which its approval is decided."""
+
+    def __init__(self, history: RequestHistory) -> None:
+        self._history = history
+        self._nodes: set[str] = set()
+        self._names: OrderedDict[str, set[bytes]] = OrderedDict()
+        self._tokens: OrderedDict[str, dict[bytes, str]] = OrderedDict()
+
+    def node_changed(self, event: WatchEvent) -> None:
+        """Note that a Node exists, or that it was deleted: then its name is free again."""
+        name, _ = identity_of(event.object)
+        if event.type is EventType.DELETED:
+            self._nodes.discard(name)
+            self._names.pop(name, None)
+        else:
+            self._nodes.add(name)
+
+    def changed(self, event: WatchEvent) -> None:
+        """Note an approved request."""
+        if event.type is not EventType.DELETED:
+            csr = requests.read(event.object)
+            if csr.signer == CLIENT_KUBELET and csr.approved:
+                self.approved(csr)
+
+    def approved(self, csr: SigningRequest) -> None:
+        """Tie the name and the token of a request to its key."""
+        key, node = key_of(csr), _node(csr)
+        if key is None or not node:
+            return
+        _latest(self._names, node, set()).add(key)
+        if csr.username.startswith(BOOTSTRAP_USER):
+            _latest(self._tokens, csr.username, {})[key] = node
+
+    def evidence(self, csr: SigningRequest) -> ClientEvidence:
+        """Return the evidence about a request."""
+        key, node = key_of(csr), _node(csr)
+        if key is None:
+            return ClientEvidence()
+        others = [one for other, one in self._tokens.get(csr.username, {}).items() if other != key]
+        known = self._names.get(node, set())
+        return ClientEvidence(
+            exists=node in self._nodes,
+            name_key=bool(known - {key}),
+            token_key=f"the bootstrap token was used for {others[0]}, with another key" if others else "",
+            key_holder=next(
+                iter(sorted(f"{user} for {signer}" for signer, user in self._history.holders(csr) if _is_other(signer, user, csr))), ""
+            ),
+            used=key in known,
+        )
+
+
+def _latest(known: OrderedDict[str, V], name: str, fresh: V) -> V:
+    """Return what is known of a name, as the latest one of at most `MOST`."""
+    found = known.setdefault(name, fresh)
+    known.move_to_end(name)
+    while len(known) > MOST:
+        known.popitem(last=False)
+    return found
+
+
+def _is_other(signer: str, user: str, csr: SigningRequest) -> bool:
+    """Whether a holder of a key is somebody else. A machine may request its first certificate again with another token."""
+    if signer != csr.signer:
+        return True
+    both_first = user.startswith(BOOTSTRAP_USER) and csr.username.startswith(BOOTSTRAP_USER)
+    return user != csr.username and not both_first
+
+
+def _node(csr: SigningRequest) -> str:
+    try:
+        return node_of(csr.details().common_name)
+    except CertificateError:
+        return ""

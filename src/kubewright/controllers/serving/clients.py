@@ -1,0 +1,206 @@
+"""The checks of a node's request for a client certificate, for clusters with `clients: strict`. Pure.
+
+The stock approver lets every holder of a bootstrap token have a certificate for any node name, also for that of a node
+that exists. Here a token is for nodes that the policy names, for one key, and for names that nobody has yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Final
+
+from kubewright.apis.node_approval import HUMAN, NodeApprovalPolicy
+from kubewright.base.errors import CertificateError
+from kubewright.base.records import dataclass
+from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
+from kubewright.controllers.serving import checks
+from kubewright.controllers.serving.checks import DENY, WAIT, Verdict
+from kubewright.controllers.serving.deciding import STALE_AFTER, Approve, Deny, Wait
+from kubewright.controllers.serving.evidence import Evidence, Subject, node_of
+from kubewright.pki import node_names
+from kubewright.pki.node_names import NamePolicy
+from kubewright.pki.requests import request_keys
+from kubewright.pki.requests.csr import NODES
+from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, RequestDetails
+
+BY_PERSON: Final = "C5"
+"""The id of the check that a person's approval replaces."""
+AWAITING: Final = "AwaitingApproval"
+BOOTSTRAP_USER: Final = "system:bootstrap:"
+_USAGES: Final = frozenset({"digital signature", "client auth"})
+_ENCIPHERMENT: Final = "key encipherment"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientEvidence:
+    """Evidence about one request.
+
+    - `exists`: there is a Node of this name. `name_key` is another key for which a certificate of this name was approved.
+    - `token_key` says for what the token was used with another key; '' for a token that was not.
+    - `key_holder` says who else has used the key, or for what else; '' for nobody. `used`: the key was approved before.
+    """
+
+    exists: bool = False
+    name_key: bool = False
+    token_key: str = ""
+    key_holder: str = ""
+    used: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientSubject:
+    """What the checks look at."""
+
+    csr: SigningRequest
+    details: RequestDetails
+    evidence: ClientEvidence
+    policy: NodeApprovalPolicy
+
+    @property
+    def node(self) -> str:
+        """The node that the certificate would be for."""
+        return node_of(self.details.common_name)
+
+    @property
+    def is_renewal(self) -> bool:
+        """Whether the requester is a node already."""
+        return bool(node_of(self.csr.username))
+
+    @property
+    def token(self) -> str:
+        """The id of the requester's bootstrap token, '' for another requester."""
+        return self.csr.username.removeprefix(BOOTSTRAP_USER) if self.csr.username.startswith(BOOTSTRAP_USER) else ""
+
+    @property
+    def form(self) -> Subject:
+        """The request for the checks of form, which need no evidence."""
+        return Subject(csr=self.csr, details=self.details, evidence=Evidence(), policy=self.policy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientCheck:
+    """One check, as in `checks.Check`."""
+
+    id: str
+    reason: str
+    verdict: Verdict
+    summary: str
+    failed: Callable[[ClientSubject], str]
+
+
+def _subject_differs(subject: ClientSubject) -> str:
+    found = [(one.oid, one.text) for part in subject.details.subject for one in part]
+    wanted = subject.csr.username if subject.is_renewal else f"system:node:{subject.node}"
+    if subject.node and sorted(found, key=str) == sorted([(ORGANIZATION, NODES), (COMMON_NAME, wanted)]):
+        return ""
+    return f"the subject must be exactly O={NODES}, CN={'its own name' if subject.is_renewal else 'system:node:NAME'}"
+
+
+def _has_names(subject: ClientSubject) -> str:
+    names = subject.details.names
+    return "alternative names are not allowed" if names.dns or names.emails or names.ips or names.uris or names.others else ""
+
+
+def _usages(subject: ClientSubject) -> str:
+    optional = {_ENCIPHERMENT} if request_keys.is_rsa(subject.details.public_key) else set()
+    given = list(subject.csr.usages)
+    if len(given) == len(set(given)) and set(given) - optional == _USAGES:
+        return ""
+    return "the usages must be digital signature and client auth, and key encipherment only for an RSA key"
+
+
+def _not_renewable(subject: ClientSubject) -> str:
+    if not subject.is_renewal:
+        return ""
+    if NODES not in subject.csr.groups:
+        return f"the requester is not in the group {NODES}"
+    return "the key was used for an earlier certificate" if subject.evidence.used else ""
+
+
+def _token_unfit(subject: ClientSubject) -> str:
+    if subject.is_renewal:
+        return ""
+    if not subject.token:
+        return "the requester is neither a node nor a bootstrap token"
+    row = subject.policy.row(subject.node)
+    if row is None or subject.token not in row.tokens:
+        return f"the policy gives this bootstrap token to no node {checks.shown(subject.node)}"
+    return subject.evidence.token_key
+
+
+def _name_form(subject: ClientSubject) -> str:
+    names = NamePolicy(reserved=subject.policy.reserved_names, domain=subject.policy.cluster_domain)
+    refused = node_names.node_name_refused(subject.node, names)
+    return f"the name {checks.shown(subject.node)} is reserved, or cannot be a node's" if refused is not None else ""
+
+
+def _name_taken(subject: ClientSubject) -> str:
+    if subject.is_renewal:
+        return ""
+    if subject.evidence.exists:
+        return f"there is a Node {checks.shown(subject.node)}: delete it if its machine is gone"
+    return f"{checks.shown(subject.node)} has a certificate with another key" if subject.evidence.name_key else ""
+
+
+def _key_reuse(subject: ClientSubject) -> str:
+    return f"the key was used before: {subject.evidence.key_holder}" if subject.evidence.key_holder else ""
+
+
+def _awaits_person(subject: ClientSubject) -> str:
+    return "the policy wants a person to approve it" if subject.policy.approval == HUMAN and not subject.is_renewal else ""
+
+
+def _form(id_: str) -> Callable[[ClientSubject], str]:
+    [check] = [one for one in checks.CHECKS if one.id == id_]
+    return lambda subject: check.failed(subject.form)
+
+
+CHECKS: Final = (
+    ClientCheck(
+        id="C1a", reason="Malformed", verdict=DENY, summary="one PEM block of at most 8 KiB, signed by its own key", failed=_form("S1")
+    ),
+    ClientCheck(id="C1b", reason="WeakKey", verdict=DENY, summary="a strong key", failed=_form("S2")),
+    ClientCheck(id="C1c", reason="SubjectMismatch", verdict=DENY, summary="the subject is exactly a node", failed=_subject_differs),
+    ClientCheck(id="C1d", reason="Extensions", verdict=DENY, summary="no extension but usages", failed=_form("S6")),
+    ClientCheck(id="C1e", reason="SanForm", verdict=DENY, summary="no alternative names", failed=_has_names),
+    ClientCheck(id="C1f", reason="Usages", verdict=DENY, summary="usages of a client certificate", failed=_usages),
+    ClientCheck(id="C1g", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_form("S9")),
+    ClientCheck(id="C6", reason="ReservedName", verdict=DENY, summary="a name that nodes may have", failed=_name_form),
+    ClientCheck(id="C2", reason="Renewal", verdict=DENY, summary="a renewal by the node itself, with a new key", failed=_not_renewable),
+    ClientCheck(id="C3", reason="TokenNotAllowed", verdict=DENY, summary="a token for this node and this key", failed=_token_unfit),
+    ClientCheck(id="C1h", reason="KeyReuse", verdict=DENY, summary="a key that nobody else used", failed=_key_reuse),
+    ClientCheck(id="C4", reason="NameTaken", verdict=WAIT, summary="a name that nobody has yet", failed=_name_taken),
+    ClientCheck(id=BY_PERSON, reason=AWAITING, verdict=WAIT, summary="approved by a person, if the policy wants it", failed=_awaits_person),
+)
+"""In this order; the first one that fails decides. A row without a test that fails without it is a mistake."""
+_MALFORMED: Final = CHECKS[0]
+
+
+def decide(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy, *, now: datetime) -> Approve | Deny | Wait | Nothing:
+    """Return what to do with a request: the first check that fails decides; a request that passes all is approved."""
+    if csr.signer != CLIENT_KUBELET:
+        return Nothing(reason="it is not a request for a node's client certificate")
+    if csr.certificate or csr.decided:
+        return Nothing(reason="it has been decided")
+    check, problem = _failed(csr, evidence, policy)
+    if check is None:
+        return Approve(version=policy.version)
+    age = now - csr.created if csr.created is not None else timedelta()
+    if check.verdict is DENY:
+        return Deny(check=check.id, reason=check.reason, message=problem)
+    if age >= STALE_AFTER:
+        return Deny(check=check.id, reason="Stale", message=f"{problem}, and it has waited for {STALE_AFTER}")
+    return Wait(check=check.id, reason=check.reason, message=problem)
+
+
+def _failed(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy) -> tuple[ClientCheck | None, str]:
+    try:
+        details = csr.details()
+    except CertificateError as error:
+        return _MALFORMED, str(error).splitlines()[0]
+    subject = ClientSubject(csr=csr, details=details, evidence=evidence, policy=policy)
+    for check in CHECKS:
+        if problem := check.failed(subject):
+            return check, problem
+    return None, ""

@@ -1,0 +1,185 @@
+"""Client certificates of nodes with `clients: strict`: what fails each check, and what becomes of requests in a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import controllers_kit
+import pytest
+from controllers_cluster import Cluster
+from controllers_kit import NODES, NOW, condition, extension, request
+from cryptography.hazmat.primitives.asymmetric import ec
+from serving_kit import policy
+
+from kubewright.controllers import options, requests
+from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
+from kubewright.controllers.serving import clients
+from kubewright.controllers.serving.client_approver import ALARM
+from kubewright.controllers.serving.clients import ClientEvidence, decide
+from kubewright.controllers.serving.deciding import Approve, Deny, Wait
+from kubewright.kube.resources import NODE
+
+POLICY = """apiVersion: controllers.kubewright/v1alpha1
+kind: NodeApprovalPolicy
+sources:
+- file:
+    nodes:
+    - {node: a, tokens: [abcdef]}
+    - {node: worker-*, tokens: [abcdef, fedcba]}
+reserved: [vip]
+clients: strict
+"""
+TOKEN, BOOTSTRAPPERS = "system:bootstrap:abcdef", ("system:bootstrappers", "system:authenticated")
+SELF = {"username": "system:node:a", "groups": (NODES, "system:authenticated")}
+KEYS = [ec.generate_private_key(ec.SECP256R1()) for _ in range(3)]
+WANTED = options.selected(["servingapproving"])
+
+
+def subject(name: str) -> tuple[tuple[str, str], ...]:
+    return (("2.5.4.10", NODES), ("2.5.4.3", f"system:node:{name}"))
+
+
+def client_csr(text: bytes | None = None, *, node: str = "a", key: Any = None, **fields: Any) -> dict[str, Any]:
+    """A first request for a client certificate, with a bootstrap token."""
+    wanted = {"signer": CLIENT_KUBELET, "usages": ("digital signature", "client auth"), "username": TOKEN, "groups": BOOTSTRAPPERS}
+    made = request(subject=subject(node), key=key or KEYS[0]) if text is None else text
+    found: dict[str, Any] = controllers_kit.csr(made, **{**wanted, **fields})
+    return found
+
+
+def client(text: bytes | None = None, **fields: Any) -> SigningRequest:
+    return requests.read(client_csr(text, **fields))
+
+
+def decided(csr: SigningRequest, found: ClientEvidence | None = None, text: str = POLICY, later: timedelta = timedelta()) -> Any:
+    return decide(csr, found or ClientEvidence(), policy(text), now=NOW + later)
+
+
+ALL_SAN = [("dns", "a"), ("ip", b"\x0a\x01\x00\x07"), ("email", "a@b"), ("uri", "https://a")]
+DENIED = [
+    ("C1a", "Malformed", client(b"junk"), None),
+    ("C1a", "Malformed", client(request(subject=subject("a"), good=False)), None),
+    ("C1b", "WeakKey", client(request(subject=subject("a"), key=ec.generate_private_key(ec.SECP224R1()))), None),
+    ("C1c", "SubjectMismatch", client(request(subject=(("2.5.4.10", "x"), ("2.5.4.3", "system:node:a")))), None),
+    ("C1c", "SubjectMismatch", client(request(subject=(("2.5.4.10", NODES), ("2.5.4.3", "a")))), None),
+    ("C1c", "SubjectMismatch", client(request(subject=subject("b")), **SELF), None),
+    ("C1d", "Extensions", client(request(subject=subject("a"), extensions=[extension("1.2.3", b"\x05\x00")])), None),
+    *(("C1e", "SanForm", client(request(subject=subject("a"), names=(san,))), None) for san in ALL_SAN),
+    ("C1f", "Usages", client(usages=("digital signature", "server auth")), None),
+    ("C1f", "Usages", client(usages=("digital signature", "key encipherment", "client auth")), None),
+    ("C1g", "Lifetime", client(expiration=2160 * 3600 + 1), None),
+    ("C6", "ReservedName", client(node="vip"), None),
+    ("C6", "ReservedName", client(node="kubernetes"), None),
+    ("C6", "ReservedName", client(node="A"), None),
+    ("C2", "Renewal", client(**{**SELF, "groups": ("system:authenticated",)}), None),
+    ("C2", "Renewal", client(**SELF), ClientEvidence(used=True, exists=True)),
+    ("C3", "TokenNotAllowed", client(username="system:bootstrap:000000"), None),
+    ("C3", "TokenNotAllowed", client(username="system:bootstrap:fedcba"), None),
+    ("C3", "TokenNotAllowed", client(node="other"), None),
+    ("C3", "TokenNotAllowed", client(username="system:serviceaccount:kube-system:x"), None),
+    ("C3", "TokenNotAllowed", client(), ClientEvidence(token_key="the bootstrap token was used for worker-1, with another key")),
+    ("C1h", "KeyReuse", client(), ClientEvidence(key_holder="system:node:b for x")),
+]
+
+
+@pytest.mark.parametrize(("check", "reason", "csr", "found"), DENIED, ids=[f"{row[0]}-{index}" for index, row in enumerate(DENIED)])
+def test_a_request_that_fails_a_check_is_denied_with_the_reason(check, reason, csr, found):
+    outcome = decided(csr, found)
+    assert isinstance(outcome, Deny)
+    assert (outcome.check, outcome.reason) == (check, reason)
+
+
+@pytest.mark.parametrize(
+    ("found", "text", "check"),
+    [
+        (ClientEvidence(exists=True), POLICY, "C4"),
+        (ClientEvidence(name_key=True), POLICY, "C4"),
+        (None, POLICY + "approval: human\n", "C5"),
+    ],
+)
+def test_names_that_are_taken_and_approvals_by_people_are_waited_for_a_day(found, text, check):
+    outcome = decided(client(), found, text)
+    assert isinstance(outcome, Wait)
+    assert outcome.check == check
+    stale = decided(client(), found, text, later=timedelta(days=1))
+    assert isinstance(stale, Deny)
+    assert (stale.check, stale.reason) == (check, "Stale")
+
+
+@pytest.mark.parametrize(
+    ("csr", "found"), [(client(), None), (client(node="worker-7"), None), (client(**SELF), ClientEvidence(exists=True, name_key=True))]
+)
+def test_a_first_request_with_its_token_and_a_renewal_with_a_new_key_are_approved(csr, found):
+    assert isinstance(decided(csr, found), Approve)
+    assert isinstance(decided(csr, found, POLICY + "approval: human\n"), Approve if csr.username == SELF["username"] else Wait)
+
+
+@pytest.mark.parametrize("csr", [client(conditions=[condition("Denied")]), client(signer="kubernetes.io/kubelet-serving")])
+def test_requests_of_others_and_decided_ones_are_left_alone(csr):
+    assert isinstance(decided(csr), Nothing)
+
+
+def test_every_check_has_a_request_that_fails_it_first():
+    assert {row[0] for row in DENIED} | {"C4", "C5"} == {check.id for check in clients.CHECKS}
+
+
+def running(*objects: dict, text: str = POLICY, allowed: tuple[str, ...] = ()) -> Cluster:
+    return Cluster(*objects, wanted=WANTED, policy=text, allowed=allowed)
+
+
+def kinds(cluster: Cluster, name: str) -> list[tuple[str, str]]:
+    return [(one["type"], one["reason"]) for one in cluster.csr(name)["status"].get("conditions", [])]
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+
+
+@pytest.mark.looptime
+async def test_the_first_key_of_a_token_wins():
+    async with running(client_csr(node="worker-1", name="first")).running() as cluster:
+        assert kinds(cluster, "first") == [("Approved", "NodeJoinPolicy")]
+        cluster.api.put(client_csr(node="worker-2", name="second", key=KEYS[1]))
+        cluster.api.put(client_csr(node="worker-1", name="again"))
+        cluster.api.put(client_csr(node="worker-1", name="thief", key=KEYS[2], username="system:bootstrap:fedcba"))
+        await asyncio.sleep(1)
+        assert kinds(cluster, "second") == [("Denied", "TokenNotAllowed")]
+        assert kinds(cluster, "again") == [("Approved", "NodeJoinPolicy")]
+        assert kinds(cluster, "thief") == []
+
+
+@pytest.mark.looptime
+async def test_the_name_of_a_node_is_taken_until_the_node_is_deleted():
+    async with running(node("a"), client_csr(name="taken")).running() as cluster:
+        assert kinds(cluster, "taken") == []
+        cluster.api.remove(NODE, "a")
+        await asyncio.sleep(1)
+        assert kinds(cluster, "taken") == [("Approved", "NodeJoinPolicy")]
+
+
+@pytest.mark.looptime
+async def test_a_policy_that_leaves_clients_to_the_stock_approver_touches_nothing():
+    async with running(client_csr(name="stock"), text=POLICY.replace("clients: strict\n", "")).running() as cluster:
+        await asyncio.sleep(100)
+        assert kinds(cluster, "stock") == []
+        assert cluster.events() == []
+
+
+@pytest.mark.looptime
+async def test_a_second_approver_raises_one_alarm_until_it_is_gone_and_comes_back():
+    async with running(allowed=("nodeclient",)).running() as cluster:
+        assert [(one["reason"], one["involvedObject"]["name"]) for one in cluster.events()] == [
+            (ALARM, "kubeadm:node-autoapprove-bootstrap")
+        ]
+        await asyncio.sleep(200)
+        assert len(cluster.events()) == 1
+        cluster.client.allowed = frozenset()
+        await asyncio.sleep(100)
+        cluster.client.allowed = frozenset({"nodeclient", "selfnodeclient"})
+        await asyncio.sleep(100)
+        assert {one["involvedObject"]["name"] for one in cluster.events()} == {
+            "kubeadm:node-autoapprove-bootstrap",
+            "kubeadm:node-autoapprove-certificate-rotation",
+        }
