@@ -17,9 +17,10 @@ import pytest
 from local_kit import eventually
 from server_kit import RunningServer
 
+from kubewright.base.errors import APIError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.core import Object
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, NODE
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, EVENT, NODE
 from kubewright.manifests import controllers
 from kubewright.manifests.rbac import Purpose
 
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
 from controllers_kit import NODES, SERVING_USAGES, request
 from cryptography.hazmat.primitives.asymmetric import ec
 
-SIGNER = "kubernetes.io/kubelet-serving"
+SIGNER, CLIENT_SIGNER = "kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"
 POLICY = """apiVersion: controllers.kubewright/v1alpha1
 kind: NodeApprovalPolicy
 sources:
@@ -37,10 +38,21 @@ sources:
     - node: approver-a
       names: ["{node}.nodes.example.com"]
       addresses: [10.55.0.1]
+      tokens: [aaaaaa]
     - node: approver-b
       addresses: [10.55.0.2]
+      tokens: [bbbbbb]
+    - node: approver-c
+      tokens: [cccccc]
 reserved: [10.55.0.100]
+clients: strict
 """
+RBAC = "rbac.authorization.k8s.io"
+BINDINGS = {
+    "kubeadm:kubelet-bootstrap": "system:node-bootstrapper",
+    "kubeadm:node-autoapprove-bootstrap": "system:certificates.k8s.io:certificatesigningrequests:nodeclient",
+}
+CLIENT_USAGES = ["digital signature", "client auth"]
 A, B, VIP = (bytes((10, 55, 0, last)) for last in (1, 2, 100))
 
 
@@ -80,6 +92,22 @@ class Scene:
     b: Attacker
     admin: KubeClient
     place: Path
+    server: RunningServer
+
+    def ask_client(
+        self, name: str, node: str, *, user: str, group: str = "system:bootstrappers", key: ec.EllipticCurvePrivateKey | None = None
+    ) -> None:
+        """Request a client certificate for a node as some user."""
+        text = request(
+            subject=(("2.5.4.10", NODES), ("2.5.4.3", f"system:node:{node}")), key=key or ec.generate_private_key(ec.SECP256R1())
+        )
+        spec = {"request": base64.b64encode(text).decode(), "signerName": CLIENT_SIGNER, "usages": CLIENT_USAGES}
+        body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": name}, "spec": spec}
+        client = KubeClient(self.server.access(user, group), timeout=60)
+        try:
+            client.create(body)
+        finally:
+            client.close()
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +117,10 @@ def scene(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) ->
     admin = KubeClient(apiserver.access(), timeout=60)
     for document in controllers.rights(purposes=[Purpose.SERVING_APPROVER]):
         admin.create(document)
+    for name, role in BINDINGS.items():  # what kubeadm creates: tokens may request certificates, and the stock approver approves them
+        subjects = [{"kind": "Group", "name": "system:bootstrappers", "apiGroup": RBAC}]
+        body = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}, "subjects": subjects}
+        admin.create({**body, "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}})
     (place / "policy.yaml").write_text(POLICY)
     kubeconfig = place / "approver.conf"
     kubeconfig.write_text(json.dumps(_kubeconfig(apiserver, controllers.NAME, "approvers")))
@@ -102,7 +134,7 @@ def scene(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) ->
     pair[0].register("10.55.0.1")
     pair[1].register("10.55.0.2")
     try:
-        yield Scene(*pair, admin=admin, place=place)
+        yield Scene(*pair, admin=admin, place=place, server=apiserver)
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(600) == 0, (place / "approver.log").read_text()
@@ -239,6 +271,42 @@ def test_all_pending_requests_of_matching_nodes_are_decided_about_together(scene
     assert csr(scene, "approve", "pending-b", "--override", "x")[0] == 4  # a denial is final
     assert csr(scene, "deny", "pending-a", "--all-matching", "nobody-*")[:1] == (0,)
     assert csr(scene, "approve")[0] == 2
+
+
+def test_a_token_is_good_for_one_key_of_one_node_whose_name_is_free(scene: Scene) -> None:
+    admin, key = scene.admin, ec.generate_private_key(ec.SECP256R1())
+    scene.ask_client("client-c", "approver-c", user="system:bootstrap:cccccc", key=key)
+    assert outcome(admin, "client-c") == ("Approved", "NodeJoinPolicy")
+    attacks = {
+        "client-other-key": ("approver-c", "system:bootstrap:cccccc", "TokenNotAllowed"),
+        "client-other-node": ("approver-b", "system:bootstrap:cccccc", "TokenNotAllowed"),
+        "client-unknown-token": ("approver-c", "system:bootstrap:dddddd", "TokenNotAllowed"),
+        "client-unknown-node": ("approver-x", "system:bootstrap:cccccc", "TokenNotAllowed"),
+        "client-control-plane": ("kubernetes", "system:bootstrap:cccccc", "ReservedName"),
+    }
+    for name, (node, user, _) in attacks.items():
+        scene.ask_client(name, node, user=user)
+    assert {name: outcome(admin, name) for name in attacks} == {name: ("Denied", reason) for name, (_, _, reason) in attacks.items()}
+    with pytest.raises(APIError, match="can only create a node CSR with CN=system:node:approver-a"):
+        scene.ask_client("client-a-as-b", "approver-b", user="system:node:approver-a", group=NODES)
+
+    scene.ask_client("client-taken", "approver-b", user="system:bootstrap:bbbbbb")  # a stolen token of a node that exists
+    policy = f"--node-policy={scene.place / 'policy.yaml'}"
+    code, rows, _ = csr(scene, "approve", "client-taken", policy)
+    taken = 'NameTaken: there is a Node "approver-b": delete it if its machine is gone'
+    assert (code, [(row["outcome"], row["reason"]) for row in rows]) == (4, [("refused", taken)])
+    scene.ask_client("client-renewed", "approver-a", user="system:node:approver-a", group=NODES)
+    assert outcome(admin, "client-renewed") == ("Approved", "NodeJoinPolicy")
+    assert not admin.get(CERTIFICATE_SIGNING_REQUEST, "client-taken").get("status")
+
+
+def test_a_second_approver_raises_an_alarm(scene: Scene) -> None:
+    def alarms() -> list[str]:
+        found = [one for one in scene.admin.list(EVENT, "default") if one["reason"] == "SecondApprover"]
+        return [one["involvedObject"]["name"] for one in found]
+
+    eventually(lambda: alarms() == ["kubeadm:node-autoapprove-bootstrap"], "the alarm")
+    assert "delete the ClusterRoleBinding" in (scene.place / "approver.log").read_text()
 
 
 def test_explain_shows_what_each_check_finds_about_a_waiting_request(scene: Scene) -> None:
