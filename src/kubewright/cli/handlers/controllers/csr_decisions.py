@@ -10,7 +10,7 @@ from typing import Final
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CertificateError, CheckFailed, Conflict, UsageError
-from kubewright.base.records import dataclass, replace
+from kubewright.base.records import dataclass
 from kubewright.cli.handlers import cluster_access
 from kubewright.cli.handlers.controllers import journals, reviewing
 from kubewright.cli.handlers.controllers.reviewing import Reviewer
@@ -125,17 +125,15 @@ class _Decisions:
         return Outcome(csr=csr, outcome=self._kind.lower(), reason=refusal and f"overridden: {refusal}")
 
     def _verdict(self, refusal: str) -> Verdict:
-        policy = self._reviewer.policy if self._kind == APPROVED else None
-        made = Verdict(outcome="deny", by=self._person(), reason=DENIED_BY_HAND, message=self._parsed.text("message") or "denied by hand")
+        by = reviewing.person(self._api)
         if self._kind == DENIED:
-            return made
-        made = replace(made, outcome="approve", policy=policy.version if policy is not None else "")
-        if not refusal:
-            return replace(made, reason=deciding.REASON, message="allowed by the rules, and approved by hand")
-        return replace(made, reason=OVERRIDE, message=refusal, override=self._override)
-
-    def _person(self) -> str:
-        return reviewing.person(self._api)
+            return Verdict(outcome="deny", by=by, reason=DENIED_BY_HAND, message=self._parsed.text("message") or "denied by hand")
+        policy = self._reviewer.policy.version if self._reviewer.policy is not None else ""
+        if refusal:
+            return Verdict(outcome="approve", by=by, reason=OVERRIDE, message=refusal, policy=policy, override=self._override)
+        return Verdict(
+            outcome="approve", by=by, reason=deciding.REASON, message="allowed by the rules, and approved by hand", policy=policy
+        )
 
 
 def _node(csr: SigningRequest) -> str:
