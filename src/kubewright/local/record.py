@@ -263,7 +263,9 @@ def require_same(
         )
     if serving_certificates not in {None, record.serving_certificates}:
         found = record.serving_certificates
-        raise ConfigurationChanged(f"cluster {quoted(record.name)} has {found} serving certificates, not {serving_certificates}", remedy=remedy)
+        raise ConfigurationChanged(
+            f"cluster {quoted(record.name)} has {found} serving certificates, not {serving_certificates}", remedy=remedy
+        )
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))
         raise ConfigurationChanged(f"cluster {quoted(record.name)} was created with another configuration", detail=diff, remedy=remedy)

@@ -37,7 +37,9 @@ def location(text: str) -> PolicyLocation | None:
         return PurePosixPath(text) if text else None
     namespace, slash, name = text.removeprefix(_SCHEME).partition("/")
     if not slash or not namespace or not name or "/" in name:
-        raise UsageError(f"--node-policy: {quoted(text)} names no ConfigMap", remedy="write it like configmap:kube-system/kubewright-node-policy")
+        raise UsageError(
+            f"--node-policy: {quoted(text)} names no ConfigMap", remedy="write it like configmap:kube-system/kubewright-node-policy"
+        )
     return PolicyObject(namespace=namespace, name=name)
 
 
