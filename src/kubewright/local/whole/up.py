@@ -214,6 +214,8 @@ def _require_supported(options: UpOptions) -> None:
         raise UsageError("a cluster of machines has one control plane", remedy="leave --control-planes out")
     if options.controllers is not None:
         raise UsageError("--controllers is not for clusters of machines", remedy="leave it out")
+    if options.serving_certificates is not None:
+        raise UsageError("--serving-certificates is not for clusters of machines", remedy="leave it out")
 
 
 def has_cgroup_v1() -> bool:
