@@ -9,15 +9,12 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Final
 
-import kubewright
 from kubewright.apis.kubeadm.types import Arg, ComponentConfig, Configuration
 from kubewright.base.records import replace
 
 SELF_SIGNED: Final = "self-signed"
 STRICT: Final = "strict"
 CHOICES: Final = (SELF_SIGNED, STRICT)
-IMAGE: Final = f"localhost/kubewright:{kubewright.__version__}"
-"""The image of the approver: the name that `make image` gives it."""
 _AUTHORITY: Final = "kubelet-certificate-authority"
 
 

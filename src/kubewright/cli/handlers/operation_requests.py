@@ -51,6 +51,7 @@ def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
         overrides=inputs.record(parsed, InitOverrides),
         only=only,
         looks_for_runtime=inputs.has(parsed, "cri-socket"),
+        controllers_image=parsed.text("controllers-image") if inputs.has(parsed, "controllers-image") else "",
     )
 
 

@@ -10,7 +10,7 @@ from kubewright.apis.kubeadm import serving_certificates
 from kubewright.apis.kubeadm.arguments import Given
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags
-from kubewright.apis.kubeadm.serving_certificates import IMAGE, SELF_SIGNED, STRICT
+from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STRICT
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import HostError, UsageError, ValidationError
@@ -61,7 +61,7 @@ class InitOptions:
     kubeconfig: str = ""
     adopt: bool = False
     serving_certificates: str = SELF_SIGNED
-    controllers_image: str = IMAGE
+    controllers_image: str = ""
 
 
 def configure(request: InitOptions, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:

@@ -8,6 +8,7 @@ from kubewright.apis.kubeadm.serving_certificates import STRICT
 from kubewright.base.change import Change
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.steps import serving_approver
+from kubewright.manifests import pods
 
 
 def only_strict(ctx: InitContext) -> str | None:
@@ -22,5 +23,9 @@ def run(ctx: InitContext) -> Iterable[Change]:
         "Running the approver of serving certificates, with the policy in ConfigMap kubewright-node-policy of namespace kube-system",
     )
     yield from serving_approver.rights(ctx.api)
-    yield from serving_approver.policy(ctx, ctx.api, serving_approver.own_nodes(ctx), image=ctx.request.controllers_image)
-    yield from serving_approver.static_pod(ctx, ctx.request.controllers_image)
+    image, own = ctx.request.controllers_image, serving_approver.own_nodes(ctx.configuration, ctx.detected)
+    yield from serving_approver.policy(ctx.configuration, own, api=ctx.api, image=image)
+    inputs = pods.Inputs(configuration=ctx.configuration, layout=ctx.layout, addresses=ctx.addresses, detected=ctx.detected)
+    yield from serving_approver.static_pod(
+        inputs, image=image, host=ctx.host, written=ctx.kubeconfigs, certificates=ctx.certificates, issuing=ctx.issuing
+    )

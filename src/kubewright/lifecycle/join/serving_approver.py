@@ -8,7 +8,7 @@ from kubewright.base.change import Change
 from kubewright.kube import core
 from kubewright.lifecycle.join.context import JoinContext
 from kubewright.lifecycle.steps import serving_approver
-from kubewright.manifests import node_policy
+from kubewright.manifests import node_policy, pods
 
 
 def run(ctx: JoinContext) -> Iterable[Change]:
@@ -19,7 +19,11 @@ def run(ctx: JoinContext) -> Iterable[Change]:
     found = serving_approver.stored(ctx.api)
     if found is None:
         return
-    yield from serving_approver.policy(ctx, ctx.api, serving_approver.own_nodes(ctx))
+    yield from serving_approver.policy(ctx.configuration, serving_approver.own_nodes(ctx.configuration, ctx.detected), api=ctx.api)
     image = (core.metadata(found).get("annotations") or {}).get(node_policy.IMAGE)
-    if image and not ctx.external_ca:
-        yield from serving_approver.static_pod(ctx, str(image))
+    if not image or ctx.external_ca:
+        return
+    inputs = pods.Inputs(configuration=ctx.configuration, layout=ctx.layout, addresses=ctx.addresses, detected=ctx.detected)
+    yield from serving_approver.static_pod(
+        inputs, image=str(image), host=ctx.host, written=ctx.kubeconfigs, certificates=ctx.certificates, issuing=ctx.issuing
+    )

@@ -5,32 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from kubewright.apis.kubeadm.types import Configuration
+from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import DocumentError, NotFound
 from kubewright.host.desired import File
+from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP
-from kubewright.lifecycle.context import MachineContext
 from kubewright.lifecycle.steps import cluster_objects
 from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE, same_pod
 from kubewright.manifests import controllers, node_policy, pods
 from kubewright.manifests.node_policy import Nodes
 from kubewright.manifests.rbac import Purpose
 from kubewright.pki import kubeconfigs
+from kubewright.pki.ensure import IssuingSources
+from kubewright.pki.store import CertificateStore
 
 PURPOSES: Final = (Purpose.SERVING_APPROVER,)
 
 
-def policy(ctx: MachineContext, api: KubeAPI, nodes: Nodes, *, image: str = "") -> Iterable[Change]:
+def policy(configuration: Configuration, nodes: Nodes, *, api: KubeAPI, image: str = "") -> Iterable[Change]:
     """Make the policy list these nodes. Whatever else an existing policy says stays as it is.
 
     `image` is that of the approver's static pods; '' where it runs without one.
     """
     found = stored(api)
-    text = node_policy.of_cluster(ctx.configuration, nodes) if found is None else node_policy.with_nodes(_text(found), nodes)
+    text = node_policy.of_cluster(configuration, nodes) if found is None else node_policy.with_nodes(_text(found), nodes)
     yield ensure_object(api, DesiredObject(node_policy.config_map(text, image=image), write=Write.MUTATE_DATA_KEYS))
 
 
@@ -47,19 +51,20 @@ def rights(api: KubeAPI) -> Iterable[Change]:
     yield from cluster_objects.apply(api, controllers.rights(purposes=PURPOSES))
 
 
-def own_nodes(ctx: MachineContext) -> Nodes:
+def own_nodes(configuration: Configuration, detected: Detected) -> Nodes:
     """Return this machine's node with its addresses."""
-    registration, endpoint = ctx.configuration.init.node_registration, ctx.configuration.init.local_api_endpoint
-    return {registration.name: node_policy.addresses_of(registration, ctx.detected, endpoint.advertise_address)}
+    registration, endpoint = configuration.init.node_registration, configuration.init.local_api_endpoint
+    return {registration.name: node_policy.addresses_of(registration, detected, endpoint.advertise_address)}
 
 
-def static_pod(ctx: MachineContext, image: str) -> Iterable[Change]:
-    """Write the kubeconfig and the manifest of the static pod."""
-    inputs = pods.Inputs(configuration=ctx.configuration, layout=ctx.layout, addresses=ctx.addresses, detected=ctx.detected)
-    yield kubeconfigs.ensure_kubeconfig(ctx.kubeconfigs, ctx.certificates, controllers.kubeconfig(inputs), ctx.issuing)
-    pod = controllers.machine_static_pod(ctx.layout, image=image, controllers=controllers.selection(PURPOSES), purposes=PURPOSES)
-    path = ctx.layout.manifest(controllers.NAME)
-    yield ctx.host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=MANIFEST_MODE, same=same_pod))
+def static_pod(
+    inputs: pods.Inputs, *, image: str, host: Host, written: CertificateStore, certificates: CertificateStore, issuing: IssuingSources
+) -> Iterable[Change]:
+    """Write the kubeconfig and the manifest of the static pod. `written` is the store of kubeconfigs."""
+    yield kubeconfigs.ensure_kubeconfig(written, certificates, controllers.kubeconfig(inputs), issuing)
+    pod = controllers.machine_static_pod(inputs.layout, image=image, controllers=controllers.selection(PURPOSES), purposes=PURPOSES)
+    path = inputs.layout.manifest(controllers.NAME)
+    yield host.ensure(File(path=path, content=yaml.dump(pod).encode(), mode=MANIFEST_MODE, same=same_pod))
 
 
 def _text(found: Object) -> str:

@@ -43,7 +43,8 @@ def only_strict(ctx: LocalContext) -> str | None:
 
 def policy(ctx: LocalContext) -> Iterable[Change]:
     """Store the policy of the approver, which lists the nodes of all machines; workers are served at the first one's address."""
-    yield from serving_approver.policy(ctx, ctx.api, {machine.name: [machine.address] for machine in ctx.run.cluster.machines})
+    nodes = {machine.name: [machine.address] for machine in ctx.run.cluster.machines}
+    yield from serving_approver.policy(ctx.configuration, nodes, api=ctx.api)
 
 
 def _purposes(ctx: LocalContext) -> list[Purpose]:
