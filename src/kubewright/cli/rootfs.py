@@ -19,9 +19,11 @@ from kubewright.base.errors import HostError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_DAEMON_COMMANDS: Final = ("kubewright.cli.handlers.local", "kubewright.cli.handlers.controllers.run", "kubewright.cli.handlers.hub.run")
+_DAEMON_COMMANDS: Final = (
+    "kubewright.cli.handlers.local", "kubewright.cli.handlers.machines", "kubewright.cli.handlers.controllers.run", "kubewright.cli.handlers.hub.run",
+)  # fmt: skip
 DAEMONS: Final = (
-    "kubewright.local", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",
+    "kubewright.local", "kubewright.machines", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",
     "kubewright.cli.handlers.daemons", "kubewright.enrollment.hub.hub", "kubewright.enrollment.hub.tenants",
     "kubewright.enrollment.hub.telemetry", "kubewright.http.lean", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip
@@ -35,7 +37,7 @@ LATE: Final = (
     "gzip", "hmac", "ipaddress", "json", "logging", "random", "re", "select", "shlex", "shutil", "subprocess", "tarfile", "urllib.parse", "zlib",
     "cryptography.exceptions", "cryptography.hazmat.backends.openssl.backend", "cryptography.hazmat.primitives.asymmetric",
     "cryptography.hazmat.primitives.ciphers.aead", "cryptography.hazmat.primitives.serialization.ssh", "cryptography.x509.oid",
-    "jsonpatch", "jsonpointer", "shtab", "yaml",
+    "dns.exception", "dns.nameserver", "dns.resolver", "jsonpatch", "jsonpointer", "shtab", "yaml",
     "grpc._channel", "idna", "urllib3.util.ssl_match_hostname",  # by these libraries themselves
 )  # fmt: skip
 """Modules that functions import: ours, the standard library's, and the libraries'."""

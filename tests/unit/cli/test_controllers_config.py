@@ -74,7 +74,7 @@ def test_all_wrong_fields_are_reported_at_once_with_their_lines(tmp_path):
 
 @pytest.mark.parametrize("text", ["kind: Pod\n", "[]\n", "apiVersion: controllers.kubewright/v1\nkind: ControllersConfiguration\n"])
 def test_another_document_is_refused(text):
-    with pytest.raises(DocumentError, match="no ControllersConfiguration"):
+    with pytest.raises(DocumentError, match="is not a ControllersConfiguration"):
         controllers.CONFIG.read(text.encode(), source="x.yaml")
 
 

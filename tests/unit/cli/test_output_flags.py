@@ -21,6 +21,7 @@ WITHOUT = {
     "completion": "a script for a shell",
     "help": "text for people",
     "local logs": "a log as the component wrote it",
+    "local shell": "whatever the command in the machine prints",
 }
 """Commands without `-o`, and why."""
 

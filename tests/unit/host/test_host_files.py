@@ -1,6 +1,7 @@
 """Files that survive power failures and kill -9, and paths that cannot be redirected."""
 
 import errno
+import gc
 import itertools
 import os
 import random
@@ -237,6 +238,7 @@ def interrupted_after_call(number, work):
         if event == "c_return" and next(calls) == number:
             raise KeyboardInterrupt  # with that, Python removes the profiler
 
+    gc.disable()  # Python ignores an exception raised during a callback of its garbage collector, and hypothesis installs one
     sys.setprofile(interrupt)
     try:
         work()
@@ -244,6 +246,7 @@ def interrupted_after_call(number, work):
         return True
     finally:
         sys.setprofile(None)
+        gc.enable()
     return False
 
 

@@ -11,7 +11,7 @@ from kubewright.base.errors import HostError, RuntimeUnavailable, Unreachable
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
-from kubewright.host.states import Container, ContainerState
+from kubewright.host.states import Container, ContainerState, Sandbox
 from kubewright.lifecycle.steps import running
 from kubewright.lifecycle.steps.running import Asked, StaticPodProof
 
@@ -19,6 +19,8 @@ from kubewright.lifecycle.steps.running import Asked, StaticPodProof
 class Runtime:
     def __init__(self) -> None:
         self.lives: list[Container] = []
+        self.pods: list[Sandbox] = []
+        self.stopped: list[str] = []
         self.fails: HostError | None = None
 
     def containers(self, *, namespace: str) -> list[Container]:
@@ -26,6 +28,14 @@ class Runtime:
         if self.fails is not None:
             raise self.fails
         return self.lives
+
+    def sandboxes(self) -> list[Sandbox]:
+        if self.fails is not None:
+            raise self.fails
+        return self.pods
+
+    def stop_sandbox(self, sandbox: Sandbox) -> None:
+        self.stopped.append(sandbox.id)
 
 
 class Box:
@@ -69,6 +79,19 @@ def test_a_container_older_than_the_manifest_does_not_count(box):
     assert box.proof().fault("1.36.4") == "the kubelet has not started it from the manifest yet"
     box.life(2.0)
     assert box.proof().fault("1.36.4") is None
+
+
+def test_only_recorded_sandboxes_of_the_component_that_still_run_are_stopped(box):
+    def pod(uid: str, name: str = "kube-scheduler-one", *, namespace: str = "kube-system", ready: bool = True) -> Sandbox:
+        return Sandbox(id=uid, name=name, namespace=namespace, ready=ready)
+
+    others = [pod("other", "kube-apiserver-one"), pod("user", namespace="default"), pod("ended", ready=False)]
+    box.runtime.pods = [pod("former"), *others]
+    proof = box.proof()
+    proof.note_former()
+    box.runtime.pods = [pod("former"), pod("next"), *others]
+    proof.stop_former()
+    assert box.runtime.stopped == ["former"]
 
 
 def test_after_a_rollback_the_earlier_pod_counts_too(box):

@@ -87,7 +87,7 @@ def test_a_configuration_is_compared_by_meaning(config: str | None, same: bool) 
 
 def test_another_version_is_refused_by_name() -> None:
     record.require_same(CLUSTER, kubernetes_version="v1.36.3", config=None)
-    with pytest.raises(ConfigurationChanged, match=r"'one' runs Kubernetes v1\.36\.3, not v1\.35\.4"):
+    with pytest.raises(ConfigurationChanged, match=r"^cluster \"one\" runs Kubernetes v1\.36\.3, not v1\.35\.4"):
         record.require_same(CLUSTER, kubernetes_version="v1.35.4", config=None)
 
 

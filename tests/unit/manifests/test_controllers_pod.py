@@ -172,10 +172,10 @@ def test_the_command_prints_what_is_rendered(capsys):
 @pytest.mark.parametrize(
     ("argv", "what"),
     [
-        (["pod"], "no form"),
+        (["pod"], 'no kind of manifest "pod"'),
         (["deployment"], "no published image"),
         (["deployment", "--image=x", "--replicas=0"], "at least one"),
-        (["deployment", "--image=x", "--ca-secret=A B"], "no name"),
+        (["deployment", "--image=x", "--ca-secret=A B"], "not the name of a Secret"),
         (["deployment", "--image=x", "--controllers=nodeipam"], "no controller"),
     ],
 )

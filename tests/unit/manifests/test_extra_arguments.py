@@ -100,7 +100,7 @@ def test_a_deprecated_flag_gives_a_warning_in_the_words_of_the_component():
 def test_a_value_of_the_wrong_type_gives_a_warning(name, right, wrong):
     assert [said(api_server(name, value)) for value in right] == [[]] * len(right)
     (found,) = said(api_server(name, wrong))
-    assert re.fullmatch(rf"apiServer.extraArgs: kube-apiserver wants .+ for --{name}, not '{wrong}', and does not start with it", found)
+    assert re.fullmatch(rf'apiServer.extraArgs: kube-apiserver wants .+ for --{name}, not "{wrong}", and does not start with it', found)
 
 
 def component(section, arguments):
