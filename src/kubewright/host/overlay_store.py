@@ -236,7 +236,7 @@ class OverlayStore:
 
     def _is_hidden(self, place: PurePosixPath) -> bool:
         """Return whether a path of the host below is removed."""
-        return any(one in self._hidden for one in (place, *place.parents))
+        return bool(self._hidden) and not self._hidden.isdisjoint((place, *place.parents))
 
 
 class PlannedServices:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -108,33 +108,34 @@ def resolved(path: PurePosixPath, *, look: Look) -> PurePosixPath:
 
     Unreadable parts are left as they are.
     """
-    rest = path
-    try:
+    last: _Looked | None = None
+    with suppress(OSError, HostError):
         for step in _walk(path, look=look):
-            rest = step.rest
-    except (OSError, HostError):
-        return rest
-    return rest
+            last = step
+    return path if last is None else last.rest
 
 
 @dataclass(frozen=True)
 class _Looked:
-    """A step of a path: the state found there, and the whole path from there on as far as links are resolved.
-
-    `linked` means that the step comes from the target of a link.
-    """
+    """A step of a path, and the state found there. `linked` means that the step comes from the target of a link."""
 
     path: PurePosixPath
     state: FileState | None
-    rest: PurePosixPath
+    at: PurePosixPath
+    left: Sequence[str]
     linked: bool
+
+    @property
+    def rest(self) -> PurePosixPath:
+        """The whole path from there on as far as links are resolved."""
+        return self.at.joinpath(*self.left)
 
 
 def _walk(path: PurePosixPath, *, look: Look) -> Iterator[_Looked]:
     """Go to a path step by step; the walk ends at a step that is neither a directory nor a link."""
     left = [(name, False) for name in path.parts[1:]]
     at, links = PurePosixPath("/"), 0
-    yield _Looked(at, FileState(kind=Kind.DIRECTORY, mode=OUTER_MODE), path, linked=False)
+    yield _Looked(at, FileState(kind=Kind.DIRECTORY, mode=OUTER_MODE), at, path.parts[1:], linked=False)
     while left:
         name, linked = left.pop(0)
         here = at.parent if name == ".." else at / name
@@ -144,10 +145,10 @@ def _walk(path: PurePosixPath, *, look: Look) -> Iterator[_Looked]:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
             left[:0] = [(part, True) for part in steps(state.target)]
             at = PurePosixPath("/") if state.target.startswith("/") else at
-            yield _Looked(here, state, at.joinpath(*(name for name, _ in left)), linked)
+            yield _Looked(here, state, at, [name for name, _ in left], linked)
             continue
         at = here
-        yield _Looked(here, state, at.joinpath(*(name for name, _ in left)), linked)
+        yield _Looked(here, state, at, [name for name, _ in left], linked)
         if state is None or state.kind not in {Kind.DIRECTORY, Kind.LINK}:
             return
 
