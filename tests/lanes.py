@@ -87,12 +87,18 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/controlplane/test_plugin_workers.py": Cost(2, 50),
     "tests/controlplane/test_readme_typed.py": Cost(2, 40),
     "tests/controlplane/test_upgrade_plan.py": Cost(2, 40),
-    "tests/compat/test_certs_comparison.py": Cost(0, 50),
+    "tests/compat/test_certs_comparison.py": Cost(0, 30),
     "tests/compat/test_config_differential.py": Cost(0, 150),
     "tests/compat/test_init_differential.py": Cost(0, 60),
     "tests/compat/test_malformed_input.py": Cost(0, 180),
+    "tests/unit/cli/test_rootfs.py": Cost(0, 20),
+    "tests/unit/enrollment/test_node_leave.py": Cost(0, 15),
+    "tests/unit/enrollment/test_vpn_node.py": Cost(0, 15),
+    "tests/unit/http/test_accepting.py": Cost(0, 20),
+    "tests/unit/lifecycle/test_attempts.py": Cost(0, 15),
+    "tests/unit/lifecycle/test_upgrade_phases.py": Cost(0, 25),
 }
-"""Files with other costs: several control planes or more than two machines at a time, or more than a minute."""
+"""Files with other costs: several control planes, more than two machines at a time, or unusually long tests."""
 
 
 def scope(nodeid: str) -> str:
