@@ -53,8 +53,8 @@ class Ids:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Added:
-    """The two files including the accounts that were missing, and the names of these accounts."""
+class ChangedAccounts:
+    """The two files after a change, and the names of the accounts that were added or removed."""
 
     passwd: str
     group: str
@@ -85,7 +85,7 @@ def read_accounts(files: FileReader, path: PurePosixPath) -> str:
     return content.decode("utf-8", errors="surrogateescape")
 
 
-def add_accounts(passwd: str, group: str, *, login_defs: str, wanted: Accounts) -> Added:
+def add_accounts(passwd: str, group: str, *, login_defs: str, wanted: Accounts) -> ChangedAccounts:
     """Add the accounts that are missing. Raises HostError if an existing one has other properties, or no id is free."""
     limits = Limits.parse(login_defs)
     users, groups = _entries(passwd, PASSWD), _entries(group, GROUP)
@@ -98,7 +98,7 @@ def add_accounts(passwd: str, group: str, *, login_defs: str, wanted: Accounts) 
     gids = dict(zip(new_groups, _free(groups, limits.groups, len(new_groups)), strict=True))
     uids = dict(zip(new_users, _free(users, limits.users, len(new_users)), strict=True))
     of_group = {one.name: one.id for one in groups} | gids
-    return Added(
+    return ChangedAccounts(
         passwd=_appended(passwd, [f"{name}:x:{uids[name]}:{of_group[name]}:::{NO_SHELL}" for name in new_users]),
         group=_appended(group, [f"{name}:x:{gids[name]}:{','.join(wanted.groups[name])}" for name in new_groups]),
         users=tuple(new_users),
@@ -106,19 +106,9 @@ def add_accounts(passwd: str, group: str, *, login_defs: str, wanted: Accounts) 
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Left:
-    """The two files without some accounts, and the names of the accounts that were removed."""
-
-    passwd: str
-    group: str
-    users: tuple[str, ...]
-    groups: tuple[str, ...]
-
-
-def remove_accounts(passwd: str, group: str, *, unwanted: Accounts) -> Left:
+def remove_accounts(passwd: str, group: str, *, unwanted: Accounts) -> ChangedAccounts:
     """Remove accounts; all other lines stay as they are, readable or not."""
-    return Left(
+    return ChangedAccounts(
         passwd=_without(passwd, unwanted.users),
         group=_without(group, unwanted.groups),
         users=tuple(name for name in unwanted.users if _without(passwd, [name]) != passwd),

@@ -17,7 +17,7 @@ from kubewright.host.desired import Accounts, Directory, File, Generated, Owners
 from kubewright.host.states import FileState, FileSystem, Kind, ServiceState
 
 if TYPE_CHECKING:
-    from kubewright.host.accounts import Added, Left
+    from kubewright.host.accounts import ChangedAccounts
 
 
 DIFF_LIMIT: Final = 256 * 1024
@@ -78,13 +78,13 @@ def decide_ownership(found: FileState | None, desired: Ownership) -> Change:
     return Change(target=desired.target, action=Action.UPDATE if reasons else Action.NONE, reason=", ".join(reasons))
 
 
-def decide_accounts(added: Added, desired: Accounts) -> Change:
+def decide_accounts(added: ChangedAccounts, desired: Accounts) -> Change:
     """Report which users and groups are added."""
     names = [*(f"user {name}" for name in added.users), *(f"group {name}" for name in added.groups)]
     return Change(target=desired.target, action=Action.CREATE if names else Action.NONE, reason=", ".join(names))
 
 
-def decide_no_accounts(left: Left, unwanted: Accounts) -> Change:
+def decide_no_accounts(left: ChangedAccounts, unwanted: Accounts) -> Change:
     """Report which users and groups are removed."""
     names = [*(f"user {name}" for name in left.users), *(f"group {name}" for name in left.groups)]
     return Change(target=unwanted.target, action=Action.DELETE if names else Action.NONE, reason=", ".join(names))

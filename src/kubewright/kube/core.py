@@ -118,6 +118,11 @@ def metadata(obj: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def annotation_of(obj: Mapping[str, Any], name: str) -> str:
+    """Return an annotation of an object, '' if it has none of this name."""
+    return str((metadata(obj).get("annotations") or {}).get(name) or "")
+
+
 def identity_of(obj: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return an object's name, '' if the server makes it, and its namespace."""
     about_it = metadata(obj)

@@ -43,7 +43,7 @@ class Departures:
 
     def concerns(self, node: Object) -> bool:
         """Whether a Node that was added or changed needs any work."""
-        answered = self._refused.get(core.identity_of(node)[0]) == _asked(node) and _annotation(node, LEAVE_ANSWER) != ""
+        answered = self._refused.get(core.identity_of(node)[0]) == _asked(node) and core.annotation_of(node, LEAVE_ANSWER) != ""
         return _asks(node) and not answered
 
     def gone(self, name: str) -> None:
@@ -63,7 +63,7 @@ class Departures:
             return False
         name, uid = core.identity_of(node)[0], _uid(node)
         record = await self._ctx.store.ask(lambda store: store.record(self._ctx.name, name))
-        proof = leave_proofs.read(_annotation(node, LEAVE_PROOF))
+        proof = leave_proofs.read(core.annotation_of(node, LEAVE_PROOF))
         if record is None or proof is None or not leave_proofs.is_proven(proof, name, uid, issued=record.certificates):
             await self._refuse(node, UNKNOWN if record is None else UNPROVEN)
             return False
@@ -85,7 +85,7 @@ class Departures:
 
     async def _refuse(self, node: Object, reason: str) -> None:
         name, _ = core.identity_of(node)
-        if _annotation(node, LEAVE_ANSWER) != reason:
+        if core.annotation_of(node, LEAVE_ANSWER) != reason:
             body: dict[str, Any] = {"metadata": {"uid": _uid(node), "annotations": {LEAVE_ANSWER: reason}}}
             await self._unless_another(self._ctx.api.patch(NODE, name, body, type="merge"))
             _log.warning("%s: %s may not leave: %s", self._ctx.name, name, reason)
@@ -100,17 +100,13 @@ class Departures:
 
 
 def _asks(node: Object) -> bool:
-    return (core.metadata(node).get("labels") or {}).get(LEAVING_LABEL) == "true" or bool(_annotation(node, LEAVE_PROOF))
+    return (core.metadata(node).get("labels") or {}).get(LEAVING_LABEL) == "true" or bool(core.annotation_of(node, LEAVE_PROOF))
 
 
 def _asked(node: Object) -> tuple[str, str]:
     """Return what a Node says about leaving: the answer stays the same as long as this does."""
-    return _uid(node), _annotation(node, LEAVE_PROOF)
+    return _uid(node), core.annotation_of(node, LEAVE_PROOF)
 
 
 def _uid(node: Object) -> str:
     return str(core.metadata(node).get("uid") or "")
-
-
-def _annotation(node: Object, name: str) -> str:
-    return str((core.metadata(node).get("annotations") or {}).get(name) or "")

@@ -47,7 +47,7 @@ class KeyRotation:
 
     def concerns(self, node: Object) -> bool:
         """Whether a Node that was added or changed needs any work."""
-        name, text = core.identity_of(node)[0], _annotation(node, VPN_KEY)
+        name, text = core.identity_of(node)[0], core.annotation_of(node, VPN_KEY)
         return text != self._ended.get(name, "")
 
     def gone(self, name: str) -> None:
@@ -64,7 +64,7 @@ class KeyRotation:
 
         Return the seconds after which to check again, None if no check is needed.
         """
-        name, text = core.identity_of(node)[0], _annotation(node, VPN_KEY)
+        name, text = core.identity_of(node)[0], core.annotation_of(node, VPN_KEY)
         offer = key_offers.read(text)
         record = await self._ctx.store.ask(lambda store: store.record(self._ctx.name, name))
         if record is None or not (record.active and record.lease and record.tunnel_key):
@@ -110,14 +110,10 @@ class KeyRotation:
         return None
 
     async def _answer(self, node: Object, answer: KeyAnswer) -> None:
-        if _annotation(node, VPN_KEY_ANSWER) == answer.text:
+        if core.annotation_of(node, VPN_KEY_ANSWER) == answer.text:
             return
         body: dict[str, Any] = {"metadata": {"annotations": {VPN_KEY_ANSWER: answer.text}}}
         try:
             await self._ctx.api.patch(NODE, core.identity_of(node)[0], body, type="merge")
         except NotFound:
             _log.debug("%s was deleted in the meantime", core.identity_of(node)[0])
-
-
-def _annotation(node: Object, name: str) -> str:
-    return str((core.metadata(node).get("annotations") or {}).get(name) or "")

@@ -36,7 +36,6 @@ from kubewright.enrollment.state.state_secrets import (
     STATE_ID,
     STATE_LABEL,
     StateSecrets,
-    annotation_of,
     content_of,
     label,
     label_of,
@@ -218,7 +217,7 @@ class SecretRows:
 
     def _is_ours(self, one: Object) -> bool:
         """Return whether a Secret belongs to this state, and not to one that was deleted."""
-        state = annotation_of(one, STATE_ID)
+        state = core.annotation_of(one, STATE_ID)
         from_before = not state and (self.format < FORMAT or label_of(one, PART_LABEL) == LINES)
         return from_before or state == self._state
 

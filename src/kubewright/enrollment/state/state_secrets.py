@@ -95,14 +95,9 @@ def label_of(secret: Object, name: str) -> str:
     return str((core.metadata(secret).get("labels") or {}).get(name) or "")
 
 
-def annotation_of(secret: Object, name: str) -> str:
-    """Return an annotation of a Secret, '' if it has none."""
-    return str((core.metadata(secret).get("annotations") or {}).get(name) or "")
-
-
 def number_of(secret: Object) -> int:
     """Return the number of the transaction that wrote a Secret, 0 if it has none."""
-    text = annotation_of(secret, NUMBER)
+    text = core.annotation_of(secret, NUMBER)
     return int(text) if text.isdecimal() else 0
 
 
