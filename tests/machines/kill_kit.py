@@ -48,6 +48,19 @@ runpy.run_module("kubewright", run_name="__main__", alter_sys=True)
 """Runs kubewright and kills it as it reports an event of a phase, before it does anything else: a signal from outside would come later."""
 
 
+_DYING_AT_A_RENAME = """\
+import os, runpy, signal, sys
+
+def look(event, values, name=sys.argv.pop(1)):
+    if event == "os.rename" and values[1] == name:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(look)
+runpy.run_module("kubewright", run_name="__main__", alter_sys=True)
+"""
+"""Runs kubewright and kills it just before a file gets its name: what was written before is there, and this file is not."""
+
+
 @dataclass(frozen=True)
 class Boundary:
     """A place in a run: a phase begins, or has ended."""
@@ -139,6 +152,13 @@ def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str]) ->
     passed = command.boundaries()
     code = command.end()
     assert (code, passed[-1:]) == (-signal.SIGKILL, [boundary]), f"was not killed where {boundary}:\n{''.join(command.said)}"
+    return code
+
+
+def killed_before_writing(machine: Machine, name: str, arguments: Sequence[str]) -> int:
+    """Run a command that is killed just before it replaces a file of this name, and require that; returns the exit code, that of SIGKILL."""
+    code = machine.run(PYTHON, "-c", _DYING_AT_A_RENAME, name, *arguments, env=ENVIRONMENT, check=False).code
+    assert code in {-signal.SIGKILL, 128 + signal.SIGKILL}, f"was not killed before it wrote {name}"
     return code
 
 

@@ -19,6 +19,8 @@ IGNORED = "--ignore-preflight-errors=SystemVerification,CreateJob"
 LEAVES = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", "apiserver-etcd-client", "etcd/server", "etcd/peer")
 RENEWED = {f"pki/{base}.crt" for base in (*LEAVES, "etcd/healthcheck-client")} | {f"pki/{base}.key" for base in LEAVES[:4]}
 """What has another content once the API server has been replaced, and stays where a later component fails."""
+ETCD_LEAVES = {f"pki/etcd/{base}.{end}" for base in ("server", "peer", "healthcheck-client") for end in ("crt", "key")}
+WITH_OTHERS = RENEWED | {"controller-manager.conf", "scheduler.conf"}
 OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
 """Where each tool keeps what it had before."""
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import pytest
 from cluster_kit import at_once
 from level_kit import (
     COMPONENTS,
+    ETCD_LEAVES,
     IGNORED,
     NEXT,
     PATCHES,
     RENEWED,
+    WITH_OTHERS,
     apply,
     argument,
     changed,
@@ -60,15 +63,39 @@ def both(parts: Parts) -> Iterator[Both]:
         yield found
 
 
-def test_a_component_that_does_not_run_takes_the_machine_back(both: Both) -> None:
-    machine = both.ours
-    patch(machine, "kube-apiserver", argument("--no-such-flag=1"))
+@dataclass(frozen=True)
+class Failure:
+    """What an upgrade is given, and what it says. `changed` are the certificates that were renewed before it failed, and stay."""
+
+    component: str
+    argument: str
+    says: tuple[str, ...]
+    changed: set[str]
+
+
+FAILURES = {
+    "an API server that does not know a flag": Failure(
+        "kube-apiserver", "--no-such-flag=1", ("error: kube-apiserver failed", "unknown flag: --no-such-flag"), RENEWED
+    ),
+    "a controller-manager that exits when it has begun": Failure(
+        "kube-controller-manager",
+        "--client-ca-file=/none.crt",
+        ("kube-controller-manager and kube-scheduler failed", "/none.crt"),
+        WITH_OTHERS,
+    ),
+    "the only member of etcd": Failure("etcd", "--no-such-flag=1", ("error: etcd failed", "no-such-flag"), ETCD_LEAVES),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: str) -> None:
+    machine, failure = both.ours, FAILURES[name]
+    patch(machine, failure.component, argument(failure.argument))
     before, data = content(machine), asked_of_etcd(machine, "hashkv", {}, service="maintenance")
     ended = apply(machine, "--patches", PATCHES, check=False)
     assert ended.code == 1
-    assert "error: kube-apiserver failed; this machine is back in its earlier state" in ended.err
-    assert "unknown flag: --no-such-flag" in ended.err
-    assert changed(before, content(machine)) == RENEWED
+    assert [text for text in (*failure.says, "this machine is back in its earlier state") if text not in ended.err] == []
+    assert changed(before, content(machine)) == failure.changed
     eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version")
     again = asked_of_etcd(machine, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
     assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]

@@ -20,26 +20,24 @@ from kubewright.machines.images import of_release
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 
-TAKEN_BACK = "has been taken back already"
+TAKEN_BACK = "has been rolled back already"
 
 
 class ControlPlane:
     """A control plane that is made at the first use, with the images of both levels."""
 
-    def __init__(self, parts: Parts, machine: Machine | None = None) -> None:
+    def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._open = ExitStack()
-        self._given = machine
 
     @cached_property
     def machine(self) -> Machine:
         """The machine. After a power cut its services find kubewright as the tests do."""
-        machine = self._given or self._open.enter_context(Bed("one", bed="kill-upgrade", parts=self._parts, shared=SHARED))["one"]
-        if self._given is None:
-            write(machine, CONFIG, configuration(machine))
-            kubewright(machine, "init", "--config", CONFIG)
-            patch_level.give(machine, patch_level.images(of_release(self._parts.base), KUBERNETES, NEXT))
-            eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS: a Job is done first")
+        machine = self._open.enter_context(Bed("one", bed="kill-upgrade", parts=self._parts, shared=SHARED))["one"]
+        write(machine, CONFIG, configuration(machine))
+        kubewright(machine, "init", "--config", CONFIG)
+        patch_level.give(machine, patch_level.images(of_release(self._parts.base), KUBERNETES, NEXT))
+        eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS: a Job is done first")
         find_kubewright_at_boot(machine)
         return machine
 
@@ -51,7 +49,7 @@ class ControlPlane:
             kubewright(self.machine, "upgrade", *words, check=words[0] == "apply")
 
     def close(self) -> None:
-        """Take the machine down, if it was made here."""
+        """Take the machine down."""
         self._open.close()
 
 
