@@ -197,7 +197,7 @@ def test_changing_the_identity_ends_a_running_watch(apiserver) -> None:
 
 def test_a_hundred_identities_share_a_process(apiserver) -> None:
     async def main() -> set[str]:
-        clients = [AsyncKubeClient(apiserver.access(f"user-{number}")) for number in range(100)]
+        clients = [AsyncKubeClient(apiserver.access(f"user-{number}"), timeout=600) for number in range(100)]
         review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         answers = await asyncio.gather(*itertools.chain.from_iterable([client.create(review), client.create(review)] for client in clients))
         await asyncio.gather(*(client.close() for client in clients))
