@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _DAEMON_COMMANDS: Final = (
-    "kubewright.cli.handlers.local", "kubewright.cli.handlers.machines", "kubewright.cli.handlers.controllers.run", "kubewright.cli.handlers.hub.run",
+    "kubewright.cli.handlers.local", "kubewright.cli.handlers.machines", "kubewright.cli.handlers.controllers.csr_decisions",
+    "kubewright.cli.handlers.controllers.run", "kubewright.cli.handlers.hub.run",
 )  # fmt: skip
 DAEMONS: Final = (
     "kubewright.local", "kubewright.machines", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",

@@ -47,7 +47,7 @@ def test_a_flag_overrides_the_file(tmp_path):
 
 def test_every_flag_except_config_is_a_field():
     assert [flag.name for flag in FIELDS.values()] == [flag.name for flag in RUN_FLAGS if flag.name != "config"]
-    assert len(FIELDS) == 29
+    assert len(FIELDS) == 30
 
 
 def test_all_wrong_fields_are_reported_at_once_with_their_lines(tmp_path):

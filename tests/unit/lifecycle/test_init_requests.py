@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from init_kit import DETECTED, asked
 
+import kubewright
 from kubewright.apis.kubeadm.overrides import InitOverrides, feature_gates
 from kubewright.apis.kubeadm.types import Arg
 from kubewright.base.durations import Duration
@@ -45,14 +46,12 @@ def test_skipping_an_add_on_disables_it_in_the_uploaded_configuration(skip, dns,
     assert (cluster.dns.disabled, cluster.proxy.disabled) == (dns, proxy)
 
 
-DEFAULT = next(flag.default for flag in commands.TABLE.command("init").flags if flag.name == "controllers-image")
-
-
 def test_strict_serving_certificates_are_requested_and_verified_on_every_machine_of_the_cluster():
     found = configured(of("--serving-certificates", "strict", "--cert-dir", "/pki", "--kubernetes-version", "v1.36.3")).configuration
     assert (found.kubelet.document["serverTLSBootstrap"], found.kubelet.user_supplied) == (True, True)
     assert found.cluster.api_server.extra_args == (Arg(name="kubelet-certificate-authority", value="/pki/ca.crt"),)
-    assert of("--serving-certificates", "strict").controllers_image == of("--controllers-image", DEFAULT).controllers_image == DEFAULT
+    assert of("--serving-certificates", "strict").controllers_image == f"localhost/kubewright:{kubewright.__version__}"
+    assert of("--controllers-image", "registry.example/k:1").controllers_image == "registry.example/k:1"
     stock = configured(of("--kubernetes-version", "v1.36.3")).configuration
     assert ("serverTLSBootstrap" in stock.kubelet.document, stock.cluster.api_server.extra_args) == (False, ())
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Final
 
+import kubewright
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
 from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
 from kubewright.base import yaml
@@ -32,6 +33,8 @@ _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", 
 _UPGRADE_OURS: Final = frozenset({"plan", "kubelet", "drain", "skip-dead", "keep-changes"})
 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
+_IMAGE: Final = f"localhost/kubewright:{kubewright.__version__}"
+"""What `make image` makes."""
 
 
 def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
@@ -51,7 +54,7 @@ def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
         overrides=inputs.record(parsed, InitOverrides),
         only=only,
         looks_for_runtime=inputs.has(parsed, "cri-socket"),
-        controllers_image=parsed.text("controllers-image") if inputs.has(parsed, "controllers-image") else "",
+        controllers_image=(parsed.text("controllers-image") or _IMAGE) if inputs.has(parsed, "controllers-image") else "",
     )
 
 

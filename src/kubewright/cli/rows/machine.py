@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import kubewright
 from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import (
     ADOPT,
@@ -100,8 +99,8 @@ _INIT_FLAGS = by_name(
     SERVING_CERTIFICATES,
     Flag(
         "controllers-image",
-        "image with this program, for the approver that --serving-certificates strict runs",
-        default=f"localhost/kubewright:{kubewright.__version__}",
+        "image with this program, for the approver that --serving-certificates strict runs; empty: the one of `make image`",
+        default="",
         metavar="image",
     ),
     ADOPT,
