@@ -195,6 +195,16 @@ def test_a_fenced_machine_can_be_the_one_that_restores(box: Box) -> None:
     assert State.IN_PROGRESS not in box.states()
 
 
+def test_a_finished_restore_is_not_repeated_while_etcd_does_not_answer(box: Box) -> None:
+    box.run(file=str(box.snapshot))
+    before = box.tree()
+    with pytest.raises(CheckFailed, match="unknown whether etcd still is the cluster that was made from snapshot"):
+        box.run(file=str(box.snapshot))
+    assert box.tree() == before
+    box.run(file=str(box.snapshot), again=True)
+    assert (box.states(), len(list(Path(box.layout.etcd_data).glob("member.before-*")))) == ([State.DONE] * 2, 2)
+
+
 def test_a_restore_waits_for_its_turn_if_an_api_server_is_ready(box: Box) -> None:
     box.api, box.fails["this machine's turn"] = RecordingKube(), WaitTimeout("two is at work")
     with pytest.raises(WaitTimeout, match="two is at work"):

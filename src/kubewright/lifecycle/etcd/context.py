@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from kubewright.apis.machine import url
-from kubewright.base.errors import KubewrightError, UsageError
+from kubewright.base.errors import CheckFailed, KubewrightError, UsageError
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import Condition
@@ -108,17 +108,15 @@ class MemberContext(RunContext, Generic[Request]):
         return found if found is not None and found.operation == operation else None
 
     def finished(self, operation: str, goal: str) -> Checkpoint | None:
-        """Return the checkpoint of a finished run with the same goal, if etcd still is the cluster that it made.
+        """Return the checkpoint of the last finished run with the same goal; None if there is none, or an interrupted run."""
+        checkpoints = checkpoint.every(self.host)
+        same = [one for one in checkpoints if (one.operation, one.goal, one.state) == (operation, goal, State.DONE)]
+        return same[-1] if same and checkpoint.unfinished(checkpoints) is None else None
 
-        A cluster that has further members by now is another state.
-        """
-        if checkpoint.unfinished(checkpoint.every(self.host)) is not None:
-            return None
-        for found in reversed(checkpoint.every(self.host)):
-            if (found.operation, found.goal, found.state) == (operation, goal, State.DONE):
-                made = etcdutl.cluster_id(self.member, token=found.directory.name)
-                return found if self.status.cluster_id == made and len(self.own.members(agreed=False)) == 1 else None
-        return None
+    def is_made_by(self, run: Checkpoint) -> bool:
+        """Return whether etcd still is the cluster with one member that a run has made."""
+        made = etcdutl.cluster_id(self.member, token=run.directory.name)
+        return self.status.cluster_id == made and len(self.own.members(agreed=False)) == 1
 
     def confirm(self, question: str, *, topic: str = TOPIC) -> None:
         """Ask the user whether to continue, unless the request contains the answer.
@@ -197,8 +195,18 @@ class RestoreContext(DataContext[RestoreOptions]):
 
     @functools.cached_property
     def restored(self) -> Checkpoint | None:
-        """The checkpoint of a finished run after which nothing is left to do."""
-        return None if self.request.again else self.finished(RESTORE, self.goal)
+        """The checkpoint of a finished run after which nothing is left to do.
+
+        Raises CheckFailed if there was a run, and etcd does not answer: restoring it once more might lose new data.
+        """
+        found = None if self.request.again else self.finished(RESTORE, self.goal)
+        if found is not None and self.status.problem:
+            raise CheckFailed(
+                f"it is unknown whether etcd still is the cluster that was made from {self.goal}",
+                detail=f"{found.directory} is that of a finished restore, and etcd does not answer: {self.status.problem}",
+                remedy="run the same command again when etcd serves; --again restores it once more",
+            )
+        return found if found is not None and self.is_made_by(found) else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,4 +245,5 @@ class BackupContext(DataContext[BackupRestoreOptions]):
     @functools.cached_property
     def restored(self) -> Checkpoint | None:
         """The checkpoint of a finished run after which nothing is left to do."""
-        return self.finished(RESTORE_BACKUP, self.goal)
+        found = self.finished(RESTORE_BACKUP, self.goal)
+        return found if found is not None and self.is_made_by(found) else None

@@ -40,7 +40,8 @@ def planned(ctx: RestoreContext) -> Sequence[Change]:
         return ()
     _require_cluster(ctx)
     _require_version(ctx)
-    require_others_stopped(ctx)
+    if ctx.restored is None:
+        require_others_stopped(ctx)
     return ()
 
 
