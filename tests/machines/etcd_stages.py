@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from cluster_kit import CERTIFICATE_KEY, KUBEWRIGHT, TOKEN, Cluster, begin
 from kill_kit import undisturbed
 from kill_stages import Reference
-from machine_kit import SHARED, administer, kubectl, kubewright
+from machine_kit import SHARED, administer, eventually, kubectl, kubewright
 from state_kit import State, require_same
 from testbed.bed import Bed
 
@@ -87,7 +87,7 @@ class EtcdStage:
 
     def state(self, machine: Machine) -> State:
         """Return what every run must leave, also one that was killed."""
-        kubewright(machine, "etcd", "status")
+        eventually(lambda: kubewright(machine, "etcd", "status", check=False).code == 0, "etcd to be healthy")
         unfinished = f"cat {CHECKPOINTS}/*/state | grep -v -e '^done$' -e '^rolled back$'"
         left = machine.run("sh", "-c", f"ls -d /var/lib/etcd/new-* 2>/dev/null; {unfinished}", check=False).out.split()
         kept = machine.run("sh", "-c", "ls -d /var/lib/etcd/member.before-*").out.split()
@@ -114,7 +114,7 @@ class Restore(EtcdStage):
 
     def begin(self) -> None:
         put(self.machine, f"saved-{self._runs}")
-        kubewright(self.machine, "etcd", "snapshot", "save", SNAPSHOT)
+        eventually(lambda: kubewright(self.machine, "etcd", "snapshot", "save", SNAPSHOT, check=False).code == 0, "a snapshot")
         self._last = put(self.machine, f"lost-{self._runs}")
 
     def state(self, machine: Machine) -> State:
@@ -158,8 +158,15 @@ class MemberReplace(EtcdStage):
         require_same(self.reference.state, self.state(machine))
 
     def _member(self) -> dict[str, Any]:
-        found = json.loads(kubewright(self.bed["one"], "etcd", "status", "-o", "json").out)["members"]
-        return next(dict(one) for one in found if one["name"] == "two")
+        found: list[dict[str, Any]] = []
+
+        def listed() -> bool:
+            ended = kubewright(self.bed["one"], "etcd", "status", "-o", "json", check=False)
+            found[:] = json.loads(ended.out)["members"] if ended.code == 0 else []
+            return bool(found)
+
+        eventually(listed, "etcd to be healthy")
+        return next(one for one in found if one["name"] == "two")
 
     def _finished(self) -> str:
         """Return the last replacement that was finished."""

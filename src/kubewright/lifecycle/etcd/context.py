@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from kubewright.apis.machine import url
-from kubewright.base.errors import CheckFailed, KubewrightError, UsageError
+from kubewright.base.errors import CheckFailed, KubewrightError, UsageError, WaitTimeout
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import Condition
@@ -38,6 +39,8 @@ SERVING: Final = 600.0
 """Seconds until etcd and the API server must serve. Failures that waiting cannot help with are reported earlier."""
 STOPPING: Final = 120.0
 """Seconds until they must have stopped."""
+_STARTING: Final = 60.0
+"""Seconds for etcd to answer if it may just have been started."""
 _ANSWERS: Final = 5.0
 """Seconds for the answer of an API server that may be down."""
 
@@ -72,6 +75,10 @@ class MemberContext(RunContext, Generic[Request]):
     @functools.cached_property
     def status(self) -> Status:
         """The status of this member before anything was changed."""
+        return self.now()
+
+    def now(self) -> Status:
+        """Return the present status of this member."""
         return self.own.status(self.member.client_urls[0])
 
     @functools.cached_property
@@ -116,7 +123,7 @@ class MemberContext(RunContext, Generic[Request]):
     def is_made_by(self, run: Checkpoint) -> bool:
         """Return whether etcd still is the cluster with one member that a run has made."""
         made = etcdutl.cluster_id(self.member, token=run.directory.name)
-        return self.status.cluster_id == made and len(self.own.members(agreed=False)) == 1
+        return self.now().cluster_id == made and len(self.own.members(agreed=False)) == 1
 
     def confirm(self, question: str, *, topic: str = TOPIC) -> None:
         """Ask the user whether to continue, unless the request contains the answer.
@@ -137,8 +144,7 @@ class MemberContext(RunContext, Generic[Request]):
 
     def until(self, wrong: Callable[[Status], str | None], *, saying: str) -> Waited:
         """Wait until `wrong` finds no fault with the status of this member."""
-        url = self.member.client_urls[0]
-        return self.components.until(lambda: wrong(self.own.status(url)), saying=saying, blame=("etcd",), at_most=0.2)
+        return self.components.until(lambda: wrong(self.now()), saying=saying, blame=("etcd",), at_most=0.2)
 
     def api_server(self) -> Iterator[Step]:
         """Wait until the API server of this machine is ready, if there is one."""
@@ -200,13 +206,17 @@ class RestoreContext(DataContext[RestoreOptions]):
         Raises CheckFailed if there was a run, and etcd does not answer: restoring it once more might lose new data.
         """
         found = None if self.request.again else self.finished(RESTORE, self.goal)
-        if found is not None and self.status.problem:
+        if found is None:
+            return None
+        with suppress(WaitTimeout):
+            self.waiter.until(lambda: self.now().problem or None, within=_STARTING, saying="etcd to answer")
+        if problem := self.now().problem:
             raise CheckFailed(
                 f"it is unknown whether etcd still is the cluster that was made from {self.goal}",
-                detail=f"{found.directory} is that of a finished restore, and etcd does not answer: {self.status.problem}",
+                detail=f"{found.directory} is that of a finished restore, and etcd does not answer: {problem}",
                 remedy="run the same command again when etcd serves; --again restores it once more",
             )
-        return found if found is not None and self.is_made_by(found) else None
+        return found if self.is_made_by(found) else None
 
 
 @dataclass(frozen=True, kw_only=True)
