@@ -20,6 +20,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
 from kubewright.machines.cgroups import PARENT, hierarchies
 from kubewright.machines.group import bridge_of
+from kubewright.machines.images import Image, archive
 from kubewright.machines.network import bridges, namespaces
 from kubewright.machines.parts import Parts
 
@@ -34,7 +35,7 @@ spec:
     spec:
       containers:
         - name: web
-          image: docker.io/library/busybox:test
+          image: docker.io/library/web:dev
           command: [sh, -c, "mkdir /www; echo real > /www/index.html; exec httpd -f -p 8080 -h /www"]
 ---
 apiVersion: v1
@@ -108,12 +109,19 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
             found.call("down", "--name", found.name)
 
 
-def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster) -> None:
+def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, parts: Parts) -> None:
     made = cluster.up("--machines", "--nodes", "1")
     control_plane, worker = (machine["name"] for machine in made["machines"])
     assert (made["kind"], made["state"], made["nodes"]["ready"]) == ("machines", "Ready", 2)
     assert {"create"} == {change["action"] for change in made["changes"] if change["target"].startswith("machine ")}
     assert len(cluster.traces()) > 10
+
+    loaded = json.loads(cluster.call("local", "load", "--name", cluster.name, str(web(parts, cluster)), "-o", "json").stdout)
+    assert loaded == {"images": ["docker.io/library/web:dev"], "machines": [control_plane, worker]}
+    cut = cluster.paths.root.parent / "cut.tar"
+    cut.write_bytes((cluster.paths.root.parent / "web.tar").read_bytes()[:3000])
+    refused = cluster.call("local", "load", "--name", cluster.name, str(cut), check=False)
+    assert (refused.returncode, "cannot be loaded into" in refused.stderr) == (1, True)
 
     cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
     cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
@@ -134,6 +142,15 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster) -
 
     cluster.call("down", "--name", cluster.name)
     assert cluster.traces() == []
+
+
+def web(parts: Parts, cluster: Cluster) -> Path:
+    """Write an archive of an image that no registry has."""
+    busybox = (parts.base / "bin" / "busybox").resolve()
+    links = {f"bin/{name}": "/bin/busybox" for name in ("sh", "mkdir", "cat", "httpd")}
+    target = cluster.paths.root.parent / "web.tar"
+    archive(Image("docker.io/library/web:dev", {"bin/busybox": busybox}, links=links), target)
+    return target
 
 
 def states(status: Mapping[str, Any]) -> dict[str, str]:

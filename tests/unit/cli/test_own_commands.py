@@ -27,6 +27,7 @@ OWN = {
     "local env": "name output state-dir",
     "local use": "kubeconfig name output state-dir",
     "local shell": "name state-dir",
+    "local load": "name output state-dir",
     "local machine": "",
     "local machine add": "name output state-dir",
     "local machine kill": "name output state-dir",

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
+import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from kubewright.base import yaml
-from kubewright.base.errors import CheckFailed, UsageError, ValidationError
+from kubewright.base.errors import CheckFailed, DocumentError, UsageError, ValidationError
 from kubewright.base.records import replace
 from kubewright.local import record, up_options
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import documents, members, operations, owner, preflight, status
+from kubewright.local.whole import documents, images, members, operations, owner, preflight, status
 from other_user import readable
 
 __all__ = ["readable"]
@@ -230,3 +235,41 @@ def test_an_operations_error_is_reported_with_its_hint() -> None:
     error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)
     assert (error.what, error.remedy) == ("init failed on one", "fix it then again")
     assert error.detail == "[preflight] checks failed\n  a detail"
+
+
+def tar(path: Path, *, compressed: bool = False) -> Path:
+    with tarfile.open(path, "w:gz" if compressed else "w") as made:
+        made.addfile(tarfile.TarInfo("index.json"))
+    return path
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_an_archive_is_passed_on_from_its_first_byte(tmp_path: Path, compressed: bool) -> None:
+    path = tar(tmp_path / "app.tar", compressed=compressed)
+    with images.archive(str(path), standard_input=io.BytesIO()) as file:
+        assert file.read() == path.read_bytes()
+
+
+def test_an_archive_may_come_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    content = tar(tmp_path / "app.tar").read_bytes()
+    with images.archive("-", standard_input=io.BytesIO(content)) as file:
+        assert Path(f"/proc/self/fd/{file.fileno()}").read_bytes() == content
+
+
+@settings(max_examples=50)
+@given(content=st.binary(max_size=600) | st.binary(max_size=200).map(lambda rest: b"\x1f\x8b\x08\0\0\0\0\0\0\0" + rest))
+def test_anything_else_is_refused(content: bytes) -> None:
+    assume(content[257:262] != b"ustar")
+    with tempfile.NamedTemporaryFile() as file:
+        Path(file.name).write_bytes(content)
+        with pytest.raises(DocumentError, match="is no tar archive"), images.archive(file.name, standard_input=io.BytesIO()):
+            pass
+
+
+def test_a_missing_archive_is_reported() -> None:
+    with (
+        pytest.raises(DocumentError, match="cannot read /nonexistent"),
+        images.archive("/nonexistent/app.tar", standard_input=io.BytesIO()),
+    ):
+        pass

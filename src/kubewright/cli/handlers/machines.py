@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from kubewright import binaries
 from kubewright.base.errors import HostError, UsageError
-from kubewright.base.events import Reporter
+from kubewright.base.events import Progress, Reporter
 from kubewright.base.messages import quoted
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_result
@@ -64,6 +64,24 @@ def remove(parsed: Parsed) -> int:
     paths, cluster = _cluster_of(parsed, name)
     machines.require_last_worker(cluster, name)
     return _scaled(parsed, paths, name, nodes=cluster.nodes - 1, done="was removed")
+
+
+def load(parsed: Parsed) -> int:
+    """Load an image archive into all machines of a cluster that run."""
+    from kubewright.local.whole import images
+
+    machines.require_root(f"local load --name {parsed.text('name')} {parsed.text('archive')}")
+    paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    running = machines.running(paths, clusters.require(paths))
+    with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
+        reporter.emit(Progress(task=f"loading into {', '.join(machine.name for machine in running)}", done=0))
+        with images.archive(parsed.text("archive"), standard_input=sys.stdin.buffer) as file:
+            found = images.load(running, file)
+    if parsed.text("output") == "text":
+        sys.stdout.write("".join(f"loaded {name}\n" for name in found))
+    else:
+        write_result({"images": found, "machines": [machine.name for machine in running]}, form=parsed.text("output"))
+    return 0
 
 
 def _scaled(parsed: Parsed, paths: ClusterPaths, name: str, *, nodes: int, done: str) -> int:

@@ -132,6 +132,14 @@ ROWS = (
         flags=ON_CLUSTER,
         examples=("local shell dev-worker-1", "local shell dev-worker-1 -- journalctl -u kubelet"),
     ),
+    Command(
+        "local load",
+        "Load an archive of images into all machines of a cluster of machines; needs root",
+        handler="kubewright.cli.handlers.machines:load",
+        argument=Argument("archive", "archive of Docker or OCI images; - for standard input", shown="ARCHIVE", least=1),
+        flags=(*ON_CLUSTER, ALL_FORMATS),
+        examples=("local load --name dev app.tar", "local load --name dev - < app.tar"),
+    ),
     Command("local machine", "Change single machines of a cluster of machines; needs root"),
     *(
         Command(

@@ -14,6 +14,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import members, owner
 from kubewright.machines.group import claim_network
+from kubewright.machines.machine import Machine
 from kubewright.machines.parts import ensure_parts
 
 
@@ -44,6 +45,16 @@ def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
         return bool(members.group_of(paths, cluster, network=network, parts=parts).up([name]))
 
 
+def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
+    """Return the machines of a cluster that run. Raises UsageError if it has no machines, HostError if none runs."""
+    _require_whole(paths, cluster)
+    found = [members.machine_of(paths, cluster, name) for name in members.members(cluster)]
+    alive = [machine for machine in found if machine.leader]
+    if not alive:
+        raise HostError(f"no machine of cluster {quoted(paths.name)} runs", remedy=f"`sudo kubewright up --name {paths.name}` starts them")
+    return alive
+
+
 def require_last_worker(cluster: ClusterRecord, name: str) -> None:
     """Require that a machine may be removed: the worker with the highest number, so that the names stay without gaps. Raises UsageError."""
     members.require_known(cluster, name)
@@ -63,8 +74,13 @@ def _changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
     """Hold the lock of an existing cluster of machines."""
     with owner.changing_as(owner.of_cluster(paths), paths, doing=doing):
         found = record.load(paths.record)
-        if found is None or not found.is_whole:
-            raise UsageError(
-                f"cluster {quoted(paths.name)} has no machines", remedy=f"`kubewright up --machines --name {paths.name}` creates it"
-            )
+        _require_whole(paths, found)
+        assert found is not None
         yield found
+
+
+def _require_whole(paths: ClusterPaths, cluster: ClusterRecord | None) -> None:
+    if cluster is None or not cluster.is_whole:
+        raise UsageError(
+            f"cluster {quoted(paths.name)} has no machines", remedy=f"`sudo kubewright up --machines --name {paths.name}` creates one"
+        )

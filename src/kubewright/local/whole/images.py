@@ -1,0 +1,93 @@
+"""Loading image archives into the container runtimes of all machines.
+
+An archive is untrusted input: the host only passes its bytes on, and containerd reads it inside each machine.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import shutil
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+from kubewright.base.errors import DocumentError, HostError
+from kubewright.base.messages import quoted, reason_of
+from kubewright.machines.machine import Machine
+from kubewright.machines.places import disks
+
+_IMPORT: Final = ("ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", "-")
+_MAGIC: Final = 257
+"""The place of the magic of a tar header (POSIX.1-1988 ustar, and GNU tar)."""
+_GZIP: Final = b"\x1f\x8b"
+_BLOCK: Final = 512
+_NAMED: Final = re.compile(r"^unpacking (\S+) \(", re.MULTILINE)
+_ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+@contextmanager
+def archive(path: str, *, standard_input: IO[bytes]) -> Iterator[IO[bytes]]:
+    """Provide an archive as a file: one at a path, or, for `-`, what standard input contains.
+
+    Raises DocumentError if it cannot be read, or is no tar archive, compressed or not.
+    """
+    with _opened(path, standard_input) as file:
+        _require_tar(file, "standard input" if path == "-" else path)
+        yield file
+
+
+def _opened(path: str, standard_input: IO[bytes]) -> IO[bytes]:
+    try:
+        if path != "-":
+            return Path(path).open("rb")
+        disks().mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy = tempfile.TemporaryFile(dir=disks())  # noqa: SIM115 - the caller closes it
+        shutil.copyfileobj(standard_input, copy)
+        copy.seek(0)
+    except OSError as error:
+        raise DocumentError(
+            f"cannot read {path}", detail=reason_of(error), remedy="name an archive that `docker save` has written"
+        ) from error
+    return copy
+
+
+def _require_tar(file: IO[bytes], name: str) -> None:
+    start = file.read(_BLOCK)
+    if start.startswith(_GZIP):
+        file.seek(0)
+        try:
+            start = gzip.GzipFile(fileobj=file).read(_BLOCK)
+        except (OSError, EOFError, zlib.error):
+            start = b""
+    if start[_MAGIC : _MAGIC + 5] != b"ustar":
+        raise DocumentError(f"{quoted(name)} is no tar archive", remedy="write one with `docker save IMAGE`, or an OCI archive")
+    file.seek(0)
+
+
+def load(machines: Sequence[Machine], file: IO[bytes]) -> list[str]:
+    """Import an archive into machines, at the same time; returns the names of its images.
+
+    Raises HostError with what containerd reports.
+    """
+
+    def load_into(machine: Machine) -> list[str]:
+        with Path(f"/proc/self/fd/{file.fileno()}").open("rb") as own:  # with a position of its own
+            ended = subprocess.run(machine.argv(*_IMPORT), stdin=own, capture_output=True, check=False)
+        said = _ESCAPES.sub("", (ended.stdout + ended.stderr).decode(errors="replace"))
+        if ended.returncode:
+            raise HostError(
+                f"the archive cannot be loaded into {machine.name}",
+                detail=said.strip(),
+                remedy="check that it is an image archive for this architecture",
+            )
+        return _NAMED.findall(said)
+
+    with ThreadPoolExecutor(len(machines)) as pool:
+        found = list(pool.map(load_into, machines))
+    return sorted({name for names in found for name in names})
