@@ -114,15 +114,18 @@ class Machine:
     def run(
         self, *command: str, env: Mapping[str, str] | None = None, within: float = 900, check: bool = True, data: str | None = None
     ) -> Ended:
-        """Run a command in the machine. Raises HostError if it fails and `check` is set, and TimeoutExpired if it hangs."""
-        ended = subprocess.run(
-            self.argv(*command, env=env),
-            input=None if data is None else data.encode(),
-            stdin=subprocess.DEVNULL if data is None else None,
-            capture_output=True,
-            timeout=within,
-            check=False,
-        )
+        """Run a command in the machine. Raises HostError if it fails and `check` is set, or does not end within so many seconds."""
+        try:
+            ended = subprocess.run(
+                self.argv(*command, env=env),
+                input=None if data is None else data.encode(),
+                stdin=subprocess.DEVNULL if data is None else None,
+                capture_output=True,
+                timeout=within,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HostError(f"{shlex.join(command)} on {self.name} did not end within {within:g} s") from error
         found = Ended(code=ended.returncode, out=ended.stdout.decode(errors="replace"), err=ended.stderr.decode(errors="replace"))
         if check and found.code:
             raise HostError(f"{shlex.join(command)} on {self.name} ended with {found.code}", detail=found.err or found.out)

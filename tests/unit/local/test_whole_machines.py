@@ -17,10 +17,11 @@ from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed, DocumentError, UsageError, ValidationError
 from kubewright.base.records import replace
 from kubewright.local import record, up_options
+from kubewright.local.cluster import status as clusters
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import documents, images, members, operations, owner, preflight, status
+from kubewright.local.whole import documents, images, machines, members, operations, owner, preflight, status
 from other_user import readable
 
 __all__ = ["readable"]
@@ -273,3 +274,23 @@ def test_a_missing_archive_is_reported() -> None:
         images.archive("/nonexistent/app.tar", standard_input=io.BytesIO()),
     ):
         pass
+
+
+def test_logs_are_in_the_machines(tmp_path: Path) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    paths.root.mkdir()
+    record.save(CLUSTER, paths.record)
+    with pytest.raises(UsageError, match="are in its machines") as caught:
+        list(clusters.log(paths, "kubelet", machine="dev-worker-2"))
+    assert "local shell dev-worker-2 -- journalctl" in caught.value.remedy
+
+
+def test_only_the_last_worker_can_be_removed() -> None:
+    machines.require_last_worker(CLUSTER, "dev-worker-2")
+    for name, remedy in {"dev-worker-1": "remove dev-worker-2 first", "dev-control-plane": "remove dev-worker-2 first"}.items():
+        with pytest.raises(UsageError, match="only the worker with the highest number") as caught:
+            machines.require_last_worker(CLUSTER, name)
+        assert caught.value.remedy == remedy
+    with pytest.raises(UsageError) as caught:
+        machines.require_last_worker(ALONE, "dev-control-plane")
+    assert caught.value.remedy == "`kubewright down --name dev` removes the cluster"

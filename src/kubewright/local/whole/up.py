@@ -128,7 +128,7 @@ def _init(run: _Run) -> list[Change]:
     """Run `init` on the first machine, and keep a copy of the administrator's kubeconfig that works on the host."""
     machine = run.group.machines[run.first.name]
     kept = run.paths.machine(run.first.name) / _DOCUMENT
-    if kept.exists():
+    if run.cluster.made and kept.exists():  # a start that failed may have had another address
         document = documents.with_token(kept.read_text(encoding="utf-8"), run.token)
     else:
         document = documents.of_init(run.cluster, run.first, token=run.token, cgroup_v1=has_cgroup_v1())
