@@ -37,7 +37,7 @@ def of_kind(text: str, kind: str) -> dict[str, Any]:
 
 
 def init(cluster: ClusterRecord = CLUSTER, *, cgroup_v1: bool = False) -> str:
-    return documents.of_init(cluster, FIRST, token=TOKEN, cgroup_v1=cgroup_v1)
+    return documents.of_init(cluster, FIRST, cgroup_v1=cgroup_v1)
 
 
 def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
@@ -46,7 +46,6 @@ def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
         "kind": "InitConfiguration",
         "localAPIEndpoint": {"advertiseAddress": "172.30.4.11", "bindPort": 6443},
         "nodeRegistration": {"name": "dev-control-plane"},
-        "bootstrapTokens": [{"token": TOKEN, "ttl": "15m0s"}],
     }
     cluster = of_kind(init(), "ClusterConfiguration")
     assert (cluster["controlPlaneEndpoint"], cluster["networking"]) == ("dev-control-plane:6443", {"podSubnet": "10.244.0.0/16"})
@@ -96,15 +95,28 @@ networking: {podSubnet: 10.1.0.0/16}
     documents.require_valid("")
 
 
-def test_the_kept_documents_contain_no_token() -> None:
-    kept = documents.with_token(init(), "")
-    assert TOKEN not in kept
-    assert documents.with_token(kept, TOKEN) == documents.with_token(init(), TOKEN)
+def test_a_run_has_a_token_of_its_own_and_the_time_that_the_command_waits() -> None:
+    run = of_kind(documents.for_run(init(), token=TOKEN, within=600), "InitConfiguration")
+    assert run["bootstrapTokens"] == [{"token": TOKEN, "ttl": "15m0s"}]
+    assert (len(run["timeouts"]), set(run["timeouts"].values())) == (6, {"600s"})
+    assert "bootstrapTokens" not in of_kind(init(), "InitConfiguration")
+
+
+def test_time_outs_of_the_user_win_and_older_documents_have_none() -> None:
+    newer = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\ntimeouts: {discovery: 7s}\n"
+    older = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: InitConfiguration\n"
+    runs = [documents.for_run(init(replace(CLUSTER, config=config)), token=TOKEN, within=600) for config in (newer, older)]
+    first, second = (of_kind(run, "InitConfiguration") for run in runs)
+    assert (first["timeouts"]["discovery"], first["timeouts"]["tlsBootstrap"]) == ("7s", "600s")
+    assert "timeouts" not in second
 
 
 def test_a_worker_joins_with_the_token_and_the_pins() -> None:
-    found = of_kind(documents.of_join(CLUSTER, "dev-worker-1", token=TOKEN, pins=["sha256:00"], cgroup_v1=False), "JoinConfiguration")
+    found = of_kind(
+        documents.of_join(CLUSTER, "dev-worker-1", token=TOKEN, pins=["sha256:00"], within=90, cgroup_v1=False), "JoinConfiguration"
+    )
     bootstrap = {"token": TOKEN, "apiServerEndpoint": "dev-control-plane:6443", "caCertHashes": ["sha256:00"]}
+    assert found["timeouts"]["tlsBootstrap"] == "90s"
     assert (found["discovery"], found["nodeRegistration"]) == ({"bootstrapToken": bootstrap}, {"name": "dev-worker-1"})
 
 

@@ -26,6 +26,14 @@ _VERSIONS: Final[Mapping[str, str]] = {
     _KUBELET: "kubelet.config.k8s.io/v1beta1",
     _PROXY: "kubeproxy.config.k8s.io/v1alpha1",
 }
+_TIMEOUTS: Final = (
+    "controlPlaneComponentHealthCheck",
+    "discovery",
+    "etcdAPICall",
+    "kubeletHealthCheck",
+    "kubernetesAPICall",
+    "tlsBootstrap",
+)
 _FIXED: Final = (
     (_INIT, "localAPIEndpoint"),
     (_INIT, "nodeRegistration.name"),
@@ -70,8 +78,8 @@ def require_valid(config: str) -> None:
         raise ValidationError(f"{SOURCE} sets fields that a cluster of machines chooses itself", errors, remedy="leave these fields out")
 
 
-def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, token: str, cgroup_v1: bool) -> str:
-    """Return the documents for `init` on the first machine. Pods run on it if it is the only machine."""
+def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, cgroup_v1: bool) -> str:
+    """Return the documents for `init` on the first machine, without a token. Pods run on it if it is the only machine."""
     registration: dict[str, Any] = {"name": machine.name}
     if cgroup_v1:
         registration["ignorePreflightErrors"] = ["SystemVerification"]
@@ -81,7 +89,6 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, token: str, 
         _INIT: {
             "localAPIEndpoint": {"advertiseAddress": machine.address, "bindPort": PORT},
             "nodeRegistration": registration,
-            "bootstrapTokens": [{"token": token, "ttl": TOKEN_TTL}],
         },
         _CLUSTER: {
             "kubernetesVersion": cluster.kubernetes_version,
@@ -99,25 +106,38 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, token: str, 
     return yaml.dump_all([*made, *others])
 
 
-def with_token(text: str, token: str) -> str:
-    """Return documents of `of_init` with another bootstrap token, or without one."""
+def for_run(text: str, *, token: str, within: float) -> str:
+    """Return documents of `of_init` with the bootstrap token and the time-outs of one run, which waits so many seconds."""
     documents = [document.value for document in yaml.load_all(text)]
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == _INIT:
-            document.pop("bootstrapTokens", None)
-            if token:
-                document["bootstrapTokens"] = [{"token": token, "ttl": TOKEN_TTL}]
+            document["bootstrapTokens"] = [{"token": token, "ttl": TOKEN_TTL}]
+            if document.get("apiVersion") == _KUBEADM:  # v1beta3 has no time-outs
+                document["timeouts"] = {**_timeouts(within), **document.get("timeouts", {})}
     return yaml.dump_all(documents)
 
 
-def of_join(cluster: ClusterRecord, name: str, *, token: str, pins: Sequence[str], cgroup_v1: bool) -> str:
+def _timeouts(within: float) -> dict[str, str]:
+    """Return the time-outs of kubeadm for a run that waits so many seconds: the command ends then."""
+    return dict.fromkeys(_TIMEOUTS, f"{within:.0f}s")
+
+
+def of_join(cluster: ClusterRecord, name: str, *, token: str, pins: Sequence[str], within: float, cgroup_v1: bool) -> str:
     """Return the document for the `join` of a worker."""
     registration: dict[str, Any] = {"name": name}
     if cgroup_v1:
         registration["ignorePreflightErrors"] = ["SystemVerification"]
     endpoint = f"{cluster.control_plane.name}:{PORT}"
     discovery = {"bootstrapToken": {"token": token, "apiServerEndpoint": endpoint, "caCertHashes": list(pins)}}
-    return yaml.dump({"apiVersion": _KUBEADM, "kind": "JoinConfiguration", "discovery": discovery, "nodeRegistration": registration})
+    return yaml.dump(
+        {
+            "apiVersion": _KUBEADM,
+            "kind": "JoinConfiguration",
+            "discovery": discovery,
+            "nodeRegistration": registration,
+            "timeouts": _timeouts(within),
+        }
+    )
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

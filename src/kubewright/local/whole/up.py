@@ -129,10 +129,11 @@ def _init(run: _Run) -> list[Change]:
     machine = run.group.machines[run.first.name]
     kept = run.paths.machine(run.first.name) / _DOCUMENT
     if run.cluster.made and kept.exists():  # a start that failed may have had another address
-        document = documents.with_token(kept.read_text(encoding="utf-8"), run.token)
+        made = kept.read_text(encoding="utf-8")
     else:
-        document = documents.of_init(run.cluster, run.first, token=run.token, cgroup_v1=has_cgroup_v1())
-    _write(run, kept, documents.with_token(document, ""))
+        made = documents.of_init(run.cluster, run.first, cgroup_v1=has_cgroup_v1())
+        _write(run, kept, made)
+    document = documents.for_run(made, token=run.token, within=run.options.within)
     changes = operations.operate(machine, "init", document, reporter=run.reporter)
     admin = machine.run("cat", _ADMIN).out
     inside, outside = f"https://{run.first.name}:{documents.PORT}", f"https://{run.first.address}:{documents.PORT}"
@@ -148,7 +149,7 @@ def _join(run: _Run) -> list[Change]:
     pinned = [str(pin) for pin in pins.of_bundle(status.access(run.paths, run.cluster).ca_pem or b"")]
 
     def join(name: str) -> list[Change]:
-        document = documents.of_join(run.cluster, name, token=run.token, pins=pinned, cgroup_v1=has_cgroup_v1())
+        document = documents.of_join(run.cluster, name, token=run.token, pins=pinned, within=run.options.within, cgroup_v1=has_cgroup_v1())
         run.mark(name, "Joining")
         return operations.operate(run.group.machines[name], "join", document, reporter=run.reporter)
 
