@@ -35,7 +35,7 @@ spec:
     spec:
       containers:
         - name: web
-          image: docker.io/library/web:dev
+          image: docker.io/library/busybox:test
           command: [sh, -c, "mkdir /www; echo real > /www/index.html; exec httpd -f -p 8080 -h /www"]
 ---
 apiVersion: v1
