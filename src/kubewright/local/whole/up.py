@@ -217,6 +217,8 @@ def _require_supported(options: UpOptions) -> None:
         raise UsageError("--controllers is not for clusters of machines", remedy="leave it out")
     if options.serving_certificates is not None:
         raise UsageError("--serving-certificates is not for clusters of machines", remedy="leave it out")
+    if options.serving_certificates is not None:
+        raise UsageError("--serving-certificates is not for clusters of machines", remedy="leave it out")
 
 
 def has_cgroup_v1() -> bool:
