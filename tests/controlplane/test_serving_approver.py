@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from local_kit import eventually
-from server_kit import RunningServer
+from server_kit import RunningServer, api_server
 
 from kubewright.base.errors import APIError
 from kubewright.controllers.serving.checks import CHECKS
@@ -109,6 +109,13 @@ class Scene:
             client.create(body)
         finally:
             client.close()
+
+
+@pytest.fixture(scope="module")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """An API server of its own: which bindings for approving exist matters here."""
+    with api_server(tmp_path_factory.mktemp("approver-apiserver")) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
