@@ -29,6 +29,9 @@ MOVES: Final = re.compile(
 """Fields that differ between two runs of the same program. Owners are compared separately."""
 
 
+_AWAY: Final = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+
+
 class Worker:
     """A machine that has joined, and on which kubelet and agent run in turn. `flags` are those with which its kubelet was started."""
 
@@ -83,6 +86,8 @@ class Worker:
 
         eventually(is_so, f"Ready to be {status} on {self.name}: {self.said()}")
         eventually(lambda: bool(self.get("lease") and self.get("csinode")), "its Lease and CSINode")
+        if status == "True":  # kube-controller-manager removes the taint a moment later
+            eventually(lambda: not any(taint["key"] in _AWAY for taint in self.get("node")["spec"].get("taints", ())), "its taints to go")
 
     def said(self) -> str:
         return self.machine.run("journalctl", "-u", UNIT, "-n", "30", "--no-pager", check=False).out

@@ -23,6 +23,8 @@ ETCD_LEAVES = {f"pki/etcd/{base}.{end}" for base in ("server", "peer", "healthch
 WITH_OTHERS = RENEWED | {"controller-manager.conf", "scheduler.conf"}
 OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
 """Where each tool keeps what it had before."""
+UNIT_DIRECTORIES = ("/etc/systemd", "/etc/systemd/system", "/etc/systemd/system/multi-user.target.wants")
+"""Directories of the system that are copied to a machine's own disk while our boot unit exists in them."""
 
 
 def configuration(machine: Machine) -> str:
@@ -70,5 +72,5 @@ def state(machine: Machine) -> State:
     def plain(found: Mapping[str, Any]) -> Any:
         return json.loads(json.dumps(found).replace(machine.address, "ADDRESS"))
 
-    kept = {name: one for name, one in files(machine).items() if not name.startswith(OWN)}
+    kept = {name: one for name, one in files(machine).items() if not name.startswith(OWN) and name not in UNIT_DIRECTORIES}
     return {"files": plain(kept), "objects": plain({name: one for name, one in objects(machine).items() if "health-check" not in name})}

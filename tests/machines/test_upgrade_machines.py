@@ -165,4 +165,4 @@ def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
     assert [one["target"] for one in json.loads(planned.out)] == manifests
     assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
     again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)
-    assert (again.code, "has been taken back already" in again.err) == (1, True)
+    assert (again.code, "has been rolled back already" in again.err) == (1, True)
