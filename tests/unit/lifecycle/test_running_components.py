@@ -63,7 +63,7 @@ class Box:
             return self.version
 
         asked = Asked(healthy=lambda: self.healthy, version=version)
-        return StaticPodProof(name="kube-scheduler", asked=asked, host=self.host, now=lambda: self.written + now)
+        return StaticPodProof(name="kube-scheduler", pod="kube-scheduler-one", asked=asked, host=self.host, now=lambda: self.written + now)
 
 
 @pytest.fixture
@@ -85,7 +85,13 @@ def test_only_recorded_sandboxes_of_the_component_that_still_run_are_stopped(box
     def pod(uid: str, name: str = "kube-scheduler-one", *, namespace: str = "kube-system", ready: bool = True) -> Sandbox:
         return Sandbox(id=uid, name=name, namespace=namespace, ready=ready)
 
-    others = [pod("other", "kube-apiserver-one"), pod("user", namespace="default"), pod("ended", ready=False)]
+    others = [
+        pod("other", "kube-apiserver-one"),
+        pod("longer", "kube-scheduler-one-plugins"),
+        pod("similar", "kube-scheduler-plugins"),
+        pod("user", namespace="default"),
+        pod("ended", ready=False),
+    ]
     box.runtime.pods = [pod("former"), *others]
     proof = box.proof()
     proof.note_former()

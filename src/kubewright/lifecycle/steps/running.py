@@ -44,13 +44,14 @@ class Asked:
 class StaticPodProof:
     """A static pod of a machine whose running is verified.
 
-    `name` is that of its component and container; `now` returns seconds since 1970.
+    `name` is that of its component and container, `pod` that of its pod; `now` returns seconds since 1970.
 
     `earlier` are the pods that existed before the manifest was replaced: restoring it may continue one of them.
     `former` are the sandboxes of that time.
     """
 
     name: str
+    pod: str
     asked: Asked
     host: Host
     now: Callable[[], float]
@@ -114,7 +115,7 @@ class StaticPodProof:
         return latest if latest.created >= since or (back and latest.pod_uid in self.earlier) else None
 
     def _sandboxes(self) -> list[Sandbox]:
-        return [one for one in self.host.runtime.sandboxes() if one.namespace == NAMESPACE and one.name.startswith(f"{self.name}-")]
+        return [one for one in self.host.runtime.sandboxes() if one.namespace == NAMESPACE and one.name == self.pod]
 
     def _containers(self) -> list[Container]:
         return [one for one in self.host.runtime.containers(namespace=NAMESPACE) if one.name == self.name]

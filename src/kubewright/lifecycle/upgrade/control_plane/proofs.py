@@ -35,7 +35,12 @@ _REMEDY = "fix what the component reports, then run the same command again"
 def of(ctx: UpgradeContext, name: str) -> StaticPodProof:
     """Return the proof that a component runs from its manifest."""
     asked = _api_server(ctx) if name == API_SERVER else _etcd(ctx) if name == ETCD else _with_metrics(ctx, name)
-    return StaticPodProof(name=name, asked=asked, host=ctx.host, now=lambda: ctx.clock.now().timestamp())
+    return StaticPodProof(name=name, pod=_pod_of(ctx, name), asked=asked, host=ctx.host, now=lambda: ctx.clock.now().timestamp())
+
+
+def _pod_of(ctx: UpgradeContext, name: str) -> str:
+    """Return the name of a static pod (kubelet v1.36: pkg/kubelet/config/common.go, generatePodName)."""
+    return f"{name}-{ctx.node_name}"
 
 
 def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool = False, steady: float = 0.0) -> Waited:
@@ -71,7 +76,7 @@ def _nudging(ctx: UpgradeContext, name: str) -> Callable[[], None]:
     def nudge() -> None:
         body = {"metadata": {"annotations": {_NUDGED: f"{ctx.clock.monotonic():.3f}"}}}
         with suppress(APIError):
-            ctx.probe.patch(POD, f"{name}-{ctx.node_name}", body, NAMESPACE, type="merge")
+            ctx.probe.patch(POD, _pod_of(ctx, name), body, NAMESPACE, type="merge")
 
     return _at_intervals(ctx, _NUDGED_EVERY, nudge)
 
