@@ -296,7 +296,7 @@ def _row(row: FileRow, at: Place) -> NodeRow:
     elif problem := _pattern_problem(row.node):
         (at / "node").invalid(problem, row.node)
     _each(row.names, at / "names", _pattern_problem)
-    _each(row.tokens, at / "tokens", lambda one: "" if _TOKEN_ID.fullmatch(one) else "is no id of a bootstrap token, such as abcdef")
+    _each(row.tokens, at / "tokens", lambda one: "" if _TOKEN_ID.fullmatch(one) else "is not the id of a bootstrap token, such as abcdef")
     return NodeRow(node=row.node, names=row.names, networks=_networks(row.addresses, at / "addresses"), tokens=frozenset(row.tokens))
 
 

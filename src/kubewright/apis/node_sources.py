@@ -176,7 +176,7 @@ def check_authority(text: str, at: Place) -> None:
     if not text:
         (at / "certificateAuthority").required("without a CA any server would be believed")
     elif _PEM not in text:
-        (at / "certificateAuthority").invalid("is no PEM certificate", text)
+        (at / "certificateAuthority").invalid("is not a PEM certificate", text)
 
 
 def check_timeout(found: Duration, at: Place) -> None:
@@ -186,7 +186,7 @@ def check_timeout(found: Duration, at: Place) -> None:
 
 
 def check_resolvers(found: Iterable[str], at: Place) -> None:
-    """Note DNS servers that are no addresses."""
+    """Note DNS servers that are not addresses."""
     for index, text in enumerate(found):
         try:
             resolver(text)

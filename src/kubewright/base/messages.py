@@ -25,6 +25,7 @@ _ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\
 _CONTROLS = Pattern(r"(?P<colour>\x1b\[(?:0|1|2|31|32|33)m)|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 _LONGEST = 80
+_SHORT = 64
 
 
 def one_line(text: str) -> str:
@@ -53,6 +54,11 @@ def quoted(text: object) -> str:
     if escaped.isprintable():
         return f'"{escaped}"'
     return '"' + "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in escaped) + '"'
+
+
+def short(text: str) -> str:
+    """Return at most 64 characters of unchecked text, which ends up in terminals and logs of people with more rights than its author."""
+    return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
 
 
 def printable(text: str) -> str:

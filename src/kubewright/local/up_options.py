@@ -51,7 +51,7 @@ def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
     """Return whether a cluster consists of whole machines, or is to be made of them. Raises UsageError if it consists of processes."""
     try:
         found = record.load(paths.record)
-    except HostError:  # whoever needs the record reports that
+    except HostError:  # loading the record for its contents reports it
         found = None
     if found is not None and options.machines and not found.is_whole:
         raise UsageError(

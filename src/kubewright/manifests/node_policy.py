@@ -40,11 +40,13 @@ def of_cluster(configuration: Configuration, nodes: Nodes) -> str:
 def with_nodes(text: str, nodes: Nodes) -> str:
     """Return a policy that lists these nodes as well; the text itself if it lists them all, or some other rows with these names.
 
-    Their names and addresses are no longer reserved. Raises DocumentError for a text that is no policy.
+    Their names and addresses are no longer reserved. Raises DocumentError for a text that is not a policy.
     """
     policy = yaml.load(text, source=NAME)
     if not isinstance(policy, dict) or policy.get("kind") != node_approval.KIND:
-        raise DocumentError(f"the ConfigMap {pods.NAMESPACE}/{NAME} contains no {node_approval.KIND}", remedy=f"correct its key {KEY}")
+        raise DocumentError(
+            f"the ConfigMap {pods.NAMESPACE}/{NAME} does not contain a {node_approval.KIND}", remedy=f"correct its key {KEY}"
+        )
     sources = list(policy.get("sources") or ())
     file = next((one for one in sources if isinstance(one, dict) and isinstance(one.get("file"), dict)), None)
     known = {row.get("node") for row in (file or {"file": {}})["file"].get("nodes") or () if isinstance(row, dict)}
@@ -71,16 +73,12 @@ def config_map(text: str, *, image: str = "") -> dict[str, Any]:
 def reserved(configuration: Configuration) -> list[str]:
     """Return the names and addresses of the API servers and etcd, without those of this node itself."""
     cluster, init = configuration.cluster, configuration.init
-    found = [host_of(cluster.control_plane_endpoint), *cluster.api_server.cert_sans]
+    endpoint = cluster.control_plane_endpoint
+    found = [*([formats.host_port(endpoint)[0]] if endpoint else []), *cluster.api_server.cert_sans]
     if cluster.etcd.external is not None:
         found += [urlsplit(endpoint).hostname or "" for endpoint in cluster.etcd.external.endpoints]
     own = {"", init.node_registration.name, init.local_api_endpoint.advertise_address}
     return sorted({name for name in found if name not in own and not name.startswith("*")})
-
-
-def host_of(endpoint: str) -> str:
-    """Return the host of `host` or `host:port`."""
-    return urlsplit(f"//{endpoint}").hostname or "" if endpoint and formats.address(endpoint) is None else endpoint
 
 
 def addresses_of(registration: NodeRegistration, detected: Detected, advertised: str) -> list[str]:

@@ -136,6 +136,7 @@ def test_an_unknown_machine_is_refused_with_the_known_ones(tmp_path: Path) -> No
     [
         (["nameserver 192.0.2.1\nsearch example.com\nnameserver 192.0.2.2\n"], ("192.0.2.1", "192.0.2.2")),
         (["nameserver 127.0.0.53\noptions edns0\n", "nameserver 192.0.2.9\n"], ("192.0.2.9",)),
+        (["nameserver fe80::1%eth0\nnameserver x;y\nnameserver 2001:DB8::53\n"], ("2001:db8::53",)),
         (["# none\nnameserver\n"], ()),
         ([], ()),
     ],
@@ -276,7 +277,7 @@ def test_anything_else_is_refused(content: bytes) -> None:
     assume(content[257:262] != b"ustar")
     with tempfile.NamedTemporaryFile() as file:
         Path(file.name).write_bytes(content)
-        with pytest.raises(DocumentError, match="is no tar archive"), images.archive(file.name, standard_input=io.BytesIO()):
+        with pytest.raises(DocumentError, match="is not a tar archive"), images.archive(file.name, standard_input=io.BytesIO()):
             pass
 
 

@@ -63,7 +63,7 @@ def test_a_policy_without_a_file_source_gets_one():
 
 @pytest.mark.parametrize("text", ["", "[]", "kind: Pod"])
 def test_a_config_map_with_something_else_is_refused(text):
-    with pytest.raises(DocumentError, match="contains no NodeApprovalPolicy"):
+    with pytest.raises(DocumentError, match="does not contain a NodeApprovalPolicy"):
         node_policy.with_nodes(text, {"two": ["10.98.0.12"]})
 
 
@@ -77,8 +77,10 @@ def test_a_config_map_with_something_else_is_refused(text):
         ("", ""),
     ],
 )
-def test_the_host_of_an_endpoint(endpoint, host):
-    assert node_policy.host_of(endpoint) == host
+def test_the_host_of_the_control_plane_endpoint_is_reserved(endpoint, host):
+    found = replace(CONFIGURATION, cluster=replace(CONFIGURATION.cluster, control_plane_endpoint=endpoint))
+    without = replace(CONFIGURATION, cluster=replace(CONFIGURATION.cluster, control_plane_endpoint=""))
+    assert set(node_policy.reserved(found)) - set(node_policy.reserved(without)) == ({host} if host else set())
 
 
 def test_a_control_plane_has_its_advertised_address_and_those_of_its_node_ip():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from kubewright.apis import formats, node_approval
-from kubewright.base.messages import quoted
+from kubewright.base.messages import quoted, short
 from kubewright.base.records import dataclass
 from kubewright.controllers import requests
 from kubewright.controllers.serving.evidence import JOIN_RECORDS, Membership, Subject
@@ -28,8 +28,6 @@ MOST_DNS: Final = 4
 MOST_IPS: Final = 16
 MOST_AN_HOUR: Final = 12
 """Requests of one node. A kubelet whose requests are not answered sends one in 15 minutes."""
-_SHOWN: Final = 64
-"""Characters of unchecked text in a message: it ends up in terminals and logs of people with more rights than the requester."""
 _BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE REQUEST-----"
 _TOLERATED: Final = frozenset({SUBJECT_ALTERNATIVE_NAME, "2.5.29.15", "2.5.29.37", "2.5.29.19"})
 """Requested extensions: alternative names, key usage, extended key usage, basic constraints. The signer copies only the first."""
@@ -261,7 +259,7 @@ def _outside(subject: Subject) -> str:
 
 def shown(text: str) -> str:
     """Return at most 64 characters of a requester's text, in quotes."""
-    return quoted(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")
+    return quoted(short(text))
 
 
 DENY, WAIT = Verdict.DENY, Verdict.WAIT

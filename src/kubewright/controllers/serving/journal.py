@@ -1,6 +1,6 @@
 """The journal of decisions about certificate requests: one line of JSON for each, in a file or on standard output.
 
-Texts that come from a requester are cut to 64 characters, like those in messages: whoever reads a journal has more
+Texts that come from a requester are cut to 64 characters, like those in messages: the readers of a journal have more
 rights than the requester.
 """
 
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError
+from kubewright.base.messages import short
 from kubewright.base.records import dataclass
 from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving.deciding import Approve, Decision, Deny, Wait
@@ -22,8 +23,6 @@ from kubewright.kube.core import Object, metadata
 Write = Callable[[str], None]
 """Appends a line to the journal."""
 
-LONGEST: Final = 64
-"""Characters of a requester's text."""
 _MOST_NAMES: Final = 20
 """Names and addresses of a request that are listed: one with more is denied."""
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
@@ -83,11 +82,6 @@ def key_digest(csr: SigningRequest) -> str:
         return hashlib.sha256(csr.details().public_key).hexdigest()
     except CertificateError:
         return ""
-
-
-def short(text: str) -> str:
-    """Return at most 64 characters of a text."""
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
 def _contents(csr: SigningRequest) -> dict[str, object]:

@@ -10,12 +10,12 @@ from typing import Final
 
 from kubewright.base.clock import Clock
 from kubewright.base.logs import verbose
+from kubewright.base.messages import short
 from kubewright.controllers import requests
 from kubewright.controllers.certificates import EACH, RequestController
 from kubewright.controllers.requests import Nothing, SigningRequest
 from kubewright.controllers.serving import journal
 from kubewright.controllers.serving.deciding import Approve, Ask, Decision, Deny, Wait
-from kubewright.controllers.serving.journal import short
 from kubewright.controllers.serving.policies import Policy
 from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube.api import AsyncKubeAPI

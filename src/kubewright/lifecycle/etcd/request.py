@@ -91,7 +91,7 @@ class MemberTask:
 def restore_task(request: RestoreOptions, machine: Machine) -> Prepared[MemberTask]:
     """Read the machine's manifests and the snapshot.
 
-    Raises UsageError, HostError, and DocumentError for a file that is no whole snapshot.
+    Raises UsageError, HostError, and DocumentError for a file that is not a whole snapshot.
     """
     chosen = [bool(request.file), request.from_this_member, request.fence, request.unfence]
     if sum(chosen) != 1:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kubewright.base.errors import HostError
 from kubewright.kube.resources import POD
 from kubewright.lifecycle.steps import health
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
+from kubewright.manifests.pods import NAMESPACE
 from kubewright.manifests.static_pods import ENDPOINT
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
-
-_NAMESPACE: Final = "kube-system"
 
 
 def require_ready(api: KubeAPI, *, node: str, reach: Callable[[str], KubeAPI]) -> None:
@@ -41,7 +40,7 @@ def require_ready(api: KubeAPI, *, node: str, reach: Callable[[str], KubeAPI]) -
 
 def _others(api: KubeAPI, own: str) -> Iterator[tuple[str, str]]:
     """Yield the Nodes and URLs of other API servers, from their pods."""
-    for pod in api.list(POD, _NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane"):
+    for pod in api.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane"):
         node, endpoint = str(pod["spec"].get("nodeName", "")), (pod["metadata"].get("annotations") or {}).get(ENDPOINT, "")
         if endpoint and node != own:
             yield node, f"https://{endpoint}"

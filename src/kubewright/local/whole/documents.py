@@ -12,6 +12,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.yaml import Document
+from kubewright.kube.patches import apply_merge
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.user_documents import SOURCE, documents_of, field
 from kubewright.machines.network import POD_SUBNET
@@ -100,7 +101,7 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, cgroup_v1: b
     users: dict[str, Any] = {_kind(document): document.value for document in documents if _kind(document) in _VERSIONS}
     others = [document.value for document in documents if _kind(document) not in _VERSIONS]
     made = [
-        _merged(_merged({"apiVersion": version, "kind": kind, **_DEFAULTS.get(kind, {})}, users.get(kind, {})), ours.get(kind, {}))
+        apply_merge(apply_merge({"apiVersion": version, "kind": kind, **_DEFAULTS.get(kind, {})}, users.get(kind, {})), ours.get(kind, {}))
         for kind, version in _VERSIONS.items()
     ]
     return yaml.dump_all([*made, *others])
@@ -138,15 +139,6 @@ def of_join(cluster: ClusterRecord, name: str, *, token: str, pins: Sequence[str
             "timeouts": _timeouts(within),
         }
     )
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a map with the values of another one over it, at any depth."""
-    result = dict(base)
-    for name, value in over.items():
-        found = result.get(name)
-        result[name] = _merged(found, value) if isinstance(found, Mapping) and isinstance(value, Mapping) else value
-    return result
 
 
 def _kind(document: Document) -> str:

@@ -35,7 +35,7 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 def archive(path: str, *, standard_input: IO[bytes]) -> Iterator[IO[bytes]]:
     """Provide an archive as a file: one at a path, or, for `-`, what standard input contains.
 
-    Raises DocumentError if it cannot be read, or is no tar archive, compressed or not.
+    Raises DocumentError if it cannot be read, or is not a tar archive, compressed or not.
     """
     with _opened(path, standard_input) as file:
         _require_tar(file, "standard input" if path == "-" else path)
@@ -66,7 +66,7 @@ def _require_tar(file: IO[bytes], name: str) -> None:
         except (OSError, EOFError, zlib.error):
             start = b""
     if start[_MAGIC : _MAGIC + 5] != b"ustar":
-        raise DocumentError(f"{quoted(name)} is no tar archive", remedy="write one with `docker save IMAGE`, or an OCI archive")
+        raise DocumentError(f"{quoted(name)} is not a tar archive", remedy="write one with `docker save IMAGE`, or an OCI archive")
     file.seek(0)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from kubewright.apis import formats
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
 from kubewright.local.paths import ClusterPaths
@@ -101,7 +102,8 @@ def resolvers(files: Mapping[str, str]) -> tuple[str, ...]:
     """
     for text in files.values():
         words = [line.split() for line in text.splitlines()]
-        found = tuple(line[1] for line in words if len(line) > 1 and line[0] == "nameserver" and not line[1].startswith(("127.", "::1")))
+        given = [formats.address(line[1]) for line in words if len(line) > 1 and line[0] == "nameserver"]
+        found = tuple(str(server) for server in given if server is not None and not server.is_loopback)
         if found:
             return found
     return ()

@@ -43,7 +43,7 @@ def operate(machine: Machine, operation: str, document: str, *, reporter: Report
 
 
 def _passed_on(line: str, machine: Machine, reporter: Reporter) -> str:
-    """Report the event in a line of output under the machine's name; returns a line that is none."""
+    """Report the event in a line of output under the machine's name; returns a line that is not an event."""
     try:
         event: Any = json.loads(line)
         kind = event.pop("event")

@@ -9,8 +9,10 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
+from kubewright.apis.machine import host_port
 from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.errors import CertificateError, CheckFailed, DocumentError, KubewrightError
+from kubewright.base.messages import short
 from kubewright.base.records import dataclass
 from kubewright.cli.handlers import cluster_access
 from kubewright.cli.handlers.controllers.reviewing import Reviewer
@@ -21,7 +23,6 @@ from kubewright.controllers import requests
 from kubewright.controllers.requests import KUBELET_SERVING
 from kubewright.controllers.serving import auditing
 from kubewright.controllers.serving.evidence import node_of
-from kubewright.controllers.serving.journal import short
 from kubewright.host.filesystem.files import Files
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object, identity_of
@@ -140,7 +141,7 @@ def _served(parsed: Parsed, access: Access, nodes: Sequence[Object]) -> list[Pla
 async def _call(node: str, address: str, port: int, contexts: tuple[ssl.SSLContext, ssl.SSLContext], within: float) -> Place:
     from kubewright.http import tls
 
-    where = f"{address}:{port}" if ":" not in address else f"[{address}]:{port}"
+    where = host_port(address, port)
     for context, signed in zip(contexts, (True, False), strict=True):
         peer = await tls.peer_at(address, port, context=context, within=within)
         if peer is not None:

@@ -10,6 +10,7 @@ from typing import Final
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CertificateError, CheckFailed, Conflict, UsageError
+from kubewright.base.messages import short
 from kubewright.base.records import dataclass
 from kubewright.cli.handlers import cluster_access
 from kubewright.cli.handlers.controllers import journals, reviewing
@@ -20,7 +21,7 @@ from kubewright.controllers import requests
 from kubewright.controllers.requests import APPROVED, DENIED, SigningRequest
 from kubewright.controllers.serving import deciding, journal
 from kubewright.controllers.serving.evidence import node_of
-from kubewright.controllers.serving.journal import Verdict, short
+from kubewright.controllers.serving.journal import Verdict
 from kubewright.host.filesystem.files import Files
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object

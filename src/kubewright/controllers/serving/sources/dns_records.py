@@ -1,7 +1,7 @@
 """DNS: a node has the names that the policy makes of its name, and the addresses to which they resolve.
 
 An address belongs to the node only if its reverse record leads back to one of the names, unless the policy says that
-forward records are enough: whoever manages a zone of names could otherwise give out the addresses of other networks.
+forward records are enough. Otherwise the administrator of a zone of names could assign the addresses of other networks.
 """
 
 from __future__ import annotations

@@ -60,15 +60,15 @@ def given_by(body: bytes, question: Question) -> frozenset[str]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise NoEvidence("its response is no JSON", remedy="look into its log") from error
+        raise NoEvidence("its response is not JSON", remedy="look into its log") from error
     if not isinstance(found, dict) or (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
-        raise NoEvidence(f"its response is no {KIND} of {API_VERSION}", remedy="check the path of its URL")
+        raise NoEvidence(f"its response is not a {KIND} of {API_VERSION}", remedy="check the path of its URL")
     response = found.get("response")
     if not isinstance(response, dict) or (response.get("id"), response.get("node")) != (question.request, question.node):
         raise NoEvidence("its response is about another request", remedy="look into its log")
     names, addresses = _texts(response.get("names")), _texts(response.get("addresses"))
     if wrong := [one for one in names if formats.subdomain_problems(one)] or [one for one in addresses if formats.address(one) is None]:
-        raise NoEvidence(f"its response has {len(wrong)} values that are no DNS names or addresses", remedy="look into its log")
+        raise NoEvidence(f"its response has {len(wrong)} values that are not DNS names or addresses", remedy="look into its log")
     return frozenset((*names, *map(node_names.known_as, addresses)))
 
 
