@@ -1,4 +1,4 @@
-"""Resource quantities (`100m`, `16Mi`, `1k`) in the exact arithmetic and the canonical text of Kubernetes (apimachinery, `api/resource`)."""
+"""Resource quantities (`100m`, `16Mi`, `1k`) with Kubernetes' exact arithmetic and canonical text (apimachinery, `api/resource`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubewright.base.records import dataclass
 
 _NANO: Final = 1_000_000_000
 _MOST_BINARY: Final = (2**63 - 1) * _NANO
-"""Amounts with binary suffixes end at the largest 64-bit number, those with decimal ones do not: upstream's rule."""
+"""Amounts with binary suffixes are limited to the largest 64-bit number, those with decimal suffixes are not, as upstream."""
 _GRAMMAR: Final = Pattern(
     r"(?P<sign>[-+]?)(?P<whole>[0-9]*)(?:\.(?P<part>[0-9]*))?"
     r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[-+]?[0-9]{1,3}))?"
@@ -23,7 +23,7 @@ _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T"
 
 
 class Form(enum.Enum):
-    """Which suffixes the text form has."""
+    """Which suffixes the text has."""
 
     BINARY = "Ki, Mi, Gi, ..."
     DECIMAL = "m, k, M, G, ..."
@@ -33,14 +33,17 @@ class Form(enum.Enum):
 @functools.total_ordering
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """An amount in billionths, exact. Two are equal if their amounts are; the form matters only for the text."""
+    """An exact amount in billionths. Two quantities are equal if their amounts are; the form affects only the text."""
 
     nanos: int
     form: Form = Form.DECIMAL
 
     @classmethod
     def parse(cls, text: str) -> Quantity:
-        """Read the text form. Digits beyond a billionth are rounded away from zero, binary ones beyond 64 bits are cut. Raises ValueError for anything else."""
+        """Parse the text. Raises ValueError for texts that are not quantities.
+
+        Digits beyond a billionth are rounded away from zero, and binary amounts beyond 64 bits are capped.
+        """
         found = _GRAMMAR.fullmatch(text)
         if found is None or not (found["whole"] or found["part"]):
             raise ValueError(f"{quoted(text)} is not a quantity like 100m, 2, 1k or 16Mi")
@@ -54,17 +57,17 @@ class Quantity:
 
     @classmethod
     def of_bytes(cls, count: int) -> Quantity:
-        """Make a quantity of so many bytes, written with binary suffixes."""
+        """Make a quantity of bytes, written with binary suffixes."""
         return cls(count * _NANO, Form.BINARY)
 
     @classmethod
     def of_millis(cls, count: int) -> Quantity:
-        """Make a quantity of so many thousandths, written with decimal suffixes: 4000 is `4`, 250 is `250m`."""
+        """Make a quantity of thousandths, written with decimal suffixes: 4000 is `4`, 250 is `250m`."""
         return cls(count * (_NANO // 1000))
 
     @classmethod
     def of(cls, count: int) -> Quantity:
-        """Make a quantity of so many whole things, written with decimal suffixes: 110 is `110`, 1000 is `1k`."""
+        """Make a quantity of whole units, written with decimal suffixes: 110 is `110`, 1000 is `1k`."""
         return cls(count * _NANO)
 
     @property
@@ -112,7 +115,7 @@ def _scale(found: re.Match[str]) -> tuple[Form, int, int]:
 
 
 def _binary(nanos: int) -> str:
-    """Write with the largest binary suffix that divides; a fraction is rounded away from zero."""
+    """Write the amount with the largest binary suffix that divides it; a fraction is rounded away from zero."""
     sign, rest = ("-", -nanos) if nanos < 0 else ("", nanos)
     whole = -(-rest // _NANO)
     suffix = next((name for name, shift in reversed(_BINARY.items()) if whole % (1 << shift) == 0), "")
@@ -120,7 +123,7 @@ def _binary(nanos: int) -> str:
 
 
 def _decimal(nanos: int, *, exponents: bool) -> str:
-    """Write with the largest power of a thousand that divides."""
+    """Write the amount with the largest power of a thousand that divides it."""
     if nanos == 0:
         return "0"
     suffix, power = next((name, power) for name, power in reversed(_DECIMAL.items()) if nanos % 10 ** (power + 9) == 0)

@@ -1,4 +1,4 @@
-"""Randomness as a seam: keys, tokens, serial numbers and jitter all draw from an injected `Random`."""
+"""Randomness as a seam: keys, tokens, serial numbers and jitter all come from an injected `Random`."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 
 class Random(Protocol):
-    """Where random values come from."""
+    """A source of random values."""
 
     def token_bytes(self, count: int, /) -> bytes:
-        """Return so many bytes fit for secrets."""
+        """Return `count` bytes that are suitable for secrets."""
 
     def uniform(self) -> float:
-        """Return a number in [0, 1), for jitter only."""
+        """Return a number in [0, 1). For jitter only."""
 
 
 class SystemRandom:
-    """The operating system's generator for secrets, a fast one for jitter."""
+    """The operating system's generator for secrets, and a fast one for jitter."""
 
     def token_bytes(self, count: int, /) -> bytes:
         return os.urandom(count)
@@ -28,7 +28,7 @@ class SystemRandom:
 
 
 class SeededRandom:
-    """Repeatable values for tests. Never use it for anything that protects something."""
+    """Repeatable values for tests. Never use it for anything that must be secret."""
 
     def __init__(self, seed: int = 0) -> None:
         self._random = random.Random(seed)

@@ -1,9 +1,10 @@
-"""What we use of the standard library's `dataclasses`, with the same meaning, for classes that cost nothing to make.
+"""The part of the standard library's `dataclasses` that we use, for classes that take almost no time to create.
 
-`dataclasses` writes and compiles up to seven functions for each class, about 0.4 ms: a command that imports a hundred classes waits for it
-longer than for everything else that it does. Here all classes share the same functions, which look the fields up
-(docs/decisions/0011-records-without-generated-code.md). Left out: slots, order, InitVar, and fields that are no arguments. Annotations have
-to be text, as `from __future__ import annotations` makes them.
+`dataclasses` generates and compiles up to seven functions for each class, which takes about 0.4 ms: a command that
+imports a hundred classes would spend more time on this than on everything else. Here all classes share the same
+functions, which look the fields up (docs/decisions/0011-records-without-generated-code.md). Not supported: slots,
+order, InitVar, and fields that are not arguments. Annotations must be strings, as `from __future__ import
+annotations` makes them.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Any, TypeVar, dataclass_transform
 T = TypeVar("T")
 
 MISSING: Any = object()
-"""In place of a default: there is none."""
+"""Stands for a missing default."""
 _SHAPE = "__record_shape__"
 
 
 class FrozenInstanceError(AttributeError):
-    """An attribute of a frozen value was to be changed."""
+    """Raised on an attempt to change an attribute of a frozen value."""
 
 
 class Field:
-    """One field of a class, or what `field` says about it before the class is made."""
+    """One field of a class, or what `field` specifies before the class exists."""
 
     __slots__ = ("compare", "default", "default_factory", "kw_only", "name", "repr", "type")
 
@@ -45,12 +46,12 @@ def field(
     compare: bool = True,
     kw_only: bool = False,
 ) -> Any:
-    """Say more about a field than its default."""
+    """Specify more about a field than its default."""
     return Field(default=default, default_factory=default_factory, repr=repr, compare=compare, kw_only=kw_only)
 
 
 class _Shape:
-    """The fields of a class, sorted by what its functions ask."""
+    """The fields of a class, in the forms that its functions need."""
 
     __slots__ = ("compared", "defaults", "factories", "fields", "finish", "positional", "shown")
 
@@ -66,7 +67,7 @@ class _Shape:
 
 @dataclass_transform(field_specifiers=(field,))
 def dataclass(*, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> Callable[[type[T]], type[T]]:
-    """Make a class of annotated fields a value: constructor, repr, comparison, and, when frozen, hash and immutability."""
+    """Turn a class of annotated fields into a value class: constructor, repr, comparison and, if frozen, hash and immutability."""
 
     def make(cls: type[T]) -> type[T]:
         inherited = {name: one for base in reversed(cls.__mro__[1:]) for name, one in _fields_of(base).items()}
@@ -179,7 +180,7 @@ def _refuse_deleting(self: object, name: str) -> None:
 
 
 def replace(value: T, /, **changes: Any) -> T:
-    """Return a copy with other values of some fields. The constructor checks the names, and `__post_init__` runs."""
+    """Return a copy with some fields changed. The constructor checks the names, and `__post_init__` runs."""
     return type(value)(**(shallow(value) | changes))
 
 
@@ -189,7 +190,7 @@ def fields(value: Any) -> tuple[Field, ...]:
 
 
 def asdict(value: object) -> dict[str, Any]:
-    """Return the fields as a map, and so on for what is inside of them."""
+    """Return the fields as a map, recursively."""
     return {name: _plain(getattr(value, name)) for name in _shape_of(value).fields}
 
 
@@ -206,5 +207,5 @@ def _plain(value: Any) -> Any:
 
 
 def shallow(value: object) -> dict[str, Any]:
-    """Return the fields as a map of what they hold."""
+    """Return the fields as a map, not recursively."""
     return {name: getattr(value, name) for name in _shape_of(value).fields}

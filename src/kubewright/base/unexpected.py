@@ -1,8 +1,8 @@
 """Unexpected errors in daemons: each is logged with its traceback and counted, and the work that failed is retried after a pause.
 
-An error of our tree (`KubewrightError`) says what is wrong and what to do about it, and callers handle it. Any other exception is a bug of ours.
-It must not stop other work or end a daemon silently, and it must be visible: the log shows it, and the metric
-`kubewright_unexpected_errors_total` counts it (`http.metrics`).
+An error of our tree (`KubewrightError`) says what is wrong and what to do about it, and callers handle it. Any other
+exception is a bug in kubewright. It must not stop other work or end a daemon silently, and it must be visible: the
+log shows it, and the metric `kubewright_unexpected_errors_total` counts it (`http.metrics`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def counts() -> Mapping[str, int]:
 
 
 def report(work: str, error: BaseException, *, again: float | None = None) -> None:
-    """Log and count an unexpected error. `work` names what failed (one of few names: it labels a metric), `again` is the pause before the retry."""
+    """Log and count an unexpected error. `work` names what failed (one of a few names: it labels a metric), `again` is the pause before the retry."""
     _COUNTS[work] += 1
     next_try = "" if again is None else f"; retrying in {again:.1f} s"
     _log.error("%s failed unexpectedly%s", work, next_try, exc_info=error, extra={"traceback": True})
@@ -57,11 +57,11 @@ async def keep_running(
     backoff: Backoff = BACKOFF,
     random: Random | None = None,
 ) -> T:
-    """Run something to its end, and start it again after a growing pause whenever it raises an error that is not `expected`.
+    """Run something until it ends, and restart it after a growing pause whenever it raises an error that is not `expected`.
 
-    An expected error, or a group of such errors only, is raised.
+    An expected error, or a group of only such errors, is raised.
     """
-    import asyncio  # commands do without it
+    import asyncio  # commands do not need it
 
     loop, random = asyncio.get_running_loop(), random or SystemRandom()
     pauses = backoff.pauses(random)

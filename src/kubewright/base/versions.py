@@ -1,4 +1,4 @@
-"""Kubernetes versions, and the one table of what goes with what."""
+"""Kubernetes versions, and the one table of the versions of components that belong to each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Version:
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """Read `v1.36.3`, with or without the `v`. Raises ValueError for anything else, two-part versions included."""
+        """Read `v1.36.3`, with or without the `v`. Raises ValueError for anything else, including two-part versions."""
         found = _SEMANTIC.fullmatch(text)
         if found is None:
             raise ValueError(f"{quoted(text)} is not a version like v1.36.3")
@@ -39,7 +39,7 @@ class Version:
 
     @property
     def line(self) -> str:
-        """The minor release that it belongs to, `1.36`."""
+        """The minor release of the version, `1.36`."""
         return f"{self.major}.{self.minor}"
 
     def _key(self) -> tuple[object, ...]:
@@ -61,29 +61,29 @@ class Version:
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What goes with one minor release of Kubernetes (kubeadm v1.36: constants)."""
+    """The component versions and settings that belong to one minor release of Kubernetes (kubeadm v1.36: constants)."""
 
     line: str
     etcd_tag: str
     coredns_tag: str
     pause_tag: str
     newest: str
-    """Its newest patch release when this release of kubewright was made: what `1.36` means."""
+    """Its newest patch release when this release of kubewright was made; `1.36` as a version means this one."""
     etcd_program: str
     """The etcd version that `kubewright binaries` provides for it."""
     proxy_mode: str = ""
-    """What stands in a kube-proxy configuration that names no mode; '' leaves it to kube-proxy. kubeadm v1.37 writes it (its #139777)."""
+    """The mode in a kube-proxy configuration that names none; '' leaves it to kube-proxy. kubeadm v1.37 writes it (its #139777)."""
     digests: dict[str, str] = field(default_factory=dict)
-    """SHA-256 of downloads that are known: `kube-apiserver v1.36.3 linux/amd64` -> hex."""
+    """Known SHA-256 digests of downloads: `kube-apiserver v1.36.3 linux/amd64` -> hex."""
 
 
 OWN: Final = Version.parse(KUBERNETES)
-"""Compatibility level: the Kubernetes version whose kubeadm kubewright is, in all skew rules."""
+"""The compatibility level: in all skew rules, kubewright counts as the kubeadm of this Kubernetes version."""
 
 OLDEST_CONTROL_PLANE: Final = Version(1, 35, 0)
 
-# What kubeadm v1.36.3 renders for each target; it has one etcd tag for all of them, and its own CoreDNS and pause. What else a later kubeadm
-# does for its own release is a value of that release's row.
+# What kubeadm v1.36.3 renders for each target: one etcd tag for all of them, and its own CoreDNS and pause. If a
+# later kubeadm differs for its own release, the difference is a value in that release's row.
 RELEASES: Final[dict[str, Release]] = {
     release.line: release
     for release in (
@@ -103,7 +103,7 @@ RELEASES: Final[dict[str, Release]] = {
 
 
 def release_for(version: Version) -> Release:
-    """Return the row for a version; one below or above the table gets the nearest row, as kubeadm does."""
+    """Return the row for a version; a version below or above the table gets the nearest row, as in kubeadm."""
     if version.line in RELEASES:
         return RELEASES[version.line]
     rows = list(RELEASES.values())
@@ -111,9 +111,9 @@ def release_for(version: Version) -> Release:
 
 
 def supported(text: str) -> Version:
-    """Read a version given by a user and require one that kubewright can deploy. `1.36` is the newest patch release of it.
+    """Read a version given by a user and require that kubewright can deploy it. `1.36` means its newest patch release.
 
-    Raises UsageError, naming the versions that are supported.
+    Raises UsageError, naming the supported versions.
     """
     lines = f"supported: {next(iter(RELEASES))} to {next(reversed(RELEASES))}, for example {KUBERNETES}"
     line = text.removeprefix("v")

@@ -1,4 +1,7 @@
-"""Waiting for a condition, with a reason while it lasts and a diagnosis when it fails; trying a call again. Pauses are values, and the clock does the sleeping."""
+"""Waiting for a condition, with the reason while it lasts and a diagnosis if it fails; and retrying calls.
+
+Pauses are values; the clock does the sleeping.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,18 @@ from kubewright.base.records import dataclass
 T = TypeVar("T")
 
 Condition = Callable[[], str | None]
-"""Returns None once it holds, else the reason why it does not. Errors that it raises end the wait."""
+"""Returns None once the condition holds, otherwise the reason why it does not. An error that it raises ends the wait."""
 Remedy = str | Callable[[], str]
-"""What to do about a wait that fails. A function is called after the diagnosis, which may know more by then."""
+"""What to do if a wait fails. A function is called after the diagnosis, and may use what the diagnosis found."""
 REPORT_AFTER = 1.0
 """Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
 LOOK_AT_LEAST = 1.0
-"""Seconds that each look or attempt is given, even at the end of a wait: a server that answers is heard. A wait may take so much longer."""
+"""Seconds that each look or attempt gets, even at the end of a wait, so that a slow answer still counts. A wait may take that much longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backoff:
-    """Pauses that grow: `first` seconds, then `factor` times the one before, at most `limit`, each longer by up to `jitter` times itself."""
+    """Growing pauses: `first` seconds, then `factor` times the one before, at most `limit`; jitter adds up to `jitter` times the pause."""
 
     first: float = 0.05
     factor: float = 1.5
@@ -39,7 +42,7 @@ class Backoff:
     jitter: float = 0.0
 
     def pauses(self, random: Random | None = None) -> Iterator[float]:
-        """Yield the pauses in seconds, without end. Without a `random` there is no jitter."""
+        """Yield the pauses in seconds, endlessly. Without `random` there is no jitter."""
         pause = min(self.first, self.limit)
         while True:
             yield pause * (1 + self.jitter * random.uniform()) if random is not None and self.jitter else pause
@@ -51,12 +54,12 @@ class Backoff:
 
 
 def steady(seconds: float) -> Backoff:
-    """Return a back-off whose pauses are all the same."""
+    """Return a back-off with equal pauses."""
     return Backoff(first=seconds, factor=1.0, limit=seconds)
 
 
 def look_until(end: float, *, clock: Clock) -> AbstractContextManager[None]:
-    """Bound one look or attempt of a wait that ends at `end`, a time of the clock: by then, or `LOOK_AT_LEAST` seconds from now."""
+    """Limit one look or attempt of a wait that ends at `end` (a time of the clock): until then, or for `LOOK_AT_LEAST` seconds."""
     return holding(Deadline(max(end - clock.monotonic(), LOOK_AT_LEAST), clock=clock))
 
 
@@ -73,9 +76,10 @@ def retry(
 ) -> T:
     """Call until it succeeds, and return its result.
 
-    `on` says which errors are worth another attempt: classes, or a function of the error. Gives up after `within` seconds or so many `attempts`,
-    whichever comes first, and then lets the last error through as it is. An attempt that hangs ends with that time too, or `LOOK_AT_LEAST`
-    seconds after its start. `failed` hears of each failed attempt (from 1) that is followed by another.
+    `on` says which errors are worth another attempt: classes, or a function of the error. After `within` seconds or
+    `attempts` attempts, whichever comes first, the last error is raised unchanged. An attempt that hangs ends at that
+    time too, or `LOOK_AT_LEAST` seconds after its start. `failed` is called after each failed attempt (counted from
+    1) that is followed by another.
     """
     end = clock.monotonic() + deadlines.at_most(within)
     for attempt, pause in enumerate((backoff or Backoff()).pauses(random), start=1):
@@ -98,7 +102,7 @@ def _worth_it(on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exce
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """One wait: for what, how long, and what an error says. The fields are the arguments of `Waiter.until`."""
+    """One wait: the condition, the limit, and the texts for progress and errors. The fields are the arguments of `Waiter.until`."""
 
     condition: Condition
     within: float
@@ -110,7 +114,7 @@ class Wait:
 
 
 class Waiter(ABC):
-    """How a phase waits. In a plan the answer is immediate, because nothing was started."""
+    """How a phase waits. In a plan it does not wait, because nothing was started."""
 
     def until(
         self,
@@ -124,11 +128,11 @@ class Waiter(ABC):
         diagnose: Callable[[], str] | None = None,
         remedy: Remedy = "",
     ) -> Waited:
-        """Look until the condition holds.
+        """Wait until the condition holds.
 
-        `within` is the limit in seconds; looks are `every` seconds apart at first, growing by a half each time up to `at_most`. A look
-        that hangs ends with the limit too, or `LOOK_AT_LEAST` seconds after its start.
-        Raises WaitTimeout with the time that it took, the last reason and, where given, the diagnosis.
+        `within` is the limit in seconds. Looks are `every` seconds apart at first; the pause grows by half each time,
+        up to `at_most`. A look that hangs ends at the limit too, or `LOOK_AT_LEAST` seconds after its start. Raises
+        WaitTimeout with the elapsed time, the last reason and the diagnosis, if there is one.
         """
         return self.wait(
             Wait(condition=condition, within=within, saying=saying, every=every, at_most=at_most, diagnose=diagnose, remedy=remedy)
@@ -136,11 +140,11 @@ class Waiter(ABC):
 
     @abstractmethod
     def wait(self, asked: Wait, /) -> Waited:
-        """Do what `until` says."""
+        """Wait as `until` describes."""
 
 
 class PollingWaiter(Waiter):
-    """Waits for real, reporting at most once a second."""
+    """Really waits, and reports at most once a second."""
 
     def __init__(self, *, clock: Clock, reporter: Reporter) -> None:
         self._clock = clock
@@ -172,7 +176,7 @@ class PollingWaiter(Waiter):
 
 
 class InstantWaiter(Waiter):
-    """Answers at once, without looking: for plans, where what is waited for was never started. `told` hears what would be waited for."""
+    """Returns at once without looking, for plans, in which nothing was started. `told` is called with the description of each wait."""
 
     def __init__(self, told: Callable[[str], None] | None = None) -> None:
         self._told = told

@@ -1,8 +1,9 @@
-"""Objects as desired state, including Nodes' labels, annotations and taints: read, compare, act, and report one Change. Idempotent.
+"""Objects as desired state, including the labels, annotations and taints of Nodes: read, compare, act, report one Change.
 
-The server adds defaults, drops what is empty, and keeps its own fields; none of these is a difference. kubeadm creates,
-and on "already exists" replaces (v1.36: apiclient/idempotency.go). Here the existing object is read first, and changed
-by PUT of the raw map that was read, so an unknown field is never lost and a concurrent change is noticed.
+The server adds defaults, drops empty fields, and sets some fields itself; none of these counts as a difference.
+kubeadm creates an object, and replaces it if the answer is "already exists" (v1.36: apiclient/idempotency.go). This
+module reads the existing object first and changes it by a PUT of the raw map that it has read. Unknown fields are
+therefore never lost, and a concurrent change is noticed.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from kubewright.kube.patches import NODE_LISTS, strategic_diff
 from kubewright.kube.resources import Resource
 
 _SERVERS_OWN: Final = frozenset({"managedFields", "uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"})
-"""Fields of metadata that the server writes."""
+"""Metadata fields that the server writes."""
 _DATA: Final = ("data", "binaryData", "stringData")
 _METADATA_MAPS: Final = ("labels", "annotations")
 _CHANGED: Final = f"{MASK} (changed)"
 
 _ATTEMPTS: Final = 4
-"""How often an object that others keep changing is read again."""
+"""How often an object that others keep changing is read."""
 
 
 def contains(found: object, desired: object) -> bool:
-    """Whether everything desired is in what was found. Maps may hold more; lists must match element by element; empty and absent are one."""
+    """Whether `found` has everything desired. Maps may have more keys; lists must match element by element; empty and absent are equal."""
     if isinstance(desired, Mapping) and isinstance(found, Mapping):
         return all(contains(found.get(key), value) for key, value in desired.items())
     if isinstance(desired, list) and isinstance(found, list):
@@ -50,7 +51,7 @@ def _empty(value: object) -> bool:
 
 
 def normal(body: Mapping[str, Any]) -> Object:
-    """Return a desired object as the server would store it: without status and server's fields, `stringData` as `data`."""
+    """Return a desired object as the server would store it: without status and the server's fields, and with `stringData` as `data`."""
     result = {key: value for key, value in body.items() if key not in {"status", "stringData"}}
     result["metadata"] = {key: value for key, value in (body.get("metadata") or {}).items() if key not in _SERVERS_OWN}
     texts = body.get("stringData") or {}
@@ -60,10 +61,11 @@ def normal(body: Mapping[str, Any]) -> Object:
 
 
 def replaced(found: Mapping[str, Any], desired: Mapping[str, Any]) -> Object:
-    """Return the object to PUT: the raw map that was found, with each field of the desired one in its place.
+    """Return the object to PUT: the raw map that was found, updated with the fields of the desired one.
 
-    Labels, annotations and fields that nobody asked for stay; what is desired replaces what was there as a whole (kubeadm replaces the
-    entire object, and loses what others added). The resourceVersion stays: a change in between is a Conflict.
+    Labels, annotations and fields that are not desired stay; a desired field replaces the found one as a whole.
+    (kubeadm replaces the entire object, and so loses what others have added.) The resourceVersion stays, so that a
+    change in between is a Conflict.
     """
     metadata = {**(found.get("metadata") or {})}
     for key, value in desired["metadata"].items():
@@ -72,7 +74,7 @@ def replaced(found: Mapping[str, Any], desired: Mapping[str, Any]) -> Object:
 
 
 def difference(found: Mapping[str, Any] | None, desired: Mapping[str, Any], *, name: str) -> str:
-    """Return the diff between two objects as YAML, without what the server adds, secrets masked; None stands for no object."""
+    """Return the diff between two objects as YAML, without the server's fields and with secrets masked; None stands for no object."""
     before = _shown(found) if found is not None else {}
     after = _shown(desired if found is None else _overlaid(found, desired))
     if str(desired.get("kind")) == "Secret":
@@ -83,8 +85,8 @@ def difference(found: Mapping[str, Any] | None, desired: Mapping[str, Any], *, n
 
 
 def masked_yaml(obj: Mapping[str, Any]) -> str:
-    """Return an object as YAML without what is secret."""
-    return mask(yaml.dump(dict(obj)))  # knows what a Secret is
+    """Return an object as YAML with secrets masked."""
+    return mask(yaml.dump(dict(obj)))  # recognizes Secrets
 
 
 def _shown(obj: Mapping[str, Any]) -> Object:
@@ -92,7 +94,7 @@ def _shown(obj: Mapping[str, Any]) -> Object:
 
 
 def _overlaid(found: Mapping[str, Any], desired: Mapping[str, Any]) -> Object:
-    """Lay the desired object over the found one, so that the server's defaults do not show up as differences; data counts as a whole."""
+    """Lay the desired object over the found one, so that the server's defaults do not show up as differences; data is replaced as a whole."""
     result = _overlay(found, normal(desired))
     return {**result, **{key: desired[key] for key in _DATA if key in desired}} if isinstance(result, dict) else dict(desired)
 
@@ -109,7 +111,7 @@ def _overlay(found: object, desired: object) -> Any:
 
 
 def _masked(obj: Object, before: Object) -> Object:
-    """Hide a Secret's values; one that differs from before says so, which `mask` could not leave readable."""
+    """Hide a Secret's values and mark those that differ from before, which `mask` alone would not show."""
     known = before.get("data") or {}
 
     def hidden(key: str, value: object) -> str:
@@ -118,7 +120,7 @@ def _masked(obj: Object, before: Object) -> Object:
     shown = {key: value for key, value in obj.items() if key not in _DATA}
     shown |= {field: {key: hidden(key, value) for key, value in obj[field].items()} for field in _DATA if obj.get(field)}
     notes = core.metadata(obj).get("annotations") or {}
-    if notes:  # kubectl's annotation holds the whole object
+    if notes:  # kubectl's annotation contains the whole object
         shown["metadata"] = {**shown["metadata"], "annotations": {key: mask(str(value)) for key, value in notes.items()}}
     return shown
 
@@ -136,7 +138,7 @@ class Write(enum.Enum):
 
 @dataclass(frozen=True)
 class DesiredObject:
-    """An API object that should be there. `keys` are the data keys of MUTATE_DATA_KEYS, by default all of the body's."""
+    """A desired API object. `keys` are the data keys of MUTATE_DATA_KEYS, by default all of the body's."""
 
     body: Mapping[str, Any]
     write: Write = field(default=Write.REPLACE, kw_only=True)
@@ -147,7 +149,7 @@ class DesiredObject:
 
     @property
     def target(self) -> str:
-        """The name of the object in messages: `configmap kube-system/kubeadm-config`."""
+        """The object's name in messages: `configmap kube-system/kubeadm-config`."""
         return core.about_object(self.body)
 
 
@@ -160,7 +162,7 @@ class Decision:
 
 
 def decide(found: Mapping[str, Any] | None, desired: DesiredObject) -> Decision:
-    """Compare what was found (None: nothing) with what is desired. Pure."""
+    """Compare the object that was found (None: it does not exist) with the desired one. Pure."""
     wanted = normal(desired.body)
     if found is None:
         return _decision(desired, Action.CREATE, wanted, diff=difference(None, wanted, name=desired.target))
@@ -177,9 +179,10 @@ def decide(found: Mapping[str, Any] | None, desired: DesiredObject) -> Decision:
 
 
 def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
-    """Make an object be there as desired, and say what that took.
+    """Create or update an object as desired, and report what that took.
 
-    Somebody who creates, changes or deletes it at the same moment is answered by looking again, a few times; then the error stands.
+    If somebody creates, changes or deletes the object at the same moment, read it again, a few times; then raise the
+    error.
     """
     row = desired.resource or resources.of(desired.body)
     name, namespace = core.identity_of(desired.body)
@@ -194,7 +197,7 @@ def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
 
 
 async def ensure_object_async(api: AsyncKubeAPI, desired: DesiredObject) -> Change:
-    """Make an object be there as desired, as `ensure_object` does, but look once: whoever keeps objects tries again by itself."""
+    """Create or update an object as desired, like `ensure_object`, but read it only once, for callers that try again themselves."""
     row = desired.resource or resources.of(desired.body)
     try:
         found = await api.get(row, *core.identity_of(desired.body))
@@ -207,7 +210,7 @@ async def ensure_object_async(api: AsyncKubeAPI, desired: DesiredObject) -> Chan
 
 
 def remove_object(api: KubeAPI, resource: Resource, name: str, namespace: str | None = None, *, uid: str = "") -> Change:
-    """Make an object be gone, and say what that took: the one with this uid, or the one that is there now. Raises Conflict if another one replaces it."""
+    """Delete an object, and report what that took: the one with this uid, or the current one. Raises Conflict if another one replaces it."""
     target = core.about(resource, name, namespace)
     try:
         uid = uid or str(core.metadata(api.get(resource, name, namespace)).get("uid") or "")
@@ -247,7 +250,7 @@ def _decision(desired: DesiredObject, action: Action, body: core.Object, *, diff
 
 @dataclass(frozen=True, kw_only=True)
 class NodeMarks:
-    """What a Node should carry. Taints come first, then those that are there already; a label or annotation of None is removed."""
+    """The marks that a Node should have. Its existing taints come after these; a label or annotation of None is removed."""
 
     name: str
     labels: Mapping[str, str | None] = field(default_factory=dict)
@@ -256,7 +259,7 @@ class NodeMarks:
 
 
 def marked(node: Mapping[str, Any], marks: NodeMarks) -> Object:
-    """Return a Node with its marks. Pure; the same object where it has them."""
+    """Return a Node with its marks. Pure; returns the same object if it has them already."""
     metadata, spec = dict(node.get("metadata") or {}), dict(node.get("spec") or {})
     for key, given in (("labels", marks.labels), ("annotations", marks.annotations)):
         merged = {**(metadata.get(key) or {}), **given}
@@ -269,7 +272,7 @@ def marked(node: Mapping[str, Any], marks: NodeMarks) -> Object:
 
 
 def ensure_node_marks(api: KubeAPI, marks: NodeMarks) -> Change:
-    """Patch a Node so that it carries its marks, and say what that took. Raises NotFound while it has not registered."""
+    """Patch a Node so that it has its marks, and report what that took. Raises NotFound if the Node has not registered yet."""
     found = api.get(resources.NODE, marks.name)
     wanted = marked(found, marks)
     body = strategic_diff(found, wanted, lists=NODE_LISTS)

@@ -1,6 +1,6 @@
-"""Patch bodies as pure functions: JSON merge patches, and as much of strategic merge as Nodes need (kubelet v1.36: kubelet_node_status.go).
+"""Patch bodies as pure functions: JSON patches, merge patches, and the part of strategic merge that Nodes need.
 
-Maps come out with sorted keys, as Go writes them.
+Nodes: kubelet v1.36, kubelet_node_status.go. Keys of maps are sorted, as Go writes them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kubewright.kube.core import Object
 
 Patch = dict[str, Any]
 MergeKeys = Mapping[str, str]
-"""Dotted path of a list -> the field that tells its elements apart. Lists that are not named are replaced as a whole."""
+"""Dotted path of a list -> the field that identifies its elements. All other lists are replaced as a whole."""
 
 
 class PatchError(ValueError):
-    """Says why a patch cannot be applied."""
+    """Explains why a patch cannot be applied."""
 
 
 NODE_LISTS: Final[MergeKeys] = {"status.conditions": "type", "status.addresses": "type"}
@@ -39,10 +39,10 @@ def apply_merge(obj: object, patch: object) -> Any:
 
 
 def apply_json(obj: Mapping[str, Any], patch: Any) -> Any:
-    """Apply a JSON patch (RFC 6902) as Kubernetes does. Raises PatchError for one that is none or does not fit.
+    """Apply a JSON patch (RFC 6902) as Kubernetes does. Raises PatchError if it is not a JSON patch or does not apply.
 
-    Unlike the RFC (evanphx/json-patch v4): `replace` makes a missing key of a map, an index below 0 counts from the end of a list, and a
-    missing key of a map tests as null.
+    Unlike the RFC (evanphx/json-patch v4): `replace` creates a missing key of a map, an index below 0 counts from the
+    end of a list, and a missing key of a map tests as null.
     """
     import jsonpatch
     import jsonpointer  # comes with jsonpatch
@@ -62,7 +62,7 @@ def apply_json(obj: Mapping[str, Any], patch: Any) -> Any:
 def json_diff(before: Any, after: Any, *, path: str = "") -> list[Patch]:
     """Return the JSON patch (RFC 6902) that turns one value into another.
 
-    A test precedes each removal and replacement, so that the patch does not apply to a value in which something else is
+    A test precedes each removal and replacement, so that the patch does not apply to a value that has something else
     at that place.
     """
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -80,7 +80,7 @@ def _key_diff(before: Mapping[str, Any], after: Mapping[str, Any], key: str, pat
 
 
 def _places_diff(before: list[Any], after: list[Any], path: str) -> list[Patch]:
-    """Return the operations on a list, the last element first, so that the indices of the others do not change."""
+    """Return the operations on a list, the last element first, so that the indices of earlier elements do not change."""
     found: list[Patch] = []
     old, new = ([json.dumps(one, sort_keys=True) for one in side] for side in (before, after))
     for kind, begin, end, start, stop in reversed(difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()):
@@ -101,7 +101,7 @@ def _test(path: str, value: Any) -> Patch:
 
 
 def _go_operation(obj: Any, operation: Patch) -> Patch | None:
-    """Return what an operation means in Go in the RFC's terms, None for a test that passes there."""
+    """Translate an operation from Go's meaning to the RFC's; None for a test that passes in Go."""
     grows = operation["op"] in {"add", "copy", "move"}
     path, place, key = _walk(obj, operation["path"], grows=grows)
     operation["path"] = path
@@ -116,7 +116,7 @@ def _go_operation(obj: Any, operation: Patch) -> Patch | None:
 
 
 def _walk(obj: Any, path: str, *, grows: bool) -> tuple[str, Any, str]:
-    """Return a pointer without negative indices, and the container and the key that it ends with; None if nothing is there."""
+    """Return the pointer without negative indices, and the container and key at its end; the container is None if nothing is there."""
     parts = path.split("/")
     here, place, key = obj, None, ""
     for at, part in enumerate(parts[1:], 1):
@@ -134,9 +134,10 @@ def _child(place: Any, key: str) -> Any:
 
 
 def node_status_patch(original: Mapping[str, Any], new: Mapping[str, Any]) -> Patch:
-    """Return the body of the status patch of a Node: metadata and status only, never spec; empty if nothing differs.
+    """Return the body of a Node's status patch: metadata and status only, never spec; empty if nothing differs.
 
-    The API merges addresses by type, which would destroy two of one type: the whole list is sent, marked as a replacement.
+    The API merges addresses by type, and would lose one of two with the same type. So the whole list is sent, marked
+    as a replacement.
     """
     body = strategic_diff(_without_spec(original), _without_spec(new), lists={"status.conditions": "type"})
     before, after = _addresses(original), _addresses(new)
@@ -148,7 +149,8 @@ def node_status_patch(original: Mapping[str, Any], new: Mapping[str, Any]) -> Pa
 def strategic_diff(original: Mapping[str, Any], modified: Mapping[str, Any], *, lists: MergeKeys, path: str = "") -> Patch:
     """Return the two-way strategic merge patch between two objects; empty if nothing differs.
 
-    A vanished key is null; an element of a merged list holds its key and only what differs; one that vanished is marked as deleted.
+    A removed key is null. An element of a merged list contains its key and the differences; a removed element is
+    marked as deleted.
     """
     body: Patch = {}
     for key in sorted({*original, *modified}):
@@ -160,7 +162,7 @@ def strategic_diff(original: Mapping[str, Any], modified: Mapping[str, Any], *, 
             body[key] = None
         elif isinstance(before, Mapping) and isinstance(after, Mapping):
             inner = strategic_diff(before, after, lists=lists, path=here)
-            if inner:  # another order of a merged list is no difference
+            if inner:  # a merged list in another order is no difference
                 body[key] = inner
         elif here in lists and isinstance(before, list) and isinstance(after, list):
             changes = _list_diff(before, after, key=lists[here])
@@ -184,9 +186,9 @@ def _list_diff(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str,
 
 
 def apply_strategic(obj: object, patch: object, *, lists: MergeKeys, path: str = "") -> Any:
-    """Apply a strategic merge patch: maps are merged, null removes, lists in `lists` are merged by their key, others replaced.
+    """Apply a strategic merge patch: merge maps, remove what is null, merge lists in `lists` by their key, replace other lists.
 
-    Understands the directives `$patch: delete` and `$patch: replace`; `$setElementOrder` is ignored.
+    The directives `$patch: delete` and `$patch: replace` are supported; `$setElementOrder` is ignored.
     """
     if isinstance(patch, list):
         return _apply_list(obj, patch, lists=lists, path=path) if path in lists else [_plain(element) for element in patch]

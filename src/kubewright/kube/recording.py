@@ -1,7 +1,8 @@
 """A cluster that remembers what would be written to it, for plans and dry runs. Writes nothing anywhere.
 
-Reads see earlier writes first, then a real cluster where there is one, then stand-ins that the caller declares, as in kubeadm's dry run
-(v1.36: cmd/kubeadm/app/util/apiclient/dryrun.go), in whose words a dry run reports each call.
+Reads return earlier writes first, then objects of a real cluster if there is one, then stand-ins that the caller
+declares, as in kubeadm's dry run (v1.36: cmd/kubeadm/app/util/apiclient/dryrun.go). A dry run reports each call in
+kubeadm's words.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ class RecordedCall:
 
     @property
     def verb(self) -> str:
-        """What was asked for."""
+        """The verb of the call."""
         return self.call.verb
 
 
 class RecordingKube(KubeAPI):
-    """A cluster in memory, over another one if there is one. Thread-safe. `actions` holds every call in order."""
+    """A cluster in memory, on top of another one if there is one. Thread-safe. `actions` contains every call in order."""
 
     def __init__(self, base: KubeAPI | None = None, *, stand_ins: Iterable[Mapping[str, Any]] = ()) -> None:
         self._base = base
@@ -68,12 +69,12 @@ class RecordingKube(KubeAPI):
         return [action for action in self.actions if action.verb not in READS]
 
     def send(self, call: Call, /) -> Object:
-        """Answer a call. Of what was written and of stand-ins, lists understand selectors by `metadata.name` and equal labels."""
+        """Answer a call. For written objects and stand-ins, lists support selectors by `metadata.name` and by equal labels."""
         with self._lock:
             return self._verbs[call.verb](call)
 
     def exchange(self, request: Request, /) -> Response:
-        """Pass reads on to the real cluster; without one, and for everything else, the answer is an empty 200."""
+        """Pass reads on to the real cluster; without one, and for all other requests, the answer is an empty 200."""
         if self._base is not None and request.method == "GET":
             return self._base.exchange(request)
         return Response(status=200, headers={}, body=b"ok")
@@ -184,14 +185,14 @@ def _missing(call: Call) -> NotFound:
 
 
 class DryRunKube(RecordingKube):
-    """A recording cluster that tells each call that would change something; reads are really made where there is a cluster, or answered from memory."""
+    """A recording cluster that reports each call that would change something. Reads go to the real cluster, or to memory if there is none."""
 
     def __init__(self, base: KubeAPI | None = None, *, reporter: Reporter, stand_ins: Iterable[Mapping[str, Any]] = ()) -> None:
         super().__init__(base, stand_ins=stand_ins)
         self._reporter = reporter
 
     def send(self, call: Call, /) -> Object:
-        with self._lock:  # the last action is then the one of this call
+        with self._lock:  # so that the last action is the one of this call
             answer = super().send(call)
             if call.verb not in READS:
                 for text in dry_run_lines(self.actions[-1]):
@@ -200,7 +201,7 @@ class DryRunKube(RecordingKube):
 
 
 def dry_run_lines(action: RecordedCall) -> list[str]:
-    """Say one call in kubeadm's words. The name is told where it is not in the object; values of Secrets are masked, unlike there."""
+    """Describe one call in kubeadm's words. The name is added if the object does not have it; unlike in kubeadm, Secrets are masked."""
     call = action.call
     row = call.resource
     said = [f'Would perform action {call.verb.upper()} on resource "{row.plural}" in API group "{row.group or "core"}/{row.version}"']

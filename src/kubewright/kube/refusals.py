@@ -1,7 +1,7 @@
-"""Refusals by an API server that may have just been started: which of them are worth waiting for.
+"""Refusals by an API server that may have just started: which of them are worth waiting for.
 
-Until it has read which tokens there are, and who may do what, an API server refuses everybody everything. A server that is ready and goes on
-refusing means it, and whoever gave a wrong token is told soon.
+Until an API server has read the tokens and the permissions, it refuses every request. If a server is ready and still
+refuses, the refusal is final, so that a user who gave a wrong token learns it soon.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from kubewright.tokens import cluster_info
 T = TypeVar("T")
 
 REFUSED: Final = 2.0
-"""Seconds that a refusal may last: a new token, and new rights, are known to an API server a moment after they were written."""
+"""Seconds that a refusal may last: an API server knows new tokens and new permissions a moment after they were written."""
 _PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
 _STARTING: Final = frozenset({500, 503})
-"""What `/readyz` answers while a server starts; 401 is about who asks, and 404 comes from something else."""
+"""What `/readyz` answers while a server starts. A 401 is about the caller's credentials, and a 404 comes from another kind of server."""
 
 
 class _Stage(enum.Enum):
-    """How far a server is that refuses us."""
+    """How far a server that refuses us has started."""
 
     STARTING = enum.auto()
     RIGHTS_READ = enum.auto()
-    """It knows who may do what; whether it has read the tokens too, nobody tells."""
+    """It knows the permissions. Nothing shows whether it has read the tokens too."""
     READY = enum.auto()
 
 
@@ -41,9 +41,9 @@ class _Stage(enum.Enum):
 class Patience:
     """Calls one API server with a token until it answers.
 
-    `api` and `anonymous` give clients of the server with the token and without one: a holder of a token that the server does not know would
-    not be told whether it is ready. `within` is the limit in seconds, `passes` says which errors other than refusals are worth another attempt.
-    What is waited for is told once a second.
+    `api` and `anonymous` create clients with the token and without one: a server that does not know the token does
+    not tell its holder whether it is ready. `within` is the limit in seconds; `passes` decides which errors other
+    than refusals are worth another attempt. The reason for waiting is reported once a second.
     """
 
     api: Callable[[], KubeAPI]
@@ -54,10 +54,10 @@ class Patience:
     passes: Callable[[Exception], bool]
 
     def call(self, call: Callable[[], T]) -> T:
-        """Call until it succeeds, and return the result; the last error is raised as it is.
+        """Call until it succeeds, and return the result; the last error is raised unchanged.
 
-        A refusal is final once it has lasted for `REFUSED` seconds and the server is ready. Where nobody returns whether it is ready, it gets
-        `REFUSED` seconds once more from when it knows who may do what.
+        A refusal is final once it has lasted for `REFUSED` seconds and the server is ready. If readiness cannot be
+        read, the server gets `REFUSED` more seconds from the moment at which it knows the permissions.
         """
         start = told = self.clock.monotonic()
         since: float | None = None
@@ -85,21 +85,21 @@ class Patience:
         return retry(call, clock=self.clock, on=passes, within=self.within, backoff=_PAUSES, failed=tell)
 
     def _stage(self, refusal: Unauthorized | Forbidden) -> _Stage:
-        """Tell how far the server is. Until it is ready, `/readyz` says so, or is refused too.
+        """Return how far the server has started. Until it is ready, `/readyz` says so, or is refused too.
 
-        Anybody may read `/readyz` where nobody changed ClusterRoleBinding system:public-info-viewer.
+        Everybody may read `/readyz`, unless ClusterRoleBinding system:public-info-viewer was changed.
         """
         api = self.anonymous() if isinstance(refusal, Unauthorized) else self.api()
         try:
             status = api.raw("GET", "/readyz").status
-        except APIError:  # it is being started again
+        except APIError:  # it is restarting
             return _Stage.STARTING
         if status == 403:
             return _Stage.RIGHTS_READ if self._knows_rights() else _Stage.STARTING
         return _Stage.STARTING if status in _STARTING else _Stage.READY
 
     def _knows_rights(self) -> bool:
-        """Return whether the server has read who may do what: everybody may read cluster-info."""
+        """Return whether the server has read the permissions: then everybody may read cluster-info."""
         try:
             self.anonymous().get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
         except APIError:

@@ -1,4 +1,4 @@
-"""The kinds that kubewright talks about, and the paths they have. One row is one kind."""
+"""The kinds that kubewright uses, and their paths. One row is one kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ORDINARY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9:._-]*", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Resource:
-    """One kind of object: how a document names it, and how a path does."""
+    """One kind of object, with its names in documents and in paths."""
 
     group: str
     version: str
@@ -27,18 +27,18 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """What stands in a document: `v1`, `apps/v1`."""
+        """The apiVersion in a document: `v1`, `apps/v1`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def singular(self) -> str:
-        """What messages call it: `configmap`."""
+        """The kind's name in messages: `configmap`."""
         return self.kind.lower()
 
     def path(self, name: str = "", *, namespace: str | None = None, subresource: str = "") -> str:
-        """Return the path of one object, or of the collection where no name is given; without a namespace, of all namespaces.
+        """Return the path of one object, or of the collection if no name is given; without a namespace, that of all namespaces.
 
-        Raises UsageError for names that would leave their place in the path.
+        Raises UsageError for names that would change the structure of the path.
         """
         parts = [f"/apis/{self.group}" if self.group else "/api", self.version]
         if self.namespaced and namespace is not None:
@@ -52,7 +52,11 @@ class Resource:
 
 
 def segment(name: str) -> str:
-    """Encode a name for a path. Raises UsageError for what the API server refuses as a path segment (apimachinery `path.IsValidPathSegmentName`)."""
+    """Encode a name for a path.
+
+    Raises UsageError for names that the API server refuses as path segments (apimachinery
+    `path.IsValidPathSegmentName`).
+    """
     if _ORDINARY.fullmatch(name):
         return name
     if name in {"", ".", ".."} or "/" in name or "%" in name or not name.isprintable():
@@ -125,7 +129,7 @@ _BY_KIND: Final = {(resource.api_version, resource.kind): resource for resource 
 
 
 def named(kind: str, *, api_version: str | None = None) -> Resource:
-    """Return the row of a kind. Raises UsageError when the table has none."""
+    """Return the row of a kind. Raises UsageError if the table has none."""
     for resource in RESOURCES:
         if resource.kind == kind and api_version in {None, resource.api_version}:
             return resource
@@ -133,7 +137,7 @@ def named(kind: str, *, api_version: str | None = None) -> Resource:
 
 
 def of(obj: Mapping[str, object]) -> Resource:
-    """Return the row of an object by its apiVersion and kind. Raises DocumentError when the table has none."""
+    """Return the row of an object by its apiVersion and kind. Raises DocumentError if the table has none."""
     found = _BY_KIND.get((str(obj.get("apiVersion")), str(obj.get("kind"))))
     if found is None:
         raise DocumentError(

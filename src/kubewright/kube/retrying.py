@@ -1,7 +1,8 @@
-"""A KubeAPI that tries again while a control plane starts.
+"""A KubeAPI that retries requests while a control plane starts.
 
-In its first second an API server refuses what it will accept a moment later: its namespaces are not there yet, its caches are not synced.
-kubeadm retries every error every 500 ms (`timeouts.kubernetesAPICall`); here the pauses begin at 20 ms, and an error that time cannot mend is final.
+In its first second an API server refuses requests that it accepts a moment later: its namespaces do not exist yet,
+and its caches are not synced. kubeadm retries every error every 500 ms (`timeouts.kubernetesAPICall`). Here the
+pauses begin at 20 ms, and an error that does not go away with time is final.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from kubewright.kube.core import Call, Object
 
 _PAUSES: Final = Backoff(first=0.02, factor=2.0, limit=0.5)
 _DOUBTFUL: Final = 4
-"""Failed attempts, 0.14 s of pauses, after which it is worth a look whether the server is still there."""
+"""Failed attempts (0.14 s of pauses) after which it makes sense to check whether the server still runs."""
 _PASSING: Final[tuple[type[APIError], ...]] = (Unreachable, ServerError, TooManyRequests, Forbidden, Unauthorized)
 
 
 class RetryingKube(KubeAPI):
     """Sends each request until it succeeds, is refused for good, or `within` seconds have passed; then raises the last error.
 
-    A NotFound of a creation counts as passing (the namespace comes), that of anything else does not: it is an answer. `look` is called before
-    further attempts once a request has failed a few times: it raises where trying again is pointless.
+    A NotFound is retried for creations, because the namespace will appear; for other requests it is an answer. `look`
+    is called before further attempts once a request has failed a few times; it raises an error if retrying is
+    pointless.
     """
 
     def __init__(self, inner: KubeAPI, *, clock: Clock, within: float, look: Callable[[], object] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What an API server says about itself to anyone with a credential: its version (GET /version), and its time in the Date header.
+"""What an API server tells any authenticated client: its version (GET /version), and its time in the Date header.
 
 Source: ClusterRole system:public-info-viewer.
 """
@@ -19,12 +19,12 @@ from kubewright.pki.certificates import span
 _REFUSED: Final = 400
 _SHOWN: Final = 80
 TOLERATED: Final = timedelta(seconds=60)
-"""The difference between two clocks that does not matter."""
+"""A difference between two clocks that does no harm."""
 VERSION: Final = "/version"
 
 
 def server_version(api: KubeAPI, *, remedy: str = "see what `kubectl version` says") -> Version:
-    """Ask for the version. Raises APIError for an answer that has none, a refusal included, and Unreachable."""
+    """Request the version. Raises Unreachable, or APIError for a refusal or an answer without a version."""
     answer = api.raw("GET", VERSION)
     if answer.status >= _REFUSED:
         raise _untold(f"it answers with status {answer.status}", remedy)
@@ -39,7 +39,7 @@ def _untold(detail: str, remedy: str) -> APIError:
 
 
 def difference(date: str, *, now: datetime) -> timedelta:
-    """Return by how much our clock is ahead of a Date header's; nothing for a header that is none."""
+    """Return how far our clock is ahead of a Date header's; zero if the header is not a date."""
     try:
         theirs = parsedate_to_datetime(date)
     except ValueError:
@@ -48,7 +48,7 @@ def difference(date: str, *, now: datetime) -> timedelta:
 
 
 def trouble(ahead: timedelta) -> str:
-    """Say how far our clock is from the API server's, '' where that is of no matter."""
+    """Describe how far our clock is from the API server's; '' if the difference does no harm."""
     if abs(ahead) <= TOLERATED:
         return ""
     way = "ahead of" if ahead > timedelta(0) else "behind"

@@ -1,6 +1,6 @@
 """Strategic merge patches with every directive, for types whose fields are known (apimachinery: pkg/util/strategicpatch).
 
-`patches.apply_strategic` is the small form for Nodes; this one is for objects that people patch.
+`patches.apply_strategic` is the small version for Nodes; this one is for objects that users patch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kubewright.kube.patches import PatchError
 Map = dict[str, Any]
 
 OPEN: Final = ""
-"""The type of something whose lists are all replaced, as those of a KubeletConfiguration."""
+"""The type of objects in which all lists are replaced, such as KubeletConfiguration."""
 
 _DIRECTIVE: Final = "$patch"
 _RETAIN: Final = "$retainKeys"
@@ -26,7 +26,7 @@ _ORDER: Final = "$setElementOrder/"
 def merge(original: Mapping[str, Any], patch: Mapping[str, Any], *, type: str) -> Map:
     """Apply a patch to an object of a type of `apis.workloads`, or of `OPEN`. Neither argument is changed.
 
-    Raises PatchError, saying what is wrong, for a patch that cannot be applied.
+    Raises PatchError with the reason if the patch cannot be applied.
     """
     return _merge(dict(original), dict(patch), type)
 
@@ -59,7 +59,7 @@ def _directed(patch: Map) -> Map:
 
 
 _GONE: Final = object()
-"""What a directive leaves of the place that it stands in."""
+"""Stands for a value that a directive removes."""
 
 
 def _put(original: Map, name: str, value: Any) -> None:
@@ -70,7 +70,7 @@ def _put(original: Map, name: str, value: Any) -> None:
 
 
 def _combined(found: Any, value: Any, name: str, type: str, order: object) -> Any:
-    """Return what comes of a field that the patch gives. Values of another kind, and scalars, are replaced."""
+    """Return the new value of a field that the patch contains. Scalars, and values of another type, are replaced."""
     if isinstance(found, Mapping) and isinstance(value, Mapping):
         return _merge(dict(found), dict(value), _inner(type, name))
     if not (isinstance(found, list) and isinstance(value, list)):
@@ -84,7 +84,7 @@ def _combined(found: Any, value: Any, name: str, type: str, order: object) -> An
 
 
 def _inner(type: str, name: str) -> str:
-    """Return the type of the parts of a field. Raises PatchError for a field that the type does not have: kubeadm refuses it as well."""
+    """Return the type of a field's parts. Raises PatchError for a field that the type does not have, as kubeadm does."""
     if type == OPEN or not workloads.is_struct(type):
         return OPEN
     members = workloads.members(type.removeprefix("?"))
@@ -102,7 +102,7 @@ def _key_of(type: str, name: str) -> str | None:
 
 
 def _merge_list(found: list[Any], patch: list[Any], key: str, type: str, order: object) -> list[Any]:
-    """Merge elements by their key. Those of the patch keep its order; the others keep their place among those that both know."""
+    """Merge elements by their key. The patch's elements keep its order; the others keep their place relative to elements that both have."""
     _require_maps((*found, *patch), key)
     kept, replaced = list(found), False
     for element in patch:
@@ -137,7 +137,7 @@ def _require_maps(elements: Iterable[Any], key: str) -> None:
 
 
 def _ordered(patch: Sequence[Any], merged: list[Any], order: object, found: list[Any], key: str | None) -> list[Any]:
-    """Order a merged list: what the patch names as it does there, the rest between as it was; new elements come as early as they may."""
+    """Order a merged list: named elements as the patch orders them, the others in between as they were; new elements come as early as possible."""
     if not isinstance(order, list):
         raise PatchError(f"{_ORDER} needs a list")
     name = _identity(key or "")
@@ -184,7 +184,7 @@ def _retain(original: Map, patch: Map) -> None:
 
 
 def _stripped(value: Any) -> Any:
-    """Return a value that is taken as it is: nulls and directives in it mean nothing there; a map that is one vanishes."""
+    """Return a value that is taken unchanged, except that nulls and directives in it are dropped; a map that is a directive disappears."""
     return _GONE if isinstance(value, Mapping) and _DIRECTIVE in value else _plain(value)
 
 

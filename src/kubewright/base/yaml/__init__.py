@@ -1,8 +1,9 @@
-"""The YAML dialect of Kubernetes tools: reads what sigs.k8s.io/yaml reads, writes what it writes, byte for byte.
+"""The YAML dialect of Kubernetes tools: reads what sigs.k8s.io/yaml reads, and writes what it writes, byte for byte.
 
-Other YAML libraries disagree with kubeadm about values: here dates and `12:30` are strings, `y` and `off` are booleans, `0x10` and `010` are
-integers (goyaml v2, the parser and emitter behind sigs.k8s.io/yaml v1.6). PyYAML does the scanning and parsing; meaning and output are ours,
-because neither its constructors nor libyaml's emitter agree with goyaml (libyaml 0.2.5 chooses other scalar styles).
+Other YAML libraries disagree with kubeadm about values: here dates and `12:30` are strings, `y` and `off` are
+booleans, `0x10` and `010` are integers (goyaml v2, the parser and emitter behind sigs.k8s.io/yaml v1.6). PyYAML scans
+and parses; the meaning of values and the output are our own code, because neither PyYAML's constructors nor libyaml's
+emitter agree with goyaml (libyaml 0.2.5 chooses other scalar styles).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ __all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "dump", "dump_all", "load", "lo
 def dump(value: object) -> str:
     """Write one document, ending with a line break.
 
-    Takes maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a bug of the caller.
-    Reads back equal. Raises DocumentError for characters that no parser takes (control characters beyond ASCII 0x7e, halves of
-    surrogate pairs) and for a value nested too deep.
+    Accepts maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a
+    bug of the caller. The output reads back as an equal value. Raises DocumentError for characters that no parser
+    accepts (control characters beyond ASCII 0x7e, halves of surrogate pairs) and for a value that is nested too
+    deeply.
     """
     from kubewright.base.yaml import emitter
 
@@ -35,10 +37,10 @@ def dump_all(values: Iterable[object]) -> str:
 
 
 def writable(text: str) -> str:
-    r"""Return a text that `dump` takes: a character that no parser takes becomes `\u009b`.
+    r"""Return a text that `dump` accepts: a character that no parser accepts becomes `\u009b`.
 
-    For what others wrote into an object that is only shown: one text of theirs must not stop the whole list. `dump` refuses such a text, because
-    documents have to read back equal.
+    This is for objects of other authors that are only shown: one odd text must not prevent a whole list from being
+    printed. `dump` refuses such texts, because documents have to read back as equal values.
     """
     from kubewright.base.yaml import emitter
 

@@ -1,4 +1,7 @@
-"""From parser events to values, without recursion: Go's meaning of scalars, merge keys, aliases with a budget, duplicates, places."""
+"""Builds values from parser events, without recursion.
+
+It implements Go's meaning of scalars, merge keys, aliases with a limit, duplicate keys, and the places of values.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,16 @@ from kubewright.base.yaml.documents import MAX_BYTES, MAX_DEPTH, place, said
 _TAG: Final = "tag:yaml.org,2002:"
 _MERGE: Final = "<<"
 _MAX_DUPLICATES: Final = 100
-_MAX_SHOWN: Final = 253  # characters of such a key
-# goyaml v2, decode.go: up to 400,000 decoded nodes 99 % may come from aliases, from 4,000,000 on 10 %, in between a straight line.
+_MAX_SHOWN: Final = 253  # characters of a duplicate key in messages
+# goyaml v2, decode.go: up to 400,000 decoded nodes, 99 % may come from aliases; from 4,000,000 on, 10 %; in between
+# the limit decreases linearly.
 _ALIAS_LOW: Final = 400_000
 _ALIAS_HIGH: Final = 4_000_000
-_MAX_NODES: Final = 250_000  # ours: keeps the worst text of the permitted size below two seconds and 200 MiB
+_MAX_NODES: Final = 250_000  # our limit: keeps the worst text of the permitted size below two seconds and 200 MiB
 
 
 class _Frame:
-    """A collection that is being read. `key` is the key that waits for its value; `size` and `length` as in `_Node`."""
+    """A collection that is being read. `key` is the key whose value comes next; `size` and `length` are as in `_Node`."""
 
     __slots__ = ("anchor", "at", "key", "key_at", "length", "merging", "places", "size", "value")
 
@@ -41,7 +45,7 @@ class _Frame:
 
 
 class _Node:
-    """A value that was read. `size` counts its nodes and `length` the characters of its texts, with aliases expanded."""
+    """A value that was read. `size` is its number of nodes and `length` the total length of its texts, with aliases expanded."""
 
     __slots__ = ("at", "is_alias", "length", "size", "value")
 
@@ -56,7 +60,8 @@ class _Node:
 class Composer:
     """Builds the value of one document. Use it once.
 
-    `is_json`: numbers with a fraction or an exponent stay floats, whole ones too. On the way from YAML to JSON they lose it.
+    `is_json`: numbers with a fraction or an exponent stay floats, even if they are whole. On the way from YAML to
+    JSON they become integers.
     """
 
     def __init__(self, *, first_line: int, source: str, is_json: bool = False) -> None:
@@ -74,7 +79,7 @@ class Composer:
         self.places: dict[int, dict[str, int] | list[int]] = {}
 
     def compose(self, events: Iterable[yaml.Event]) -> object:
-        """Return the value. Raises DocumentError for what goyaml refuses, and whatever the parser raises."""
+        """Return the value. Raises DocumentError for what goyaml refuses, and any error of the parser."""
         for event in events:
             mark = event.start_mark
             at = place(mark.line + self._offset, mark.column + 1) if mark else place(self._offset, 1)
@@ -151,7 +156,7 @@ class Composer:
         return path
 
     def _take(self, node: _Node, anchor: str | None) -> None:
-        """Put a finished node into its place."""
+        """Insert a finished node where it belongs."""
         if anchor is not None:
             self._anchors[anchor] = node
         if not self._stack:
@@ -179,7 +184,7 @@ class Composer:
         frame.places[key] = at
 
     def _merge(self, frame: _Frame, node: _Node) -> None:
-        """Merge in place: keys so far are overwritten, later ones win; of a list the first map wins (goyaml v2, decode.go)."""
+        """Merge in place: earlier keys are overwritten, later ones win; in a list the first map wins (goyaml v2, decode.go)."""
         maps = reversed(node.value) if isinstance(node.value, list) and not node.is_alias else [node.value]
         for one in maps:
             if not isinstance(one, dict):
@@ -206,7 +211,8 @@ def _allowed(decoded: int) -> float:
     return min(0.99, max(0.10, 0.99 - 0.89 * (decoded - _ALIAS_LOW) / (_ALIAS_HIGH - _ALIAS_LOW)))
 
 
-# What a plain scalar has to mean to fit an explicit tag; `!!str` takes anything, and what else is tagged is text.
+# The types that a plain scalar with an explicit tag may have; `!!str` accepts anything, and scalars with other tags
+# are text.
 _FITS: Final[dict[str, tuple[type, ...]]] = {
     "bool": (bool,),
     "int": (int,),
@@ -217,7 +223,7 @@ _FITS: Final[dict[str, tuple[type, ...]]] = {
 
 
 def _value(text: str, tag: str | None, *, plain: bool) -> object:
-    """Return what a scalar means. Raises ValueError for a value that does not fit its explicit tag, or that JSON cannot hold."""
+    """Return the value of a scalar. Raises ValueError if it does not match its explicit tag, or if JSON cannot represent it."""
     name = tag.removeprefix(_TAG) if tag else ""
     if tag is None:
         return _jsonable(scalars.plain(text)) if plain else text

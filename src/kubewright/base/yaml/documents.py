@@ -1,4 +1,4 @@
-"""One document that was read: its value, and where in the text each part of it stands."""
+"""One document that was read: its value, and the place of each part in the text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 
 MAX_BYTES: Final = 3 * 1024 * 1024
-"""Size limit of a text. It is what an API server takes in a request; kubeadm itself has none."""
+"""Size limit of a text: the limit that an API server has for requests. kubeadm has none."""
 
 MAX_DEPTH: Final = 200
-"""Limit of nesting. goyaml's is 10,000; no document that Kubernetes understands comes near ours, and Python's stack holds it."""
+"""Nesting limit. goyaml's is 10,000; no Kubernetes document comes near ours, and Python's stack is sufficient for it."""
 
 Places = Mapping[int, Mapping[str, int] | Sequence[int]]
 
@@ -26,10 +26,11 @@ _STEP: Final = Pattern(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 class Document:
     """One YAML document.
 
-    `value` is made of dict (string keys, in the order of the text), list, str, int, float, bool and None. Parts that an alias repeats are the
-    same object: treat the value as read-only. It is None for a document without content, which kubeadm refuses (an empty file has no documents).
-    `source` is the name that was given to the reader; `line` is where the document starts, from 1.
-    `duplicates` are the paths of keys given more than once, at most a hundred, in order; the last one counted.
+    `value` consists of dict (string keys, in the order of the text), list, str, int, float, bool and None. Parts that
+    an alias repeats are the same object: treat the value as read-only. It is None for a document without content,
+    which kubeadm refuses (an empty file has no documents). `source` is the name that was given to the reader; `line`
+    is the first line of the document, from 1. `duplicates` are the paths of keys that occur more than once, at most a
+    hundred, in order; the last occurrence counts.
     """
 
     value: object
@@ -37,16 +38,16 @@ class Document:
     line: int = 1
     duplicates: tuple[str, ...] = ()
     places: Places = field(default_factory=dict, repr=False, compare=False)
-    """Where the entries of each dict and list stand, by its `id`; see `place`."""
+    """The places of the entries of each dict and list, by its `id`; see `place`."""
 
     def line_of(self, path: str) -> int | None:
-        """Return the line of a field such as `etcd.local.extraArgs[2].name`, or of the deepest part of the path that is there."""
+        """Return the line of a field such as `etcd.local.extraArgs[2].name`, or of the deepest part of the path that exists."""
         return self.position_of(path)[0]
 
     def position_of(self, path: str) -> tuple[int, int]:
         """Return line and column, from 1, of a field's name or of a list's element; the column is 0 for the document itself.
 
-        Where the path leads nowhere, they are those of its deepest part that is there.
+        If the path does not exist, they are those of the deepest part that does.
         """
         found: int | None = None
         here = self.value
@@ -60,7 +61,7 @@ class Document:
         return (self.line, 0) if found is None else _line_and_column(found)
 
     def at(self, path: str) -> object:
-        """Return the value of a field; None if the path leads nowhere."""
+        """Return the value of a field; None if the path does not exist."""
         here: object = self.value
         for step in _STEP.finditer(path):
             entry = _entry(here, step)
@@ -70,7 +71,7 @@ class Document:
         return here
 
     def where(self, path: str = "") -> str:
-        """Say where a field stands, for a message: `kubeadm.yaml:12:3`, or `line 12, column 3` for a text without a name."""
+        """Describe the place of a field in a message: `kubeadm.yaml:12:3`, or `line 12, column 3` for a text without a name."""
         line, column = self.position_of(path)
         if not self.source:
             return f"line {line}, column {column}" if column else f"line {line}"
@@ -78,7 +79,7 @@ class Document:
 
 
 def place(line: int, column: int) -> int:
-    """Put a line and a column, both from 1, into one number: every value has a place, and a tuple would be three times as large."""
+    """Encode a line and a column, both from 1, as one number: every value has a place, and a tuple would be three times as large."""
     return line << _COLUMN_BITS | min(column, _COLUMNS - 1)
 
 
@@ -88,7 +89,7 @@ def line_of(at: int) -> int:
 
 
 def said(at: int) -> str:
-    """Say a place in words."""
+    """Describe a place in words."""
     line, column = _line_and_column(at)
     return f"line {line}, column {column}"
 

@@ -1,4 +1,4 @@
-"""The order in which goyaml v2 writes keys (its `sorter.go`): letters after everything else, runs of digits by their number."""
+"""Writes documents as goyaml v2 does. Keys are ordered as in its `sorter.go`: letters after everything else, numbers by value."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from kubewright.base.yaml.styles import Style
 
 _WRAP = 1 << 63
 _WRAPPED = 64
-"""So many decimal digits count: 10**64 is a multiple of 2**64."""
+"""How many decimal digits of a number count: 10**64 is a multiple of 2**64."""
 _DIGITS = Pattern(r"\d*")
 
 _STEP: Final = 2
 _LINE_ENDS: Final = ("\n", "\u2028", "\u2029")
 _UNWRITABLE: Final = Pattern("[\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Half surrogate pairs, and what goyaml refuses to read: sigs.k8s.io/yaml reads the JSON again that it writes as YAML."""
+"""Halves of surrogate pairs, and what goyaml refuses to read: sigs.k8s.io/yaml reads JSON again in order to write it as YAML."""
 
 
 def sorted_keys(keys: Iterable[str]) -> list[str]:
-    """Return keys in the order of the output.
+    """Return the keys in the order of the output.
 
-    goyaml's comparison has cycles where digits and letters mix (`2` < `10` < `1a` < `2`), and its result depends on chance there; ours does not.
+    goyaml's comparison has cycles where digits and letters are mixed (`2` < `10` < `1a` < `2`), so its order of such
+    keys is random; ours is deterministic.
     """
     found = sorted(keys)
     if all(key.isalpha() and key.isascii() for key in found):
@@ -51,7 +52,7 @@ def _compare(left: str, right: str) -> int:
 
 
 def _parting(left: str, right: str) -> int:
-    """Return where two texts begin to differ: long ones are compared in halves, not letter by letter."""
+    """Return the index at which two texts begin to differ. Compares halves, which is faster than single letters in long texts."""
     low, high = 0, min(len(left), len(right))
     while low < high:
         middle = (low + high + 1) // 2
@@ -63,32 +64,33 @@ def _parting(left: str, right: str) -> int:
 
 
 def _follows_number(key: str, at: int) -> bool:
-    """Return whether the digits just before a place hold one that is not zero."""
+    """Return whether the digits just before an index include one that is not zero."""
     found = _DIGITS.match(key[:at][::-1])
     return found is not None and found[0].strip("0") != ""
 
 
 def _run(key: str, at: int, start: int) -> tuple[int, int]:
-    """Return the number that begins at a place, and where it ends. The number wraps round as an int64 does."""
+    """Return the number that begins at an index, and the index after it. The number wraps around like an int64."""
     found = _DIGITS.match(key, at)
     digits = found[0] if found else ""
-    number = start * 10 ** len(digits) if len(digits) < _WRAPPED else 0  # beyond that a power of ten is one of 2**64 too
+    number = start * 10 ** len(digits) if len(digits) < _WRAPPED else 0  # a larger power of ten is a multiple of 2**64 too
     for place, digit in enumerate(reversed(digits[-_WRAPPED:])):
         number += (ord(digit) - ord("0")) * 10**place
     return (number + _WRAP) % (2 * _WRAP) - _WRAP, at + len(digits)
 
 
 def writable(text: str) -> str:
-    r"""Return a text that `dump` takes: a character that no parser takes becomes `\u009b`."""
+    r"""Return a text that `dump` accepts: a character that no parser accepts becomes `\u009b`."""
     return _UNWRITABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def dump(value: object) -> str:
     """Write one document, ending with a line break.
 
-    Takes maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a bug of the caller.
-    Reads back equal. Raises DocumentError for characters that no parser takes (control characters beyond ASCII 0x7e, halves of
-    surrogate pairs) and for a value nested too deep.
+    Accepts maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a
+    bug of the caller. The output reads back as an equal value. Raises DocumentError for characters that no parser
+    accepts (control characters beyond ASCII 0x7e, halves of surrogate pairs) and for a value that is nested too
+    deeply.
     """
     writer = _Writer()
     writer.node(value, indent=0, fresh=True, depth=0)
@@ -101,7 +103,7 @@ def dump_all(values: Iterable[object]) -> str:
 
 
 class _Writer:
-    """Holds the text so far and the column. A node is written at the cursor; `fresh` says that it stands at its own indentation."""
+    """The text so far and the current column. A node is written at the cursor; `fresh` says that the cursor is at the node's own indentation."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -118,17 +120,17 @@ class _Writer:
         self._column = self._column + len(text) if last < 0 else len(text) - last - 1
 
     def _word(self, text: str) -> None:
-        """Put a text that has no line break in it."""
+        """Append text without a line break."""
         self._parts.append(text)
         self._column += len(text)
 
     def _line(self, indent: int) -> None:
-        """Go to an indentation on a line of its own."""
+        """Start a new line with this indentation."""
         self._parts.append("\n" + " " * indent if self._column else " " * indent)
         self._column = indent
 
     def node(self, value: object, *, indent: int, fresh: bool, depth: int) -> None:
-        """Write a value. A collection that is not `fresh` begins on the next line."""
+        """Write a value. A collection that is not `fresh` begins on a new line."""
         if depth > MAX_DEPTH:
             raise DocumentError("a value cannot be written as YAML", detail=f"it is nested more than {MAX_DEPTH} levels deep")
         blank = "" if self._column == 0 or fresh else " "

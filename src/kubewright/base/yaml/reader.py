@@ -1,4 +1,4 @@
-"""Reading: from text to documents. Splits as apimachinery's YAMLReader does, then composes each document from PyYAML's events."""
+"""Reads documents from text: splits it as apimachinery's YAMLReader does, and composes each document from PyYAML's events."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ if TYPE_CHECKING:
 _SEPARATOR: Final = "---"
 _MAX_DOCUMENTS: Final = 10_000
 _MAX_DIRECTIVES: Final = 100
-"""libyaml compares each tag directive with all before it. No tool of Kubernetes writes any."""
+"""A limit, because libyaml compares each tag directive with all earlier ones. No Kubernetes tool writes any."""
 _DIRECTIVE: Final = Pattern(r"(?m)^%")
 _BLANKS: Final = Pattern(r"\s+")
 
 
 def load(text: str | bytes, *, source: str = "") -> object:
-    """Read the value of the one document of a text; None if it is empty. Raises DocumentError as `load_one`."""
+    """Read the value of a text's only document; None if it is empty. Raises DocumentError like `load_one`."""
     return load_one(text, source=source).value
 
 
 def load_one(text: str | bytes, *, source: str = "") -> Document:
-    """Read the one document of a text; an empty text has one without a value.
+    """Read a text's only document; an empty text has one without a value.
 
-    Raises DocumentError: not YAML, too large, too deep, a key given twice, more than one document.
+    Raises DocumentError if the text is not YAML, too large or nested too deeply, repeats a key, or has more than one
+    document.
     """
     documents = load_all(text, source=source)
     if len(documents) > 1:
@@ -41,14 +42,15 @@ def load_one(text: str | bytes, *, source: str = "") -> Document:
 
 
 def load_all(text: str | bytes, *, source: str = "", recognise_json: bool = False) -> list[Document]:
-    """Read all documents of a text, in order. A text of no bytes has none.
+    """Read all documents of a text, in order. An empty text has none.
 
-    `recognise_json`: a document that begins with a brace is JSON, and nothing else, as for the decoders of apimachinery that take both forms
-    (`IsJSONBuffer`): no comments, no comma at the end of a list, nothing behind the closing brace.
+    `recognise_json`: a document that begins with a brace must be JSON, as for those decoders of apimachinery that
+    accept both formats (`IsJSONBuffer`): no comments, no comma at the end of a list, nothing after the closing brace.
 
-    Documents are separated by lines that start with `---`. One without content (blanks or comments only, or nothing between two separators)
-    has the value None; a plain separator at the very start or end makes no document. What follows a line `...` is ignored up to the next
-    separator. CRLF and a byte order mark at the start are fine. Raises DocumentError, naming source and line.
+    Documents are separated by lines that start with `---`. One without content (only spaces or comments, or nothing
+    between two separators) has the value None; a separator alone at the very start or end creates no document. Text
+    after a line `...` is ignored up to the next separator. CRLF and a byte order mark at the start are accepted.
+    Raises DocumentError with source and line.
     """
     chunks = list(_chunks(_decode(text, source), source))
     if len(chunks) > _MAX_DOCUMENTS:
@@ -74,7 +76,7 @@ def _decode(text: str | bytes, source: str) -> str:
 
 
 def _chunks(text: str, source: str) -> Iterator[tuple[int, str]]:
-    """Yield the first line number and the text of each document. A separator before any content stays with what follows it."""
+    """Yield the number of the first line and the text of each document. A separator before any content belongs to what follows it."""
     lines = text.removesuffix("\n").split("\n") if text else []
     kept: list[str] = []
     first = 1
@@ -112,11 +114,11 @@ def _document(text: str, first_line: int, source: str, *, is_json: bool) -> Docu
 
 
 def _require_json(text: str, first_line: int, source: str) -> None:
-    """Hold a text that YAML can be read from to the grammar of JSON. Raises DocumentError."""
+    """Require that a text, already valid YAML, is also JSON. Raises DocumentError."""
     import json
 
     try:
-        json.loads(text, parse_int=len, parse_float=len, parse_constant=_refuse)  # the numbers were read already, of any length
+        json.loads(text, parse_int=len, parse_float=len, parse_constant=_refuse)  # the numbers, of any length, were read already
     except json.JSONDecodeError as error:
         where, problem = f"line {first_line + error.lineno - 1}, column {error.colno}: ", error.msg[:1].lower() + error.msg[1:]
     except ValueError as error:
@@ -132,7 +134,7 @@ def _refuse(constant: str) -> None:
 
 
 def _events(text: str) -> Iterator[yaml.Event]:
-    """Yield the events of the first document of a text, its end included; nothing for a text without content."""
+    """Yield the events of a text's first document, including its end; nothing for a text without content."""
     import yaml
 
     loader = yaml.CLoader(text)
@@ -149,7 +151,7 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 def _not_yaml(error: yaml.YAMLError, first_line: int, source: str) -> DocumentError:
-    """Make our error of PyYAML's. Only the parser's own words are kept: a snippet of the text could show a secret."""
+    """Turn PyYAML's error into ours. Only the parser's own message is kept: a snippet of the text could show a secret."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be parsed"
     place = f"line {first_line + mark.line}, column {mark.column + 1}: " if mark is not None else ""

@@ -1,4 +1,4 @@
-"""What a plain scalar means to goyaml v2, and how values are written as plain scalars. Mirrors its `resolve.go`; knows nothing of documents."""
+"""What a plain scalar means to goyaml v2, and how values are written as plain scalars. Mirrors goyaml's `resolve.go`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS: Final[dict[str, object]] = {
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), -math.inf),
 }
 _NUMBER_START: Final = frozenset("+-.0123456789")
-# Go's strconv.ParseInt with base 0; underscores are taken out before, as goyaml does.
+# Go's strconv.ParseInt with base 0; underscores are removed first, as in goyaml.
 _INTEGER: Final = Pattern(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([1-9][0-9]*|0))")
 _SIGN_AFTER_PREFIX: Final = Pattern(r"0b([-+][01]+)")
 _FLOAT: Final = Pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
@@ -28,13 +28,13 @@ _TIMESTAMP: Final = Pattern(
     r"(?:(?P<sep>[Tt]| +)([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[.,][0-9]+)?(?P<zone>Z|[-+]([0-9]{2}):([0-9]{2}))?)?"
 )
 _MOST_DIGITS: Final = 20
-"""A decimal number with more of them does not fit 64 bits. Python takes long for thousands, and refuses more than 4,300."""
+"""A longer decimal number does not fit into 64 bits. Python is slow with thousands of digits, and refuses more than 4,300."""
 _UINT64: Final = 1 << 64
 _INT64: Final = 1 << 63
 
 
 class Timestamp(str):
-    """A plain scalar that looks like a date. It reads as the string that it is, and has to be quoted when it is written."""
+    """A plain scalar that looks like a date. It is read as a string, and must be quoted when it is written."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ def plain(text: str) -> object:
 
 
 def reads_as_text(text: str) -> bool:
-    """Return whether a string may be written unquoted: neither goyaml nor a YAML 1.1 parser would take it for something else."""
+    """Return whether a string may be written unquoted: neither goyaml nor a YAML 1.1 parser would read it as another type."""
     return type(plain(text)) is str and _SEXAGESIMAL.fullmatch(text) is None
 
 
@@ -97,22 +97,22 @@ def _is_timestamp(text: str) -> bool:
 
 
 def _days(year: int, month: int) -> int:
-    return calendar.monthrange(year or 4, month)[1]  # the year 0 of Go is a leap year, and Python has none
+    return calendar.monthrange(year or 4, month)[1]  # Go's year 0 is a leap year; Python has no year 0
 
 
 def json_number(value: float) -> int | float:
-    """Return a number as it comes out of Go's JSON: a whole float below 1e21 has no point there, and so is an integer."""
+    """Return a number as Go's JSON has it: a whole float below 1e21 becomes an integer."""
     if isinstance(value, int) and -_INT64 <= value < _UINT64:
         return value
     if value == int(value) and abs(value) < 1e21:
-        from decimal import Decimal  # documents seldom hold such numbers
+        from decimal import Decimal  # few documents contain such numbers
 
         return int(Decimal(repr(float(value))))
     return float(value)
 
 
 def number_text(value: float) -> str:
-    """Format a number as goyaml does after its way through JSON (Go's `%v` of int64, uint64 or float64)."""
+    """Format a number as goyaml does after the conversion to JSON (Go's `%v` of int64, uint64 or float64)."""
     value = json_number(value)
     if isinstance(value, int) and -_INT64 <= value < _UINT64:
         return str(value)

@@ -12,16 +12,16 @@ from kubewright.base.patterns import Pattern
 from kubewright.base.yaml.scalars import reads_as_text
 
 WIDTH: Final = 80
-"""A blank is folded into a line break if it stands behind this column."""
+"""A space after this column becomes a line break."""
 
 MAX_SIMPLE_KEY: Final = 128
-"""Keys with more bytes are written in the long form, with `? `."""
+"""Keys of more bytes are written in the long form, with `? `."""
 
 _BREAKS: Final = "\n\r\x85\u2028\u2029"
 _SPECIAL_ASCII: Final = Pattern("[^\n\x20-\x7e]")
 _SPECIAL: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _SIMPLE: Final = Pattern(r"(?:--)?[A-Za-z/](?:[A-Za-z0-9_./=,+-]|:(?=[A-Za-z0-9/]))*")
-"""What most strings of our documents are like: nothing in them has a meaning for YAML, unless they are one of its words."""
+"""Most strings in our documents match this: they need no quotes unless they are words with a meaning in YAML."""
 _BREAK: Final = Pattern(f"[{_BREAKS}]")
 _EDGE: Final = Pattern(rf"\A[ {_BREAKS}]|[ {_BREAKS}]\Z")
 _BREAK_SPACE: Final = Pattern(f"[{_BREAKS}] ")
@@ -49,7 +49,7 @@ def is_simple_key(text: str) -> bool:
 
 
 def choose(text: str, *, key: bool = False) -> Style:
-    """Return the style of a string; `key` is for keys in their simple form."""
+    """Return the style of a string; `key` is True for keys in the simple form."""
     if _SIMPLE.fullmatch(text):
         return Style.PLAIN if text.startswith("--") or reads_as_text(text) else Style.DOUBLE
     special = _find_special(text) is not None or _SPACE_BREAK.search(text) is not None
@@ -68,12 +68,12 @@ def _find_special(text: str) -> re.Match[str] | None:
 
 @functools.cache
 def _beyond_ascii(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when the first text needs it: a class that reaches so far takes 10 ms, and most documents are ASCII."""
+    """Compile a pattern when the first text needs it: a character class of this size takes 10 ms, and most documents are ASCII."""
     return re.compile(pattern)
 
 
 class Folder:
-    """Builds the text of one scalar that may be folded. Counts columns as the emitter does: characters, not cells."""
+    """Builds the text of one scalar that may be folded. Counts columns in characters, not in cells, as the emitter does."""
 
     def __init__(self, *, column: int, indent: int, folding: bool) -> None:
         self._parts: list[str] = []
@@ -83,12 +83,12 @@ class Folder:
 
     @property
     def text(self) -> str:
-        """What was put so far."""
+        """The text so far."""
         return "".join(self._parts)
 
     @property
     def past_width(self) -> bool:
-        """Whether a blank here would become a line break."""
+        """Whether a space here would become a line break."""
         return self._folding and self._column > WIDTH
 
     def put(self, text: str) -> None:
@@ -97,7 +97,7 @@ class Folder:
         self._column += len(text)
 
     def break_line(self, mark: str = "\n") -> None:
-        """Start a new line, not yet indented."""
+        """Start a new line, without indentation."""
         self._parts.append(mark)
         self._column = 0
 
@@ -106,7 +106,7 @@ class Folder:
         self.put(" " * self._indent)
 
     def fold(self) -> None:
-        """Put a line break in place of a blank."""
+        """Write a line break instead of a space."""
         self.break_line()
         self.indent()
 
@@ -121,7 +121,7 @@ def plain(text: str, out: Folder) -> None:
 
 
 def single(text: str, out: Folder) -> None:
-    """Write a single-quoted scalar. It holds no newline, though perhaps one of Unicode's other line breaks."""
+    """Write a single-quoted scalar. It contains no newline, but may contain other line breaks of Unicode."""
     out.put("'")
     broken = False
     for index, char in enumerate(text):
@@ -159,7 +159,7 @@ def _blank(out: Folder, *, foldable: bool) -> None:
 
 
 def _double_blank(out: Folder, words: list[str], index: int) -> None:
-    """Write the blank before a word. A fold before a further blank needs a backslash, or that blank would be lost."""
+    """Write the space before a word. A fold before another space needs a backslash, or that space would be lost."""
     at_edge = (index == 1 and not words[0]) or (index == len(words) - 1 and not words[-1])
     if out.past_width and words[index - 1] and not at_edge:
         out.fold()
