@@ -1,9 +1,7 @@
-"""Read the API's answers: objects, Status errors, pages, watch lines.
+"""Read the API's answers: objects, Status errors, pages, watch lines; and decide whether to retry a call.
 
-This module also decides whether to retry a call.
-
-Reading is pure; an answer of any shape ends in a value or in our error tree. kubeadm retries every API error each 500
-ms for `timeouts.kubernetesAPICall`; we stop at once for errors that waiting cannot fix, and begin with shorter pauses.
+Reading is pure. Any answer leads to a value or to an error of our tree. kubeadm retries every API error each 500 ms
+for `timeouts.kubernetesAPICall`; we stop at once for errors that waiting cannot fix, and begin with shorter pauses.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ from kubewright.http.messages import MIB, Response
 from kubewright.kube.core import Call, Object
 
 LINE_LIMIT: Final = 16 * MIB
-"""Bytes of one watch line.
+"""The longest watch line, in bytes.
 
-Etcd keeps objects below 1.5 MiB by default, JSON and managed fields make it longer.
+Etcd limits objects to 1.5 MiB by default; JSON and managed fields make them longer.
 """
 _EXCERPT: Final = 300
-"""Characters of a body that is no Status object which an error shows."""
+"""How many characters of a body that is not a Status object an error shows."""
 
 _decoder: Final = msgspec.json.Decoder(dict[str, Any])
 
@@ -102,14 +100,14 @@ class WatchEvent(NamedTuple):
 
 
 def read_object(call: Call, answer: Response, *, server: str) -> Object:
-    """Return the object of a good answer, or the page of a list. Raises the StatusError of a bad one, NoAnswer for one that makes no sense."""
+    """Return the object of a successful answer, or the page of a list. Raises StatusError for a refusal, NoAnswer for an unusable answer."""
     check(call, answer, server=server)
     found = _decode(call, answer.body, server=server)
     return page(call, found, server=server) if call.verb == "list" else found
 
 
 def check(call: Call, answer: Response, *, server: str) -> None:
-    """Raise for every status code but 2xx."""
+    """Raise an error for every status code except 2xx."""
     if 200 <= answer.status < 300:
         return
     if answer.status < 400:
@@ -140,9 +138,9 @@ _line_decoder: Final = msgspec.json.Decoder(_Line)
 
 
 class WatchDecoder:
-    """Turns the bytes of a watch into events, in whatever pieces they arrive.
+    """Turns the bytes of a watch into events, however they are split.
 
-    Lines are decoded in two steps, the type first and the object only then, so an ERROR event is never mistaken for an object.
+    Lines are decoded in two steps, the type before the object, so an ERROR event is never mistaken for an object.
     """
 
     def __init__(self, call: Call, *, server: str) -> None:
@@ -152,7 +150,7 @@ class WatchDecoder:
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent]:
-        """Yield the events that are complete. Raises the StatusError of an ERROR event (410 is Gone), NoAnswer for nonsense."""
+        """Yield the complete events. Raises the StatusError of an ERROR event (410 is Gone), and NoAnswer for anything unreadable."""
         *complete, rest = chunk.split(b"\n")
         for line in complete:
             whole = b"".join((*self._pieces, line)) if self._pieces else line
@@ -220,7 +218,7 @@ def _status_error(call: Call, code: int, status: Mapping[str, Any], *, headers: 
 
 
 def _retry_after(headers: Mapping[str, str], status: Mapping[str, Any]) -> float | None:
-    """Return the seconds to wait: the header (whole seconds; the API server sends no dates), else the Status object's detail."""
+    """Return the seconds to wait: from the header (whole seconds; the API server sends no dates), otherwise from the Status object's detail."""
     given = headers.get("retry-after", "")
     if given.isascii() and given.isdigit() and len(given) < 7:
         return float(given)
@@ -234,7 +232,7 @@ def _nonsense(call: Call, server: str, reason: Reason, detail: str) -> NoAnswer:
 
 
 def _excerpt(body: bytes) -> str:
-    """Show the beginning of a body as one line of text, tags of an HTML page removed."""
+    """Show the beginning of a body as one line of text, without HTML tags."""
     text = body[: 20 * _EXCERPT].decode("utf-8", "replace")
     if "<html" in text[:500].lower() or "<!doctype" in text[:500].lower():
         text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL | re.IGNORECASE)

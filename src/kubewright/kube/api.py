@@ -36,14 +36,14 @@ def _verb(build: Callable[P, Call]) -> Callable[Concatenate[Verbs[ObjectT, Any],
 
 
 class Verbs(ABC, Generic[ObjectT, ResponseT]):
-    """The verbs that are one call. Objects are plain JSON maps; `ObjectT` is such a map, or what is awaited for it.
+    """The verbs that are one call each. Objects are plain JSON maps; `ObjectT` is such a map, or an awaitable of one.
 
-    Every verb raises the StatusError of a refusal and NoAnswer (an Unreachable) where there was no usable answer.
+    Every verb raises the StatusError of a refusal, and NoAnswer (an Unreachable) if there was no usable answer.
     """
 
     @abstractmethod
     def send(self, call: Call, /) -> ObjectT:
-        """Make one call and return the object of the answer: of a `list` one page, with kind and apiVersion in each item."""
+        """Make one call and return the object of the answer; for a `list`, one page, with kind and apiVersion in each item."""
 
     @abstractmethod
     def exchange(self, request: Request, /) -> ResponseT:
@@ -81,7 +81,7 @@ class AsyncKubeAPI(Verbs[Coroutine[Any, Any, Object], Coroutine[Any, Any, Respon
 
     @abstractmethod
     def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
-        """Make a watch and yield its events until the server ends it. Raises Gone when the version to begin with is too old."""
+        """Start a watch and yield its events until the server ends it. Raises Gone if the version to start from is too old."""
 
     async def close(self) -> None:  # a client that opens nothing has nothing to close
         """Close every connection; a later call opens new ones. Idempotent."""
@@ -119,7 +119,7 @@ class AsyncKubeAPI(Verbs[Coroutine[Any, Any, Object], Coroutine[Any, Any, Respon
         resource_version: str = "",
         seconds: int = 0,
     ) -> AsyncGenerator[WatchEvent, None]:
-        """Yield what happens after a resource version until the server ends the watch. Raises Gone when the version is too old."""
+        """Yield the events after a resource version until the server ends the watch. Raises Gone if the version is too old."""
         return self.stream(
             core.watch(
                 resource,

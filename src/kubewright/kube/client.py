@@ -22,8 +22,8 @@ TransportT = TypeVar("TransportT")
 class _Client(ABC, Generic[TransportT]):
     """One identity at one cluster, and the transport once it is open.
 
-    `timeout` is the time limit of a request in seconds. Only the given proxies are used: the caller reads the
-    environment.
+    `timeout` is the time limit of a request in seconds. Only the given proxies are used; reading the environment is
+    up to the caller.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class _Client(ABC, Generic[TransportT]):
             return self._transport, Request(request.method, request.target, headers=headers, body=request.body)
 
     def _dropped(self, identity: Identity | None = None) -> TransportT | None:
-        """Drop the transport and return it for closing. The next call opens another, with this identity if one is given."""
+        """Drop the transport and return it, so that it can be closed. The next call opens another one, with this identity if one is given."""
         with self._lock:
             if identity is not None:
                 self.access = self.access.as_identity(identity)
@@ -95,7 +95,7 @@ class KubeClient(_Client[Transport], KubeAPI):
             old.close()
 
     def _default_transport(self, access: Access) -> Transport:
-        from kubewright.http import sync  # urllib3 and ssl: only callers that connect pay for the import
+        from kubewright.http import sync  # urllib3 and ssl are slow to import: only callers that connect need them
 
         return sync.Transport(
             access.server, context=access.context(), proxy=self._proxy(access), server_name=access.tls_server_name, limits=self._limits
@@ -105,7 +105,7 @@ class KubeClient(_Client[Transport], KubeAPI):
 class AsyncKubeClient(_Client[AsyncTransport], AsyncKubeAPI):
     """Talks to one cluster as one identity. Light enough for hundreds of them in one process; belongs to one event loop.
 
-    One connection serves the calls that do not overlap, and each watch has one of its own.
+    One connection serves all calls that do not overlap; each watch has a separate connection.
     """
 
     async def send(self, call: Call, /) -> Object:
@@ -118,8 +118,8 @@ class AsyncKubeClient(_Client[AsyncTransport], AsyncKubeAPI):
     async def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
         transport, request = self._opened(core.request(call, self._field_manager))
         decoder = answers.WatchDecoder(call, server=self._server)
-        # a server that ignores the watch's time limit and sends nothing for longer is dead, whatever its machine
-        # answers to probes
+        # a server that ignores the watch's time limit and is silent for longer is dead, even if its machine answers
+        # to probes
         seconds = call.query.get("timeoutSeconds")
         stall = int(seconds) + self._timeout if seconds else None
         async with transport.open(request, timeout=self._timeout, stall=stall) as stream:
@@ -141,7 +141,7 @@ class AsyncKubeClient(_Client[AsyncTransport], AsyncKubeAPI):
             await old.drain()
 
     async def reconnect(self) -> None:
-        """Drop every connection, when what is in flight has finished: after failures that a connection of its own would not show."""
+        """Replace every connection once its requests have finished: after failures that no single connection would notice."""
         if (old := self._dropped()) is not None:
             await old.drain()
 

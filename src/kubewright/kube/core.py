@@ -1,4 +1,4 @@
-"""The Kubernetes API without I/O: calls as values, and how they are encoded.
+"""The Kubernetes API without I/O: calls as values, and their encoding.
 
 Answers are read by `answers`.
 """
@@ -22,12 +22,12 @@ from kubewright.kube.credentials import Access, BearerToken
 from kubewright.kube.resources import Resource
 
 Object = dict[str, Any]
-"""An API object as the plain JSON map that it is."""
+"""An API object as a plain JSON map."""
 
 PatchType = Literal["strategic", "merge", "json", "apply"]
 Propagation = Literal["", "Orphan", "Background", "Foreground"]
 PAGE: Final = 500
-"""Objects per page of a list, as kubectl asks for."""
+"""Objects per page of a list, as in kubectl."""
 FIELD_MANAGER: Final = "kubeadm"
 JSON: Final = "application/json"
 
@@ -55,10 +55,10 @@ _encoder: Final = msgspec.json.Encoder()
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call to the API, as a value: what the seam carries, and what wrappers of it read.
+    """One call to the API, as a value: the seam sends it, and wrappers of the seam inspect it.
 
-    `verb` is RBAC's (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`). `body` is plain JSON: an object, a
-    patch, or the options of a deletion. `query` holds selectors and the like; the field manager is the sender's concern.
+    `verb` is RBAC's (`get`, `list`, `watch`, `create`, `update`, `patch`, `delete`). `body` is plain JSON: an object,
+    a patch, or the options of a deletion. `query` contains selectors and the like; the sender adds the field manager.
     """
 
     verb: str
@@ -72,17 +72,17 @@ class Call:
 
     @property
     def about(self) -> str:
-        """The object for messages: `configmap kube-system/kubeadm-config`."""
+        """The object's name in messages: `configmap kube-system/kubeadm-config`."""
         return about_object(self.body) if self.verb in _WITH_OBJECT else about(self.resource, self.name, self.namespace)
 
     @property
     def doing(self) -> str:
-        """The verb for messages."""
+        """The verb in messages."""
         return "read" if self.verb == "get" else self.verb
 
 
 def request(call: Call, field_manager: str) -> Request:
-    """Encode a call. Raises UsageError for names that would escape from their place in the path."""
+    """Encode a call. Raises UsageError for names that would change the structure of the path."""
     method = _METHODS[call.verb]
     collection = call.verb in _OF_COLLECTIONS or (call.verb == "create" and not call.subresource)
     target = call.resource.path("" if collection else call.name, namespace=call.namespace, subresource=call.subresource)
@@ -99,7 +99,7 @@ def encode(value: object) -> bytes:
 
 
 def about(resource: Resource, name: str = "", namespace: str | None = None) -> str:
-    """Name an object, or a collection, for messages."""
+    """Name an object, or a collection, in messages."""
     if not name:
         return f"{resource.plural} in {namespace}" if namespace and resource.namespaced else resource.plural
     return f"{resource.singular} {namespace}/{name}" if namespace and resource.namespaced else f"{resource.singular} {name}"
@@ -124,13 +124,13 @@ def annotation_of(obj: Mapping[str, Any], name: str) -> str:
 
 
 def identity_of(obj: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Return an object's name, '' if the server makes it, and its namespace."""
+    """Return an object's name, '' if the server generates it, and its namespace."""
     about_it = metadata(obj)
     return str(about_it.get("name") or ""), about_it.get("namespace") or None
 
 
 def headers_for(access: Access) -> dict[str, str | tuple[str, ...]]:
-    """Return the headers that every request of an access carries."""
+    """Return the headers of every request with this access."""
     headers: dict[str, str | tuple[str, ...]] = {"accept": JSON}
     if isinstance(access.identity, BearerToken):
         headers["authorization"] = f"Bearer {remember_token(access.identity.token)}"
@@ -157,12 +157,12 @@ def list_page(
     resource_version: str = "",
     token: str = "",
 ) -> Call:
-    """Read one page of a collection. `token` is the continue token of the page before."""
+    """Read one page of a collection. `token` is the continue token of the previous page."""
     query = _given(
         labelSelector=label_selector,
         fieldSelector=field_selector,
         resourceVersion="" if token else resource_version,
-        # From its cache the server returns everything at once, whatever the limit is.
+        # From its cache the server returns all objects at once, whatever the limit is.
         limit=str(PAGE) if resource_version != "0" else "",
         **{"continue": token},
     )
@@ -170,7 +170,7 @@ def list_page(
 
 
 class Listing:
-    """A collection that is read page by page: send `call` and add its page, until it is complete."""
+    """A collection that is read page by page: send `call` and add the page, until it is complete."""
 
     def __init__(self, resource: Resource, namespace: str | None = None, **selection: str) -> None:
         self._next_page = functools.partial(list_page, resource, namespace, **selection)
@@ -199,7 +199,7 @@ def watch(
 ) -> Call:
     """Watch a collection from a resource version on.
 
-    The server ends it after so many seconds (0: when it likes).
+    The server ends the watch after `seconds` (0: after a time of its choice).
     """
     query = _given(
         watch="true",
@@ -213,7 +213,7 @@ def watch(
 
 
 def create(obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Call:
-    """Create an object; its namespace is in its metadata. The answer is the object as stored, the refusal AlreadyExists.
+    """Create an object; its namespace is in its metadata. Returns the object as stored. Raises AlreadyExists.
 
     With a subresource (`eviction`, `token`) the object's name is in the path.
     """
@@ -224,7 +224,7 @@ def create(obj: Mapping[str, Any], *, resource: Resource | None = None, subresou
 
 
 def update(obj: Mapping[str, Any], *, resource: Resource | None = None, subresource: str = "") -> Call:
-    """Replace an object. The answer is the object as stored; the refusal is Conflict if its resourceVersion is not the present one."""
+    """Replace an object. Returns the object as stored. Raises Conflict if its resourceVersion is not the current one."""
     return _named("update", resource or resources.of(obj), *identity_of(obj), subresource=subresource, body=obj)
 
 
@@ -238,7 +238,7 @@ def patch(
     subresource: str = "",
     force: bool = False,
 ) -> Call:
-    """Change part of an object. The answer is the object as stored. `force` takes over fields of other managers (apply only)."""
+    """Change part of an object. Returns the object as stored. `force` takes over fields of other managers (apply only)."""
     query = _given(force="true" if force and type == "apply" else "")
     return _named("patch", resource, name, namespace, subresource=subresource, body=body, patch_type=type, query=query)
 
@@ -253,9 +253,9 @@ def delete(
     uid: str = "",
     resource_version: str = "",
 ) -> Call:
-    """Delete an object, where `uid` or `resource_version` is given only if it still has that one.
+    """Delete an object; if `uid` or `resource_version` is given, only if the object still has it.
 
-    The answer is a Status, or the object while finalizers hold it.
+    The answer is a Status, or the object if finalizers keep it.
     """
     options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if propagation:
@@ -269,7 +269,7 @@ def delete(
 
 
 def raw(method: str, path: str, *, body: bytes | None = None, headers: Headers | None = None) -> Request:
-    """Any request; `path` is absolute and encoded, with its query: `/readyz?verbose`."""
+    """Any request; `path` is absolute and encoded, including its query: `/readyz?verbose`."""
     if not path.startswith("/"):
         raise UsageError(f"{quoted(path)} is not an absolute path", remedy="write it like /readyz")
     return Request(method, path, headers=headers or {}, body=body)
@@ -286,7 +286,7 @@ def _named(
     patch_type: PatchType = "strategic",
     query: Mapping[str, str] | None = None,
 ) -> Call:
-    """Address one object. Raises UsageError for what cannot be addressed."""
+    """Address one object. Raises UsageError for names that cannot be in a path."""
     if not name:
         raise UsageError(f"a {resource.singular} without a name cannot be addressed", remedy="set metadata.name")
     _require_namespace(resource, namespace, name)
@@ -320,5 +320,5 @@ def _query(**parameters: str) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _encoded(parameters: tuple[tuple[str, str], ...]) -> str:
-    """Encode a query, cached: daemons send the same few queries again and again."""
+    """Encode a query; cached, because daemons send the same few queries again and again."""
     return f"?{urlencode(parameters)}"

@@ -28,7 +28,7 @@ class BearerToken:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCertificate:
-    """A client certificate with its intermediates, and its key, both PEM."""
+    """A client certificate with its intermediates, and its key, both as PEM."""
 
     cert_pem: bytes = field(repr=False)
     key_pem: bytes = field(repr=False)
@@ -39,7 +39,7 @@ Identity = Anonymous | BearerToken | ClientCertificate
 
 @dataclass(frozen=True, kw_only=True)
 class Impersonation:
-    """Impersonate another user, if our own identity may (Kubernetes docs, user impersonation)."""
+    """Impersonate another user, if our identity has the permission (Kubernetes docs, user impersonation)."""
 
     user: str
     groups: tuple[str, ...] = ()
@@ -49,10 +49,10 @@ class Impersonation:
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Everything a client needs to know of a cluster.
+    """Everything that a client needs to know about a cluster.
 
-    `ca_pem` is the CA that must have signed the server's certificate; None is of use only with `verify` off, or for a
-    server without TLS.
+    `ca_pem` is the CA that must have signed the server's certificate; None is possible only without `verify`, or for
+    a server without TLS.
     """
 
     server: str
@@ -60,7 +60,7 @@ class Access:
     identity: Identity = field(default_factory=Anonymous)
     verify: bool = True
     tls_server_name: str = ""
-    """The name to expect in the server's certificate, where it is not the host of the URL."""
+    """The name that the server's certificate must have, if that is not the host of the URL."""
     proxy: Proxy | None = None
     """The proxy of the kubeconfig, which takes precedence over the environment's."""
     impersonation: Impersonation | None = None
@@ -70,11 +70,11 @@ class Access:
         return replace(self, identity=identity)
 
     def context(self) -> ssl.SSLContext | None:
-        """Make the TLS context, None for a plain http server.
+        """Make the TLS context; None for a plain http server.
 
-        Raises CertificateError for PEM that cannot be used, and UsageError for credentials that would travel in the clear.
+        Raises CertificateError for unusable PEM, and UsageError for credentials that would be sent unencrypted.
         """
-        from kubewright.http import tls  # ssl costs 8 ms, and many holders of an Access never connect
+        from kubewright.http import tls  # importing ssl takes 8 ms, and many holders of an Access never connect
 
         identity = self.identity
         if self.server.startswith("http://"):

@@ -1,4 +1,7 @@
-"""What a daemon serves of itself, with kube-controller-manager's paths: its health, which anybody may ask, and its metrics, which need a right."""
+"""The health and metrics that a daemon serves, under the paths of kube-controller-manager.
+
+Anybody may read its health; metrics need permission.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ _TEXT: Final = {"content-type": "text/plain; charset=utf-8"}
 async def serve_health(
     *, host: str, port: int, context: ssl.SSLContext, ready: Callable[[], str], metrics: Registry, authorizer: DelegatedAuthorizer
 ) -> Server:
-    """Serve `/healthz` and `/livez`, which answer while the process does, `/readyz`, and `/metrics` for those whom `authorizer` lets.
+    """Serve `/healthz` and `/livez` (the process answers), `/readyz`, and `/metrics` for callers that `authorizer` permits.
 
-    `ready` says why it is not ready yet, '' if it is. Without rights nothing else is shown, not even that a path does not exist.
-    Raises PortInUse and HostError.
+    `ready` returns why the daemon is not ready, '' if it is. Callers without permission learn nothing else, not even
+    whether a path exists. Raises PortInUse and HostError.
     """
 
     async def live(_: Request) -> Response:

@@ -26,13 +26,13 @@ from kubewright.http.proxies import parse_proxy
 from kubewright.kube.credentials import Access, Anonymous, BearerToken, ClientCertificate, Identity, Impersonation
 
 ReadFile = Callable[[PurePosixPath], bytes | None]
-"""Gives a file's content, None if there is none: `Host.read`."""
+"""Returns a file's content, None if the file does not exist: `Host.read`."""
 RunPlugin = Callable[[Mapping[str, object]], Identity]
-"""Runs what the `exec` of a user says, for callers that allow it."""
+"""Runs the `exec` program of a user, for callers that allow it."""
 
 
 def default_paths(environment: Mapping[str, str], *, home: PurePosixPath | None) -> tuple[PurePosixPath, ...]:
-    """Return the files that a user means who names none: those of $KUBECONFIG, or ~/.kube/config where it is not set."""
+    """Return the files to use if the user names none: those of $KUBECONFIG, or ~/.kube/config if it is not set."""
     named = environment.get("KUBECONFIG", "")
     if named:
         return tuple(dict.fromkeys(PurePosixPath(part) for part in named.split(":") if part))
@@ -40,7 +40,7 @@ def default_paths(environment: Mapping[str, str], *, home: PurePosixPath | None)
 
 
 def first_existing(candidates: tuple[PurePosixPath, ...], *, read: ReadFile) -> PurePosixPath:
-    """Return the first of some files that exists. Raises CertificateError that names them all."""
+    """Return the first of these files that exists. Raises CertificateError, naming them all, if none does."""
     for path in candidates:
         if read(path) is not None:
             return path
@@ -52,9 +52,9 @@ def first_existing(candidates: tuple[PurePosixPath, ...], *, read: ReadFile) -> 
 
 
 def load_access(path: PurePosixPath, *, read: ReadFile, context: str = "", run_plugin: RunPlugin | None = None) -> Access:
-    """Read a kubeconfig file of this machine, and what it refers to, into an access.
+    """Read a kubeconfig file of this machine, and the files that it refers to, into an access.
 
-    Raises CertificateError for a missing file, DocumentError and ValidationError for a broken one.
+    Raises CertificateError for a missing file, DocumentError and ValidationError for an invalid one.
     """
     content = read(path)
     if content is None:
@@ -71,9 +71,10 @@ def access_from_kubeconfig(
     base: PurePosixPath | None = None,
     run_plugin: RunPlugin | None = None,
 ) -> Access:
-    """Resolve a context, by default the current one. Without `read` the kubeconfig may name no file: one that came over the network.
+    """Resolve a context, by default the current one.
 
-    Raises ValidationError for a context that cannot be used, CertificateError for files that are missing, UsageError for what is refused.
+    Without `read` the kubeconfig must not refer to files: it came over the network. Raises ValidationError for an
+    unusable context, CertificateError for missing files, UsageError for refused settings.
     """
     chosen = require_usable(kubeconfig, context=context)
     return access_of(chosen, read=read, base=base, source=kubeconfig.source, run_plugin=run_plugin)
@@ -87,7 +88,7 @@ def access_of(
     source: str = "",
     run_plugin: RunPlugin | None = None,
 ) -> Access:
-    """Turn a resolved context into an access, as `access_from_kubeconfig` does; `source` names the kubeconfig in errors."""
+    """Turn a resolved context into an access, like `access_from_kubeconfig`; `source` names the kubeconfig in errors."""
     files = _Files(read=read, base=base or PurePosixPath("/"), source=source or "the kubeconfig")
     cluster, user = chosen.cluster, chosen.user
     return Access(
@@ -102,7 +103,7 @@ def access_of(
 
 
 class _Files:
-    """Reads what a kubeconfig refers to."""
+    """Reads the files that a kubeconfig refers to."""
 
     def __init__(self, *, read: ReadFile | None, base: PurePosixPath, source: str) -> None:
         self._read = read
@@ -110,7 +111,7 @@ class _Files:
         self.source = source
 
     def content(self, data: bytes, path: str) -> bytes:
-        """Return the data, or the file's content if there is none."""
+        """Return the data; if there is none, the file's content."""
         if data or not path:
             return data
         if self._read is None:
@@ -126,7 +127,7 @@ def _ca(cluster: Cluster, files: _Files) -> bytes | None:
 
 
 def _identity(user: User, files: _Files, run_plugin: RunPlugin | None) -> Identity:
-    """Return who the user is. A client certificate counts more than a token: it is shown first, in the handshake."""
+    """Return the user's identity. A client certificate takes precedence over a token, because TLS presents it first."""
     if user.exec is not None and run_plugin is not None:
         return run_plugin(user.exec)
     for refused, name in ((user.exec, "exec"), (user.auth_provider, "auth-provider"), (user.username or None, "username and password")):
@@ -142,7 +143,7 @@ def _identity(user: User, files: _Files, run_plugin: RunPlugin | None) -> Identi
 
 
 def _checked(token: str, files: _Files) -> str:
-    """Refuse a token that would break out of its header."""
+    """Refuse a token that could add other headers."""
     if not token.isascii() or not token.isprintable() or " " in token:
         raise CertificateError(f"{files.source}: the token holds characters that no token has", remedy="write the file again")
     return token

@@ -1,4 +1,4 @@
-"""Who may take a Lease, and what is written into it: the pure part of leader election and of locks, each of which has its own loop.
+"""Who may take a Lease, and what is written to it: the pure part of leader election and of locks.
 
 client-go: tools/leaderelection.
 """
@@ -20,7 +20,7 @@ Spec = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseTerms:
-    """A lease and for how many seconds it is held after each renewal."""
+    """A lease, and for how many seconds it is held after each renewal."""
 
     name: str
     seconds: float
@@ -28,7 +28,7 @@ class LeaseTerms:
 
 
 class LeaseWatch:
-    """When a lease last changed, by our own clock: the holder's may be wrong."""
+    """When a lease last changed, by our own clock, because the holder's may be wrong."""
 
     def __init__(self, terms: LeaseTerms) -> None:
         self._terms = terms
@@ -36,7 +36,7 @@ class LeaseWatch:
         self._seen_at = 0.0
 
     def is_free(self, spec: Spec, *, identity: str, now: float) -> bool:
-        """Whether somebody may take a lease that looks like this: nobody holds it, or they do, or its time is over."""
+        """Whether somebody may take a lease in this state: nobody else holds it, or it has expired."""
         seen = (spec.get(HOLDER), spec.get("renewTime"))
         if seen != self._seen:
             self._seen, self._seen_at = seen, now
@@ -45,7 +45,7 @@ class LeaseWatch:
 
 
 def taken(found: Object, terms: LeaseTerms, *, identity: str, now: datetime) -> Object:
-    """Return a lease as its new holder, or the one that renews it, writes it. `found` is empty for one that does not exist."""
+    """Return a lease as its holder writes it to take or renew it. `found` is empty if the lease does not exist."""
     old = found.get("spec") or {}
     renews, time = old.get(HOLDER) == identity, rfc3339_micro(now)
     spec = {
@@ -61,5 +61,5 @@ def taken(found: Object, terms: LeaseTerms, *, identity: str, now: datetime) -> 
 
 
 def given_back(found: Object) -> Object:
-    """Return a lease as its holder writes it who does not need it any more."""
+    """Return a lease as its holder writes it to release it."""
     return {**found, "spec": {**found["spec"], HOLDER: "", "leaseDurationSeconds": 1}}

@@ -1,1 +1,1 @@
-"""What daemons share: informers and work queues, leader election, events, and the identity and authorization of those that serve."""
+"""The shared framework of daemons: informers, work queues, leader election, events, identity and authorization of servers."""

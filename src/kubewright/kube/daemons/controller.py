@@ -151,7 +151,7 @@ def _level(error: KubewrightError) -> int:
 
 
 def first_error(errors: BaseExceptionGroup[KubewrightError]) -> KubewrightError:
-    """Return the first error of a group, which may hold groups."""
+    """Return the first error of a group, which may contain groups."""
     for error in errors.exceptions:
         return first_error(error) if isinstance(error, BaseExceptionGroup) else error
     raise AssertionError("an empty group")

@@ -1,9 +1,10 @@
-"""Delegated authentication and authorization for what a daemon serves.
+"""Delegated authentication and authorization for servers of daemons.
 
 Source: apiserver v1.36: DelegatingAuthenticationOptions, DelegatingAuthorizationOptions.
 
-A bearer token is checked with a TokenReview; without one the caller is `system:anonymous`. The user's rights are
-checked with a SubjectAccessReview. Answers are cached for ten seconds, as upstream, unless the caller says otherwise.
+A bearer token is checked with a TokenReview; without one the caller is `system:anonymous`. The user's permissions are
+checked with a SubjectAccessReview. Answers are cached for ten seconds, as upstream, unless the caller passes another
+time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ T = TypeVar("T")
 REMEMBERED: Final = 10.0
 """Seconds for which an answer is cached, positive or negative."""
 _MOST: Final = 1024
-"""Answers that are cached. Beyond that all are dropped, so that made-up tokens cannot fill the memory."""
+"""How many answers are cached. Beyond this all are dropped, so that invented tokens cannot fill the memory."""
 _MASTERS: Final = "system:masters"
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 AUTHENTICATED: Final = "system:authenticated"
@@ -39,14 +40,14 @@ class User:
     uid: str = ""
     groups: tuple[str, ...] = ()
     extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """What authenticators add, by name: authorizers may look at it."""
+    """Further attributes that authenticators add, by name; authorizers may use them."""
 
 
 ANONYMOUS: Final = User(name="system:anonymous", groups=("system:unauthenticated",))
 
 
 class TokenReviews:
-    """Asks for the owner of a token.
+    """Asks the API server who owns a token.
 
     Answers are cached for `remembered` seconds; one instance may be shared by all users of one cluster.
     """
@@ -56,7 +57,7 @@ class TokenReviews:
         self._users: _Remembered[User | None] = _Remembered()
 
     async def user(self, api: AsyncKubeAPI, token: str) -> User | None:
-        """Return the owner, None for an invalid token. Raises APIError if that cannot be determined."""
+        """Return the token's owner, None for an invalid token. Raises APIError if that cannot be determined."""
         key = hashlib.sha256(token.encode()).digest()
         known, user = self._users.get(key)
         if not known:
@@ -66,7 +67,7 @@ class TokenReviews:
 
 
 class AccessReviews:
-    """Asks whether a user may do something. Answers are cached for `allowed` and `denied` seconds."""
+    """Asks the API server whether a user may do something. Answers are cached for `allowed` and `denied` seconds."""
 
     def __init__(self, *, allowed: float = REMEMBERED, denied: float = REMEMBERED) -> None:
         self._seconds = {True: allowed, False: denied}
@@ -75,7 +76,8 @@ class AccessReviews:
     async def allows(self, api: AsyncKubeAPI, user: User, **attributes: Mapping[str, str]) -> bool:
         """Whether a user is allowed.
 
-        `attributes` are `resourceAttributes` or `nonResourceAttributes`. Raises APIError if it cannot be asked.
+        `attributes` are `resourceAttributes` or `nonResourceAttributes`. Raises APIError if that cannot be
+        determined.
         """
         key = (user, *((kind, tuple(sorted(values.items()))) for kind, values in attributes.items()))
         known, allowed = self._verdicts.get(key)
@@ -93,7 +95,7 @@ def bearer_token(authorization: str) -> str:
 
 
 class DelegatedAuthorizer:
-    """Asks one cluster. Without `authentication` no token is known, without `authorization` only system:masters may see anything."""
+    """Asks one cluster. Without `authentication` tokens are not accepted, without `authorization` only system:masters has access."""
 
     def __init__(self, *, authentication: AsyncKubeAPI | None, authorization: AsyncKubeAPI | None) -> None:
         self._authentication = authentication
@@ -102,9 +104,10 @@ class DelegatedAuthorizer:
         self._rights = AccessReviews()
 
     async def require(self, authorization: str, *, verb: str, path: str, peer: Peer | None = None) -> None:
-        """Return if the sender of this Authorization header, or the holder of a verified client certificate, may do that.
+        """Return if the sender of this Authorization header, or the owner of a verified client certificate, has this permission.
 
-        Raises Unauthorized for credentials that are not good, Forbidden for a user who may not, ServerError where nobody can be asked.
+        Raises Unauthorized for invalid credentials, Forbidden for a user without permission, ServerError if that
+        cannot be determined.
         """
         user: User | None
         if peer is not None and peer.common_name:
@@ -135,9 +138,10 @@ class DelegatedAuthorizer:
 
 
 def user_of_certificate(peer: Peer) -> User:
-    """Return who the holder of a verified client certificate is. As for the API server, everybody with one is `system:authenticated`.
+    """Return the user of a verified client certificate. As in the API server, each such user is `system:authenticated`.
 
-    The certificate is named as the API server names it (apiserver: authentication/request/x509), for audit logs and webhooks.
+    The certificate is identified as in the API server (apiserver: authentication/request/x509), for audit logs and
+    webhooks.
     """
     return User(
         name=peer.common_name,
@@ -181,13 +185,13 @@ def _user_of(review: Mapping[str, Any]) -> User | None:
 
 
 class _Remembered(Generic[T]):
-    """Answers with the time when they were given."""
+    """Answers, each with the time of its arrival."""
 
     def __init__(self) -> None:
         self._answers: dict[Hashable, tuple[float, T]] = {}
 
     def get(self, key: Hashable) -> tuple[bool, T | None]:
-        """Return whether there is an answer that is still valid, and the answer."""
+        """Return whether there is a valid answer, and the answer."""
         until, answer = self._answers.get(key, (0.0, None))
         return (True, answer) if _now() < until else (False, None)
 

@@ -32,7 +32,7 @@ from kubewright.kube.resources import LEASE
 _log = logging.getLogger(__name__)
 
 _JITTER: Final = 1.2
-"""A candidate waits up to this many times the retry period between two attempts."""
+"""Between two attempts, a candidate waits for up to this many times the retry period."""
 _READS: Final = frozenset({"get", "list", "watch"})
 _HARMLESS: Final = frozenset({"SubjectAccessReview", "TokenReview", "Lease"})
 """Kinds that a process may write without leading: reviews change nothing, and the lease is how it becomes the leader."""
@@ -44,7 +44,7 @@ class LeadershipLost(KubewrightError):
 
 @dataclass(frozen=True, kw_only=True)
 class Election:
-    """Which lease, and the times in seconds. A lease of `lease` seconds is renewed each `retry`, and given up after `renew` without success."""
+    """A lease and its times in seconds. It is valid for `lease` seconds, renewed each `retry`, and given up after `renew` without success."""
 
     name: str
     namespace: str = "kube-system"
@@ -54,7 +54,7 @@ class Election:
 
 
 class LeaderElector:
-    """One candidate. `identity` is its own for each process."""
+    """One candidate. `identity` differs between processes."""
 
     def __init__(self, api: AsyncKubeAPI, election: Election, *, identity: str, clock: Clock, random: Random) -> None:
         self._api = api
@@ -161,7 +161,7 @@ class LeaderElector:
 
 
 class FencedKube(AsyncKubeAPI):
-    """A client whose writes need the leadership at the moment when they are sent."""
+    """A client that checks before each write that this process is the leader."""
 
     def __init__(self, inner: AsyncKubeAPI, *, require: Callable[[], None]) -> None:
         self._inner = inner

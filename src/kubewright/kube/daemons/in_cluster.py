@@ -1,9 +1,8 @@
-"""The credentials of the pod that this process runs in.
+"""The credentials of the pod in which this process runs.
 
-The service account that the kubelet puts there (client-go v0.36: rest.InClusterConfig).
-
-The kubelet writes a new token long before the old one expires. As in client-go the file is read again each minute; one
-that cannot be read, or is empty, leaves the old token in use.
+They are the service account that the kubelet mounts (client-go v0.36: rest.InClusterConfig). The kubelet writes a new
+token long before the old one expires. As in client-go, the file is read again each minute; if it is unreadable or
+empty, the old token stays in use.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ DIRECTORY: Final = PurePosixPath("/var/run/secrets/kubernetes.io/serviceaccount"
 TOKEN: Final = DIRECTORY / "token"
 AUTHORITY: Final = DIRECTORY / "ca.crt"
 REREAD: Final = 60.0
-"""Seconds between two looks at the token."""
+"""Seconds between two reads of the token."""
 
 
 class Client(Protocol):
@@ -38,15 +37,15 @@ class Client(Protocol):
 
 
 def is_in_cluster(environment: Mapping[str, str]) -> bool:
-    """Whether the environment is that of a pod."""
+    """Whether this process runs in a pod, according to the environment."""
     return bool(environment.get("KUBERNETES_SERVICE_HOST") and environment.get("KUBERNETES_SERVICE_PORT"))
 
 
 def in_cluster_access(environment: Mapping[str, str], *, read: ReadFile) -> Access:
     """Return the access of this pod's service account.
 
-    Raises UsageError outside a pod, CertificateError where the token or the CA certificate is missing. client-go goes on without the CA
-    certificate and trusts the machine's; a cluster's CA is always its own.
+    Raises UsageError outside a pod, and CertificateError if the token or the CA certificate is missing. Without a CA
+    certificate, client-go would trust the machine's CAs; here a cluster is trusted only with its own CA.
     """
     host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
     if not host or not port:
@@ -64,7 +63,7 @@ def in_cluster_access(environment: Mapping[str, str], *, read: ReadFile) -> Acce
 
 
 async def keep_token(clients: Sequence[Client], known: Identity, *, read: ReadFile) -> None:
-    """Give the clients each new token of the file, until cancelled. `known` is the one that they have."""
+    """Pass each new token in the file to the clients, until cancelled. `known` is the token that they have."""
     while True:
         await asyncio.sleep(REREAD)
         found = _token(read)

@@ -1,7 +1,7 @@
 """Track the objects of one kind: list, then watch, for as long as the caller reads.
 
 Level-triggered: after an error the caller gets the differences from its last known state, never the history. Mirrors
-client-go's reflector: the first list may come from the server's cache, one after "too old" may not; a watch continues
+client-go's reflector: the first list may come from the server's cache, but not one after "too old"; a watch continues
 from the last version that an event or bookmark named.
 """
 
@@ -51,7 +51,7 @@ class Informer:
         known: Sequence[Object] = (),
         version: str = "",
     ) -> None:
-        """Keep the arguments. With `version` the first list is left out: `known` is what there was at that version."""
+        """Keep the arguments. With `version` the first list is skipped: `known` is the state at that version."""
         self._api = api
         self._resource = resource
         self._namespace = namespace
@@ -66,9 +66,10 @@ class Informer:
         self.synced = False
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:
-        """Yield ADDED for what is there, SYNCED, then every change, for ever; SYNCED again after each new list.
+        """Yield ADDED for existing objects, SYNCED, and then every change, endlessly; after each new list SYNCED again.
 
-        After a gap the same object may be told again only if it differs; one that vanished is DELETED with its last known content.
+        After a gap an object is repeated only if it differs; one that has disappeared is DELETED with its last known
+        content.
         """
         pauses = self._backoff.pauses(self._random)
         too_old = False
@@ -86,20 +87,21 @@ class Informer:
                 too_old = False
             except Gone as caught:
                 self._version, self._from_cache = "", False
-                # Listing again helps at once; a server to which even that list is too old is not asked without end.
+                # A new list helps at once; but do not ask again and again a server for which even that list is too
+                # old.
                 told, too_old, error = True, True, caught if too_old else None
             except APIError as caught:
                 error = caught
                 if self._failed is not None:
                     self._failed(caught)
-            except Exception as caught:  # retrying would repeat the cause: list everything again
+            except Exception as caught:  # a retry would fail in the same way: list everything again
                 self._version, odd = "", True
                 unexpected.report(f"a watch of {self._resource.plural}", caught)
             if odd or error is not None or (not told and asyncio.get_running_loop().time() - started < _HASTY):
                 await asyncio.sleep(max(next(pauses), _asked_to_wait(error)))
 
     async def _turn(self) -> AsyncGenerator[WatchEvent, None]:
-        """List where that is needed, then watch until the watch ends."""
+        """List if that is needed, then watch until the watch ends."""
         if not self._version:
             items, version = await self._api.list_versioned(
                 self._resource,

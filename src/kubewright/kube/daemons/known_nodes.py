@@ -57,7 +57,7 @@ class _Owners:
 
 
 class KnownNodes:
-    """Kept up to date by the events of informers. `api_servers` are the addresses of the API servers."""
+    """Kept up to date with the events of informers. `api_servers` are the addresses of the API servers."""
 
     def __init__(self) -> None:
         self.api_servers: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ class KnownNodes:
         self._reported = _Owners()
 
     def changed(self, event: WatchEvent) -> None:
-        """Note the new state of a Node."""
+        """Record the new state of a Node."""
         node, _ = core.identity_of(event.object)
         before = self._claims.pop(node, None)
         if before is not None:
@@ -78,7 +78,7 @@ class KnownNodes:
             self._reported.add(node, claims.reported)
 
     def api_servers_changed(self, event: WatchEvent) -> None:
-        """Note the new state of the API servers' Endpoints."""
+        """Record the new state of the API servers' Endpoints."""
         gone = event.type is EventType.DELETED
         self.api_servers = frozenset() if gone else addresses_of(event.object)
 

@@ -13,7 +13,7 @@ from kubewright.kube.daemons.queueing import TokenBucket
 
 
 class LimitedKube(AsyncKubeAPI):
-    """A client that sends at most so many requests a second (`--kube-api-qps`, `--kube-api-burst`); watches do not count."""
+    """A client that limits its requests per second (`--kube-api-qps`, `--kube-api-burst`), except watches."""
 
     def __init__(self, inner: AsyncKubeAPI, bucket: TokenBucket[str]) -> None:
         self._inner = inner

@@ -1,6 +1,7 @@
-"""The work queue of controllers (client-go: util/workqueue): each key once, pauses that grow for keys that fail, fair between owners.
+"""The work queue of controllers (client-go: util/workqueue): each key once, growing pauses after failures, fairness between owners.
 
-A key that is added while somebody works on it comes again when that is done. All times are the event loop's. Belongs to one event loop.
+A key that is added while it is being worked on is queued again afterwards. All times are the event loop's. Belongs to
+one event loop.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ K_contra = TypeVar("K_contra", bound=Hashable, contravariant=True)
 
 
 class RateLimiter(Protocol[K_contra]):
-    """How long a key waits that failed."""
+    """Determines how long a failed key waits."""
 
     def delay(self, key: K_contra, /, *, owner: Hashable = None) -> float:
-        """Note a failure and return the pause after it, in seconds."""
+        """Record a failure and return the pause after it, in seconds."""
         ...
 
     def forget(self, key: K_contra, /) -> None:
-        """Note a success."""
+        """Record a success."""
         ...
 
 
 class ItemBackoff(Generic[K]):
-    """A pause of its own for each key, doubling with each failure."""
+    """A separate pause for each key, which doubles with each failure."""
 
     def __init__(self, *, first: float, limit: float) -> None:
         self._first = first
@@ -47,7 +48,7 @@ class ItemBackoff(Generic[K]):
 
 
 class TokenBucket(Generic[K]):
-    """One budget for all keys: so many a second, and so many at once (golang.org/x/time/rate)."""
+    """One budget for all keys: a rate per second, and a burst (golang.org/x/time/rate)."""
 
     def __init__(self, *, rate: float, burst: int) -> None:
         self._rate = rate
@@ -67,7 +68,7 @@ class TokenBucket(Generic[K]):
 
 
 class BucketPerOwner(Generic[K]):
-    """A bucket for each owner, so that one whose keys fail does not lengthen the pauses of others."""
+    """A bucket for each owner, so that failing keys of one owner do not lengthen the pauses of others."""
 
     def __init__(self, *, rate: float, burst: int) -> None:
         self._rate = rate
@@ -102,24 +103,24 @@ class Slowest(Generic[K]):
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 1000.0
 _OWNERS: Final = 1000
-"""Buckets that are kept: those of the owners whose keys failed last."""
+"""How many buckets are kept: those of the owners with the latest failures."""
 
 
 def certificate_limiter() -> RateLimiter[str]:
-    """Return the limiter of the certificate controllers: 200 ms to 1,000 s for a key, 10 a second and 100 at once for each owner.
+    """Return the limiter of the certificate controllers: 200 ms to 1,000 s for a key, 10 per second with a burst of 100 for each owner.
 
-    In kube-controller-manager the second is for all owners together.
+    In kube-controller-manager all owners share the second limit.
     """
     return Slowest(ItemBackoff(first=FIRST_PAUSE, limit=LONGEST_PAUSE), BucketPerOwner(rate=10, burst=100))
 
 
 def default_limiter() -> RateLimiter[str]:
-    """Return client-go's default limiter: 5 ms to 1,000 s for a key, 10 a second and 100 at once for all."""
+    """Return client-go's default limiter: 5 ms to 1,000 s for a key, 10 per second with a burst of 100 for all keys."""
     return Slowest(ItemBackoff(first=0.005, limit=LONGEST_PAUSE), TokenBucket(rate=10, burst=100))
 
 
 BUCKETS: Final = tuple(1e-8 * 10**power for power in range(10))
-"""Of the durations of work queues, in seconds (component-base: metrics/prometheus/workqueue)."""
+"""Histogram buckets for the durations of work queues, in seconds (component-base: metrics/prometheus/workqueue)."""
 
 
 class QueueMetrics:
@@ -145,7 +146,7 @@ class QueueMetrics:
 
 
 class _Measured(Generic[K]):
-    """What one queue tells of itself, at the moments at which client-go's does. Queues may share a name: then they count together."""
+    """The metrics of one queue, updated at the same moments as in client-go. Queues with the same name are counted together."""
 
     def __init__(self, metrics: QueueMetrics, name: str) -> None:
         self._metrics = metrics
@@ -178,9 +179,9 @@ class _Measured(Generic[K]):
 
 
 class WorkQueue(Generic[K]):
-    """Keys that wait for work. Owners take turns, so that one with thousands of keys delays another one's by one key only.
+    """Keys that wait for work. Owners take turns, so that an owner with thousands of keys delays another one by one key only.
 
-    With `metrics` it is counted below its name.
+    With `metrics` the queue is counted under its name.
     """
 
     def __init__(self, limiter: RateLimiter[K], *, name: str = "", metrics: QueueMetrics | None = None) -> None:
@@ -195,11 +196,11 @@ class WorkQueue(Generic[K]):
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many keys wait to be taken."""
+        """Return how many keys are waiting."""
         return sum(map(len, self._waiting.values()))
 
     def add(self, key: K, *, owner: Hashable = None) -> None:
-        """Have a key worked on. One that waits already waits once."""
+        """Queue a key for work, unless it is waiting already."""
         if self._closed or key in self._dirty:
             return
         self._dirty.add(key)
@@ -210,7 +211,7 @@ class WorkQueue(Generic[K]):
             self._enqueue(key)
 
     def add_after(self, key: K, seconds: float, *, owner: Hashable = None) -> None:
-        """Add a key later. Of several times for a key the first counts."""
+        """Queue a key later. If it is delayed several times, the earliest time counts."""
         if self._closed:
             return
         if self._measured is not None:
@@ -227,17 +228,17 @@ class WorkQueue(Generic[K]):
         self._timers[key] = loop.call_later(seconds, self._due, key, owner)
 
     def retry(self, key: K, *, owner: Hashable = None) -> float:
-        """Add a key that failed after the pause of its failures, and return the pause in seconds."""
+        """Queue a failed key again after the pause that its failures require, and return the pause in seconds."""
         seconds = self._limiter.delay(key, owner=owner)
         self.add_after(key, seconds, owner=owner)
         return seconds
 
     def forget(self, key: K) -> None:
-        """Note that a key did not fail: its next pause is the first one again."""
+        """Record a success: the key's next pause is the shortest one again."""
         self._limiter.forget(key)
 
     async def get(self) -> K | None:
-        """Take a key; `done` has to follow. Returns None once the queue is closed."""
+        """Take a key; the caller must call `done` for it. Returns None once the queue is closed."""
         while not self._waiting:
             if self._closed:
                 return None
@@ -246,7 +247,7 @@ class WorkQueue(Generic[K]):
             try:
                 await getter
             except asyncio.CancelledError:
-                # One that was woken and cannot take the key leaves it to the next.
+                # A waiter that was woken but cannot take the key wakes the next one.
                 if getter.done() and not getter.cancelled():
                     self._wake()
                 elif getter in self._getters:
@@ -255,7 +256,7 @@ class WorkQueue(Generic[K]):
         return self._take()
 
     def done(self, key: K) -> None:
-        """Say that the work on a key is over."""
+        """Report that the work on a key has ended."""
         self._busy.discard(key)
         if self._measured is not None:
             self._measured.done(key)
@@ -265,7 +266,7 @@ class WorkQueue(Generic[K]):
             self._owners.pop(key, None)
 
     def close(self) -> None:
-        """Take no more keys and drop those that wait. Idempotent."""
+        """Accept no more keys, and drop those that wait. Idempotent."""
         self._closed = True
         self._waiting.clear()
         if self._measured is not None:

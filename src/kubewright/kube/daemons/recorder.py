@@ -1,4 +1,4 @@
-"""Events about objects, for people who look with `kubectl describe` (client-go: tools/record). Best effort: work never waits for one."""
+"""Events about objects, shown by `kubectl describe` (client-go: tools/record). Best effort: work never waits for an event."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kubewright.kube.daemons.queueing import TokenBucket
 _log = logging.getLogger(__name__)
 
 WAITING: Final = 1000
-"""Events that may wait to be sent; what comes beyond is dropped."""
+"""How many events may wait to be sent; further ones are dropped."""
 RATE: Final = 10.0
-"""Events a second, after the first hundred."""
+"""Events per second, after the first hundred."""
 _BURST: Final = 100
 _LONGEST: Final = 1024
-"""Characters of a message that the API takes."""
+"""The API's limit for the characters of a message."""
 _DEFAULT: Final = "default"
-"""The namespace of events about objects that have none."""
+"""The namespace of events about objects without a namespace."""
 
 
 class EventRecorder:
-    """Sends events as one component. `instance` tells the processes of a component apart; `host` is the machine, for components that tell of one.
+    """Sends events as one component. `instance` identifies the process among those of the component, `host` the machine.
 
     made ── event() ──> waiting ── run() ──> sent, or dropped
     """
@@ -45,14 +45,14 @@ class EventRecorder:
         self._waiting: asyncio.Queue[Object] = asyncio.Queue(WAITING)
 
     def event(self, about: Mapping[str, Any], *, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
-        """Have an event sent about an object. Returns at once and raises nothing."""
+        """Queue an event about an object. Returns at once and raises nothing."""
         try:
             self._waiting.put_nowait(self._body(about, kind=kind, reason=reason, message=message))
         except asyncio.QueueFull:
             _log.debug("an event is dropped: %s %s", reason, message)
 
     async def run(self) -> None:
-        """Send until cancelled. One that cannot be sent is dropped."""
+        """Send until cancelled. An event that cannot be sent is dropped."""
         while True:
             body = await self._waiting.get()
             await asyncio.sleep(self._bucket.delay(""))
@@ -63,7 +63,7 @@ class EventRecorder:
             self._waiting.task_done()
 
     async def settled(self) -> None:
-        """Wait until all that were to be sent are sent, or dropped."""
+        """Wait until all queued events are sent or dropped."""
         await self._waiting.join()
 
     def _body(self, about: Mapping[str, Any], *, kind: str, reason: str, message: str) -> Object:
@@ -75,7 +75,7 @@ class EventRecorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            # names of requests are free, those of events are not
+            # names of CertificateSigningRequests have no fixed form, those of events have
             "metadata": {"name": suffix if formats.subdomain_problems(whole) else whole, "namespace": namespace},
             "involvedObject": {
                 "apiVersion": about.get("apiVersion"),

@@ -1,7 +1,8 @@
-"""What a daemon that serves shows of itself, and whose client certificates it takes: both may change while it serves (kubelet v1.36: InitializeTLS).
+"""The certificate that a daemon serves with, and the CAs of client certificates that it accepts (kubelet v1.36: InitializeTLS).
 
-The certificate is one that the cluster has signed, one of two files, or one that the daemon makes for itself: once in files, as a kubelet does, or
-anew at each start. Clients are those of a file, or of the cluster that the daemon asks about them.
+Both may change while the daemon serves. The certificate is one that the cluster has signed, one from two files, or a
+self-signed one, kept in files as by a kubelet, or new at each start. The CAs come from a file, or from the cluster
+that the daemon asks about its clients.
 """
 
 from __future__ import annotations
@@ -35,20 +36,23 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 LIFETIME: Final = timedelta(days=365)
-"""Of a certificate that a daemon makes for itself."""
+"""The lifetime of a self-signed certificate."""
 EARLIER: Final = timedelta(minutes=55)
-"""Such a certificate begins an hour ago: this, and the five minutes by which each certificate is backdated."""
+"""A self-signed certificate is valid from an hour ago: this, and the five minutes by which each certificate is backdated."""
 NAMESPACE: Final = "kube-system"
 CLIENT_AUTHORITIES: Final = "extension-apiserver-authentication"
 CLIENT_CA_FILE: Final = "client-ca-file"
 AGAIN: Final = 60.0
-"""Seconds between two looks at the authorities of clients."""
+"""Seconds between two reads of the CAs of clients."""
 Shown = Callable[[], Pair | None]
-"""Returns the certificate to show to the next caller, None while there is none."""
+"""Returns the certificate for the next caller, None if there is none."""
 
 
 class ServingIdentity:
-    """Chooses the context of each handshake. `shown` and `client_ca` are asked each time; without `client_ca` no certificate is asked for."""
+    """Chooses the TLS context of each handshake.
+
+    `shown` and `client_ca` are called each time; without `client_ca` no client certificate is requested.
+    """
 
     def __init__(self, shown: Shown, *, client_ca: Callable[[], bytes] | None, limits: Limits | None = None) -> None:
         self._shown = shown
@@ -58,7 +62,7 @@ class ServingIdentity:
         self._made: tuple[Pair, bytes | None, ssl.SSLContext] | None = None
 
     def context(self) -> ssl.SSLContext:
-        """Return what a server listens with."""
+        """Return the TLS context to listen with."""
         return tls.selecting_context(self._choose, clients=self._clients, limits=self._limits)
 
     def _choose(self) -> ssl.SSLContext | None:
@@ -73,14 +77,14 @@ class ServingIdentity:
 
 
 class SignedCertificate:
-    """The certificate that the cluster has signed; after its time there is none. `use` takes another one."""
+    """The certificate that the cluster has signed; none after it has expired. `use` replaces it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._pair: Pair | None = None
 
     def use(self, pair: Pair) -> None:
-        """Show this one from now on."""
+        """Use this certificate from now on."""
         self._pair = pair
 
     def __call__(self) -> Pair | None:
@@ -88,9 +92,9 @@ class SignedCertificate:
 
 
 class FileContents:
-    """What is made of the contents of files: read each time, and made again when they have changed.
+    """A value made of the contents of files; it is made again when they have changed.
 
-    What cannot be used is told in the log once, and what was made before stays.
+    If the new contents are unusable, this is logged once, and the previous value stays.
     """
 
     def __init__(self, paths: Sequence[PurePosixPath], *, read: ReadFile) -> None:
@@ -99,7 +103,7 @@ class FileContents:
         self._last: list[bytes | None] = []
 
     def changed(self) -> list[bytes] | None:
-        """Return the contents if they are others than those returned last, and all files are there."""
+        """Return the contents if all files exist and differ from those returned last."""
         try:
             found = [self._read(path) for path in self._paths]
         except HostError as error:
@@ -113,7 +117,7 @@ class FileContents:
 
 
 class CertificateFiles:
-    """The certificate of two files, followed as they change."""
+    """The certificate in two files, read again when they change."""
 
     def __init__(self, certificate: PurePosixPath, key: PurePosixPath, *, read: ReadFile) -> None:
         self._source = f"{certificate} and {key}"
@@ -121,7 +125,7 @@ class CertificateFiles:
         self._pair: Pair | None = None
 
     def require(self) -> None:
-        """Read them. Raises CertificateError if one is missing or of no use."""
+        """Read the files. Raises CertificateError if one is missing or unusable."""
         contents = self._contents.changed()
         if contents is None:
             raise CertificateError(f"{self._source} cannot be read", remedy="name a certificate and its key, or leave both out")
@@ -138,7 +142,7 @@ class CertificateFiles:
 
 
 class ClientAuthorities:
-    """The bundle of those whose client certificates are taken, followed as its file changes."""
+    """The bundle of CAs whose client certificates are accepted, read again when its file changes."""
 
     def __init__(self, path: PurePosixPath, *, read: ReadFile) -> None:
         self._path = path
@@ -146,7 +150,7 @@ class ClientAuthorities:
         self._pem = b""
 
     def require(self) -> None:
-        """Read it. Raises CertificateError if it is missing or holds no certificate."""
+        """Read the file. Raises CertificateError if it is missing or contains no certificate."""
         contents = self._contents.changed()
         if contents is None:
             raise CertificateError(f"{self._path} cannot be read", remedy="name the file with the cluster's CA in clientCAFile")
@@ -165,9 +169,10 @@ class ClientAuthorities:
 
 
 class ClusterAuthorities:
-    """The bundle of those whose client certificates an API server takes, as it tells in its ConfigMap (apiserver: DynamicConfigMapCAController).
+    """The bundle of CAs whose client certificates an API server accepts, from its ConfigMap (apiserver: DynamicConfigMapCAController).
 
-    Until it is known nobody's are taken. Reading it needs the Role extension-apiserver-authentication-reader.
+    Until it has been read, no client certificates are accepted. Reading it requires the Role
+    extension-apiserver-authentication-reader.
     """
 
     def __init__(self, api: AsyncKubeAPI) -> None:
@@ -179,13 +184,13 @@ class ClusterAuthorities:
         return self._pem
 
     async def run(self) -> None:
-        """Follow it until cancelled."""
+        """Keep it up to date until cancelled."""
         while True:
             await self.look()
             await asyncio.sleep(AGAIN)
 
     async def look(self) -> None:
-        """Read it once. What cannot be read is told in the log once, and what was known before stays."""
+        """Read it once. A failure is logged once, and the previous bundle stays."""
         try:
             found = await self._api.get(CONFIG_MAP, CLIENT_AUTHORITIES, NAMESPACE)
             text = str((found.get("data") or {}).get(CLIENT_CA_FILE) or "").encode()
@@ -199,9 +204,9 @@ class ClusterAuthorities:
 
 
 def own_pair(*, name: str, addresses: Sequence[str] = (), algorithm: Algorithm, now: datetime, random: Random) -> tuple[bytes, bytes]:
-    """Make a certificate for a year, by an authority of the moment, and its key, both PEM (client-go: util/cert GenerateSelfSignedCertKey).
+    """Make a certificate and its key, both as PEM, valid for a year and signed by a temporary CA (client-go: util/cert GenerateSelfSignedCertKey).
 
-    The API server does not verify it unless a flag asks for that.
+    The API server does not verify it unless a flag requires that.
     """
     started = now - EARLIER
     common_name = f"{name}-ca@{int(now.timestamp())}"
