@@ -38,7 +38,7 @@ class Change:
     lifetime: Lifetime = Lifetime.DURABLE
 
     def __bool__(self) -> bool:
-        """A change is true if something differs from what was found."""
+        """A change is true if the target differs from what is desired."""
         return self.action is not Action.NONE
 
     def as_map(self) -> dict[str, object]:
@@ -53,7 +53,7 @@ class Change:
 
 
 def unified_diff(before: str, after: str, *, name: str) -> str:
-    """Return a unified diff with three lines of context, without time stamps; empty when nothing differs."""
+    """Return a unified diff with three lines of context and without time stamps; empty if nothing differs."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     heads = (f"{name} (found)", f"{name} (desired)")
     if new and not old:  # most targets are new

@@ -1,7 +1,8 @@
-"""Checks before something is changed: a check is a row (a name and a function that yields findings), and one runner runs them all.
+"""Checks before a change: a check is a row (a name and a function that yields findings), and one runner runs them all.
 
-The tables are where the subjects are: `preflight/lists` (machines), `local/cluster/preflight`, `enrollment/node/preflight`,
-`lifecycle/upgrade/planning/health`, `lifecycle/reset/operation`. A check only reads; only the Job of `upgrade plan` writes.
+The tables are next to their subjects: `preflight/lists` (machines), `local/cluster/preflight`,
+`enrollment/node/preflight`, `lifecycle/upgrade/planning/health`, `lifecycle/reset/operation`. A check only reads;
+only the Job of `upgrade plan` writes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from kubewright.base.records import dataclass
 
 ALL: Final = "all"
 PRIVILEGED: Final = "IsPrivilegedUser"
-"""The name of the check that the command runs as root."""
+"""The name of the check that requires root."""
 _WORKERS: Final = 8
 
 Subject_contra = TypeVar("Subject_contra", contravariant=True)
@@ -43,10 +44,11 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Generic[Subject_contra]):
-    """One check of a subject. The name is what users write into --ignore-preflight-errors; several rows may share one.
+    """One check of a subject. Users pass its name to --ignore-preflight-errors; several rows may share one.
 
-    `comes_first`: it runs alone before the others, which do not run if it finds an error. `passes_errors_on`: an error that it
-    raises is raised by the runner; otherwise it becomes a finding, so that it does not hide what the other checks found.
+    `comes_first`: it runs alone before the others, which do not run if it finds an error. `passes_errors_on`: the
+    runner raises an error of this check; otherwise it becomes a finding, so that it does not hide the findings of
+    other checks.
     """
 
     name: str
@@ -91,7 +93,7 @@ class Report:
         return [(result.name, found) for result in self.results for found in result.errors]
 
     def require_passed(self) -> None:
-        """Raise CheckFailed if anything stops the command, with every error and how to fix it."""
+        """Raise CheckFailed if anything stops the command, with every error and its remedy."""
         if self.errors:
             raise CheckFailed(
                 "preflight checks failed",

@@ -1,7 +1,7 @@
-"""Time as a seam: nothing else in kubewright asks the operating system what time it is.
+"""Time as a seam: only this module asks the operating system for the time.
 
-Synchronous code sleeps through `Clock.sleep`. Asynchronous code awaits `asyncio.sleep` and reads `loop.time()`: there the event loop
-is the seam, and tests replace it by one with virtual time.
+Synchronous code sleeps through `Clock.sleep`. Asynchronous code awaits `asyncio.sleep` and reads `loop.time()`: there
+the event loop is the seam, and tests replace it with one that has virtual time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ class Clock(Protocol):
     """A source of time."""
 
     def now(self) -> datetime:
-        """Return the wall-clock time, aware, in UTC."""
+        """Return the wall-clock time in UTC, with its time zone."""
         ...
 
     def monotonic(self) -> float:
@@ -23,7 +23,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float, /) -> None:
-        """Sleep for so many seconds."""
+        """Sleep for this many seconds."""
         ...
 
 
@@ -41,7 +41,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that moves only when it is advanced, or slept on."""
+    """A clock that moves only when it is advanced, or when its `sleep` is called."""
 
     def __init__(self, start: datetime = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)) -> None:
         self._start = start
@@ -57,7 +57,7 @@ class FakeClock:
         self.advance(seconds)
 
     def advance(self, seconds: float) -> None:
-        """Advance the clock by so many seconds."""
+        """Advance the clock by this many seconds."""
         self._elapsed += seconds
 
 

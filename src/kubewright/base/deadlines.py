@@ -21,14 +21,14 @@ _CLOCK: Final = SystemClock()
 
 
 class Deadline:
-    """A moment by which something has to be done. `seconds` from now; None or infinity is no end."""
+    """A moment by which work must be finished, `seconds` from now. None or infinity means that there is no limit."""
 
     def __init__(self, seconds: float | None, *, clock: Clock = _CLOCK) -> None:
         self._clock = clock
         self._end = None if seconds is None or seconds == float("inf") else clock.monotonic() + seconds
 
     def left(self) -> float | None:
-        """Return the seconds that are left, None without an end. Raises TimeoutError if there are none."""
+        """Return the remaining seconds, None without a limit. Raises TimeoutError if none remain."""
         if self._end is None:
             return None
         left = self._end - self._clock.monotonic()
@@ -60,7 +60,7 @@ def left(silence: float | None = None) -> float | None:
 
 
 def at_most(seconds: float) -> float:
-    """Return the seconds, limited to what the current deadlines leave: 0 if one has passed."""
+    """Return the seconds, limited by the current deadlines: 0 if one has passed."""
     try:
         return left(seconds) or 0.0
     except TimeoutError:

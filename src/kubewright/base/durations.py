@@ -24,18 +24,18 @@ _UNITS: Final = {
 }
 _LIMIT: Final = 1 << 63
 _DIGITS: Final = 19
-"""Enough digits for every 64-bit number; Go reads no more digits of a fraction either."""
+"""Enough digits for every 64-bit number; Go does not read more digits of a fraction either."""
 _TERM: Final = Pattern(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
 
 
 class Duration(int):
-    """A length of time in whole nanoseconds. Prints in Go's form; parses it with `Duration.parse`."""
+    """A length of time in whole nanoseconds. Its text has Go's form, which `Duration.parse` reads."""
 
     __slots__ = ()
 
     @classmethod
     def parse(cls, text: str) -> Duration:
-        """Read Go's form. Raises ValueError for anything that Go's `time.ParseDuration` refuses, overflow of int64 included."""
+        """Parse Go's form. Raises ValueError for everything that Go's `time.ParseDuration` refuses, including overflow of int64."""
         sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.removeprefix("+"))
         if rest == "0":
             return cls(0)
@@ -56,7 +56,7 @@ class Duration(int):
 
     @classmethod
     def of_seconds(cls, seconds: float) -> Duration:
-        """Make a duration of so many seconds."""
+        """Make a duration of this many seconds."""
         return cls(round(seconds * SECOND))
 
     @property

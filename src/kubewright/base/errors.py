@@ -48,8 +48,8 @@ _NAMED: Final = (signal.SIGHUP, signal.SIGTERM)
 class KubewrightError(Exception):
     """Say what happened, to which object, and what to do next.
 
-    `what` is one line and names the object; `detail` is the evidence (may be several lines); `remedy` is an instruction.
-    None of them may hold a secret.
+    `what` is one line and names the object; `detail` is the evidence (possibly several lines); `remedy` is an
+    instruction. None of them may contain a secret.
     """
 
     exit_code: int = 1
@@ -81,7 +81,7 @@ class DocumentError(KubewrightError):
 
 
 class ValidationError(KubewrightError):
-    """A document breaks rules. `errors` holds every one of them, in document order, unless `is_cut`: there were too many."""
+    """A document breaks rules. `errors` contains all of them, in document order, unless `is_cut`: there were too many."""
 
     exit_code = 3
 
@@ -96,7 +96,7 @@ class ValidationError(KubewrightError):
 
 
 class UnsafeText(KubewrightError):
-    """A value holds control characters: in a unit, a kubeconfig or a command it could become a separate line or word."""
+    """A value contains control characters: in a unit, a kubeconfig or a command it could become a separate line or word."""
 
     exit_code = 3
 
@@ -118,7 +118,7 @@ class Locked(TryAgain):
 
 
 class Interrupted(KubewrightError):
-    """The user or the system asked us to stop, by the signal `number`; nothing is left half-written."""
+    """The user or the system asked us to stop, with the signal `number`; nothing is left half-written."""
 
     def __init__(self, what: str, *, detail: str = "", remedy: str = "", number: int = 2) -> None:
         super().__init__(what, detail=detail, remedy=remedy)
@@ -134,7 +134,7 @@ class ConfigurationChanged(KubewrightError):
 
 
 class TrustError(KubewrightError):
-    """Something received cannot be trusted: a pin, signature, CA or digest does not fit."""
+    """Received data cannot be trusted: a pin, signature, CA or digest does not match."""
 
 
 class CertificateError(KubewrightError):
@@ -142,7 +142,7 @@ class CertificateError(KubewrightError):
 
 
 class CertificateMismatch(CertificateError):
-    """A readable certificate or kubeconfig is not what its specification asks for; names the first difference."""
+    """A readable certificate or kubeconfig does not match its specification; the error names the first difference."""
 
 
 class HostError(KubewrightError):
@@ -154,11 +154,11 @@ class DiskFull(HostError):
 
 
 class PortInUse(HostError):
-    """A port that we need is in use; names the process that holds it if that can be determined."""
+    """A port that we need is in use; the error names the process that uses it, if that can be determined."""
 
 
 class RuntimeUnavailable(HostError):
-    """No container runtime answers at its socket, or what answers is none; trying the same again at once does not help."""
+    """No container runtime answers at its socket; trying again at once does not help."""
 
 
 class RuntimeSilent(RuntimeUnavailable):
@@ -169,7 +169,7 @@ class RuntimeSilent(RuntimeUnavailable):
 
 
 class ComponentFailed(HostError):
-    """A process of ours died or never became healthy; `detail` is its own last words."""
+    """A process of ours died or never became healthy; `detail` is its last output."""
 
 
 class BinariesError(KubewrightError):
@@ -239,7 +239,7 @@ class Invalid(StatusError):
 
 
 class TooManyRequests(StatusError):
-    """429: flow control or a disruption budget; `retry_after` holds the seconds the server asks for."""
+    """429: flow control or a disruption budget; `retry_after` is the delay in seconds that the server asks for."""
 
 
 class ServerError(StatusError):

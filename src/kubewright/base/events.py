@@ -48,7 +48,7 @@ class Warned:
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A check of the machine found something that does not stop the run. `check` is its name."""
+    """A check of the machine found a problem that does not stop the run. `check` is its name."""
 
     check: str
     text: str
@@ -91,7 +91,7 @@ class Waited:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """The present state of one named thing, for the live display and the timings: a machine's component, a node, a milestone."""
+    """The current state of one named thing, for the live display and the timings: a machine's component, a node, a milestone."""
 
     subject: str
     state: str
@@ -103,7 +103,7 @@ Event = PhaseStarted | PhaseFinished | PhaseSkipped | Line | Warned | Checked | 
 
 
 class Reporter(Protocol):
-    """Receives events, in order, from one thread at a time or several: implementations lock for themselves."""
+    """Receives events, in order, from one or several threads: implementations do their own locking."""
 
     def emit(self, event: Event, /) -> None:
         """Receive one event. Must not raise and must not block for long."""

@@ -1,4 +1,4 @@
-"""Field errors of documents: a path, what kind of error, the value, the reason. The texts are those of apimachinery's `field` package."""
+"""Field errors of documents: path, kind of error, value, reason. The texts are those of apimachinery's `field` package."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class FieldPath:
 
 @dataclass(frozen=True, kw_only=True)
 class FieldError:
-    """One error of one field. `value` is shown for the types that have one; never put a secret there."""
+    """One error of one field. `value` is shown for kinds of errors that have one; never put a secret there."""
 
     path: FieldPath
     type: FieldErrorType
     reason: str = ""
     value: object = None
     source: str = ""
-    """Which document, line and column it is from, for example `kubeadm.yaml:12:3`; may be empty."""
+    """The document, line and column of the field, for example `kubeadm.yaml:12:3`; may be empty."""
 
     def __str__(self) -> str:
         shown = self.type.value

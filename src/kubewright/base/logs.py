@@ -20,7 +20,7 @@ _MOST_VERBOSE: Final = 10
 
 
 def level_of(verbosity: int) -> int:
-    """Return the standard level of a klog verbosity: 0 shows warnings, 1 is INFO, 5 is DEBUG, the others lie between and below."""
+    """Return the standard level of a klog verbosity: 0 shows warnings, 1 is INFO, 5 is DEBUG; the others are in between, or below."""
     if verbosity <= 0:
         return logging.WARNING
     return {1: logging.INFO, 2: 18, 3: 16, 4: 14, 5: logging.DEBUG}.get(verbosity, max(1, logging.DEBUG - (verbosity - 5)))
@@ -32,10 +32,9 @@ def verbose(logger: logging.Logger, verbosity: int, message: str, *values: objec
 
 
 class KlogFormatter(logging.Formatter):
-    """Writes `I0102 15:04:05.000000    1234 file.py:12] message`, in local time as klog does.
+    """Writes `I0102 15:04:05.000000    1234 file.py:12] message`, in local time, like klog.
 
-    A traceback follows from -v 5 on, and always in a record that asks for it (`extra={"traceback": True}`).
-
+    A traceback is included from -v 5 on, and always for a record that requests it (`extra={"traceback": True}`).
     Further lines of a record are indented, so that no text in it can imitate another record.
     """
 
@@ -56,7 +55,7 @@ class KlogFormatter(logging.Formatter):
 
 
 def configure(verbosity: int = 0, *, stream: TextIO | None = None, masker: Masker | None = None) -> None:
-    """Send our log lines of this verbosity to a stream, standard error by default. May be called again: the last call counts."""
+    """Write our log lines of this verbosity to a stream, standard error by default. May be called again: the last call counts."""
     logger = logging.getLogger(ROOT)
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.setFormatter(KlogFormatter(masker=masker or Masker(), tracebacks=verbosity >= 5))

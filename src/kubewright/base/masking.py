@@ -32,17 +32,18 @@ _known: tuple[str, ...] = ()  # one set of secrets per process, like its log
 
 MASK: Final = "<masked>"
 _Replacement = str | Callable[[re.Match[str]], str]
-# A value in JSON within JSON, in double quotes, in single quotes, or one bare word.
+# A value in JSON within JSON, in double quotes, in single quotes, or as one unquoted word.
 _VALUE: Final = r"\\\"(?:[^\"\\]|\\\\(?:\\\"|\\\\|[^\"\\]))*\\\"|\\\"[^\"]*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^']|'')*'|(?!(?:null|true|false)\b)(?:[^\s,}\"'\\]|\\(?!\"))[^\s,}]*"
 _CREDENTIAL_FIELDS: Final = (
     "client-key-data|token|token-secret|password|secret|certificateKey|certificate-key|id-token|refresh-token|bearerToken|tlsBootstrapToken"
 )
-# What a field error says behind a path such as `bootstrapTokens[0].token`: with these words the value follows, with those there is none.
+# The text of a field error after a path such as `bootstrapTokens[0].token`: after the first words there is a value,
+# after the others none.
 _VALUED: Final = r"(?:(?:Invalid value|Unsupported value|Duplicate value|Wrong type):[ \t]*)?"
 _VALUELESS: Final = r"(?!(?:Required value|Forbidden|Unknown field)(?::|$)|(?:Invalid value|Unsupported value|Duplicate value|Wrong type):)"
 _FIELD_HINTS: Final = Pattern(rf"(?:{_CREDENTIAL_FIELDS})[\\\"'\s:]")
-# Environment variables of static pods whose names say that the value is a secret; in a diff both values follow the name. Flags of components,
-# which have names and values too, have hyphens in their names: paths of key files stay readable.
+# Environment variables of static pods whose names suggest a secret; in a diff both values follow the name.
+# Components' flags have hyphens in their names, so paths of key files stay readable.
 _SECRET_WORDS: Final = Pattern("(?i)" + "|".join(WORDS))
 _SECRET_NAME: Final = rf"(?i:[a-z0-9_.]*(?:{'|'.join(WORDS)})[a-z0-9_.]*)"
 _BODY_LINE: Final = Pattern(r"(?m)^([-+ ]?[ \t]*)[A-Za-z0-9+/]{4,}={0,2}$")
@@ -105,7 +106,7 @@ def _remember_fields(node: Mapping[object, object]) -> None:
 def tells_of_a_secret(name: str) -> bool:
     """Whether the name of an environment variable suggests a secret.
 
-    Flags of programs, with hyphens, never do.
+    Flags of programs, which have hyphens, never do.
     """
     lowered = name.lower()
     return "-" not in lowered and any(word in lowered for word in WORDS)
@@ -124,7 +125,7 @@ def forget() -> None:
 
 
 def _hide_value(found: re.Match[str]) -> str:
-    """Keep the key, and the quotes of the value: what was JSON or YAML stays so."""
+    """Keep the key, and the quotes of the value, so that JSON and YAML remain valid."""
     value = found["value"]
     quote = value[0] if value[0] in "\"'" else value[:2] if value.startswith('\\"') else ""
     hidden = value if value == quote * 2 else f"{quote}{MASK}{quote}"
@@ -145,19 +146,22 @@ def _hide_lines(found: re.Match[str]) -> str:
     return _BODY_LINE.sub(rf"\1{MASK}", found[0])
 
 
-# In order. Each keeps what names the secret and drops the secret itself. Before the pattern: texts of which one has to be there for it to match,
-# or a cheaper pattern that has to match, so that patterns which cannot match are not even compiled.
+# In order. Each rule keeps the name of the secret and drops its value. The first element is a list of texts, one of
+# which must be present for the pattern to match, or a cheaper pattern that must match: a pattern that cannot match is
+# not even compiled.
 _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...]] = (
-    # A private key in PEM, also one that is cut off, or written on one line with \n.
+    # A private key in PEM, even if it is cut off, or written on one line with \n.
     (("PRIVATE KEY",), Pattern(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----)[\s\S]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)"), rf"\1{MASK}\2"),
-    # Its end in a hunk of a diff whose beginning is not shown; what a hunk begins with may be a key as well.
+    # The end of one, in a hunk of a diff that does not show its beginning; a key may also be at the beginning of a
+    # hunk.
     (
         ("PRIVATE KEY",),
         Pattern(r"(?m)(?:\A|(?<=@@\n))(?:[-+ ]?[ \t]*[A-Za-z0-9+/]{4,}={0,2}\n){1,200}(?=[-+ ]?[ \t]*-----END [A-Z0-9 ]*PRIVATE KEY)"),
         _hide_lines,
     ),
     (("@@ ",), Pattern(r"(?m)(?<=@@\n)(?:^[-+ ][ \t]*[A-Za-z0-9+/]{64}$\n?)+(?:^[-+ ][ \t]*[A-Za-z0-9+/]{4,64}={0,2}$)?"), _hide_lines),
-    # The same in base64, as in kubeconfigs: "-----BEGIN " with PRIVATE, EC PRIVATE, RSA PRIVATE, OPENSSH PRIVATE, ENCRYPTED PRIVATE.
+    # The same in base64, as in kubeconfigs: "-----BEGIN " followed by PRIVATE, EC PRIVATE, RSA PRIVATE, OPENSSH
+    # PRIVATE, ENCRYPTED PRIVATE.
     (
         ("LS0tLS1CRUdJTi",),
         Pattern(
@@ -165,7 +169,8 @@ _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...
         ),
         MASK,
     ),
-    # kubeconfigs and configurations: a field on lines of its own in YAML, also folded or as a block; then one anywhere, in YAML or JSON.
+    # kubeconfigs and configurations: a YAML field on separate lines, perhaps folded or as a block; then one anywhere,
+    # in YAML or JSON.
     (
         _FIELD_HINTS,
         Pattern(
@@ -187,7 +192,7 @@ _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...
         _hide_environment,
     ),
     (
-        _SECRET_WORDS,  # the other order; a mark of a diff stands before two blanks or a list's hyphen, which it is not to be taken for
+        _SECRET_WORDS,  # the other order; the mark of a diff comes before two spaces or a list's hyphen, and must not be taken for that hyphen
         Pattern(
             r"(?m)^(?P<values>(?P<mark>[-+ ](?=  |- ))?(?P<lead>[ \t]*)(?:- +)?value:[ \t].*"
             r"(?:\n(?(mark)[-+ ])(?P=lead)(?:(?:- +)?value:[ \t].*|[ \t]+(?!name:)\S.*)|\n(?(mark)[-+ ])[ \t]*$){0,200}?)"
@@ -205,27 +210,28 @@ _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...
         Pattern(rf"(?P<key>\bvalue\\?\":\s*)(?P<value>{_VALUE})(?P<rest>,\s*\\?\"name\\?\":\s*\\?\"{_SECRET_NAME}\\?\")"),
         lambda found: _hide_value(found) + found["rest"],
     ),
-    # User information in URLs, such as those of proxies: a user without a password is a token. What stands before the last `@` of the
-    # authority belongs to it, and Go's net/url allows single quotes there (validUserinfo); digests of images do not.
+    # User information in URLs, such as those of proxies: a user without a password is a token. Everything before the
+    # last `@` of the authority belongs to it. Go's net/url allows single quotes there (validUserinfo); digests of
+    # images have none.
     (("@",), Pattern(r"(://(?:[^\s/:@\"]*:)?)(?:[^\s/\"']|'(?!\s|$))+@(?!sha256:)"), rf"\1{MASK}@"),
     # Flags.
     (("--",), Pattern(r"(--(?:token|certificate-key|tls-bootstrap-token|discovery-token)[= ])\S+"), rf"\1{MASK}"),
     (_BEARER, Pattern(r"(?i)(authorization\\?[\"']?\s*[:=]\s*\[?\\?[\"']?(?:bearer|basic)\s+)[^\s\"',\\\]]+"), rf"\1{MASK}"),
     (_BEARER, Pattern(r"(?i)(\bbearer\s+)(?=[^\s\"',\\]*[0-9])[^\s\"',\\]{12,}"), rf"\1{MASK}"),
-    # Bootstrap tokens: the id is public, it is the name of a Secret.
+    # Bootstrap tokens: the id is public, because it is in the name of a Secret.
     ((".",), Pattern(r"(?i)(?:(?<![a-z0-9.-])|(?<=\\[nrt]))([a-z0-9]{6})\.[a-z0-9]{16}(?![a-z0-9-])"), rf"\1.{MASK}"),
-    # Service account tokens and other JWTs: header and claims are no secret, the signature is.
+    # Service account tokens and other JWTs: header and claims are not secret, the signature is.
     (("eyJ",), Pattern(r"\b(eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+"), rf"\1.{MASK}"),
-    # Certificate keys: 32 bytes in hex. Digests and pins look the same and say so.
+    # Certificate keys: 32 bytes in hex. Digests and pins look the same, but have a prefix.
     (("",), Pattern(r"(?i)(?:(?<![0-9a-f])|(?<=\\[bf]))(?<!sha256[:\- =])[0-9a-f]{64}(?![0-9a-f])"), MASK),
 )
 
 
 def mask(text: str) -> str:
-    """Replace what this process knows to be a secret, and what looks like one.
+    """Replace known secrets of this process, and texts that look like secrets.
 
-    Private keys, tokens (the id stays), kubeconfig credentials, data of Secrets, certificate keys, user information in URLs, environment
-    variables with telling names.
+    These are private keys, tokens (the id stays), kubeconfig credentials, data of Secrets, certificate keys, user
+    information in URLs, and environment variables whose names suggest secrets.
     """
     text = _without(text, known())
     if "ecret" in text and _SECRET_KIND.search(text):
@@ -237,7 +243,7 @@ def mask(text: str) -> str:
 
 
 class Masker:
-    """Masks what `mask` does, and values of its own, in every form. Registering may happen from any thread."""
+    """Masks like `mask`, plus registered values in every form. Values may be registered from any thread."""
 
     def __init__(self, values: Iterable[str | bytes] = ()) -> None:
         self._values: tuple[str | bytes, ...] = ()
@@ -245,7 +251,7 @@ class Masker:
             self.register(value)
 
     def register(self, value: str | bytes) -> None:
-        """Hide a value from now on. One of fewer than six characters is not registered: it would blot out ordinary text."""
+        """Mask a value from now on. Values of fewer than six characters are not registered: they would mask ordinary text."""
         if len(value.strip()) >= SHORTEST:
             self._values = (*self._values, value)
 
@@ -255,7 +261,7 @@ class Masker:
 
 
 def _without(text: str, values: Iterable[str | bytes]) -> str:
-    """Replace values in every form, longest first: none is left of one that begins with another."""
+    """Replace values in every form, the longest first, so that no part of a value remains that begins with another one."""
     found = {form for value in values for form in _forms(value) if form in text}
     for form in sorted(found, key=len, reverse=True):
         text = text.replace(form, MASK)
@@ -264,15 +270,16 @@ def _without(text: str, values: Iterable[str | bytes]) -> str:
 
 @functools.lru_cache(maxsize=2 * MOST)
 def _forms(value: str | bytes) -> tuple[str, ...]:
-    """Return how a value may stand in a text: itself, its lines, quoted as JSON (twice, and as Go does) or in a URL, in hex of either case, in base64.
+    """Return the forms that a value may have in a text: itself, its lines, JSON (twice, and as Go writes it), URL, hex, base64.
 
-    In base64 also as a part of something longer: what does not depend on its neighbours, for each of the three places it may begin at.
+    For base64 this includes the value as part of something longer: the digits that do not depend on its neighbours,
+    for each of the three offsets at which it may begin.
     """
     from urllib.parse import quote
 
     raw = value if isinstance(value, bytes) else value.encode("utf-8", errors="surrogatepass")
     text = raw.decode(errors="replace").strip()
-    import json  # the control socket's small client does without, and masks nothing unless something is logged
+    import json  # the control socket's small client avoids this import, and masks nothing unless something is logged
 
     once = json.dumps(text, ensure_ascii=False)[1:-1]
     plain = {text, once, json.dumps(once, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1], quote(text, safe="", errors="replace")}
@@ -288,7 +295,7 @@ def _forms(value: str | bytes) -> tuple[str, ...]:
 
 
 def _inner(encode: Callable[[bytes], bytes], raw: bytes, before: int) -> str:
-    """Return the digits that stand for whole groups of a value when so many bytes go before it."""
+    """Return the digits that represent whole groups of a value after `before` bytes."""
     padded = b"\0" * before + raw
     return encode(padded).decode()[(before + 2) // 3 * 4 : len(padded) // 3 * 4]
 
@@ -304,13 +311,13 @@ def _mask_secret_data(text: str) -> str:
         mark, body = line[:marked], line[marked:]
         depth = len(body) - len(body.lstrip(" "))
         if line.startswith("@@"):
-            below_data, entry = True, None  # what the hunk begins with is not known
+            below_data, entry = True, None  # it is unknown what the hunk begins with
         elif depth == 0 and body:
             below_data, entry = _DATA.fullmatch(body) is not None, None
         elif below_data and body.strip():
             entry = depth if entry is None else entry
             if depth > entry:
-                continue  # a further line of a value
+                continue  # a continuation line of a value
             body = _ENTRY.sub(rf"\1 {MASK}", body)
         lines.append(mark + body)
     return "\n".join(lines)

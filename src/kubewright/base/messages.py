@@ -1,8 +1,8 @@
 """Format the parts of messages.
 
-The user's texts are put in double quotes, as in YAML and in the messages of Kubernetes, never as Python writes them.
-Names of files, processes and interfaces are bytes in whatever encoding. URLs are shown without their secrets, and
-unknown names with the known one that was probably meant.
+Texts of users are put in double quotes, as in YAML and in the messages of Kubernetes, never in Python's notation.
+Names of files, processes and interfaces are bytes in an unknown encoding. URLs are shown without their secrets, and
+unknown names together with the known one that was probably meant.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 ESCAPING = "kubewright.escaping"
-"""The error handler for streams: what their encoding has no form for is written as `printable` does."""
+"""The error handler for streams: characters that their encoding cannot represent are written as by `printable`."""
 
 _ESCAPES = {ord('"'): '\\"', ord("\\"): "\\\\", ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
-# Carriage returns that end no line, C1, and what changes the direction of a text. Colours of ours stay; others could hide what follows.
+# Carriage returns within a line, C1, and characters that change the direction of text. Our own colours stay; others
+# could hide what follows.
 _CONTROLS = Pattern(r"(?P<colour>\x1b\[(?:0|1|2|31|32|33)m)|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 _LONGEST = 80
@@ -29,9 +30,10 @@ _SHORT = 64
 
 
 def one_line(text: str) -> str:
-    r"""Return a text that stays on its line: line ends, tabs and everything else that is not printable become `\n`, `\t`, `\u009b`.
+    r"""Return a text that stays on its line: line ends, tabs and other unprintable characters become `\n`, `\t`, `\u009b`.
 
-    For texts of others that stand beside ours, as in the cells of a table. A text that is printable stays as it is, backslashes and quotes too.
+    For texts of other authors next to ours, such as cells of a table. A printable text is unchanged, including
+    backslashes and quotes.
     """
     if text.isprintable():
         return text
@@ -39,7 +41,7 @@ def one_line(text: str) -> str:
 
 
 def indented(text: str) -> str:
-    """Return a text whose second and later lines begin with two blanks, so that none of them passes for a line of ours."""
+    """Return a text with all lines after the first indented by two spaces, so that none of them looks like a line of ours."""
     return "\n  ".join(text.split("\n")) if "\n" in text else text
 
 
@@ -49,7 +51,7 @@ def reason_of(error: Exception) -> str:
 
 
 def quoted(text: object) -> str:
-    """Return a text in double quotes; quotes, backslashes and what cannot be printed are escaped."""
+    """Return a text in double quotes; quotes, backslashes and unprintable characters are escaped."""
     escaped = str(text).translate(_ESCAPES)
     if escaped.isprintable():
         return f'"{escaped}"'
@@ -57,12 +59,12 @@ def quoted(text: object) -> str:
 
 
 def short(text: str) -> str:
-    """Return at most 64 characters of unchecked text, which ends up in terminals and logs of people with more rights than its author."""
+    """Return at most 64 characters of unchecked text: it ends up in terminals and logs of people with more permissions than its author."""
     return text if len(text) <= _SHORT else f"{text[: _SHORT - 1]}…"
 
 
 def printable(text: str) -> str:
-    r"""Return a text that can be written as UTF-8. A byte of a name that is no UTF-8 becomes `\xe9`, as systemd and shells write it."""
+    r"""Return a text that can be written as UTF-8. A byte of a name that is not UTF-8 becomes `\xe9`, as systemd and shells write it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -71,8 +73,8 @@ def printable(text: str) -> str:
 
 
 def without_controls(text: str) -> str:
-    r"""Return a text that a terminal only shows: other control characters than tabs and line ends become `\u001b`, which is JSON's form too."""
-    if text.replace("\n", "").replace("\t", "").isprintable():  # most texts, and no need of `re`
+    r"""Return a text that a terminal only displays: control characters except tabs and line ends become `\u001b`, as in JSON."""
+    if text.replace("\n", "").replace("\t", "").isprintable():  # true for most texts, without importing `re`
         return text
     return _CONTROLS.sub(_shown_control, text)
 
@@ -82,7 +84,7 @@ def _shown_control(found: re.Match[str]) -> str:
 
 
 def each_text(value: object, change: Callable[[str], str], *, keys: bool = False) -> object:
-    """Return a JSON value with each of its texts changed; those of keys only with `keys`."""
+    """Return a JSON value with each of its texts changed; keys are changed only with `keys`."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -97,15 +99,15 @@ def _escape(error: UnicodeError) -> tuple[str, int]:
 
 
 def _escaped(number: int) -> str:
-    if 0xDC80 <= number <= 0xDCFF:  # how Python holds a byte that is no UTF-8 (PEP 383)
+    if 0xDC80 <= number <= 0xDCFF:  # how Python represents a byte that is not UTF-8 (PEP 383)
         return f"\\x{number - 0xDC00:02x}"
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
 def shown_url(text: str) -> str:
-    """Return of a URL what may be shown: scheme, host, port and path. Its user and its query may be secret, and a fragment is of no use.
+    """Return the parts of a URL that may be shown: scheme, host, port and path. User and query may be secret; the fragment does not matter.
 
-    Takes any text, also a URL that cannot be read; what is none, such as a path, comes back as it is.
+    Accepts any text, including an invalid URL; a text that is not a URL, such as a path, is returned unchanged.
     """
     scheme, found, rest = text.partition("://")
     if not found:
@@ -119,7 +121,7 @@ def shown_url(text: str) -> str:
 
 
 def _has_port(authority: str) -> bool:
-    """Whether what follows the colon of a host is a port, or there is no colon."""
+    """Whether a port follows the host's colon, or there is no colon."""
     _, colon, port = authority.rpartition("]")[2].partition(":")
     return not colon or port.isdigit()
 
@@ -133,13 +135,13 @@ def closest(name: str, known: Iterable[str]) -> str:
     folded = {candidate.casefold(): candidate for candidate in names}
     if name.casefold() in folded:
         return folded[name.casefold()]
-    import difflib  # slow to import, and only unknown names need it
+    import difflib  # slow to import, and needed only for unknown names
 
     near = difflib.get_close_matches(name[:_LONGEST], names, n=1, cutoff=0.7)
     return near[0] if near else ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests a known name, or ''."""
+    """Return an addition to a sentence that suggests a known name, or ''."""
     meant = closest(name, known)
     return f'; did you mean "{meant}"?' if meant else ""

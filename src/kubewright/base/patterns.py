@@ -1,7 +1,7 @@
 """Regular expressions that are compiled when they are first used.
 
-Compiling one takes 0.1 ms and more, modules have seventy of them in tables and constants, and most commands use ten. `re` compiles when
-the module is imported, and takes 8 ms itself: it is loaded with the first pattern that is used.
+Compiling one takes 0.1 ms or more, modules have seventy of them in tables and constants, and most commands use ten.
+Importing `re` takes 8 ms; it is imported together with the first pattern that is used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Pattern:
-    """What `re.compile` returns, as far as we use it. A text that is no pattern fails at its first use: every one needs a test."""
+    """The part of `re.compile`'s result that we use. An invalid pattern fails only at its first use, so every one needs a test."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self.pattern = pattern
@@ -38,7 +38,7 @@ class Pattern:
         return self._compiled.match(text, start)
 
     def fullmatch(self, text: str) -> re.Match[str] | None:
-        """Return the match of a whole text."""
+        """Return the match of the whole text."""
         return self._compiled.fullmatch(text)
 
     def finditer(self, text: str) -> Iterator[re.Match[str]]:
@@ -50,7 +50,7 @@ class Pattern:
         return self._compiled.findall(text)
 
     def split(self, text: str) -> list[str]:
-        """Return what is between the matches."""
+        """Return the texts between the matches."""
         return self._compiled.split(text)
 
     def sub(self, replacement: str | Callable[[re.Match[str]], str], text: str) -> str:

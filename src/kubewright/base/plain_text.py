@@ -1,11 +1,9 @@
-"""Texts that other programs read line by line or word by word.
+"""Texts that other programs read line by line or word by word: units, kubeconfigs, the kubelet's configuration, shell commands.
 
-These are units, kubeconfigs, the kubelet's configuration and shell commands.
-
-Only this module decides which characters such a text must not contain. All writers pass every value through it, even if
-the format could escape it: none of these values has a use for control characters, and readers disagree on what they
-mean. systemd ends a line at NUL and at CR (v252, src/basic/fileio.c, read_line_full), some readers at U+0085, U+2028
-and U+2029.
+Only this module decides which characters such a text must not contain. All writers pass every value through it, even
+if the format could escape it: none of these values needs control characters, and readers disagree on their meaning.
+systemd ends a line at NUL and at CR (v252, src/basic/fileio.c, read_line_full), some readers at U+0085, U+2028 and
+U+2029.
 """
 
 from __future__ import annotations
@@ -35,10 +33,7 @@ def one_line(text: str, *, what: str) -> str:
 
 
 def require_one_line_each(value: object, *, what: str) -> None:
-    """Require that each text and key of a JSON value stays on one line.
-
-    Raises UnsafeText, naming `what` and the path.
-    """
+    """Require that each text and key of a JSON value stays on one line. Raises UnsafeText, naming `what` and the path."""
     if isinstance(value, str):
         one_line(value, what=what)
     elif isinstance(value, dict):
@@ -51,6 +46,6 @@ def require_one_line_each(value: object, *, what: str) -> None:
 
 
 def shell_word(text: str, *, what: str) -> str:
-    """Return a text as one word for a POSIX shell, quoted where it has to be. Raises UnsafeText, naming `what`."""
+    """Return a text as one word for a POSIX shell, quoted if necessary. Raises UnsafeText, naming `what`."""
     one_line(text, what=what)
     return text if _PLAIN_WORD.fullmatch(text) else "'" + text.replace("'", "'\"'\"'") + "'"

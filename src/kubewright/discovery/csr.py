@@ -44,9 +44,10 @@ class RequestRefused(CertificateError):
 
 @dataclass(frozen=True, kw_only=True)
 class RequestedCertificate:
-    """A certificate to ask for.
+    """A certificate to request.
 
-    Without a `name` the server generates one from `csr-`; `expiration_seconds` is only a request to the signer.
+    Without a `name` the server generates one from `csr-`; `expiration_seconds` is only a wish, which the signer may
+    ignore.
     """
 
     request_pem: bytes
@@ -75,9 +76,9 @@ class RequestedCertificate:
 
 
 def node_client(node_name: str, key: PrivateKey, *, named: bool = False, lifetime: int | None = None) -> RequestedCertificate:
-    """What a node asks for with its bootstrap token, and again when it rotates.
+    """The request of a node with its bootstrap token, and later when it rotates its client certificate.
 
-    `named`: the request has the name that a kubelet derives from its key and content, so that it is found again with
+    `named`: the request gets the name that a kubelet derives from its key and content, so that it is found again with
     the same key. `lifetime` is the requested lifetime in seconds.
     """
     return RequestedCertificate(
@@ -93,7 +94,10 @@ def node_client(node_name: str, key: PrivateKey, *, named: bool = False, lifetim
 def node_serving(
     node_name: str, key: PrivateKey, *, names: Names, named: bool = False, lifetime: int | None = None
 ) -> RequestedCertificate:
-    """What a node asks for to serve its API with, for the names and addresses of its Node; `named` and `lifetime` as for `node_client`."""
+    """The request of a node for the certificate of its API, with the names and addresses of its Node.
+
+    `named` and `lifetime` are as for `node_client`.
+    """
     return RequestedCertificate(
         request_pem=csr.node_serving_request(node_name, key, names=names),
         key_pem=key.pem(),
@@ -114,9 +118,7 @@ def identity(certificate_pem: bytes, key: PrivateKey) -> ClientCertificate:
 
 
 def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
-    """Return the certificate of a request as PEM; None while it is not issued.
-
-    An approval alone is not enough.
+    """Return the issued certificate of a request as PEM; None if it has not been issued yet, even if the request is approved.
 
     Raises RequestRefused if the request was denied or has failed, CertificateError if another request has its name.
     """
@@ -143,10 +145,8 @@ def is_approved(found: Mapping[str, Any]) -> bool:
 async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
     """Make a request, or find the one of this name that we made before.
 
-    Returns the CertificateSigningRequest.
-
-    Raises CertificateError if the name belongs to another's request, and the API's error if the request cannot be
-    created.
+    Returns the CertificateSigningRequest. Raises CertificateError if the name belongs to another's request, and the
+    API's error if the request cannot be created.
     """
     try:
         return await api.create(wanted.body())
@@ -194,7 +194,7 @@ async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: flo
 
 
 async def _issued(api: AsyncKubeAPI, created: Object, wanted: RequestedCertificate, *, name: str, uid: str, seen: Seen) -> bytes:
-    """Watch from the moment of creation; after a gap the informer tells what differs."""
+    """Watch from the moment of creation; after a gap, the informer reports the differences."""
 
     def failed(error: APIError) -> None:
         if ends_wait(error, wanted):
@@ -229,9 +229,8 @@ def _ours(content: bytes, wanted: RequestedCertificate, name: str) -> bytes:
 def ends_wait(error: APIError, wanted: RequestedCertificate) -> bool:
     """Whether to stop waiting for a request.
 
-    Waiting cannot fix the error, or the requester is unknown but can find the request again.
-
-    A token may have been deleted and replaced by another, with which a named request is found again.
+    Either waiting cannot fix the error, or the requester is unknown and cannot find the request again. A token may
+    have been deleted and replaced by another, with which a named request is found again.
     """
     return not worth_retrying(error) or (isinstance(error, Unauthorized) and bool(wanted.name))
 

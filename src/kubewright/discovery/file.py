@@ -1,7 +1,8 @@
 """Finding a cluster with a kubeconfig, from a file of this machine or from an https URL (kubeadm v1.36: discovery/file, discovery/https).
 
-What came from a URL was written by whoever serves it: it may not run a program or name files of this machine (`resolve_discovery`). kubeadm
-looks at neither the status nor the size of the answer, and follows any redirect; here an error page is told as one, and the rest is bounded.
+A kubeconfig from a URL is under the control of its server: it must neither run a program nor refer to files of this
+machine (`resolve_discovery`). kubeadm checks neither the status nor the size of the answer, and follows any redirect;
+here an error page is reported as such, and size and redirects are limited.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
     from kubewright.http.sync import Downloads
 
 MOST: Final = 1 << 20
-"""Bytes that a kubeconfig from a URL may have."""
+"""The largest kubeconfig from a URL, in bytes."""
 
 
 def load(path: PurePosixPath, *, read: ReadFile) -> Access:
-    """Read a kubeconfig of this machine. Raises CertificateError without it, DocumentError and ValidationError for a broken one."""
+    """Read a kubeconfig of this machine. Raises CertificateError if there is none, DocumentError and ValidationError for an invalid one."""
     content = read(path)
     if content is None:
         raise CertificateError(f"the discovery file {path} does not exist", remedy="check the path")
@@ -43,9 +44,9 @@ def load(path: PurePosixPath, *, read: ReadFile) -> Access:
 
 
 def fetch(url: str, *, downloads: Downloads, within: float) -> Access:
-    """Get a kubeconfig from a URL within so many seconds.
+    """Get a kubeconfig from a URL within `within` seconds.
 
-    Raises APIError for an answer that is none, DocumentError and ValidationError for a broken one.
+    Raises APIError if the answer is not a kubeconfig, DocumentError and ValidationError for an invalid one.
     """
     with downloads.get(url, most=MOST, within=within) as answer:
         content = answer.read()
@@ -65,7 +66,7 @@ def _access(found: Kubeconfig, *, read: ReadFile | None, base: PurePosixPath) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Refreshed:
-    """The access that a file gives, completed by what the cluster says of itself, and what the user should know."""
+    """The access of a discovery file, completed with the cluster's own information, and warnings for the user."""
 
     access: Access
     warnings: tuple[str, ...] = ()
@@ -74,11 +75,12 @@ class Refreshed:
 def refresh(
     access: Access, *, connect: Callable[[Access], KubeAPI], clock: Clock, reporter: Reporter, within: float, host_trust: bytes | None
 ) -> Refreshed:
-    """Read cluster-info as the file says, for up to `within` seconds: it proves that the file leads to a cluster.
+    """Read cluster-info with a file's access, for up to `within` seconds, to prove that the file leads to a cluster.
 
-    A file without a CA is completed from it; the connection is then verified with `host_trust`, what this machine trusts. That it may not
-    be read is only a warning; credentials that a server which is ready does not know are refused soon. Raises APIError if it cannot be
-    read, TrustError where no CA is known in the end.
+    A CA that the file lacks is taken from cluster-info; the connection is then verified with `host_trust`, the CAs
+    that this machine trusts. If cluster-info may not be read, that is only a warning; credentials that a ready server
+    does not know are refused soon. Raises APIError if cluster-info cannot be read, TrustError if no CA is known at
+    the end.
     """
     asked = access if access.ca_pem is not None else replace(access, ca_pem=host_trust)
     nobody = replace(asked, identity=Anonymous(), impersonation=None)
@@ -122,7 +124,7 @@ def _complete(access: Access, warnings: tuple[str, ...]) -> Refreshed:
 
 
 def is_url(path: str) -> bool:
-    """Return whether what names a discovery file is a URL."""
+    """Return whether a discovery file is given as a URL."""
     return path.lower().startswith("https://")
 
 

@@ -1,10 +1,8 @@
-"""Explain the state of a node's client certificate request.
+"""Explain the state of a node's client certificate request: who approves it, who denied it, and what to do about it.
 
-That is what approves it, who denied it, and what to do about it.
-
-The queries use the node's own credentials, which have few rights: create, get, list and watch requests (ClusterRole
-system:node-bootstrapper, which kubeadm binds to bootstrap tokens), and ask who they are and what they may do
-(system:basic-user, which everybody has).
+The queries use the node's own credentials, which have few permissions: create, get, list and watch requests
+(ClusterRole system:node-bootstrapper, which kubeadm binds to bootstrap tokens), and query their own identity and
+permissions (system:basic-user, which everybody has).
 """
 
 from __future__ import annotations
@@ -28,16 +26,16 @@ from kubewright.pki.requests import csr, request_details
 
 @dataclass(frozen=True, kw_only=True)
 class Binding:
-    """A ClusterRole that a machine has to be bound to, and the ClusterRoleBinding by which kubeadm binds a group."""
+    """A ClusterRole that a machine needs, and the ClusterRoleBinding with which kubeadm binds it to a group."""
 
     role: str
     name: str
     group: str
     subresource: str = ""
-    """Of certificatesigningrequests: what the role allows to create."""
+    """The subresource of certificatesigningrequests that the role allows to create."""
 
     def lacks(self, asker: Asker) -> str:
-        """Say that somebody is not bound."""
+        """Say that a requester is not bound."""
         return (
             f"{asker} is not bound to ClusterRole {self.role}; kubeadm binds group {self.group} to it with ClusterRoleBinding {self.name}"
         )
@@ -53,21 +51,24 @@ RENEWED: Final = Binding(
     group=csr.NODES,
     subresource="selfnodeclient",
 )
-"""What a machine needs to ask, and to have its first and later requests approved (Kubernetes v1.36.3: pkg/controller/certificates/approver)."""
+"""The roles that a machine needs to make requests, and to have its first and later ones approved.
+
+Source: Kubernetes v1.36.3, pkg/controller/certificates/approver.
+"""
 _REFUSALS: Final = (
     ("Denied", "certificate request {name} was denied", "approval"),
     ("Failed", "the signer could not sign certificate request {name}", "status"),
 )
-"""Types of conditions, what they mean, and the subresource that they are written to."""
+"""Types of conditions, their meaning, and the subresource through which they are written."""
 _EVERYBODY: Final = "system:authenticated"
 _LISTED_AGAIN: Final = (5.0, 60.0)
-"""Seconds until all requests are listed again, at first and at most: there may be thousands, and as many machines that wait."""
+"""Seconds until all requests are listed again, at first and at most: there may be thousands of them, and as many waiting machines."""
 _BINDS: Final = "make the binding again (`kubewright init phase bootstrap-token` on a control plane), then run the same command again"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RequestStatus:
-    """What is known of a node's request. `text` is a sentence; `refused` means that no certificate will come of it."""
+    """The known state of a node's request. `text` is a sentence; `refused` means that no certificate will be issued."""
 
     text: str
     remedy: str
@@ -76,7 +77,7 @@ class RequestStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A decision against a request. `verdict` is Denied or Failed, `reason` what its maker called it, `words` everything that its maker said."""
+    """A decision against a request. `verdict` is Denied or Failed, `reason` and `words` are the reason and the full text of its author."""
 
     verdict: str
     reason: str
@@ -87,7 +88,7 @@ class Refusal:
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """The requester of certificates as the API server knows it; empty if unknown."""
+    """The requester of certificates as the API server knows them; empty if unknown."""
 
     name: str = ""
     groups: tuple[str, ...] = ()
@@ -104,14 +105,14 @@ def asker_of(request: Mapping[str, Any]) -> Asker:
 
 
 def approver_of(request: Mapping[str, Any]) -> Binding | None:
-    """Return what has to bind the maker of a request for kube-controller-manager to approve it; None for requests that it never approves."""
+    """Return the binding with which kube-controller-manager approves a requester's request; None for requests that it never approves."""
     if (request.get("spec") or {}).get("signerName") != csr.CLIENT_SIGNER:
         return None
     return RENEWED if asker_of(request).name.startswith(csr.node_user("")) else FIRST
 
 
 def rights_review(binding: Binding) -> Object:
-    """Return the question whether the asker may do what a binding allows."""
+    """Return the review that asks whether the requester has the permission of a binding."""
     attributes = {"group": CERTIFICATE_SIGNING_REQUEST.group, "resource": CERTIFICATE_SIGNING_REQUEST.plural, "verb": "create"}
     more = {"subresource": binding.subresource} if binding.subresource else {}
     return {
@@ -122,7 +123,7 @@ def rights_review(binding: Binding) -> Object:
 
 
 def allowed(review: Mapping[str, Any]) -> bool:
-    """Return the answer to such a question."""
+    """Return the answer to such a review."""
     return (review.get("status") or {}).get("allowed") is True
 
 
@@ -132,7 +133,7 @@ def is_pending(request: Mapping[str, Any]) -> bool:
 
 
 def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> RequestStatus:
-    """Say what became of a request. `approvable`: whether its maker may have it approved automatically, None if that is not known."""
+    """Describe the state of a request. `approvable`: whether it may be approved automatically, None if that is not known."""
     name = str((request.get("metadata") or {}).get("name") or "")
     found = request.get("status") or {}
     if (refused := refusal(request)) is not None:
@@ -185,9 +186,10 @@ def refusal(request: Mapping[str, Any]) -> Refusal | None:
 
 
 def _by(request: Mapping[str, Any], subresource: str) -> str:
-    """Name the program that wrote a decision, '' where that is not known.
+    """Name the program that wrote a decision, '' if that is not known.
 
-    The API server notes it for requests to which it gave a name, as it does for a kubelet's; for others it keeps no managed fields.
+    The API server records it only for requests whose names it has generated, such as a kubelet's; for others it
+    keeps no managed fields.
     """
     rows = (request.get("metadata") or {}).get("managedFields") or ()
     made = sorted((str(row.get("time") or ""), str(row.get("manager") or "")) for row in rows if row.get("subresource") == subresource)
@@ -195,10 +197,10 @@ def _by(request: Mapping[str, Any], subresource: str) -> str:
 
 
 def newest(requests: Iterable[Object], node_name: str, *, asker: str = "", since: datetime | None = None) -> Object | None:
-    """Return the request of a node that tells most: one that was refused, else the newest; None if it has made none.
+    """Return the most informative request of a node: a refused one, otherwise the newest; None if it has made none.
 
-    `asker` is who must have made it, where that is known: anybody with a token may use the name of this node. `since` leaves out requests of
-    an earlier run.
+    `asker` is the user who must have made it, if known: anybody with a token may use this node's name. `since`
+    excludes requests of an earlier run.
     """
     own = [
         one
@@ -224,7 +226,7 @@ def _node_of(request: Object) -> str:
 
 
 class NodeRequests:
-    """Looks for a node's request again and again, while it is waited for. Safe to use from one thread at a time."""
+    """Looks up a node's request repeatedly while a command waits for it. Use it from one thread at a time."""
 
     def __init__(self, api: KubeAPI, node_name: str, *, clock: Clock) -> None:
         self._api = api
@@ -236,7 +238,7 @@ class NodeRequests:
         self._list_at = clock.monotonic()
 
     def look(self, *, since: datetime | None = None, thoroughly: bool = False) -> RequestStatus | None:
-        """Say what became of the request; None if there is none, or nobody can tell. Never raises.
+        """Describe the state of the request; None if there is none or it cannot be read. Never raises.
 
         Between lists of all requests only the one that was found is read, unless `thoroughly`.
         """
@@ -277,7 +279,7 @@ class NodeRequests:
         return self._asker
 
     def _without_rights(self) -> RequestStatus | None:
-        """Say that the machine may not ask for a certificate, unless it may and only is not shown the requests."""
+        """Say that the machine may not request a certificate, unless it may, and only lacks the permission to read requests."""
         try:
             asker = self._who_asks()
         except APIError:

@@ -2,16 +2,16 @@
 
 Source: kubeadm v1.36: cmd/kubeadm/app/discovery/token.
 
-cluster-info is read without verifying TLS, as anybody may, until it holds a signature by our token; the signature, and
-with pins the CA's public key, prove it; with pins it is read once more over a connection verified with what is pinned.
-Only this second reading makes the rest of a bundle trustworthy: kubeadm verifies with the whole bundle, to which
-anybody who knows the token can add a CA. Anonymous users may not watch cluster-info, so it is polled, every 50 ms at
-first and then up to 200 ms apart.
+cluster-info is read without verifying TLS, as anybody may, until it has a signature by our token. The signature, and
+with pins also the CA's public key, prove the cluster's identity; with pins cluster-info is then read again over a
+connection that is verified with the pinned CA. Only this second reading makes the rest of the bundle trustworthy:
+kubeadm verifies with the whole bundle, to which anybody who knows the token can add a CA. Anonymous users may not
+watch cluster-info, so it is polled, every 50 ms at first and up to 200 ms apart later.
 
-kubeadm polls every 5 s, and waits the whole 5 minutes even for an unknown token. Here a cluster that answers without
-knowing the token gets `UNKNOWN_TOKEN` seconds: the controller signs within a second once it runs, but a join right
-after init may come before that. In a cluster that is older than that (`SETTLED` seconds where there are signatures of
-other tokens) `UNSIGNED` seconds are enough for a token that was made just now.
+kubeadm polls every 5 s, and waits the whole 5 minutes even if the token is unknown. Here a cluster that answers
+without knowing the token gets `UNKNOWN_TOKEN` seconds: its controller signs within a second once it runs, but a join
+right after init may come before that. If the cluster has existed for longer (`SETTLED` seconds if it has signatures
+of other tokens), `UNSIGNED` seconds are enough for a token that was just created.
 """
 
 from __future__ import annotations
@@ -69,20 +69,20 @@ class Question:
 
     @property
     def unverified(self) -> Access:
-        """The access for the first reading."""
+        """The access for the first reading, without verification."""
         return Access(server=self.server, verify=False)
 
     def verified(self, cluster: VerifiedCluster) -> Access:
-        """The access for the second reading: the typed address (as in kubeadm), trusting only what is pinned."""
+        """The access for the second reading: the address that the user gave (as in kubeadm), trusting only pinned CAs."""
         return Access(server=self.server, ca_pem=cluster.pinned_pem)
 
     def answer(self, cluster: VerifiedCluster) -> Access:
-        """The result: the server that the cluster names, not the typed one."""
+        """The result: the server that the cluster names, which need not be the one that the user gave."""
         return Access(server=cluster.server, ca_pem=cluster.ca_pem, identity=BearerToken(self.token.text))
 
 
 class UnpinnedServer(TrustError):
-    """cluster-info names a pinned CA and others beside it, and the server has no certificate of a pinned one."""
+    """cluster-info contains a pinned CA and others, and the server has no certificate of a pinned one."""
 
     def __init__(self, *, server: str, why: str) -> None:
         super().__init__(
@@ -94,9 +94,10 @@ class UnpinnedServer(TrustError):
 
 
 class Search:
-    """The decisions of one discovery, without I/O: it is told what was read, or why not, and says whether to go on.
+    """The decisions of one discovery, without I/O: it receives what was read, or the error, and decides whether to continue.
 
-    `start` and the times that it is told are the caller's seconds; `clock` says which certificates are valid. `access` is how cluster-info is to be read next, `answer` what came of it all in the end, `reason` why there is none yet.
+    `start` and `now` are seconds of the caller's clock; `clock` decides which certificates are valid. `access` is the
+    access for the next reading, `answer` the result at the end, `reason` why there is none yet.
     """
 
     def __init__(self, question: Question, *, start: float, clock: Clock) -> None:
@@ -112,9 +113,10 @@ class Search:
         self._unsigned_since: float | None = None
 
     def read(self, found: Mapping[str, object], *, now: float, age: float = 0.0) -> bool:
-        """Take what was read; `age` is how old the ConfigMap is, in seconds, 0 if nobody knows.
+        """Process what was read; `age` is the age of the ConfigMap in seconds, 0 if unknown.
 
-        Returns whether there is more to read at once. Raises TrustError for what no waiting mends, a token that stays unknown among it.
+        Returns whether to read again at once. Raises TrustError if waiting cannot help, including a token that
+        remains unknown.
         """
         question = self.question
         if self._found is not None:
@@ -130,7 +132,7 @@ class Search:
         return False
 
     def _verified(self, found: Mapping[str, object], *, now: float, age: float) -> VerifiedCluster | None:
-        """Return the cluster, None while its signature may still come."""
+        """Return the cluster; None while its signature may still come."""
         question = self.question
         try:
             return cluster_info.verify(found, token=question.token, pinned=question.pins, server=question.server, now=self._clock.now())
@@ -155,7 +157,7 @@ class Search:
         self.reason = str(error)
 
     def give_up(self, *, now: float) -> None:
-        """Raise WaitTimeout if there is no answer and the time is over."""
+        """Raise WaitTimeout if there is no answer and the time limit has passed."""
         if self.answer is None and now >= self.end:
             raise WaitTimeout(
                 f"gave up waiting for {self.saying} after {format_seconds(now - self._start)}", detail=self.reason, remedy=_REMEDY
@@ -163,12 +165,12 @@ class Search:
 
     @property
     def saying(self) -> str:
-        """What the discovery waits for."""
+        """What the discovery waits for, in messages."""
         return f"the cluster at {self.question.server} to prove its identity"
 
 
 def server_url(endpoint: str) -> str:
-    """Make the URL of a server that a user typed as `host`, `host:port` or a URL. Raises UsageError."""
+    """Make a URL of the server that a user gave as `host`, `host:port` or a URL. Raises UsageError."""
     text = endpoint if "://" in endpoint else f"https://{endpoint}"
     scheme, server, path = origin(text, what=f"the address {quoted(_shown(text, endpoint))}" if "@" not in endpoint else "the address")
     if scheme != "https" or path:
@@ -177,15 +179,15 @@ def server_url(endpoint: str) -> str:
 
 
 def _shown(text: str, endpoint: str) -> str:
-    """Return what the user typed, without possible secrets; `text` is its URL."""
+    """Return the user's text without possible secrets; `text` is its URL."""
     return shown_url(text) if text == endpoint else shown_url(text).removeprefix("https://")
 
 
 def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter: Waiter, clock: Clock) -> Access:
-    """Find a cluster and return how a machine that has only the token may talk to it.
+    """Find a cluster, and return the access for a machine that has only the token.
 
-    `connect` makes a client for an access. Raises TrustError for a cluster that cannot be believed or does not know the token, and
-    WaitTimeout with the last reason where nothing could be read.
+    `connect` makes a client for an access. Raises TrustError for a cluster that cannot be trusted or does not know
+    the token, and WaitTimeout with the last reason if nothing could be read.
     """
     search = Search(question, start=clock.monotonic(), clock=clock)
 
@@ -201,10 +203,10 @@ def discover(question: Question, *, connect: Callable[[Access], KubeAPI], waiter
         search.give_up(now=clock.monotonic())
         return None if search.answer is not None else search.reason
 
-    if look() is not None:  # a plan reads once, too
+    if look() is not None:  # even a plan reads once
         within = search.end - clock.monotonic()
         waiter.until(look, within=within, saying=search.saying, every=_EVERY, at_most=_AT_MOST, remedy=_REMEDY)
-    if search.answer is None:  # a waiter that returns at once, in a plan
+    if search.answer is None:  # the waiter of a plan returns at once
         raise WaitTimeout(f"there is no cluster at {question.server} yet", detail=search.reason, remedy="start its control plane first")
     return search.answer
 
@@ -231,9 +233,10 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
 
 
 def _look(connect: Callable[[Access], KubeAPI], access: Access, *, token: BootstrapTokenString) -> tuple[Object, float]:
-    """Read cluster-info over a connection of its own, which is closed afterwards: the next reading may reach another server.
+    """Read cluster-info over a new connection and close it: the next reading may reach another server.
 
-    Returns it and its age, 0 if that is not known, or not asked because the token's signature is there.
+    Returns cluster-info and its age, 0 if the age is unknown or does not matter because the token's signature is
+    present.
     """
     client = connect(access)
     try:

@@ -1,7 +1,8 @@
-"""The ConfigMap kube-public/cluster-info and its signatures: how a machine that knows only a token finds out which cluster to trust (kubeadm v1.36: phases/bootstraptoken/clusterinfo, discovery/token).
+"""The ConfigMap kube-public/cluster-info and its signatures, by which a machine with only a token decides whether to trust a cluster.
 
-A signature is a detached JSON Web Signature (RFC 7515) with HMAC-SHA256, `b64url(header)..b64url(mac)`, unpadded; the key is the token's secret
-as bytes (cluster-bootstrap: token/jws).
+Source: kubeadm v1.36: phases/bootstraptoken/clusterinfo, discovery/token. A signature is a detached JSON Web
+Signature (RFC 7515) with HMAC-SHA256, `b64url(header)..b64url(mac)`, unpadded; the key is the token's secret as bytes
+(cluster-bootstrap: token/jws).
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ def detached_signature(content: str, token: BootstrapTokenString) -> str:
 
 
 def verify_signature(signature: str, content: str, token: BootstrapTokenString) -> bool:
-    """Whether a signature is this token's over this text: made again and compared as a whole, in constant time."""
+    """Whether a signature is this token's over this text: it is computed again and compared as a whole, in constant time."""
     return hmac.compare_digest(detached_signature(content, token).encode(), _bytes(signature))
 
 
 def _bytes(text: str) -> bytes:
-    """Encode a text from a JSON answer, which may hold halves of surrogate pairs."""
+    """Encode a text from a JSON answer, which may contain halves of surrogate pairs."""
     return text.encode("utf-8", "surrogatepass")
 
 
@@ -68,7 +69,7 @@ class MissingSignature(TrustError):
 
 
 class ForgedClusterInfo(TrustError):
-    """The token's signature does not match the content: the responder does not know the token's secret."""
+    """The token's signature does not match the content: the server that answered does not know the token's secret."""
 
     def __init__(self, *, server: str, token_id: str) -> None:
         super().__init__(
@@ -79,7 +80,7 @@ class ForgedClusterInfo(TrustError):
 
 
 class ChangedClusterInfo(TrustError):
-    """The content differs when it is read again over a verified connection."""
+    """The content was different when it was read again over a verified connection."""
 
     def __init__(self, *, server: str) -> None:
         super().__init__(
@@ -89,7 +90,7 @@ class ChangedClusterInfo(TrustError):
 
 
 class UselessClusterInfo(TrustError):
-    """The content is signed, but names no cluster that could be joined."""
+    """The content is signed, but contains no cluster that can be joined."""
 
     def __init__(self, *, server: str, detail: str) -> None:
         super().__init__(
@@ -100,7 +101,7 @@ class UselessClusterInfo(TrustError):
 
 
 def document(*, server: str, ca_pem: bytes) -> dict[str, object]:
-    """Make the kubeconfig of cluster-info: one unnamed cluster, nobody to be. The whole CA bundle is in it."""
+    """Make the kubeconfig in cluster-info: one unnamed cluster with the whole CA bundle, and no user."""
     return {
         "apiVersion": "v1",
         "clusters": [{"cluster": cluster_body(server, ca_pem=ca_pem), "name": ""}],
@@ -112,7 +113,7 @@ def document(*, server: str, ca_pem: bytes) -> dict[str, object]:
 
 
 def config_map(*, server: str, ca_pem: bytes, signatures: Mapping[str, str] | None = None) -> dict[str, object]:
-    """Make the ConfigMap. kubeadm writes it without signatures: the controller adds them."""
+    """Make the ConfigMap. kubeadm writes it without signatures; the controller adds them."""
     return {
         "apiVersion": "v1",
         "data": {KUBECONFIG: yaml.dump(document(server=server, ca_pem=ca_pem)), **(signatures or {})},
@@ -122,12 +123,12 @@ def config_map(*, server: str, ca_pem: bytes, signatures: Mapping[str, str] | No
 
 
 def signatures(text: str, tokens: Iterable[StoredToken], *, now: datetime) -> dict[str, str]:
-    """Return the signature entries that belong beside a text: one for each token that may sign now."""
+    """Return the signature entries for a text: one for each token that may sign now."""
     return {f"{SIGNATURE_PREFIX}{one.token.id}": detached_signature(text, one.token) for one in tokens if one.signs(now)}
 
 
 def signed(found: Mapping[str, object], tokens: Iterable[StoredToken], *, now: datetime) -> dict[str, object] | None:
-    """Return the ConfigMap with exactly the signatures that belong there; None if nothing has to change, or there is no text to sign."""
+    """Return the ConfigMap with exactly the required signatures; None if they are correct already, or there is no text to sign."""
     data = _data(found)
     text = data.get(KUBECONFIG)
     if text is None:
@@ -139,10 +140,11 @@ def signed(found: Mapping[str, object], tokens: Iterable[StoredToken], *, now: d
 
 @dataclass(frozen=True, kw_only=True)
 class VerifiedCluster:
-    """A cluster whose identity was proved. `server` is the URL that the cluster names; `text` is what was signed.
+    """A cluster whose identity was proven. `server` is the URL that the cluster names; `text` is the signed text.
 
-    `ca_pem` is its whole bundle, `pinned_pem` what pins vouch for in it: without pins nothing. Until the cluster has said the same again
-    over a connection verified with `pinned_pem`, the rest of the bundle may be anybody's who knows the token.
+    `ca_pem` is its whole bundle, `pinned_pem` the certificates in it that pins confirm: none without pins. Until the
+    same text has been read over a connection verified with `pinned_pem`, anybody who knows the token may have written
+    the rest of the bundle.
     """
 
     server: str
@@ -152,11 +154,11 @@ class VerifiedCluster:
 
     @property
     def holds_unpinned(self) -> bool:
-        """Whether the bundle holds certificates that no pin vouches for."""
+        """Whether the bundle contains certificates that no pin confirms."""
         return len({one.der for one in certificates.parse(self.ca_pem)}) > len(certificates.parse(self.pinned_pem))
 
     def require_same(self, found: Mapping[str, object], *, server: str) -> None:
-        """Require that the ConfigMap, read again with `pinned_pem`, holds the same text. Raises ChangedClusterInfo."""
+        """Require that the ConfigMap, read again with `pinned_pem`, contains the same text. Raises ChangedClusterInfo."""
         if _data(found).get(KUBECONFIG) != self.text:
             raise ChangedClusterInfo(server=server)
 
@@ -164,11 +166,12 @@ class VerifiedCluster:
 def verify(
     found: Mapping[str, object], *, token: BootstrapTokenString, pinned: Sequence[Pin] = (), server: str, now: datetime
 ) -> VerifiedCluster:
-    """Prove a ConfigMap that came over an unverified connection from `server`.
+    """Verify a ConfigMap that came over an unverified connection from `server`.
 
-    Without pins the token's signature is all the proof there is. With pins one certificate of the CA bundle must be pinned as well; the
-    caller then reads again with `pinned_pem` and calls `require_same`: only this vouches for the rest of the bundle.
-    Raises MissingSignature (which may pass), ForgedClusterInfo, UselessClusterInfo, and pins.PinMismatch.
+    Without pins the token's signature is the only proof. With pins, one certificate of the CA bundle must be pinned
+    too; the caller then reads again with `pinned_pem` and calls `require_same`, which confirms the rest of the
+    bundle. Raises MissingSignature (which may be temporary), ForgedClusterInfo, UselessClusterInfo, and
+    pins.PinMismatch.
     """
     data = _data(found)
     text, signature = data.get(KUBECONFIG), data.get(f"{SIGNATURE_PREFIX}{token.id}")
@@ -190,7 +193,7 @@ def described(found: Mapping[str, object], *, server: str) -> VerifiedCluster:
 
 
 def is_signed(found: Mapping[str, object], *, by: str = "") -> bool:
-    """Whether the token with an id has signed, or any token."""
+    """Whether the token with this id has signed, or any token."""
     return any(name.startswith(f"{SIGNATURE_PREFIX}{by}") for name in _data(found))
 
 
@@ -202,7 +205,7 @@ def _data(found: Mapping[str, object]) -> dict[str, str]:
 
 @functools.lru_cache(maxsize=8)
 def _believed(text: str, pinned: tuple[Pin, ...], server: str, minute: datetime) -> VerifiedCluster:
-    """Read what was signed and compare the pins. The nodes of a fleet all read the same, and its certificates take a millisecond."""
+    """Parse the signed text and compare the pins. Cached: all nodes of a fleet read the same text, and its certificates take a millisecond."""
     verified = _read(text, server)
     return replace(verified, pinned_pem=_pinned(verified, pinned, server, minute)) if pinned else verified
 

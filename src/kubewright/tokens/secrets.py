@@ -1,4 +1,4 @@
-"""Bootstrap tokens as Secrets of the cluster: making the object, and reading what anybody wrote.
+"""Bootstrap tokens as Secrets of the cluster: creating them, and reading Secrets that anybody may have written.
 
 Source: kubeadm v1.36: apis/bootstraptoken/v1.
 """
@@ -29,19 +29,19 @@ TYPE: Final = "bootstrap.kubernetes.io/token"
 PREFIX: Final = "bootstrap-token-"
 SIGNING: Final = "signing"
 _USAGE: Final = "usage-bootstrap-"
-# Go's time.RFC3339, as time.Parse reads it: fractions allowed, letters in capitals.
+# Go's time.RFC3339, as time.Parse reads it: fractions allowed, capital letters only.
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def name_of(token_id: str) -> str:
-    """Return the name of the Secret of a token."""
+    """Return the name of a token's Secret."""
     return f"{PREFIX}{token_id}"
 
 
 def secret_object(token: BootstrapToken, *, clock: Clock) -> dict[str, object]:
     """Make the Secret of a configured token. A ttl of 0, or none, means that it does not expire.
 
-    Raises UsageError for a token that is none.
+    Raises UsageError for an invalid token.
     """
     parsed = strings.parse(token.token)
     content = {"auth-extra-groups": ",".join(token.groups)} if token.groups else {}
@@ -69,7 +69,7 @@ def _expiration(token: BootstrapToken, clock: Clock) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredToken:
-    """A token as a Secret holds it. `expiration` is the text as it is, '' for never."""
+    """A token in a Secret. `expiration` is the unchanged text, '' for never."""
 
     token: BootstrapTokenString
     description: str = ""
@@ -77,15 +77,15 @@ class StoredToken:
     usages: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
     uid: str = field(default="", compare=False)
-    """Of the Secret, for deleting exactly this one."""
+    """The uid of the Secret, to delete exactly this one."""
 
     @property
     def expires(self) -> datetime | None:
-        """When the token expires; None for never, and for text that is no time."""
+        """When the token expires; None for never, and for text that is not a time."""
         return parse_moment(self.expiration)
 
     def expired(self, now: datetime) -> bool:
-        """Whether the token has expired, this moment included.
+        """Whether the token has expired; it has at its expiration time.
 
         Unreadable times count as expired (cluster-bootstrap: util/secrets).
         """
@@ -100,7 +100,7 @@ class StoredToken:
 
 
 def parse_moment(text: str) -> datetime | None:
-    """Read a time as Go's RFC 3339; None for anything else."""
+    """Parse a time as Go's RFC 3339; None for other texts."""
     if not _MOMENT.fullmatch(text):
         return None
     try:
@@ -112,7 +112,8 @@ def parse_moment(text: str) -> datetime | None:
 def parse_secret(secret: Mapping[str, object]) -> StoredToken:
     """Read a Secret from the API.
 
-    Raises ValidationError with every problem: type, name, id and secret must be right. An expiration that is no time is kept as text.
+    Raises ValidationError with every problem: type, name, id and secret must be right. An expiration that is not a
+    time is kept as text.
     """
     metadata = secret.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
@@ -160,5 +161,5 @@ def _note(problems: list[FieldError], path: FieldPath, reason: str) -> None:
 
 
 def _usages(content: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the usages that are switched on: only the value `true` does that."""
+    """Return the enabled usages: those whose value is exactly `true`."""
     return tuple(sorted(key.removeprefix(_USAGE) for key, value in content.items() if key.startswith(_USAGE) and value == "true"))

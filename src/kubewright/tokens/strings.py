@@ -1,4 +1,4 @@
-"""Bootstrap token strings, `ID.SECRET` (k8s.io/cluster-bootstrap/token). The secret half stays out of every text form but `text`."""
+"""Bootstrap token strings, `ID.SECRET` (k8s.io/cluster-bootstrap/token). Only `text` reveals the secret half."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kubewright.base.records import dataclass, field
 
 ALPHABET: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 _EVEN: Final = 256 - 256 % len(ALPHABET)
-"""Bytes from here on are thrown away, so that every character is equally likely."""
+"""Larger bytes are discarded, so that every character is equally likely."""
 ID: Final = re.compile(r"[a-z0-9]{6}", re.ASCII)
 SECRET: Final = re.compile(r"[a-z0-9]{16}", re.ASCII)
 
@@ -34,12 +34,12 @@ class BootstrapTokenString:
         return f"{self.id}.***"
 
     def same(self, other: BootstrapTokenString) -> bool:
-        """Compare with another token; how long it takes tells nothing about the secret."""
+        """Compare with another token, in constant time."""
         return self.id == other.id and hmac.compare_digest(self.secret.encode(), other.secret.encode())
 
 
 def draw(random: Random, count: int) -> str:
-    """Draw so many characters of tokens."""
+    """Return `count` random characters of tokens."""
     found = ""
     while len(found) < count:
         found += "".join(ALPHABET[byte % len(ALPHABET)] for byte in random.token_bytes(count) if byte < _EVEN)
@@ -47,18 +47,18 @@ def draw(random: Random, count: int) -> str:
 
 
 def generate(random: Random) -> BootstrapTokenString:
-    """Make a token."""
+    """Generate a token."""
     return BootstrapTokenString(draw(random, 6), remember(draw(random, 16)))
 
 
 def is_valid(text: str) -> bool:
-    """Whether a text is a token: exactly, without surrounding blanks or line ends."""
+    """Whether a text is exactly a token, without surrounding spaces or line ends."""
     id_, dot, secret = text.partition(".")
     return bool(dot and ID.fullmatch(id_) and SECRET.fullmatch(secret))
 
 
 def parse(text: str) -> BootstrapTokenString:
-    """Read a token. Raises UsageError, which does not quote the text: a mistyped token is nearly a secret."""
+    """Parse a token. Raises UsageError, which does not quote the text: a mistyped token is nearly a secret."""
     if not is_valid(text):
         raise UsageError(
             f"a text of {len(text)} characters is given where a bootstrap token should be",
@@ -70,5 +70,5 @@ def parse(text: str) -> BootstrapTokenString:
 
 
 def parse_id(text: str) -> str:
-    """Read a token or the id of one, and return the id. Raises UsageError."""
+    """Parse a token or the id of one, and return the id. Raises UsageError."""
     return text if ID.fullmatch(text) else parse(text).id
