@@ -30,8 +30,8 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 def origin(url: str, *, what: str = "the server's address") -> tuple[str, str, str]:
     """Split a base URL into scheme, `scheme://host:port` and path without a trailing slash.
 
-    Raises UsageError for anything but http and https, and for user information, a query or a fragment; those are not shown, they may
-    be secret.
+    Raises UsageError for everything except http and https, and for user information, a query or a fragment; these are
+    not shown, because they may be secret.
     """
     try:
         parts = urlsplit(url)
@@ -58,7 +58,7 @@ class Proxy:
         return f"Proxy({self.url!r})"
 
     def authorization(self) -> str | None:
-        """Return the value of the header `proxy-authorization`, None if the proxy wants no credentials."""
+        """Return the value of the header `proxy-authorization`, None if there are no credentials."""
         if self.user is None:
             return None
         return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
@@ -98,7 +98,7 @@ class _Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxies:
-    """The proxies of an environment. The empty value goes everywhere directly."""
+    """The proxies of an environment. With the default value, every connection is direct."""
 
     http: Proxy | None = None
     https: Proxy | None = None
@@ -106,9 +106,9 @@ class Proxies:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Proxies:
-        """Read HTTP_PROXY, HTTPS_PROXY and NO_PROXY; the upper-case name wins over the lower-case one.
+        """Read HTTP_PROXY, HTTPS_PROXY and NO_PROXY; an upper-case name takes precedence over the lower-case one.
 
-        Raises UsageError for a proxy of a kind that we cannot use, without its credentials.
+        Raises UsageError for an unsupported kind of proxy, without its credentials.
         """
 
         def variable(name: str) -> str:
@@ -138,7 +138,7 @@ class Proxies:
 
 
 def parse_proxy(text: str, *, name: str) -> Proxy:
-    """Read a proxy's URL; a bare `host:port` is http. `name` is what holds it. Raises UsageError, without showing credentials."""
+    """Parse a proxy's URL; a bare `host:port` is http. `name` is the variable that contains it. Raises UsageError, without credentials."""
     try:
         parts = urlsplit(text if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", text) else f"http://{text}")
         host, port = parts.hostname, parts.port

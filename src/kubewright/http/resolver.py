@@ -1,8 +1,9 @@
 """Looking up the addresses of host names, for callers that wait only as long as they want.
 
-`getaddrinfo` takes no time-out: with a DNS server that does not answer it blocks for ten seconds or more
-(resolv.conf(5), `timeout` and `attempts`). Event loops call it in a few threads, which hold up other names meanwhile
-and the end of the loop. Here each name is looked up in a daemon thread of its own, which a caller that gave up leaves behind.
+`getaddrinfo` has no time-out: with a DNS server that does not answer, it blocks for ten seconds or more
+(resolv.conf(5), `timeout` and `attempts`). Event loops call it in a few threads, so that such a name delays other
+names and the end of the loop. Here each name is looked up in a separate daemon thread, which continues alone if the
+caller gives up.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from contextlib import suppress
 from typing import Any, Final
 
 Addresses = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]]
-"""What `getaddrinfo` returns: family, kind, protocol, canonical name, and socket address."""
+"""The result of `getaddrinfo`: family, kind, protocol, canonical name, and socket address."""
 
 _lock: Final = threading.Lock()
 _running: Final[dict[tuple[str, int], Future[Addresses]]] = {}
 
 
 def look_up(host: str, port: int) -> Future[Addresses]:
-    """Begin to look up a name, or join a lookup of it that is running. An address is its own result, at once.
+    """Start looking up a name, or join a running lookup of it. An address is its own result, at once.
 
-    The future fails with socket.gaierror, and cannot be cancelled. Raises socket.gaierror for what neither is an address
-    nor can be a name.
+    The future fails with socket.gaierror and cannot be cancelled. Raises socket.gaierror for a text that is neither
+    an address nor a possible name.
     """
     require_name(host)
     future: Future[Addresses] = Future()
@@ -42,7 +43,7 @@ def look_up(host: str, port: int) -> Future[Addresses]:
 
 
 def require_name(host: str) -> None:
-    """Require a host to be a name, or an address in the form that Go's dialer accepts.
+    """Require a host to be a name, or an address in a form that Go's dialer accepts.
 
     The C library also accepts `127.1`, and `010.0.0.1`, which it reads as 8.0.0.1. For Go these are names that do not
     exist. Raises socket.gaierror.

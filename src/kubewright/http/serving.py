@@ -44,8 +44,11 @@ class Patience:
 
     handshake: float = 10.0
     idle: float = 120.0
-    """For the head of a request, from the connection's beginning or the answer before it. Longer than clients keep idle connections (90 s:
-    Go's default transport), so that none sends a request into a connection that is being closed."""
+    """For the head of a request, from the beginning of the connection or from the previous answer.
+
+    This is longer than clients keep idle connections (90 s: Go's default transport), so that no client sends a
+    request on a connection that is being closed.
+    """
     body: float = 30.0
     answer: float = 30.0
     """To receive a complete answer."""
@@ -91,9 +94,9 @@ async def serve(
     max_body: int = MIB,
     patience: Patience = PATIENCE,
 ) -> Server:
-    """Listen on one address, with TLS where a context is given, and return once connections are accepted.
+    """Listen on one address, with TLS if a context is given, and return once connections are accepted.
 
-    Raises PortInUse when the port is taken, HostError when the address cannot be used.
+    Raises PortInUse if the port is taken, HostError if the address cannot be used.
     """
     return await _serve(routes, listen(host, port), context=context, max_body=max_body, patience=patience)
 
@@ -108,10 +111,10 @@ async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
 
 
 async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB) -> Server:
-    """Listen on a Unix socket that only this user can reach: mode 0600, in a directory of mode 0700, every caller's user id checked.
+    """Listen on a Unix socket that only this user can reach: mode 0600, in a directory of mode 0700; every caller's user id is checked.
 
-    A socket that was left behind is replaced; the caller holds a lock that keeps two servers apart.
-    Raises HostError if the directory is not ours alone.
+    A leftover socket is replaced; the caller holds a lock that prevents a second server. Raises HostError if other
+    users have access to the directory.
     """
     checked_directory(path.parent)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -164,7 +167,7 @@ def _remove(path: Path, inode: int) -> None:
 def _bind(sock: socket.socket, path: Path) -> None:
     with reachable(path) as short:
         path.unlink(missing_ok=True)
-        # bind() takes the mode from the socket itself: there is no moment with a wider one.
+        # bind() takes the mode from the socket itself, so it never has a wider one
         os.fchmod(sock.fileno(), 0o600)
         sock.bind(short)
         sock.listen(BACKLOG)
@@ -233,10 +236,10 @@ async def _value(request: web.Request, uid: int | None) -> Request:
 async def _sent(
     request: web.Request, response: web.StreamResponse, chunks: AsyncIterator[bytes], *, each: float | None, within: float | None
 ) -> web.StreamResponse:
-    """Write an answer at the speed of the client: `each` chunk, or all of it `within` so many seconds."""
+    """Write an answer at the speed of the client: each chunk in at most `each` seconds, or all of it `within` this many seconds."""
     transport = request.transport
-    # Writing waits until the kernel has everything: what is left in a buffer would be waited for at closing. Both loops' TLS asks a protocol
-    # that it has let go of to wait, where the connection is being closed.
+    # Writing waits until the kernel has everything: otherwise closing would wait for the rest of the buffer, and
+    # while a connection closes, the TLS of both event loops asks a protocol to wait that it has detached already.
     if transport is not None and not transport.is_closing():
         transport.set_write_buffer_limits(high=0)
     try:

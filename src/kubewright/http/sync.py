@@ -1,8 +1,7 @@
 """HTTP for commands: a pool to one server, and downloads.
 
-urllib3 does the work; it is not visible outside this package.
-
-The environment is ignored: no .netrc, no proxy but the given one, no CA but the context's.
+urllib3 does the work; it is not visible outside this package. The environment is ignored: no .netrc, no proxy but the
+given one, no CA but the context's.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ _REDIRECT_CODES: Final = frozenset({301, 302, 303, 307, 308})
 class Transport(messages.Transport):
     """A pool of connections to one server; thread-safe.
 
-    `base` is `https://host:port`, perhaps with a path that goes before every target; `server_name` is what the certificate must be made
-    for, where it is not the host. Opens nothing before the first request.
+    `base` is `https://host:port`, possibly with a path that precedes every target; `server_name` is the name that the
+    certificate must have, if it is not the host. Opens nothing before the first request.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Transport(messages.Transport):
 class Streamed:
     """An answer whose body is still arriving.
 
-    Implements `messages.Stream`. `url` is where it came from, after redirects.
+    Implements `messages.Stream`. `url` is its source, after redirects.
     """
 
     def __init__(self, answer: urllib3.BaseHTTPResponse, *, method: str, url: str) -> None:
@@ -98,7 +97,7 @@ class Streamed:
         self._ended = False
 
     def bound(self, most: int | None, deadline: Deadline) -> None:
-        """Set the largest body in bytes, and when it must be complete."""
+        """Limit the size of the body in bytes, and the time until it is complete."""
         self._most, self._deadline = most, deadline
 
     def allow_silence(self, seconds: float | None) -> None:
@@ -143,9 +142,10 @@ class Streamed:
 
 
 class Downloads:
-    """Streaming GETs of anything on the web: proxies, redirects within bounds, and an end to waiting for a server that went silent.
+    """Streaming GETs of any URL, with proxies, a limited number of redirects, and a time-out for silent servers.
 
-    The answer must have begun, redirects included, after `connect` and `stall` seconds together; `stall` is then for each wait of the body.
+    The answer, including redirects, must begin within `connect` and `stall` seconds together; afterwards `stall`
+    applies to each wait for the body.
     """
 
     def __init__(self, context: ssl.SSLContext, *, proxies: Proxies | None = None, connect: float = 10.0, stall: float = STALL) -> None:
@@ -167,11 +167,11 @@ class Downloads:
         redirects: int = REDIRECTS,
         within: float | None = None,
     ) -> Iterator[Streamed]:
-        """Open a URL; `start` asks for the bytes from there on (206, or 200 from a server that cannot, or 416 past the end).
+        """Open a URL; `start` requests the bytes from there on (answers: 206, 200 from a server without ranges, or 416 past the end).
 
-        Follows up to `redirects` redirects, never from https to http. `most` bounds the body, `within` the seconds for everything: without
-        it a body may take as long as it takes. Every status code is an answer.
-        Raises NoAnswer, for a chain of redirects that is too long as well.
+        Follows up to `redirects` redirects, but never from https to http. `most` limits the size of the body,
+        `within` the seconds for everything; without it there is no limit of time for the body. Every status code is
+        an answer. Raises NoAnswer, also for too many redirects.
         """
         whole = Deadline(within)
         with holding(whole):
@@ -208,7 +208,7 @@ class Downloads:
 
 
 class _Connecting(HTTPConnection):
-    """A connection whose socket keeps deadlines; its time-out is for opening it as a whole, a proxy's CONNECT and TLS included."""
+    """A connection whose socket keeps deadlines. Its time-out applies to opening it as a whole, including a proxy's CONNECT and TLS."""
 
     def connect(self) -> None:
         timeout = self.timeout
@@ -221,7 +221,7 @@ class _Connecting(HTTPConnection):
 
 
 class _SecureConnecting(_Connecting, HTTPSConnection):
-    """The same with TLS, without urllib3's warning about unverified contexts: the creator of the context chose that."""
+    """The same with TLS, without urllib3's warning about unverified contexts, because the creator of the context chose that."""
 
     def connect(self) -> None:
         super().connect()
@@ -261,7 +261,7 @@ def _proxy_context(proxy: Proxy) -> ssl.SSLContext | None:
 
 
 def _open(manager: urllib3.PoolManager, request: Request, timeouts: Timeout, deadline: Deadline, trace: tracing.Trace) -> Streamed:
-    """Send a request, whose target is a URL, and read the head of its answer, by the deadline."""
+    """Send a request (its target is a URL) and read the head of its answer, by the deadline."""
     method, url = request.method, request.target
     headers = urllib3.HTTPHeaderDict({"user-agent": "kubewright", "accept-encoding": "identity"})
     for name, value in header_pairs(request.headers):
@@ -313,6 +313,6 @@ def _reason(error: Exception) -> tuple[Reason, str]:
 
 
 def _shown(url: str) -> str:
-    """Return scheme, host and port of a URL: without its path, which errors name beside it."""
+    """Return scheme, host and port of a URL, without its path, which errors name separately."""
     scheme, _, rest = shown_url(url).partition("://")
     return f"{scheme}://{rest.partition('/')[0]}"

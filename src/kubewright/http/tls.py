@@ -1,11 +1,13 @@
-"""The one place that makes an SSLContext, and the handshake that tells whether a server serves yet.
+"""The only module that makes an SSLContext, and the handshake that shows whether a server is serving yet.
 
-Trust comes from the PEM that the caller gives, or from the system's store where that is asked for by name; never from SSL_CERT_FILE,
-SSL_CERT_DIR or SSLKEYLOGFILE, which `ssl.create_default_context` would honour. Private keys reach OpenSSL through memory only: `ssl`
-reads them from a path, and a memfd has one below /proc/self/fd, also for a process that is not dumpable.
+The caller gives trusted certificates as PEM, or asks for the system's store explicitly; SSL_CERT_FILE, SSL_CERT_DIR
+and SSLKEYLOGFILE, which `ssl.create_default_context` would honour, are never used. Private keys reach OpenSSL through
+memory only: `ssl` reads them from a path, and a memfd has one below /proc/self/fd, even for a process that is not
+dumpable.
 
-One client context costs about 1 ms (0.6 ms of it OpenSSL reading the key) and 27 kB, of which 18 kB are the bare context with one CA.
-kube-apiserver opens its port at once and serves a second later: a handshake that is begun in between ends when it does.
+One client context takes about 1 ms (0.6 ms of it for OpenSSL to read the key) and 27 kB, of which 18 kB are the bare
+context with one CA. kube-apiserver opens its port at once and serves a second later: a handshake that begins in
+between completes when the server is ready.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from kubewright.base.records import dataclass
 from kubewright.http.deadlines import Bounded, connected
 from kubewright.pki.encoding import pem
 
-# The places that Go's crypto/x509 looks at on Linux (root_linux.go), so that we trust what kubeadm on the same machine trusts.
+# The paths that Go's crypto/x509 reads on Linux (root_linux.go), so that we trust the same CAs as kubeadm on this
+# machine.
 SYSTEM_BUNDLES: Final = (
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -65,9 +68,9 @@ def client_context(
 ) -> ssl.SSLContext:
     """Make a context for connecting to a server whose CA we know.
 
-    `cert_pem` is our certificate followed by its intermediates; it and `key_pem` come together or not at all. With `verify` off nothing
-    is known about the server: for reading what is verified by other means.
-    Raises CertificateError for PEM that cannot be used, or when there is nothing to verify with.
+    `cert_pem` is our certificate followed by its intermediates; pass it together with `key_pem`, or neither. Without
+    `verify` nothing is known about the server: use that only if the data is verified by other means. Raises
+    CertificateError for unusable PEM, or if there is no CA to verify with.
     """
     if (cert_pem is None) is not (key_pem is None):
         raise CertificateError("a client certificate and its key are only of use together", remedy="give both or none")
@@ -86,9 +89,9 @@ def client_context(
 
 @functools.lru_cache(maxsize=16)
 def anonymous_context(ca_pem: bytes | None, *, verify: bool = True) -> ssl.SSLContext:
-    """Return a client context without a certificate, one for all who trust the same CA: many nodes that join share it.
+    """Return a client context without a certificate, shared by all users of the same CA, such as many nodes that join.
 
-    Do not give it an identity. Raises as `client_context` does.
+    Do not give it an identity. Raises the errors of `client_context`.
     """
     return client_context(ca_pem, verify=verify)
 
@@ -100,7 +103,7 @@ def server_context(
     client_ca_pem: bytes | None = None,
     clients: Clients = Clients.NONE,
 ) -> ssl.SSLContext:
-    """Make a context for serving. A client certificate that is shown and not signed by `client_ca_pem` fails the handshake: each, where that is empty."""
+    """Make a context for serving. A client certificate that `client_ca_pem` did not sign fails the handshake; if it is empty, every one does."""
     context = _bare(ssl.PROTOCOL_TLS_SERVER)
     identify(context, cert_pem, key_pem)
     if clients is not Clients.NONE:
@@ -117,7 +120,7 @@ _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a server takes: the oldest version of TLS, and the cipher suites of TLS 1.2 by OpenSSL's names, '' for Python's choice."""
+    """What a server accepts: the oldest version of TLS, and the cipher suites of TLS 1.2 by OpenSSL's names, '' for Python's choice."""
 
     oldest: str = "1.2"
     ciphers: str = ""
@@ -126,10 +129,10 @@ class Limits:
 def selecting_context(
     choose: Callable[[], ssl.SSLContext | None], *, clients: Clients = Clients.NONE, limits: Limits | None = None
 ) -> ssl.SSLContext:
-    """Make a context for serving that has no certificate: each handshake goes on with the one that `choose` returns, and ends where it is None.
+    """Make a context for serving without a certificate: each handshake uses the context that `choose` returns, or fails if it returns None.
 
-    That one has to be made for the same `clients`. Sessions are not resumed: they would outlive the authorities of their certificates.
-    Raises HostError for cipher suites that OpenSSL does not have.
+    The chosen context must be made for the same `clients`. Sessions are not resumed, because they could outlive the
+    CAs of their certificates. Raises HostError for cipher suites that OpenSSL does not have.
     """
     limits = limits or Limits()
     context = _bare(ssl.PROTOCOL_TLS_SERVER)
@@ -146,7 +149,7 @@ def selecting_context(
     context.verify_mode = _MODES[clients]
 
     def select(connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> int | None:
-        # OpenSSL asks also where the client names no server, as those do that connect to an address
+        # OpenSSL calls this even if the client names no server, as clients do that connect to an address
         chosen = choose()
         if chosen is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
@@ -158,9 +161,9 @@ def selecting_context(
 
 
 def host_context(*, extra_ca_pem: bytes | None = None) -> ssl.SSLContext:
-    """Make a context that trusts what this machine trusts: for downloads, https discovery, and an external etcd without a CA file.
+    """Make a context that trusts the CAs of this machine: for downloads, https discovery, and an external etcd without a CA file.
 
-    `extra_ca_pem` is trusted as well, for a mirror with a CA of its own. Raises HostError if the machine has no CA bundle.
+    `extra_ca_pem` is trusted as well, for a mirror with its own CA. Raises HostError if the machine has no CA bundle.
     """
     context = _bare(ssl.PROTOCOL_TLS_CLIENT)
     bundle = next((path for path in SYSTEM_BUNDLES if Path(path).is_file()), None)
@@ -178,12 +181,12 @@ def host_context(*, extra_ca_pem: bytes | None = None) -> ssl.SSLContext:
 
 
 def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
-    """Give a context its certificate and key, or other ones: connections made from now on use them. Raises CertificateError."""
+    """Set or replace the certificate and key of a context: connections made from now on use them. Raises CertificateError."""
     chain = pem.certificates(cert_pem, source="the certificate")
     key = [block.pem() for block in pem.blocks(key_pem, source="the private key") if block.private][:1]
     try:
         with _in_memory(b"".join([*(pem.encode(pem.CERTIFICATE, der) for der in chain), *key])) as path:
-            # OpenSSL would ask for an encrypted key's passphrase on the terminal.
+            # otherwise OpenSSL would ask for an encrypted key's passphrase on the terminal
             context.load_cert_chain(path, password=lambda: b"")
     except FileNotFoundError as error:
         raise HostError(
@@ -199,7 +202,7 @@ def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
 
 
 def trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
-    """Add CA certificates to what a context trusts: those that every other reader of the text finds in it. Raises CertificateError."""
+    """Trust further CA certificates: those that every other reader finds in the text as well. Raises CertificateError."""
     found = pem.certificates(ca_pem, source="the CA bundle")
     try:
         context.load_verify_locations(cadata=b"".join(found))
@@ -238,14 +241,15 @@ def _bare(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.sslsocket_class = _BoundedTLS
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # Go takes every certificate of the bundle as an anchor, an intermediate too: a cluster's CA may be one.
+    # Like Go, accept every certificate of the bundle as an anchor, including intermediates: a cluster's CA may be
+    # one.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     return context
 
 
 @contextmanager
 def _in_memory(content: bytes) -> Iterator[str]:
-    """Give content a path that only this process can open, for as long as the block lasts."""
+    """Give content a path that only this process can open, within the block."""
     descriptor = os.memfd_create("kubewright", os.MFD_CLOEXEC)
     try:
         view = memoryview(content)
@@ -257,7 +261,7 @@ def _in_memory(content: bytes) -> Iterator[str]:
 
 
 def serves(address: str, port: int, *, within: float) -> bool:
-    """Shake hands, waiting at most so many seconds. The certificate is not verified and nothing is sent."""
+    """Do a TLS handshake, waiting for at most `timeout` seconds. The certificate is not verified and nothing is sent."""
     context = anonymous_context(None, verify=False)
     with suppress(OSError), holding(Deadline(within)), connected(address, port, silence=None) as connection:
         context.wrap_socket(connection).close()
@@ -267,7 +271,7 @@ def serves(address: str, port: int, *, within: float) -> bool:
 
 async def serves_async(address: str, port: int, *, within: float) -> bool:
     """The asynchronous form of `serves`."""
-    import asyncio  # commands have no use for it, and it takes 15 ms
+    import asyncio  # commands do not need asyncio, which takes 15 ms to import
 
     from kubewright.http.opening import opened
 
@@ -280,8 +284,8 @@ async def serves_async(address: str, port: int, *, within: float) -> bool:
 
 
 async def peer_at(address: str, port: int, *, context: ssl.SSLContext, within: float) -> Peer | None:
-    """Return the peer at an address by the certificate that it shows; None if none answers in time, or `context` does not accept it."""
-    import asyncio  # commands have no use for it, and it takes 15 ms
+    """Return the peer at an address, identified by its certificate; None if there is no answer in time, or `context` does not accept it."""
+    import asyncio  # commands do not need asyncio, which takes 15 ms to import
 
     from kubewright.http.opening import opened
 

@@ -1,7 +1,7 @@
-"""The control socket from the caller's side: one request over a Unix socket, with nothing but the standard library.
+"""The client of the control socket: one request over a Unix socket, with nothing but the standard library.
 
-`local status` is to answer at once: http.client alone would cost 20 ms of imports, so the few lines of HTTP/1.0 are here. The server ends
-the connection after its answer, which makes the body's end plain.
+`local status` must answer at once, and importing http.client alone would take 20 ms, so this module contains the few
+lines of HTTP/1.0 that are needed. The server closes the connection after its answer, which marks the end of the body.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import CHUNK, MIB, Response
 
 _PATH_LIMIT: Final = 107
-"""Bytes that fit into sockaddr_un."""
+"""The number of bytes that fit into sockaddr_un."""
 _HEAD_LIMIT: Final = 64 * 1024
 
 
@@ -48,9 +48,9 @@ def request(method: str, path: Path, target: str, /, *, body: bytes = b"", timeo
 def stream(
     method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float | None = 10.0, stall: float | None = None
 ) -> Iterator[tuple[int, dict[str, str], Iterator[bytes]]]:
-    """Send one request and give status, headers and the body piece by piece.
+    """Send one request, and return status, headers and the body piece by piece.
 
-    `timeout` is for all until the body begins, `stall` for each wait for a piece of it.
+    `timeout` is for everything until the body begins, `stall` for each wait for a piece of it.
     """
     if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{quoted(target)} is not an encoded path", remedy="quote it (urllib.parse.quote)")
@@ -72,7 +72,7 @@ def stream(
 
 @dataclass(frozen=True)
 class _Call:
-    """The parts of a request that errors name."""
+    """The parts of a request that errors mention."""
 
     method: str
     path: Path
@@ -94,7 +94,7 @@ class _Call:
 
 @contextmanager
 def reachable(path: Path) -> Iterator[str]:
-    """Give a socket's path in a form that fits into an address: longer ones go through a descriptor of their directory."""
+    """Return a socket's path in a form that fits into an address: a longer one goes through a descriptor of its directory."""
     if len(os.fsencode(path)) <= _PATH_LIMIT:
         yield str(path)
         return
@@ -120,7 +120,7 @@ def checked_directory(directory: Path) -> None:
 
 
 def _check_owner(sock: socket.socket, path: Path) -> None:
-    """Require that the server belongs to this user or root: an impostor on the socket must not get our requests."""
+    """Require that the server belongs to this user or root: an impostor must not receive our requests."""
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
     if uid not in {os.geteuid(), 0}:
         raise HostError(

@@ -20,7 +20,7 @@ _RENEWING: Final[Mapping[str, str]] = {
 
 
 def end_of(record: JoinRecord, kubelet_config: Mapping[str, Any]) -> str:
-    """Return when the first certificate of a node expires that nothing renews (RFC 3339).
+    """Return when a node's first certificate expires that is not renewed automatically (RFC 3339).
 
     '' if there is none, or if the node has left.
     """

@@ -115,7 +115,7 @@ class Hub:
             await asyncio.sleep(pause)
 
     async def _follow(self) -> None:
-        """Serve the clusters that are in the store now."""
+        """Serve the clusters that are currently in the store."""
         wanted = {cluster.name: cluster for cluster in await self._store.ask(lambda store: store.clusters())}
         ended = [served.cluster for name, served in self._served.items() if not _same(wanted.get(name), served.cluster)]
         await self._end([cluster.name for cluster in ended])

@@ -108,9 +108,8 @@ def issue(
 ) -> Issued:
     """Issue everything for one node.
 
-    `lease` are its addresses in the VPN, which its serving certificate includes.
-
-    Raises CertificateError if the CAs cannot sign, or if a name cannot be in a certificate.
+    `lease` contains its addresses in the VPN, which its serving certificate includes. Raises CertificateError if the
+    CAs cannot sign, or if a name cannot be in a certificate.
     """
     cluster, own = loaded.cluster, (*request.sans, *lease)
     tunnel, tunnel_key = _tunnel(loaded, request, lease, random=random)

@@ -392,7 +392,7 @@ def _pem(authority: LoadedAuthority) -> str:
 
 
 def conflicts(imported: Sequence[ImportedCluster], known: Sequence[TenantCluster]) -> str:
-    """Return why clusters cannot be served along with those that a hub has, '' if they can."""
+    """Return why clusters cannot be served together with those of a hub, '' if they can."""
     taken = sorted({one.name for one in known} & {one.cluster.name for one in imported})
     if taken:
         return f"the hub serves {', '.join(taken)} already"

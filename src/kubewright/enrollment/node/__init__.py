@@ -1,1 +1,1 @@
-"""`node join` and what follows it: this machine in a cluster through a hub, as an operation of the engine."""
+"""`node join`, `node leave` and `node rotate-vpn-key`: membership in a cluster through a hub, as operations of the engine."""

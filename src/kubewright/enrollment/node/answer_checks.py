@@ -1,12 +1,10 @@
 """Check a hub's answer before anything is written, and extract what may be written.
 
-Pure; a check is a row.
+Pure; a check is a row. A check reads its part of the answer into a value. Everything that is written consists of
+these values, never of the hub's texts.
 
-A check reads its part of the answer into a value. Everything that is written is made of these values, never of the
-hub's own texts.
-
-The certificates' chain cannot be checked, because nodes are not sent the CAs that sign them. Whether the API server
-accepts the client certificate shows when the kubelet uses it.
+The chain of the certificates cannot be checked, because nodes do not get the CAs that sign them. Whether the API
+server accepts the client certificate becomes clear when the kubelet uses it.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from kubewright.pki.table import Usage
 CLUSTER: Final = "kubernetes"
 """The cluster's name in the kubeconfig, as in kubeadm's."""
 OLDEST: Final = Version(1, 27, 0)
-"""Since this version kubelets read the container runtime's address from their configuration.
+"""From this version on kubelets read the container runtime's address from their configuration.
 
 Older ones would look for Docker.
 """
@@ -46,10 +44,11 @@ _CLOCKS: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a node asked for, and what it knows when it looks at the answer.
+    """The node's request, and what the node knows when it reads the answer.
 
-    `offered`: it has sent a key for the VPN; `addresses` are those that it has outside of it. `api_server` is the version that the API server tells,
-    None if it tells none. `accepted` are fields of the kubelet's configuration that the owner of the machine leaves to the hub.
+    `offered`: it has sent a key for the VPN; `addresses` are its addresses outside the VPN. `api_server` is the
+    version that the API server reports, None if it reports none. `accepted` are fields of the kubelet's configuration
+    that the machine's owner lets the hub set.
     """
 
     node: str
@@ -67,7 +66,7 @@ class Expected:
 class CheckedAnswer:
     """The parts of an answer that may be written.
 
-    `kubelet` are fields of the kubelet's configuration, without the machine's own.
+    `kubelet` contains fields of the kubelet's configuration, without those of the machine itself.
     """
 
     version: Version
@@ -109,7 +108,7 @@ def _tunnel(answer: Answer, expected: Expected) -> CheckedEnds | None:
 
 
 def _kubeconfig(answer: Answer, expected: Expected) -> bytes:
-    """Return our own kubeconfig: the server that was asked for, the CA from the answer, and the certificate if it is this node's."""
+    """Return our own kubeconfig: the requested server, the CA from the answer, and the certificate if it is this node's."""
     given = parse(yaml.load_one(answer.kubeconfig.encode(), source="the kubeconfig"))
     _require_plain(given)
     found = require_usable(given)
@@ -137,7 +136,7 @@ _USER_FIELDS: Final = (
     *("exec", "auth_provider", "token", "token_file", "username", "password", "client_certificate", "client_key"),
     *("impersonate", "impersonate_uid", "impersonate_groups"),
 )
-"""Fields that a kubelet with a certificate never needs: other credentials, local files, programs, ways around the CA."""
+"""Fields that a kubelet with a certificate never needs: other credentials, local files, programs, ways to bypass the CA."""
 
 
 def _require_plain(given: Kubeconfig) -> None:
@@ -224,7 +223,7 @@ CHECKS: Final[tuple[tuple[str, str, Callable[[Answer, Expected], Any]], ...]] = 
     ("client_ca", "the CA of clients", _client_ca),
     ("kubelet", "the kubelet's configuration", _configuration),
 )
-"""A part of `CheckedAnswer`, what it is called, and what reads it."""
+"""A part of `CheckedAnswer`: its name, and the function that reads it."""
 
 
 def checked(answer: Answer, expected: Expected) -> CheckedAnswer:

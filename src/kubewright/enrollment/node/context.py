@@ -1,4 +1,4 @@
-"""The context of the phases of `node join`: the cluster as seen by the holder of a token, the key of this join, the hub's answer."""
+"""The context of the phases of `node join`: the cluster as a token holder sees it, the key of this join, the hub's answer."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 TOPIC: Final = "node-join"
 _PRIVATE: Final = 0o700
 FetchKubelet = Callable[[str], bytes]
-"""Gives the program of a version: `1.36.3`."""
+"""Returns the program of a version: `1.36.3`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeJoinContext(RunContext):
-    """One run. Frozen; what a phase obtains for later ones comes from lazy properties."""
+    """One run. Frozen; values that a phase obtains for later ones are lazy properties."""
 
     join: NodeJoin
     fetch: FetchKubelet
 
     @property
     def layout(self) -> Layout:
-        """Where everything of this machine lies."""
+        """The paths of this machine's files."""
         return self.bound.host.layout
 
     @property
@@ -58,7 +58,7 @@ class NodeJoinContext(RunContext):
 
     @property
     def key_path(self) -> PurePosixPath:
-        """Where the key of this join is kept until the join is complete."""
+        """The file of this join's key, until the join is complete."""
         return self.layout.join_key
 
     @functools.cached_property
@@ -79,17 +79,17 @@ class NodeJoinContext(RunContext):
 
     @property
     def tunnel_key_path(self) -> PurePosixPath:
-        """The key of this machine's end of the VPN, where stock nodes have it."""
+        """The private key of this machine's end of the VPN, in the file that stock nodes use."""
         return self.layout.oneinfra / "wg.key"
 
     @property
     def new_tunnel_key_path(self) -> PurePosixPath:
-        """Where that key is until the hub has answered, so that a refused join leaves nothing else behind."""
+        """Its file until the hub has answered, so that a refused join leaves nothing else behind."""
         return self.layout.tunnel_key
 
     @functools.cached_property
     def tunnel_private_key(self) -> str:
-        """The key that this machine has made for the VPN; '' where the hub takes none. `keep_tunnel_key` puts it on the disk before it is used."""
+        """The private key that this machine has generated for the VPN; '' if the hub accepts none. `keep_tunnel_key` stores it before it is used."""
         found = self.host.read(self.new_tunnel_key_path)
         if found is not None:
             return remember(found.decode(errors="replace").strip())
@@ -97,11 +97,11 @@ class NodeJoinContext(RunContext):
 
     @property
     def tunnel_public_key(self) -> str:
-        """Its public half, '' where there is none. Raises CertificateError for a file that holds no key."""
+        """The public key, '' if there is none. Raises CertificateError for a file that contains no key."""
         return wireguard.public_key(self.tunnel_private_key) if self.tunnel_private_key else ""
 
     def keep_tunnel_key(self) -> Iterator[Change]:
-        """Keep the key for the VPN until the hub has answered, if there is one."""
+        """Store the key for the VPN until the hub has answered, if there is one."""
         if self.tunnel_private_key:
             content = f"{self.tunnel_private_key}\n".encode()
             yield self.host.ensure(
@@ -137,7 +137,7 @@ class NodeJoinContext(RunContext):
 
     @functools.cached_property
     def answering(self) -> KubeAPI:
-        """The cluster with a hub that answers: in a plan, our stand-in answers instead of the hub."""
+        """The cluster with a hub that answers; in a plan, our stand-in answers instead of the hub."""
         return self.bound.connections.kube(self.access, stand_ins=self._stand_ins())
 
     def _stand_ins(self) -> Iterator[Mapping[str, Any]]:
@@ -149,7 +149,7 @@ class NodeJoinContext(RunContext):
 
     @functools.cached_property
     def checked(self) -> CheckedAnswer:
-        """The hub's answer after the checks, which are the only way to it. Raises TrustError."""
+        """The checked answer of the hub; phases have no other access to it. Raises TrustError."""
         found = self.answering.get(NODE_JOIN_REQUEST, self.join.node)
         try:
             answer = answers.read(found.get("status") or {}, self.key)
@@ -170,7 +170,7 @@ class NodeJoinContext(RunContext):
         return answer_checks.checked(answer, expected)
 
     def _api_server(self) -> Version | None:
-        """Return the API server's version; None, with a warning, if the holder of a token may not read it."""
+        """Return the API server's version; None, with a warning, if a token holder may not read it."""
         try:
             return server_version(self.api)
         except Unreachable:

@@ -1,4 +1,4 @@
-"""A machine that has joined through a hub, and its cluster from the kubelet's view: the base of all operations after a join."""
+"""A machine that has joined through a hub, and its cluster as its kubelet sees it: the base of all operations after a join."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _BY_HAND: Final = "join this machine again; to leave, `kubewright node leave --s
 
 @dataclass(frozen=True, kw_only=True)
 class JoinedMachine(RunContext):
-    """The common part of the contexts of such operations."""
+    """The common part of the contexts of these operations."""
 
     @property
     def kubeconfig(self) -> PurePosixPath:
-        """The kubelet's kubeconfig, which the hub gave."""
+        """The kubelet's kubeconfig, which the hub issued."""
         return self.bound.host.layout.oneinfra / "kubelet.conf"
 
     @functools.cached_property
     def access(self) -> Access:
-        """The access of this machine's kubelet: with the certificate that the hub issued, or its replacement."""
+        """The access of this machine's kubelet, with the certificate that the hub issued, or its replacement."""
         return renewed(self._given, self.bound.base)
 
     @functools.cached_property
@@ -43,7 +43,7 @@ class JoinedMachine(RunContext):
 
     @functools.cached_property
     def given_pair(self) -> Pair:
-        """The client certificate that the hub gave, which it remembers, with its key. Raises CertificateError where the kubeconfig has none."""
+        """The client certificate that the hub issued and has on record, with its key. Raises CertificateError if the kubeconfig has none."""
         identity = self._given.identity
         if not isinstance(identity, ClientCertificate):
             raise CertificateError(f"{self.kubeconfig} contains no certificate", remedy=_BY_HAND)

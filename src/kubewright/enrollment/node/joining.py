@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from kubewright.enrollment.node.context import NodeJoinContext
 
 _WITHIN: Final = 300.0
-"""Seconds that the hub has to answer.
+"""Seconds to wait for the hub's answer.
 
-An approval by a person may take longer; the same command then continues.
+If a person has to approve the node, that may take longer; the same command then continues.
 """
 _LOOK: Final = Backoff(first=0.2, limit=2.0)
 _STARTING: Final = 10.0
@@ -79,7 +79,7 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def _patiently(ctx: NodeJoinContext, call: Callable[[], T]) -> T:
-    """Call until it succeeds, for some seconds. A refusal by a server that is ready is final."""
+    """Call until it succeeds, for a few seconds. A refusal by a ready server is final."""
     patience = Patience(
         api=lambda: ctx.api,
         anonymous=lambda: ctx.anonymous,
@@ -126,7 +126,7 @@ def _require_own(ctx: NodeJoinContext, found: Object) -> None:
 
 
 def answer(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
-    """Wait until the hub has answered, then check the answer, and whether it fits this machine.
+    """Wait until the hub has answered; then check the answer, and whether it fits this machine.
 
     Raises RequestRefused, RequestLost, WaitTimeout, TrustError and CheckFailed.
     """

@@ -63,7 +63,7 @@ def files(ctx: NodeJoinContext) -> Iterable[Change]:
 def forget_key(ctx: NodeJoinContext) -> Iterable[Change]:
     """Remove the key of the join.
 
-    A phase of its own: a run that was killed before it has already written all files.
+    This is a separate phase: a run that is killed before it has already written all files.
     """
     if ctx.host.state(ctx.kubeconfig) is not None:
         yield ctx.host.remove(ctx.key_path)
@@ -71,11 +71,9 @@ def forget_key(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
-    """Return the kubelet's configuration.
+    """Return the kubelet's configuration: the fields that the hub may set, with the paths, runtime and safe defaults of this machine.
 
-    What the hub may set, with the places, the container runtime and the safe defaults of this machine.
-
-    Access to the kubelet's API is always configured explicitly: it does not depend on the kubelet's version.
+    Access to the kubelet's API is always configured explicitly, so that it does not depend on the kubelet's version.
     """
     found, place = ctx.checked.kubelet, ctx.layout.oneinfra
     authentication, authorization = found.get("authentication") or {}, found.get("authorization") or {}
@@ -97,9 +95,7 @@ def configuration(ctx: NodeJoinContext) -> dict[str, Any]:
 
 
 def start(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Write the drop-in, and the unit where there is none, and start it.
-
-    A kubelet that runs is restarted where one of them has changed.
+    """Write the drop-in, and the unit if there is none, and start the kubelet; restart a running one if either has changed.
 
     An existing unit of a package or an administrator stays; whether it was enabled is recorded for `node leave`.
     """
@@ -129,7 +125,7 @@ def _began_before(ctx: NodeJoinContext) -> bool:
 
 
 def ready(ctx: NodeJoinContext) -> Iterable[Waited]:
-    """Wait until the Node is Ready. Raises ComponentFailed where the kubelet does not stay up, WaitTimeout with what it said last."""
+    """Wait until the Node is Ready. Raises ComponentFailed if the kubelet does not stay up, WaitTimeout with its last output."""
     waiting = ComponentWaiter(
         waiter=ctx.bound.waiter, diagnosis=functools.partial(ctx.bound.machine.diagnosis, host=ctx.host), within=_READY_WITHIN
     )

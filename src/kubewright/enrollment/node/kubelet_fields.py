@@ -1,9 +1,9 @@
-"""Which fields of a kubelet's configuration a hub may set, and to what. Pure; a field is a row.
+"""Which fields of a kubelet's configuration a hub may set, and to which values. Pure; a field is a row.
 
 A hub controls a node's place in the cluster, not the machine. So it may set how the kubelet uses the machine for pods
-and how it talks to the cluster, and security settings to their defaults or stricter. It may not name files, programs,
-cgroups, other servers or addresses to listen on, open the kubelet's API, or switch feature gates. Other fields need the
-consent of the machine's owner, by name.
+and how it talks to the cluster, and security settings to their defaults or stricter. It must not name files,
+programs, cgroups, other servers or addresses to listen on, open the kubelet's API, or switch feature gates. Other
+fields require the consent of the machine's owner, by name.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kubewright.base.records import dataclass
 Read = Callable[[Any], Any]
 """Returns the value to write for a given one.
 
-Raises ValueError with the reason if a hub may not set it.
+Raises ValueError with the reason if a hub must not set it.
 """
 
 _LOUDEST: Final = 5
-"""From 6 on kubelets log requests, from 8 on including their bodies."""
+"""Kubelets log requests from verbosity 6 on, and their bodies from 8 on."""
 _REQUIRED: Final = frozenset({"apiVersion", "kind"})
 OF_THE_MACHINE: Final = frozenset(
     {"tlsCertFile", "tlsPrivateKeyFile", "authentication.x509.clientCAFile", "containerRuntimeEndpoint", "imageServiceEndpoint"}
@@ -39,7 +39,7 @@ OF_THE_MACHINE: Final = frozenset(
 
 
 class RefusedFields(TrustError):
-    """A kubelet's configuration sets what a hub may not set. `flag` accepts it on a machine, '' if nothing does."""
+    """A kubelet's configuration sets fields that a hub must not set. `flag` accepts them on a machine, '' if no flag does."""
 
     def __init__(self, problems: Sequence[str], acceptable: Sequence[str]) -> None:
         self.flag = f"--accept-kubelet-fields={','.join(acceptable)}" if acceptable else ""
@@ -105,7 +105,7 @@ _READS: Final[Mapping[str, Read]] = {
 }
 
 _LIMITS: Final = frozenset({"off", "loopback", "pods", "quiet", "within 1h", "Webhook", "TLS"})
-"""Of these, what keeps a hub from more than it should have: the owner of a machine may waive it. The others are the form of a value."""
+"""The limits that keep a hub from having more control than it should, and that a machine's owner may waive. The other limits are about form."""
 
 _FIELDS: Final = """
 clusterDNS | addresses | names in the cluster
@@ -216,11 +216,11 @@ def _row(line: str) -> AcceptedField:
 
 ROWS: Final[Mapping[str, AcceptedField]] = {row.path: row for row in map(_row, _FIELDS.strip().splitlines())}
 _RULES: Final[Mapping[str, Read]] = {row.path: _checked(row.check) for row in kubelet_rules.ROWS}
-"""What kubelets refuse when they start."""
+"""Limits that kubelets enforce when they start."""
 
 
 def consent(names: Sequence[str]) -> frozenset[str]:
-    """Return the fields to which the machine's owner consents; a struct stands for everything in it.
+    """Return the fields to which the machine's owner consents; a struct includes all of its fields.
 
     Raises UsageError for an unknown one.
     """
@@ -239,9 +239,9 @@ def consent(names: Sequence[str]) -> frozenset[str]:
 
 
 def read(document: Mapping[str, Any], *, accepted: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Return the fields that a document sets, without those that are at Go's zero values and those of the machine.
+    """Return the fields that a document sets, except Go's zero values and the machine's own fields.
 
-    Raises RefusedFields with everything that a hub may not set and nobody has accepted, and UnsafeText.
+    Raises RefusedFields with everything that a hub must not set and nobody has accepted, and UnsafeText.
     """
     body = {name: value for name, value in document.items() if name not in _REQUIRED}
     require_one_line_each(body, what=KIND)
@@ -271,7 +271,7 @@ def read(document: Mapping[str, Any], *, accepted: frozenset[str] = frozenset())
 def _readable(path: str, row: AcceptedField | None, consented: bool, value: Any) -> Any:
     """Return the value to write.
 
-    Raises ValueError for one that kubelets refuse, or that a hub may not set.
+    Raises ValueError for a value that kubelets refuse, or that a hub must not set.
     """
     _RULES.get(path, _any)(value)
     return value if row is None or (consented and row.limited) else row.read(value)
@@ -301,14 +301,14 @@ def _paths(plain: Plain, before: str = "") -> Iterator[tuple[str, Kind]]:
 
 
 def _given(plain: Plain, body: Mapping[str, Any], decoded: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Kind, Any]]:
-    """Yield path, kind and value of each field of a document that differs from one that was not given."""
+    """Yield path, kind and value of each field of a document that differs from an unset one."""
     for field in plain.fields:
         value, struct = decoded[field.name], _struct(field.kind)
         given = body.get(field.name)
         if given is None or value is None:
             continue
         if struct is not None:
-            given = given if isinstance(given, Mapping) else {}  # what is none has been noted
+            given = given if isinstance(given, Mapping) else {}  # other types were reported already
             yield from _given(struct, given, value, f"{before}{field.name}.")
         elif value != field.kind.zero() and value not in ((), {}):
             yield f"{before}{field.name}", field.kind, value

@@ -49,7 +49,7 @@ class LeaveRefused(APIError):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLeaveOptions:
-    """One call of `node leave` or of one of its phases. `drain` are the seconds that pods have to go before it, None where they are not asked to."""
+    """One call of `node leave` or of one of its phases. `drain` is how many seconds eviction may take, None to evict no pods."""
 
     drain: float | None = None
     only: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class NodeLeaveOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLeaveContext(JoinedMachine):
-    """One run. `cleanup` is what the last phase works with, `within` the seconds that pods have to go, None where they stay."""
+    """One run. `cleanup` is the context of the last phase, `within` how many seconds eviction may take, None to evict no pods."""
 
     cleanup: Cleanup
     within: float | None
@@ -104,9 +104,9 @@ def stop(ctx: NodeLeaveContext) -> Iterator[Change]:
 
 
 def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
-    """Ask the hub to let this machine go, and wait until it has. Raises LeaveRefused, and WaitTimeout if no hub answers.
+    """Ask the hub to remove this machine, and wait until it has. Raises LeaveRefused, and WaitTimeout if no hub answers.
 
-    The kubeconfig is removed right after that: without it, a run that repeats an interrupted one asks nobody again.
+    The kubeconfig is removed right after that: without it, a repetition of an interrupted run does not ask again.
     """
     with _asking():
         yield from _marked_as_leaving(ctx)
@@ -123,9 +123,10 @@ def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
 
 
 def _marked_as_leaving(ctx: NodeLeaveContext) -> Iterator[Change]:
-    """Mark the Node of this machine as leaving, with a proof. A Node that does not exist is created: only through it the hub learns of the wish.
+    """Mark the Node of this machine as leaving, with a proof.
 
-    That a Node does not exist says nothing about the name: it stays taken until the hub frees it. Hubs from before there were proofs look at the label.
+    A missing Node is created, because the hub learns of the request only through it. That a Node is missing says
+    nothing about its name, which stays taken until the hub frees it. Hubs of versions without proofs read the label.
     """
     try:
         found = ctx.api.get(NODE, ctx.node)
@@ -174,16 +175,16 @@ PHASES: Final[Phases[NodeLeaveContext]] = Phases(
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLeave:
-    """What was found on the machine. `default_pki` is where certificates would be."""
+    """What was found on the machine. `default_pki` is the default directory of certificates."""
 
     detected: DetectedCluster
     default_pki: PurePosixPath
 
 
 def _require_of_a_hub(host: Host) -> None:
-    """Require that this is no control plane and no other node. Raises HostError."""
+    """Require that this is neither a control plane nor another node. Raises HostError."""
     record = None
-    with suppress(HostError):  # a damaged one must not prevent leaving
+    with suppress(HostError):  # a damaged kubeconfig must not prevent leaving
         record = machine_record.load(host)
     if host.state(host.layout.oneinfra) is not None or (record is not None and record.workflow == NAME):
         return
@@ -196,7 +197,11 @@ def _require_of_a_hub(host: Host) -> None:
 
 
 def configure(request: NodeLeaveOptions, machine: Machine) -> Prepared[NodeLeave]:
-    """Find what is on the machine. Raises HostError for one that others made, and as `reset` does where nothing tells which of several container runtimes is the node's."""
+    """Find out what is on the machine.
+
+    Raises HostError for a machine that other tools made, and, as `reset` does, if it is unclear which of several
+    container runtimes is the node's.
+    """
     here = machine.at(machine.layout)
     _require_of_a_hub(here)
     detected = DetectedCluster(here)
@@ -211,7 +216,7 @@ def configure(request: NodeLeaveOptions, machine: Machine) -> Prepared[NodeLeave
 
 
 def context(request: NodeLeaveOptions, leave: NodeLeave, bound: Bound) -> NodeLeaveContext:
-    """Make what the phases work with."""
+    """Make the context of the phases."""
     options = CleanupOptions(whole_pki=bound.host.layout.pki == leave.default_pki)
     cleaning = Cleanup(
         host=bound.host,

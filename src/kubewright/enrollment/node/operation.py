@@ -14,12 +14,12 @@ from kubewright.lifecycle.operation import Bound, Operation, Policy
 
 
 def context(_: NodeJoinOptions, join: NodeJoin, bound: Bound) -> NodeJoinContext:
-    """Make what the phases work with."""
+    """Make the context of the phases."""
     return NodeJoinContext(bound=bound, join=join, fetch=_fetching(bound))
 
 
 def _fetching(bound: Bound) -> FetchKubelet:
-    """Return what gives the program: a plan gets none."""
+    """Return the source of the kubelet program; a plan has none."""
 
     def fetch(version: str) -> bytes:
         from kubewright import binaries

@@ -1,4 +1,4 @@
-"""The tree of `node join`, as data. Help and completion are made from it; what a phase does is named, not imported."""
+"""The tree of `node join`, as data. Help and completion are generated from it; phases name their functions and do not import them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the phase `preflight` checks before anything is sent: this machine, its two CRI endpoints, and what a VPN needs."""
+"""The checks of the phase `preflight`, before anything is sent: this machine, its two CRI endpoints, and the requirements of a VPN."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from kubewright.enrollment.node.context import NodeJoinContext
 
 _PROBE: Final = "registry.invalid/probe:none"
-"""An image that nobody has: asking for it tells that images are kept at an endpoint."""
+"""An image that does not exist: asking for it shows whether an endpoint serves images."""
 
 
 def checked(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Check the machine. What it is made of is kept once it can join. Raises CheckFailed."""
+    """Check the machine, and keep the results for later phases. Raises CheckFailed."""
     ctx.say("Running pre-flight checks")
     _require_passed(ctx, checks(ctx))
     ctx.bound.begin(ctx.layout)
@@ -35,7 +35,7 @@ def checked(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def require_fit(ctx: NodeJoinContext) -> None:
-    """Require that the kubelet of the hub's answer starts on this machine; like the phase, not in plans and not where that is left out.
+    """Require that the kubelet of the hub's answer can start on this machine. Skipped in plans, and without this phase.
 
     Raises CheckFailed.
     """
@@ -74,7 +74,7 @@ def checks(ctx: NodeJoinContext) -> tuple[Check, ...]:
 
 
 def _gives_vpn(ctx: NodeJoinContext) -> bool:
-    """Whether the hub says that it gives this machine a VPN. Where it cannot be asked, the phase that has to says why."""
+    """Whether the hub announces a VPN for this machine. If the hub cannot be asked, a later phase reports the reason."""
     try:
         return until_joined(ctx) is None and VPN_NETWORKS in ctx.hub_data
     except APIError:

@@ -1,4 +1,4 @@
-"""What a command line asks of `node join`, and the configuration that comes of it."""
+"""The options of `node join`, and the configuration that results from them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ RUNTIME_ENDPOINT: Final = "unix:///run/containerd/containerd.sock"
 NAME: Final = "node join"
 _LONGEST_NAME: Final = 63
 _RUNTIME: Final = "containerRuntimeEndpoint"
-"""In the record as in the kubelet's configuration."""
+"""The same text as in the kubelet's configuration."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeJoinOptions:
     """One call of `node join` or of one of its phases. `ca_pem` is the content of the file; empty texts were not given.
 
-    `accepted` are fields of the kubelet's configuration that the hub may set on this machine, beside those that every hub may.
+    `accepted` are fields of the kubelet's configuration that the hub may set on this machine, in addition to those
+    that every hub may set.
     """
 
     node: str = ""
@@ -56,7 +57,7 @@ class NodeJoinOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeJoin:
-    """What a machine is to become: a node of a cluster. `pin` is that of the hub's join key, None if the user did not give it."""
+    """The configuration of a machine as a node of a cluster. `pin` is that of the hub's join key, None if the user did not give one."""
 
     node: str
     server: str
@@ -71,7 +72,7 @@ class NodeJoin:
 
 
 def configure(request: NodeJoinOptions, machine: Machine) -> Prepared[NodeJoin]:
-    """Check what was asked for. Raises UsageError and CertificateError."""
+    """Check the options. Raises UsageError and CertificateError."""
     here = machine.at(machine.layout)
     node = request.node or here.facts.detected.host_name.strip().lower()
     problems = formats.subdomain_problems(node) or _too_long(node)
@@ -111,7 +112,7 @@ _UNPINNED: Final = (
 
 
 def _too_long(node: str) -> list[str]:
-    """Say that the API server would refuse the Node: its kubelet gives it the label kubernetes.io/hostname with that value."""
+    """Say that the API server would refuse the Node, because its kubelet uses the name as the value of the label kubernetes.io/hostname."""
     return (
         [f"a node's name has at most {_LONGEST_NAME} characters, because the kubelet also uses it as a label"]
         if len(node) > _LONGEST_NAME
@@ -120,7 +121,7 @@ def _too_long(node: str) -> list[str]:
 
 
 def _server(text: str) -> str:
-    """Return the URL as kubeconfigs have it. Raises UsageError."""
+    """Return the URL in the form of kubeconfigs. Raises UsageError."""
     problem = decisions.endpoint_problem(text) if text else "is empty"
     if problem:
         raise UsageError(
@@ -139,7 +140,7 @@ def _authority(text: bytes) -> bytes:
 
 
 def runtime_of(host: Host) -> str:
-    """Return the container runtime with which a machine has joined: as its record has it, else its kubelet's configuration; '' where neither can be read."""
+    """Return the container runtime that a machine has joined with: from its record or its kubelet's configuration; '' if neither can be read."""
     with suppress(HostError):
         found = machine_record.load(host)
         if found is not None and found.workflow == NAME:
@@ -156,7 +157,7 @@ def _runtime(text: str) -> str:
 
 
 def record(join: NodeJoin) -> MachineRecord:
-    """Return what is kept of a machine that begins to join. Another run may bring another token, and another pin."""
+    """Return the record of a machine that begins to join. Token and pin are not included, because another run may use others."""
     document = {
         "nodeName": join.node,
         "apiServerEndpoint": join.server,

@@ -48,7 +48,7 @@ class KeyRefused(APIError):
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRotateOptions:
-    """One call of `node rotate-vpn-key` or of one of its phases. `hub_key` is the hub's public key, where that has changed, else ''."""
+    """One call of `node rotate-vpn-key` or of one of its phases. `hub_key` is the hub's public key if that has changed, else ''."""
 
     hub_key: str = ""
     only: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class NodeRotateOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRotateContext(JoinedMachine):
-    """One run. `hub_key` is the hub's new public key, '' where it has none."""
+    """One run. `hub_key` is the hub's new public key, '' if it has not changed."""
 
     hub_key: str = ""
 
@@ -79,14 +79,14 @@ class NodeRotateContext(JoinedMachine):
 
     @property
     def current(self) -> str:
-        """The private key of the file. Raises HostError where there is none."""
+        """The private key in the file. Raises HostError if there is none."""
         found = self.bound.host.read(self.key_path)
         if found is None:
             raise HostError(f"{self.key_path} does not exist", remedy="join this machine again")
         return _key(found)
 
     def interface(self) -> TunnelState:
-        """Look at the interface. Raises HostError where there is none."""
+        """Read the state of the interface. Raises HostError if there is none."""
         found = self.bound.host.tunnel(NODE_INTERFACE)
         if found is None or not found.peers:
             raise HostError(f"the interface {NODE_INTERFACE} does not exist", remedy=f"start it: systemctl restart {NODE_INTERFACE}")
@@ -122,7 +122,7 @@ def only_with_hub_key(ctx: NodeRotateContext) -> str | None:
 def follow_hub(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
     """Use the hub's new key.
 
-    The interface is recreated: with the old key it reaches nobody. Raises WaitTimeout.
+    The interface is recreated, because it reaches nobody with the old key. Raises WaitTimeout.
     """
     host, path = ctx.bound.host, units.unit_path(NODE_INTERFACE)
     unit = File(path=path, content=units.with_peer(host.read(path) or b"", ctx.hub_key), mode=0o644)
@@ -187,7 +187,7 @@ def use(ctx: NodeRotateContext) -> Iterator[Change]:
 
 
 def taken(ctx: NodeRotateContext) -> Iterator[Waited]:
-    """Wait until the hub has given the new key the machine's place in the VPN. Raises WaitTimeout."""
+    """Wait until the hub has given this machine's place in the VPN to the new key. Raises WaitTimeout."""
     yield ctx.bound.waiter.until(
         lambda: _untaken(ctx),
         within=_WITHIN,
@@ -204,7 +204,7 @@ def _untaken(ctx: NodeRotateContext) -> str | None:
         answer = ctx.answer()
     except KeyRefused:
         raise
-    except APIError as error:  # the way to the API server may lead through the tunnel
+    except APIError as error:  # the API server may be reachable only through the tunnel
         return str(error)
     return None if answer is not None and answer.state is AnswerState.TAKEN else "this machine has not connected with it yet"
 
@@ -225,7 +225,7 @@ PHASES: Final[Phases[NodeRotateContext]] = Phases(
 
 
 def configure(request: NodeRotateOptions, machine: Machine) -> Prepared[None]:
-    """Require a machine that is in a VPN through a hub. Raises HostError, and UsageError for a key of the hub's that is none."""
+    """Require a machine that is in a VPN through a hub. Raises HostError, and UsageError for an invalid key of the hub."""
     if request.hub_key and not wireguard.is_key(request.hub_key):
         raise UsageError(
             f"{quoted(request.hub_key)} is not a hub key", remedy="give what `kubewright hub cluster list -o json` shows as vpnKey"
@@ -239,7 +239,7 @@ def configure(request: NodeRotateOptions, machine: Machine) -> Prepared[None]:
 
 
 def context(request: NodeRotateOptions, _: None, bound: Bound) -> NodeRotateContext:
-    """Make what the phases work with."""
+    """Make the context of the phases."""
     return NodeRotateContext(bound=bound, hub_key=request.hub_key)
 
 

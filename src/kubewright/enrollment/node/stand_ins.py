@@ -1,4 +1,4 @@
-"""What a hub would answer, for runs in which nobody is asked: everything real but the authorities, which nobody knows."""
+"""The hub's answer in runs that ask no hub: everything is real except the CAs, which nobody trusts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ENDPOINT = "hub.invalid:51820"
 
 
 def answered(join: NodeJoin, wanted: JoinRequest, networks: tuple[str, ...], *, clock: Clock, random: Random) -> Mapping[str, Any]:
-    """Return the request with an answer of our own; `networks` are those of the VPN, which gives the address that nobody else has."""
+    """Return the request with an answer of our own; `networks` are those of the VPN, in which the node gets an unused address."""
     loaded = _cluster(join, networks, clock=clock, random=random)
     vpn = loaded.cluster.vpn
     lease = leases.pick(vpn.pools, join.node, kept=(), owners=lambda _: {}) if vpn is not None else ()

@@ -1,4 +1,4 @@
-"""The phases `tunnel` and `tunnel-start`: this machine's end of the VPN, as a unit that is there before the kubelet after each boot."""
+"""The phases `tunnel` and `tunnel-start`: this machine's end of the VPN, as a unit that starts before the kubelet at each boot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LINES: Final = 5
 
 
 def configure(ctx: NodeJoinContext) -> Iterable[Change]:
-    """Write the key and the unit that the hub's answer leads to, and start it."""
+    """Write the key and the unit that follow from the hub's answer, and start the unit."""
     ends = ctx.checked.tunnel
     if ends is None:
         return
@@ -41,15 +41,15 @@ def configure(ctx: NodeJoinContext) -> Iterable[Change]:
 
 
 def only_in_vpn(ctx: NodeJoinContext) -> str | None:
-    """Leave a phase out on a machine that has no tunnel."""
+    """Skip a phase on a machine without a tunnel."""
     return None if units.is_ours(ctx.host.read(units.unit_path(NODE_INTERFACE))) else "this machine has no VPN"
 
 
 def start(ctx: NodeJoinContext) -> Iterable[Change | Waited]:
-    """Have the tunnel up, and the hub heard through it. Raises WaitTimeout.
+    """Wait until the tunnel is up and the hub answers through it. Raises WaitTimeout.
 
-    A tunnel of oneinfra's carries nothing that a node needs, and its hub knows a node's key from its next run on, or never: without it there is a
-    warning.
+    A tunnel of oneinfra's carries no traffic that a node needs, and its hub learns a node's key at its next run, or
+    never: if such a tunnel does not work, that is only a warning.
     """
     base = ctx.bound.base
     found = base.service(NODE_INTERFACE)

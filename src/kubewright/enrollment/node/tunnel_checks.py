@@ -1,7 +1,7 @@
-"""What a node requires of the VPN that a hub gives it: that it is one, and takes no traffic that is none of its business. Pure.
+"""What a node requires of the VPN that a hub assigns: it must be a valid one, and must not take over other traffic. Pure.
 
-The hub's texts are read into values, and what is written is made of the values. No text of the hub's reaches a unit: an IPv6 zone, for instance, may
-hold any character, line ends among them.
+The hub's texts are parsed into values, and everything that is written consists of these values. No text of the hub's
+reaches a unit: an IPv6 zone, for instance, may contain any character, including line ends.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kubewright.pki import wireguard
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 
 _WITH_MASK: Final = Pattern(r"[0-9A-Fa-f.:]+/[0-9]+")
-"""An address or a network as every hub writes it: without a zone, its mask as a number."""
+"""An address or a network in the form that every hub writes: without a zone, with its prefix length as a number."""
 _MOST_NETWORKS: Final = 4
 _MOST_KEEPALIVE: Final = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckedEnds:
-    """A node's end of the VPN. `host` is an address or a DNS name; an empty `private_key` says that the node's own is used."""
+    """A node's end of the VPN. `host` is an address or a DNS name; an empty `private_key` means the node's own."""
 
     networks: tuple[Network, ...]
     addresses: tuple[Interface, ...]
@@ -46,21 +46,21 @@ class CheckedEnds:
 
     @property
     def endpoint(self) -> str:
-        """Where the hub is, as `wg` reads it."""
+        """The hub's address and port, as `wg` reads them."""
         return f"[{self.host}]:{self.port}" if isinstance(self.host, ipaddress.IPv6Address) else f"{self.host}:{self.port}"
 
     @property
     def shown_addresses(self) -> str:
-        """The addresses for messages."""
+        """The addresses in messages."""
         return ",".join(map(str, self.addresses))
 
     def has(self, address: IPAddress) -> bool:
-        """Whether an address lies behind the tunnel."""
+        """Whether an address is reached through the tunnel."""
         return any(address.version == network.version and address in network for network in self.networks)
 
 
 def require(ends: TunnelAnswer, *, offered: bool, machine: Sequence[str]) -> CheckedEnds:
-    """Read ends that can be used. `offered`: this machine has sent a key; `machine` are its addresses outside of the VPN. Raises TrustError."""
+    """Parse usable ends of an answer. `offered`: this machine has sent a key; `machine` are its addresses outside the VPN. Raises TrustError."""
     found = read(ends)
     for text in machine:
         address = ipaddress.ip_address(text)
@@ -75,7 +75,7 @@ def require(ends: TunnelAnswer, *, offered: bool, machine: Sequence[str]) -> Che
 
 
 def read(ends: TunnelAnswer) -> CheckedEnds:
-    """Read the ends of an answer. Raises TrustError for texts that are not what they should be, or do not fit each other."""
+    """Parse the ends of an answer. Raises TrustError for texts that are invalid or contradict each other."""
     networks = _networks(ends.cidr)
     addresses = _addresses(ends.address, networks, several=not ends.private_key)
     host, port = _endpoint(ends.endpoint)
@@ -114,7 +114,7 @@ def _network(text: str) -> Network:
 
 
 def _with_mask(text: str) -> str:
-    """Return a text that has nothing but an address and the length of its mask. Raises ValueError."""
+    """Require a text that consists of an address and its prefix length only, and return it. Raises ValueError."""
     if _WITH_MASK.fullmatch(text) is None:
         raise ValueError("zones and other forms of a mask are not supported")
     return text
@@ -158,7 +158,7 @@ def _number(text: str, default: int, least: int, most: int, what: str) -> int:
 
 
 def node_tunnel(ends: CheckedEnds, *, key_file: PurePosixPath) -> NodeTunnel:
-    """Return what these ends mean for this machine."""
+    """Return the meaning of these ends for this machine."""
     return NodeTunnel(
         name=NODE_INTERFACE,
         key_file=key_file,
