@@ -17,7 +17,9 @@ OWN = re.compile(r"(?<![\w/.-])(?:docs|tests|src/kubewright)/[\w/-]+\.(?:md|py|t
 MADE_UP = ("tests/unit/repository/", "docs/guide/example-pytest/")
 """Directories that name files which are elsewhere, or nowhere."""
 DECISION = re.compile(r"\bdecision (?:record )?(\d+)\b")
-KUBEADM = re.compile(r"[(;] ?kubeadm v1\.36(?:\.\d+)?: ((?:[a-z0-9_]+(?:/[a-z0-9_]+)*(?:\.go)?)(?:, [a-z0-9_]+(?:/[a-z0-9_]+)+(?:\.go)?)*)")
+KUBEADM = re.compile(
+    r"(?:[(;] ?|Sources?: )kubeadm v1\.36(?:\.\d+)?: (?:cmd/kubeadm/app/)?((?:[a-z0-9_]+(?:/[a-z0-9_]+)*(?:\.go)?)(?:, [a-z0-9_]+(?:/[a-z0-9_]+)+(?:\.go)?)*)"
+)
 UPSTREAM = (ROOT / "tests" / "data" / "upstream" / "kubeadm-v1.36.3.txt").read_text().split()
 """The files below cmd/kubeadm/app. A citation names one of them, or a folder."""
 
