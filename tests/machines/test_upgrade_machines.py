@@ -83,6 +83,12 @@ FAILURES = {
         ("kube-controller-manager and kube-scheduler failed", "/none.crt"),
         WITH_OTHERS,
     ),
+    "a controller-manager that fails as the leader": Failure(
+        "kube-controller-manager",
+        "--root-ca-file=/none.crt",
+        ("upgrade failed", "kube-controller-manager has ended since its upgrade", "error parsing root-ca-file at /none.crt"),
+        WITH_OTHERS | {"admin.conf", "super-admin.conf"},
+    ),
     "the only member of etcd": Failure("etcd", "--no-such-flag=1", ("error: etcd failed", "no-such-flag"), ETCD_LEAVES),
 }
 

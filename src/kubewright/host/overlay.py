@@ -212,8 +212,8 @@ class _PlannedRuntime:
     def containers(self, *, namespace: str) -> list[Container]:
         return self._base.containers(namespace=namespace)
 
-    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
-        return self._base.last_lines(pod, count=count)
+    def last_lines(self, pod: str, /, *, count: int, container: str = "") -> list[str]:
+        return self._base.last_lines(pod, count=count, container=container)
 
     def pull(self, image: str, /) -> Change:
         """Report the pull of an image that is missing.

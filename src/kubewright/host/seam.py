@@ -279,8 +279,11 @@ class ContainerRuntime(Protocol):
         """Read: return the containers of the pods of a namespace, running or not, the latest first."""
         ...
 
-    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
-        """Read: return the last lines that the latest containers of a static pod wrote; none if it never ran."""
+    def last_lines(self, pod: str, /, *, count: int, container: str = "") -> list[str]:
+        """Read: return the last lines that the latest containers of a static pod wrote; none if it never ran.
+
+        `container` is the ID of a single container of it.
+        """
         ...
 
     def pull(self, image: str, /) -> Change:

@@ -168,6 +168,15 @@ def test_a_container_without_output_does_not_hide_the_log_of_the_previous_one(ru
     assert runtime.last_lines("etcd", count=3) == ["bind: address already in use"]
 
 
+def test_the_last_lines_of_a_single_container_are_read(runtime, fake, place):
+    for number in (0, 1):
+        (place / f"{number}.log").write_text(f"t stderr F run {number}\n")
+    fake.containers = [container("old", created=1), container("new", created=2)]
+    fake.logs = {"old": str(place / "0.log"), "new": str(place / "1.log")}
+    found = [runtime.last_lines("etcd", count=3, container=one) for one in ("", "old", "removed")]
+    assert found == [["run 1"], ["run 0"], []]
+
+
 def test_only_calls_of_the_interface_are_made(runtime, fake):
     used = {path for path in vars(client_module).values() if isinstance(path, str) and path.startswith("/runtime.v1")}
     assert used == {"/runtime.v1.RuntimeService/", "/runtime.v1.ImageService/"}

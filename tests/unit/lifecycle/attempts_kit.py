@@ -146,7 +146,7 @@ class Runtime:
     def containers(self, *, namespace):
         return []
 
-    def last_lines(self, pod, /, *, count):
+    def last_lines(self, pod, /, *, count, container=""):
         return []
 
     def cgroup_driver(self):

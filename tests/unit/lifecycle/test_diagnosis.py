@@ -65,7 +65,7 @@ class Runtime:
     def has_image(self, image):
         return image in self.images
 
-    def last_lines(self, pod, *, count):
+    def last_lines(self, pod, *, count, container=""):
         return self.said.get(pod, [])[-count:]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from kubewright.apis.machine import Layout
-from kubewright.base.errors import HostError, RuntimeUnavailable, Unreachable
+from kubewright.base.errors import ComponentFailed, HostError, RuntimeUnavailable, Unreachable
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
@@ -29,6 +29,9 @@ class Runtime:
             raise self.fails
         return self.lives
 
+    def last_lines(self, pod: str, /, *, count: int, container: str = "") -> list[str]:
+        return [f"last words of {container}"]
+
     def sandboxes(self) -> list[Sandbox]:
         if self.fails is not None:
             raise self.fails
@@ -49,6 +52,7 @@ class Box:
         self.written = self.host.state(layout.manifest("kube-scheduler")).modified
         self.healthy: str | None = None
         self.version: str | Exception = "v1.36.4"
+        self.unled: str | None = None
 
     def life(self, after: float, *, state=ContainerState.RUNNING, uid="new", name="kube-scheduler"):
         created = self.written + after
@@ -62,7 +66,9 @@ class Box:
                 raise self.version
             return self.version
 
-        asked = Asked(healthy=lambda: self.healthy, version=version)
+        asked = Asked(
+            healthy=lambda: self.healthy, version=version, led=lambda since: self.unled and f"{self.unled} {since - self.written:.0f}"
+        )
         return StaticPodProof(name="kube-scheduler", pod="kube-scheduler-one", asked=asked, host=self.host, now=lambda: self.written + now)
 
 
@@ -127,6 +133,34 @@ def test_a_component_that_has_just_started_has_not_stayed_up(box):
     box.life(15.0)
     assert box.proof(now=20.0).fault("1.36.4", steady=running.STEADY) == "it has been running for 5 s"
     assert box.proof(now=25.0).fault("1.36.4", steady=running.STEADY) is None
+
+
+def test_a_component_that_nobody_leads_has_not_stayed_up_until_an_election_has_had_time(box):
+    box.life(15.0)
+    box.unled = "nobody leads since"
+    assert box.proof(now=25.0).fault("1.36.4", steady=running.STEADY) == "nobody leads since 15"
+    assert box.proof(now=25.0).fault("1.36.4") is None
+    assert box.proof(now=15.0 + running.ELECTED).fault("1.36.4", steady=running.STEADY) is None
+
+
+@pytest.mark.parametrize("state", [ContainerState.RUNNING, ContainerState.EXITED])
+def test_a_component_that_was_proved_must_not_have_ended_since(box, state):
+    box.life(1.0, uid="first")
+    proof = box.proof()
+    proof.require_lasting()  # nothing has been proved yet
+    assert proof.fault("1.36.4") is None
+    proof.require_lasting()
+    assert proof.fault("1.36.4", steady=running.STEADY) is None
+    if state is ContainerState.EXITED:
+        box.runtime.lives.clear()
+    box.life(2.0, uid="first" if state is ContainerState.EXITED else "second", state=state)
+    with pytest.raises(ComponentFailed, match="kube-scheduler has ended since its upgrade") as caught:
+        proof.fault("1.36.4", steady=running.STEADY)
+    assert caught.value.detail == "the last lines of kube-scheduler:\n  last words of first"
+    with pytest.raises(ComponentFailed):
+        proof.require_lasting()
+    box.runtime.fails = RuntimeUnavailable("containerd is down")
+    assert proof.fault("1.36.4", steady=running.STEADY) == "containerd is down"
 
 
 def test_an_unanswering_runtime_is_a_reason_and_no_error(box):

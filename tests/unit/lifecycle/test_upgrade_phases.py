@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from init_kit import asked, names
 from upgrade_kit import NEW, OLD, PODS, ControlPlane
 
 from kubewright.base import yaml
+from kubewright.base.clock import rfc3339_micro
 from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
 from kubewright.base.events import Checked, PhaseSkipped
 from kubewright.etcd.api import Alarm
@@ -77,6 +79,39 @@ def test_all_goes_back_where_a_component_does_not_run(box, broken):
     box.runtime.broken = set()
     box.upgrade()
     assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+@pytest.mark.parametrize("name", PODS[2:])
+def test_all_goes_back_where_a_component_has_ended_since_it_was_proved(box, name):
+    box.runtime.ends = {name: lambda: f'Component "{PODS[3]}" upgraded successfully!' in box.lines("upgrade/staticpods")}
+    before = box.manifests()
+    with pytest.raises(HostError, match="upgrade failed; this machine is back in its earlier state") as caught:
+        box.upgrade()
+    assert f"{name} has ended since its upgrade" in str(caught.value)
+    assert f"the last words of {name}, which has ended" in str(caught.value)
+    assert box.manifests() == before
+    assert [one.state for one in checkpoint.every(box.machine(box.layout))] == [State.ROLLED_BACK]
+
+
+def lease(box, holder, *, renewed):
+    """Create the Lease of the controller-manager, last renewed so many seconds after its new container was created."""
+    path = Path(box.layout.manifest(PODS[2]))
+    moment = rfc3339_micro(datetime.fromtimestamp(path.stat().st_mtime + renewed, UTC))
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "acquireTime": moment, "renewTime": moment, "leaseTransitions": 4}
+    box.kube.create(
+        {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": {"name": PODS[2], "namespace": "kube-system"}, "spec": spec}
+    )
+
+
+@pytest.mark.parametrize(
+    ("holder", "renewed", "given"),
+    [("node1_former", -5, True), ("node1_living", 3600, False), ("node2_former", -5, False), ("", -5, False)],
+)
+def test_the_lease_of_a_controller_manager_that_has_ended_is_given_back(box, holder, renewed, given):
+    lease(box, holder, renewed=renewed)
+    box.upgrade()
+    spec = box.kube.get(LEASE, PODS[2], "kube-system")["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]) == (*(("", 1) if given else (holder, 15)), 4)
 
 
 def test_a_pod_that_waits_for_the_former_one_is_started_by_a_change_of_its_mirror_pod(box):

@@ -52,6 +52,8 @@ class Runtime:
         self.stopped: list[str] = []
         self.held: dict[str, Callable[[], bool]] = {}
         """Components of the new version that the kubelet does not start before a condition holds."""
+        self.ends: dict[str, Callable[[], bool]] = {}
+        """Components of the new version that have ended, and run again, once a condition holds."""
 
     def containers(self, *, namespace):
         found = [self._container(name) for name in PODS if Path(self.box.layout.manifest(name)).exists() and not self._waits(name)]
@@ -68,6 +70,8 @@ class Runtime:
         uid = f"{name} {path.read_text()}"
         if uid not in self.starts:
             self.starts.append(uid)
+        if name in self.ends and self.box.tag(name) == self.at and self.ends[name]():
+            uid += " again"
         ends = self.fails(name)
         state = ContainerState.EXITED if ends else ContainerState.RUNNING
         return Container(
@@ -85,7 +89,9 @@ class Runtime:
     def has_image(self, image):
         return True
 
-    def last_lines(self, pod, *, count):
+    def last_lines(self, pod, *, count, container=""):
+        if container:
+            return [f"the last words of {pod}, which has ended"]
         return [f"the last words of {pod}"] if pod in self.broken else []
 
     def sandboxes(self):

@@ -150,14 +150,15 @@ class CRIRuntime:
         found = self.client.containers({_POD_NAMESPACE: namespace})
         return [self._told(one) for one in found]
 
-    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
+    def last_lines(self, pod: str, /, *, count: int, container: str = "") -> list[str]:
         """Never raises, because callers use it to explain another error.
 
         A container that has not written anything yet does not hide the previous one.
         """
         try:
             lives = self.client.containers({_POD_NAMESPACE: _STATIC_PODS, _CONTAINER_NAME: pod})
-            paths = (path for container in lives if (path := self.client.log_path(container.id)))
+            chosen = [one.id for one in lives if container in ("", one.id)]
+            paths = (path for identifier in chosen if (path := self.client.log_path(identifier)))
             said = (log_texts(self._tail(PurePosixPath(path))) for path in paths)
             return next((lines for lines in said if lines), [])[-count:]
         except (KubewrightError, OSError):

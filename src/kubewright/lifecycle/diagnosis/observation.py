@@ -239,9 +239,9 @@ def _with_container(host: Host, name: str, containers: Sequence[Container]) -> C
     return Component(name=name, containers=tuple(containers), errors=tuple(said))
 
 
-def last_errors(host: Host, name: str) -> list[str]:
-    """Return the last errors of a static pod, from its latest container with output."""
-    return errors(host.runtime.last_lines(name, count=LOG_LINES))[-ERROR_LINES:]
+def last_errors(host: Host, name: str, *, container: str = "") -> list[str]:
+    """Return the last errors of a static pod, from its latest container with output, or from the one with an ID."""
+    return errors(host.runtime.last_lines(name, count=LOG_LINES, container=container))[-ERROR_LINES:]
 
 
 def _without_container(host: Host, name: str, sandboxes: Sequence[Sandbox]) -> Component:

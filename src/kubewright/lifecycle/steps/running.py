@@ -2,7 +2,8 @@
 
 A pod is Running as soon as its container has been started once, even if that has exited since. Here a component runs
 from a manifest if a container that was created after the manifest was written has stayed up, reports healthy, and
-reports the version of the manifest's image.
+reports the version of the manifest's image. It must still be the same container when the operation ends: one that fails
+later, for example when it becomes the leader, is healthy until then, and is restarted by the kubelet.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kubewright.apis.machine import url
-from kubewright.base.errors import APIError, HostError
+from kubewright.base.errors import APIError, ComponentFailed, HostError
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 from kubewright.base.versions import Version
 from kubewright.base.wait import Condition
 from kubewright.host.seam import Host
 from kubewright.host.states import Container, ContainerState, Sandbox
-from kubewright.lifecycle.diagnosis.observation import NAMESPACE
+from kubewright.lifecycle.diagnosis import failures, remedies
+from kubewright.lifecycle.diagnosis.observation import NAMESPACE, last_errors
 
 STEADY: Final = 10.0
 """Seconds for which a container must run: one that fails at its start has exited by then."""
+ELECTED: Final = 30.0
+"""Seconds after its start in which a leader is expected: the Lease of a former one expires after 15."""
 NOT_STARTED: Final = "the kubelet has not started it from the manifest yet"
 """The fault of a static pod whose former container is still running, or whose new one does not exist yet."""
 _BUILD: Final = Pattern(r'(?m)^kubernetes_build_info\{[^}\n]*git_version="(?P<version>[^"\n]*)"')
@@ -31,13 +35,15 @@ _CORE: Final = Pattern(r"^v?(?P<core>\d+\.\d+\.\d+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """The requests to a component: its health, and its version.
+    """The requests to a component: its health, its version, and its leader.
 
-    `version` returns '' if it is not reported, and raises APIError.
+    `version` returns '' if it is not reported, and raises APIError. `led` returns why it is not known that a leader has
+    been at work since a time, in seconds since 1970; None if it is, and for components without leaders.
     """
 
     healthy: Condition
     version: Callable[[], str]
+    led: Callable[[float], str | None] = lambda _: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +53,7 @@ class StaticPodProof:
     `name` is that of its component and container, `pod` that of its pod; `now` returns seconds since 1970.
 
     `earlier` are the pods that existed before the manifest was replaced: restoring it may continue one of them.
-    `former` are the sandboxes of that time.
+    `former` are the sandboxes of that time. `proven` has the container that has passed.
     """
 
     name: str
@@ -57,6 +63,7 @@ class StaticPodProof:
     now: Callable[[], float]
     earlier: set[str] = field(default_factory=set)
     former: set[str] = field(default_factory=set)
+    proven: list[Container] = field(default_factory=list)
 
     def note(self) -> None:
         """Record the existing pods before the manifest is replaced.
@@ -86,12 +93,15 @@ class StaticPodProof:
         """Return why the component does not run from its manifest with this version, '' for any; None if it does.
 
         `back`: the manifest was restored, and its former pod may still be running. `steady`: seconds for which it must
-        have run.
+        have run. Then a leader must have been elected, too, unless that takes too long. Raises ComponentFailed if the
+        container that was proven before has ended.
         """
         try:
             running = self._running(back=back)
         except HostError as error:
             return str(error)
+        if steady:
+            self._require_lasting(running)
         if running is None:
             return NOT_STARTED
         reason = self.asked.healthy()
@@ -103,8 +113,29 @@ class StaticPodProof:
             return str(error)
         if version and reported and core(reported) != version:
             return f"it reports {reported}, not {version}"
+        self.proven[:] = [running]
         age = self.now() - running.created
-        return f"it has been running for {age:.0f} s" if age < steady else None
+        if age < steady:
+            return f"it has been running for {age:.0f} s"
+        return self.asked.led(running.created) if steady and age < ELECTED else None
+
+    def require_lasting(self) -> None:
+        """Raise ComponentFailed if the proven container has ended.
+
+        If the runtime does not answer, nothing is known.
+        """
+        try:
+            running = self._running(back=False)
+        except HostError:
+            return
+        self._require_lasting(running)
+
+    def _require_lasting(self, running: Container | None) -> None:
+        for proven in self.proven:
+            if running is None or running.id != proven.id:
+                said = last_errors(self.host, self.name, container=proven.id)
+                detail = "\n".join(failures.with_heading(self.name, said))
+                raise ComponentFailed(f"{self.name} has ended since its upgrade", detail=detail, remedy=remedies.of_component(said))
 
     def _running(self, *, back: bool) -> Container | None:
         state = self.host.state(self.host.layout.manifest(self.name))

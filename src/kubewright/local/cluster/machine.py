@@ -125,7 +125,7 @@ class _ProgramsAsImages:
     def has_image(self, image: str, /) -> bool:
         return _program(image) in self._programs
 
-    def last_lines(self, pod: str, /, *, count: int) -> list[str]:
+    def last_lines(self, pod: str, /, *, count: int, container: str = "") -> list[str]:  # one file for all runs
         return daemon_process.last_lines(self._logs / f"{pod}.log", lines=count)
 
     def pull(self, image: str, /) -> Change:

@@ -22,7 +22,7 @@ from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
-from kubewright.lifecycle.upgrade.control_plane import etcd_backup, gate, leaves, proofs
+from kubewright.lifecycle.upgrade.control_plane import elections, etcd_backup, gate, leaves, proofs
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import objects
 from kubewright.workflow.phases import Step
@@ -234,6 +234,9 @@ def _step(
         for pod in pods:
             ctx.say(TOPIC, f"Waiting for the kubelet to restart {pod.name}, and for {pod.name} to answer")
             yield proofs.wait(ctx, pod.proof, pod.new)
+            if pod.name in elections.ELECTING:
+                for proven in pod.proof.proven:
+                    elections.give_back(ctx, pod.name, proven.created)
             ctx.say(TOPIC, f'Component "{pod.name}" upgraded successfully!')
 
     def undo() -> Iterable[Step]:
@@ -252,10 +255,15 @@ def _step(
 
 
 def _settle(ctx: UpgradeContext, pods: Sequence[_Pod]) -> Iterator[Step]:
-    """Renew the administrators' kubeconfigs, and wait until the components have been running for a while."""
+    """Renew the administrators' kubeconfigs, and wait until the components have been running for a while.
+
+    Raises ComponentFailed if one of them has ended meanwhile.
+    """
     yield from leaves.renewed_administrators(ctx)
     for pod in pods:
         yield proofs.wait(ctx, pod.proof, pod.new, steady=running.STEADY)
+    for pod in pods:
+        pod.proof.require_lasting()
 
 
 def _say_equal(ctx: UpgradeContext, names: Iterable[str]) -> None:

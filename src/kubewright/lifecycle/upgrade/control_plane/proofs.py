@@ -15,6 +15,7 @@ from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.steps import health, running
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD, read_static_pod
 from kubewright.lifecycle.steps.running import Asked, StaticPodProof
+from kubewright.lifecycle.upgrade.control_plane import elections
 from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def _with_metrics(ctx: UpgradeContext, name: str) -> Asked:
         answer = client(asked[0]).raw("GET", "/metrics")
         return running.build_version(answer.body.decode(errors="replace")) if answer.status == 200 else ""
 
-    return Asked(healthy=healthy, version=version)
+    return Asked(healthy=healthy, version=version, led=functools.partial(elections.led, ctx, name))
 
 
 def _probed(ctx: UpgradeContext, name: str) -> tuple[str, str] | None:

@@ -1,0 +1,82 @@
+"""The leader election of kube-controller-manager and kube-scheduler, after they were replaced.
+
+A leader starts its controllers only when it has been elected, so that a component which cannot start them is healthy
+until then. kube-controller-manager does not release its Lease when it is stopped (v1.36:
+cmd/kube-controller-manager/app/controllermanager.go, the gate ControllerManagerReleaseLeaderElectionLockOnExit is off),
+so its successor would wait until that expires, 15 seconds later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from kubewright.base.errors import APIError, NotFound
+from kubewright.kube import lease_rules
+from kubewright.kube.resources import LEASE
+from kubewright.lifecycle.steps.detected_cluster import read_static_pod
+from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE
+
+if TYPE_CHECKING:
+    from kubewright.kube.core import Object
+    from kubewright.lifecycle.upgrade.context import UpgradeContext
+
+ELECTING: Final = CONTROL_PLANE[1:]
+"""The components that elect a leader."""
+AT_WORK: Final = 3.0
+"""Seconds for which a new leader must have been at work: one that cannot start its controllers ends at once."""
+
+
+def led(ctx: UpgradeContext, name: str, since: float) -> str | None:
+    """Return why it is not known that a leader has been at work since a time; None if it is, or if none is elected.
+
+    The leader may be on another machine.
+    """
+    try:
+        found = _lease(ctx, name)
+    except APIError as error:
+        return str(error)
+    if found is None:
+        return None
+    spec = found.get("spec") or {}
+    if _moment(spec, "renewTime") < since:
+        return "no leader has been elected since it was started"
+    elected = _moment(spec, "acquireTime")
+    seconds = ctx.clock.now().timestamp() - elected
+    return f"the leader was elected {seconds:.0f} s ago" if elected >= since and seconds < AT_WORK else None
+
+
+def give_back(ctx: UpgradeContext, name: str, since: float) -> None:
+    """Give back the Lease of a former process of this machine, as it would have done itself (client-go: ReleaseOnCancel).
+
+    `since` is when the container that has taken its place was created. A Lease that was renewed later has a living
+    holder, and one of another machine is left alone. If this fails, the Lease expires.
+    """
+    with suppress(APIError):
+        found = _lease(ctx, name)
+        spec = (found or {}).get("spec") or {}
+        own = str(spec.get(lease_rules.HOLDER) or "").startswith(f"{ctx.host.facts.detected.host_name}_")
+        if found is not None and own and _moment(spec, "renewTime") < since:
+            ctx.probe.update(lease_rules.given_back(found))
+
+
+def _lease(ctx: UpgradeContext, name: str) -> Object | None:
+    """Return the Lease with which a component elects its leader; None if it has none."""
+    found = read_static_pod(ctx.host, ctx.host.layout.manifest(name))
+    if found is None or found.argument("leader-elect") == "false":
+        return None
+    lease, namespace = (found.argument(f"leader-elect-resource-{one}") for one in ("name", "namespace"))
+    try:
+        return ctx.probe.get(LEASE, lease or name, namespace or NAMESPACE)
+    except NotFound:
+        return None
+
+
+def _moment(spec: Mapping[str, Any], field: str) -> float:
+    """Return a time of a Lease in seconds since 1970, 0 if there is none."""
+    try:
+        return datetime.fromisoformat(str(spec.get(field))).timestamp()
+    except ValueError:
+        return 0.0
