@@ -263,8 +263,11 @@ def test_members_are_replaced_with_all_alive_and_with_one_of_three_dead(home: Be
     assert _lease(home)["holderIdentity"] == ""
     assert "test-before-replacing" in _names(home, THIRD)
 
+    code, out, err = run("member", "replace", "--yes", at=THIRD)
+    assert (code, "nothing is changed" in out, _members(run)) == (0, True, after), err
+
     _stop(home, SECOND)
-    code, _, err = run("member", "replace", "--yes", at=THIRD)
+    code, _, err = run("member", "replace", "--yes", "--again", at=THIRD)
     assert (code, f"{SECOND} at " in err) == (4, True)
     layout = home.paths().layout(SECOND)
     database = Path(layout.etcd_data) / "member/snap/db"

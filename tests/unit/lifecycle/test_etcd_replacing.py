@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ class Cluster(FakeEtcd):
         super().__init__([member(1), *OTHERS], [])
         self.box = box
         self.raised: list[Alarm] = []
+        self.differs = False
 
     def status(self, endpoint: str, /) -> Status:
         if "127.0.233.9" in endpoint:
@@ -112,22 +114,19 @@ class Cluster(FakeEtcd):
         return self.raised
 
     def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
-        return Hash(value=1, revision=revision, compact_revision=0)
+        return Hash(value=2 if self.differs and "127.0.233.9" in endpoint else 1, revision=revision, compact_revision=0)
 
     def remove(self, member_id: int, /) -> list[Member]:
-        self.box.effect()
-        return super().remove(member_id)
+        return self.box.effect(super().remove(member_id))
 
     def add_learner(self, peer_url: str, /) -> list[Member]:
-        self.box.effect()
-        return super().add_learner(peer_url)
+        return self.box.effect(super().add_learner(peer_url))
 
     def promote(self, member_id: int, /) -> list[Member]:
-        self.box.effect()
         data = Path(self.box.layout.etcd_data) / "member/db"
         data.parent.mkdir(exist_ok=True)
         data.write_bytes(b"of the others")
-        return super().promote(member_id)
+        return self.box.effect(super().promote(member_id))
 
 
 class Servers(RecordingKube):
@@ -195,30 +194,25 @@ class Box:
     def reach(self, server: str) -> Servers:
         return Servers(server, self.unready, self.kube)
 
-    def effect(self) -> None:
-        """Count an effect; the run dies instead of one of them."""
+    def effect(self, made: Any) -> Any:
+        """Count an effect, if there was one, and return it; the run dies after one of them."""
+        self.done += bool(made)
         if self.dies and self.done >= self.dies:
             raise Killed
-        self.done += 1
+        return made
 
-    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0) -> Any:
+    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, again: bool = False) -> Any:
         host: Any = Machine1(layout=self.layout, services=self.services, environment={})
         self.done, self.dies = 0, dies
 
         def counted(verb: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any, **more: Any) -> Any:
-                self.effect()
-                change = verb(*arguments, **more)
-                self.done -= not change
-                return change
-
-            return call
+            return lambda *arguments, **more: self.effect(verb(*arguments, **more))
 
         for name in ("ensure", "remove", "move"):
             setattr(host, name, counted(getattr(host, name)))
         row = records.replace(replace.ROW, context=lambda request, task, bound: Context(bound=bound, request=request, task=task, box=self))
         machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout)
-        return engine.run(row, ReplaceOptions(yes=True), machine, reporter=self.reporter, mode=mode)
+        return engine.run(row, ReplaceOptions(yes=True, again=again), machine, reporter=self.reporter, mode=mode)
 
     def states(self) -> list[State]:
         return [one.state for one in checkpoint.every(Machine1(layout=self.layout))]
@@ -260,7 +254,7 @@ def test_a_member_is_removed_and_comes_back_with_the_data_of_the_others(box: Box
     assert (spec["holderIdentity"], [line for line in box.said() if "no API server is ready" in line]) == ("", [])
 
 
-def test_a_replacement_that_is_killed_at_a_change_goes_on_to_the_same_end(box: Box) -> None:
+def test_a_replacement_that_is_killed_after_a_change_goes_on_to_the_same_end(box: Box) -> None:
     killed = 0
     for number in range(1, 60):
         box.begin()
@@ -273,7 +267,33 @@ def test_a_replacement_that_is_killed_at_a_change_goes_on_to_the_same_end(box: B
             assert [verb for verb, _ in box.etcd.actions] == ["remove", "add", "promote"]
             continue
         break
-    assert 10 < killed < 50
+    assert 10 < killed == box.done < 50
+
+
+def test_a_member_that_was_replaced_and_serves_is_replaced_once_more_only_on_request(box: Box) -> None:
+    box.run()
+    assert (len(box.run(mode=Mode.PLAN).plan.changes), len(box.run().changes), box.said()[-1]) == (
+        0,
+        0,
+        "one has been replaced already, and serves; nothing is changed. --again replaces it once more",
+    )
+    _require_replaced(box)
+    assert len(box.run(mode=Mode.PLAN, again=True).plan.changes) > 3
+    box.run(again=True)
+    assert [verb for verb, _ in box.etcd.actions] == ["remove", "add", "promote"] * 2
+
+
+@pytest.mark.parametrize("lost", ["its vote", "its data"])
+def test_a_member_that_was_replaced_and_does_not_serve_is_replaced_once_more(box: Box, lost: str) -> None:
+    box.run()
+    if lost == "its data":
+        box.etcd.differs = True
+    else:
+        box.etcd.remove(box.etcd.members()[-1].id)
+    before = len(box.etcd.actions)
+    with suppress(WaitTimeout):  # the data stays different
+        box.run()
+    assert [verb for verb, _ in box.etcd.actions[before:]] == [*(["remove"] if lost == "its data" else []), "add", "promote"]
 
 
 def test_a_replacement_that_is_killed_again_and_again_goes_on_to_the_same_end(box: Box) -> None:

@@ -27,6 +27,7 @@ _RESTORE_FLAGS = (
 _RESTORE = {flag.name: flag for flag in _RESTORE_FLAGS}
 _REPLACE_FLAGS = (
     Flag("endpoints", "URLs where other members answer clients; if not given, they are looked for", kind=LIST, metavar="urls"),
+    Flag("again", "replace the member even if the last run has replaced it, and it serves", kind=BOOL, default=False),
     _YES,
     _PLAN,
     ALL_FORMATS,
@@ -69,7 +70,8 @@ ROWS = (
         flags=_REPLACE_FLAGS,
         description="The member is removed, and comes back as a new one, first without a vote. Use this for a member that lost its data, whose data is"
         " corrupt, or that was fenced by `etcd restore --fence`. The others must have a majority. etcd and the API server of this machine are stopped"
-        " meanwhile; the earlier data is renamed, not removed. Running the same command again goes on with an interrupted one.",
+        " meanwhile; the earlier data is renamed, not removed. Running the same command again goes on with an interrupted one, and changes nothing after one"
+        " that was finished, as long as the member serves.",
         examples=("etcd member replace", "etcd member replace --endpoints https://10.0.0.1:2379 --yes"),
         workflow=Workflow(
             "kubewright.lifecycle.etcd.replace:PHASES",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from kubewright.apis.machine import url
-from kubewright.base.errors import CheckFailed, KubewrightError, UsageError, WaitTimeout
+from kubewright.base.errors import APIError, CheckFailed, KubewrightError, UsageError, WaitTimeout
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import Condition
@@ -16,7 +16,7 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.etcd import etcdutl, peers
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions, DataOptions, MemberOptions, MemberTask, ReplaceOptions, RestoreOptions
-from kubewright.lifecycle.etcd.this_member import RESTORE, RESTORE_BACKUP
+from kubewright.lifecycle.etcd.this_member import REPLACE, RESTORE, RESTORE_BACKUP
 from kubewright.lifecycle.machine import LONG
 from kubewright.lifecycle.operation import Bound, RunContext
 from kubewright.lifecycle.steps import checkpoint, stopping
@@ -229,6 +229,36 @@ class ReplaceContext(MemberContext[ReplaceOptions]):
         return self.bound.connections.etcd(
             lambda: peers.connect(self.host, self.member, given=self.request.endpoints, kube=self.bound.connections.kube, clock=self.clock)
         )
+
+    @functools.cached_property
+    def replaced(self) -> bool:
+        """Whether the last operation on this machine was a finished replacement, after which nothing is left to do.
+
+        A run may be killed after its last change, so that nobody has seen its end.
+        """
+        last = checkpoint.every(self.host)[-1:]
+        if self.request.again or [(one.operation, one.state) for one in last] != [(REPLACE, State.DONE)]:
+            return False
+        with suppress(WaitTimeout):
+            self.waiter.until(self.unlike_others, within=_STARTING, saying="etcd to answer")
+        return self.unlike_others() is None
+
+    def unlike_others(self) -> str | None:
+        """Return what this member lacks, or how its data differs from that of another one; None if it does not."""
+        own = self.now()
+        if not own.healthy or own.learner:
+            return own.reason or "it has no vote yet"
+        other = next((one for one in self.cluster.statuses() if one.healthy and one.member_id != own.member_id), None)
+        if other is None:
+            return None
+        if other.cluster_id != own.cluster_id:
+            return f"it belongs to another cluster than {other.endpoint}"
+        revision = min(own.revision, other.revision)
+        try:
+            mine, theirs = (etcd.hash(one.endpoint, revision=revision) for etcd, one in ((self.own, own), (self.cluster, other)))
+        except APIError as error:
+            return str(error)
+        return f"its data differs from that of {other.endpoint}" if mine.differs(theirs) else None
 
     def other_servers(self) -> Sequence[str]:
         """Return the URLs of API servers next to the other members: that of this machine is going to be stopped."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kubewright.base.change import Change
-from kubewright.base.errors import APIError, CheckFailed
+from kubewright.base.errors import CheckFailed
 from kubewright.etcd import voters
 from kubewright.etcd.api import Member, NoQuorum, by_peer_url, initial_cluster
 from kubewright.etcd.membership import EtcdMember, Joining
@@ -37,7 +37,7 @@ def check(ctx: ReplaceContext) -> Iterable[Change]:
     """Run the checks, and ask. Raises what `planned` raises, and UsageError for any answer but yes."""
     planned(ctx)
     serves = " It serves now." if ctx.status.healthy else ""
-    if ctx.begun(REPLACE) is None:
+    if ctx.begun(REPLACE) is None and not ctx.replaced:
         ctx.confirm(
             f"The member {ctx.member.name} at {ctx.member.peer_url} leaves etcd, and comes back with the data of the other members.{serves}"
             f" Its present data stays in {ctx.member.layout.etcd_data}."
@@ -62,6 +62,8 @@ def planned(ctx: ReplaceContext) -> Sequence[Change]:
             detail=str(error),
             remedy="start the other members again; if they are lost: `kubewright etcd restore --from-this-member` on a machine with data",
         ) from error
+    if not resumed and ctx.replaced:
+        return ()
     _require_fit(ctx, members)
     if not resumed:
         _require_another_server(ctx)
@@ -99,6 +101,9 @@ def _require_another_server(ctx: ReplaceContext) -> None:
 
 def carried_out(ctx: ReplaceContext) -> Iterator[Step]:
     """Replace the member. Raises APIError, WaitTimeout, ComponentFailed; the same command continues then."""
+    if ctx.replaced:
+        ctx.say(f"{ctx.member.name} has been replaced already, and serves; nothing is changed. --again replaces it once more")
+        return
     with turns.taken(ctx):
         yield from _replaced(ctx)
 
@@ -118,7 +123,7 @@ def _replaced(ctx: ReplaceContext) -> Iterator[Step]:
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"{ctx.member.name} votes; its earlier data is in {swap.aside}: remove that when nobody needs it any more")
-    checkpoint.finish(ctx.host, kept, State.DONE)  # last: the same command would replace the member once more
+    checkpoint.finish(ctx.host, kept, State.DONE)
 
 
 def _prepared(ctx: ReplaceContext, members: Sequence[Member]) -> Checkpoint:
@@ -154,24 +159,10 @@ def _member(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap) -> Iterator[S
     ctx.say("Waiting for it to receive the data of the other members")
     yield ctx.until(lambda status: status.reason or None, saying="etcd to follow the other members")
     yield joining.promote(desired)
-    yield ctx.until(lambda status: status.reason or ("it has no vote yet" if status.learner else _differs(ctx)), saying="etcd to serve")
+    yield ctx.until(lambda _: ctx.unlike_others(), saying="etcd to serve")
 
 
-def _differs(ctx: ReplaceContext) -> str | None:
-    """Return how the data of this member differs from that of another one; None if it does not."""
-    own = ctx.own.status(ctx.member.client_urls[0])
-    other = next((one for one in ctx.cluster.statuses() if one.healthy and one.member_id != own.member_id), None)
-    if other is None:
-        return None
-    revision = min(own.revision, other.revision)
-    try:
-        mine, theirs = (etcd.hash(one.endpoint, revision=revision) for etcd, one in ((ctx.own, own), (ctx.cluster, other)))
-    except APIError as error:
-        return str(error)
-    return f"its data differs from that of {other.endpoint}" if mine.differs(theirs) else None
-
-
-_FLAGS: Final = "endpoints yes"
+_FLAGS: Final = "endpoints again yes"
 PHASES: Final[Phases[ReplaceContext]] = Phases(
     Phase("preflight", "Check that the other members have a majority, and ask", run=lambda ctx: ctx.bound.preflight(ctx), flags=_FLAGS),
     Phase("replace", "Remove the member, and add it again without data", run=carried_out, flags=_FLAGS),

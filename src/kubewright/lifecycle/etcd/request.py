@@ -60,10 +60,12 @@ class RestoreOptions(DataOptions):
 class ReplaceOptions(MemberOptions):
     """The options of `etcd member replace`.
 
-    `endpoints` are the client URLs of other members; if there are none, they are looked for.
+    `endpoints` are the client URLs of other members; if there are none, they are looked for. `again`: also if the last
+    run has replaced the member already.
     """
 
     endpoints: tuple[str, ...] = ()
+    again: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
