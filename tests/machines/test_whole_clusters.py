@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,10 +19,13 @@ from machine_kit import eventually
 
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
+from kubewright.local.whole.members import HOST_NAME
+from kubewright.local.whole.services import volumes
+from kubewright.local.whole.services.places import runtime
 from kubewright.machines.cgroups import PARENT, hierarchies
 from kubewright.machines.group import bridge_of
 from kubewright.machines.images import Image, archive
-from kubewright.machines.network import bridges, namespaces
+from kubewright.machines.network import Network, bridges, namespaces
 from kubewright.machines.parts import Parts
 
 WORKLOAD = """\
@@ -45,7 +49,37 @@ spec:
   type: NodePort
   selector: {app: web}
   ports: [{port: 80, targetPort: 8080, nodePort: 30080}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: balanced}
+spec:
+  type: LoadBalancer
+  selector: {app: web}
+  ports: [{port: 80, targetPort: 8080}]
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: store}
+spec:
+  serviceName: store
+  selector: {matchLabels: {app: store}}
+  template:
+    metadata: {labels: {app: store}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+        - name: store
+          image: docker.io/library/busybox:test
+          command: [sleep, "100000"]
+          volumeMounts: [{name: data, mountPath: /data}, {name: host, mountPath: /host}]
+      volumes: [{name: host, hostPath: {path: /mnt/host}}]
+  volumeClaimTemplates:
+    - metadata: {name: data}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 """
+
+KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf")
 
 
 class Cluster:
@@ -75,7 +109,19 @@ class Cluster:
         return self.call("local", "shell", f"{self.name}-{machine}", "--", *words, text=text, check=check)
 
     def kubectl(self, *words: str, text: str = "") -> str:
-        return self.inside("control-plane", "kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf", *words, text=text).stdout
+        return self.inside("control-plane", *KUBECTL, *words, text=text).stdout
+
+    def balancer(self, service: str) -> str:
+        """Return the address of a LoadBalancer Service, '' while it has none."""
+        return self.kubectl("get", "service", service, "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
+
+    def in_pod(self, pod: str, *words: str) -> str:
+        """Return the output of a command in a pod; it may fail, or be impossible for a while."""
+        return self.inside("control-plane", *KUBECTL, "exec", pod, "--", *words, check=False).stdout
+
+    def via(self, address: str) -> str:
+        """Return the machine to which the host sends packets for an address, '' for none."""
+        return Network(bridge=bridge_of(self.group), range="").routes().get(address, "")
 
     def traces(self) -> list[str]:
         """Name all that the cluster has on the host. Other clusters and beds may be there at the same time."""
@@ -86,7 +132,8 @@ class Cluster:
         found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{self.group}-*")]
         found += [str(path) for path in Path("/run/systemd/machines").glob(f"*{self.group}*")]
         found += [str(path) for path in Path("/proc").glob("[0-9]*") if self.group in _text(path / "cmdline")]
-        return found + [str(path) for place in (self.disks, self.paths.root) for path in place.glob("*")]
+        places = (self.disks, self.paths.root, runtime(self.paths).root)
+        return found + [str(path) for place in places for path in place.glob("*")]
 
 
 def _text(path: Path) -> str:
@@ -110,7 +157,10 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
 
 
 def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, parts: Parts) -> None:
-    made = cluster.up("--machines", "--nodes", "1")
+    published, shared = free_port(), cluster.paths.root.parent.parent / "shared"
+    shared.mkdir(parents=True)
+    (shared / "greeting").write_text("from the host\n")
+    made = cluster.up("--machines", "--nodes", "1", "--publish", f"{published}:30080", "--mount", f"{shared}:/mnt/host:ro")
     control_plane, worker = (machine["name"] for machine in made["machines"])
     assert (made["kind"], made["state"], made["nodes"]["ready"]) == ("machines", "Ready", 2)
     assert {"create"} == {change["action"] for change in made["changes"] if change["target"].startswith("machine ")}
@@ -128,17 +178,51 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
     addresses = {machine["name"]: machine["address"] for machine in made["machines"]}
     for name, address in addresses.items():  # through kube-proxy of either machine
         eventually(lambda address=address: fetched(f"http://{address}:30080") == "real\n", f"the Service at {name}")
+    eventually(lambda: fetched(f"http://127.0.0.1:{published}") == "real\n", "the published port")
+    eventually(lambda: cluster.balancer("balanced") != "", "an address of the LoadBalancer Service")
+    balanced = cluster.balancer("balanced")
+    eventually(lambda: fetched(f"http://{balanced}") == "real\n", "the LoadBalancer Service")
+    cluster.kubectl("rollout", "status", "statefulset/store", "--timeout", "10m")
+    assert cluster.kubectl("exec", "store-0", "--", "cat", "/host/greeting") == "from the host\n"
+    gateway = Network(bridge="", range=addresses[control_plane].rpartition(".")[0] + ".0/24").gateway
+    eventually(lambda: gateway in cluster.in_pod("store-0", "nslookup", HOST_NAME), "the host's name in pods")
+    cluster.kubectl("exec", "store-0", "--", "sh", "-c", "echo kept > /data/file; sync")
     assert cluster.kubectl("exec", "deployment/web", "--", "cat", "/www/index.html") == "real\n"
 
     again = cluster.up()
     assert [change for change in again["changes"] if change["target"].startswith("machine ")] == []
 
+    further = free_port()
+    changed = json.loads(cluster.call("local", "publish", "--name", cluster.name, f"{further}:30080", "-o", "json").stdout)
+    assert [(row["port"], row["target"], row["listens"]) for row in changed["ports"]] == [(published, 30080, True), (further, 30080, True)]
+    eventually(lambda: fetched(f"http://127.0.0.1:{further}") == "real\n", "a port that was published later")
+    cluster.call("local", "publish", "--name", cluster.name, "--remove", str(further))
+    assert fetched(f"http://127.0.0.1:{further}") == ""
+    with socket.create_server(("127.0.0.1", further)):
+        refused = cluster.call("local", "publish", "--name", cluster.name, f"{further}:30080", check=False)
+    assert (refused.returncode, f"in use by {Path('/proc/self/comm').read_text().strip()} (pid {os.getpid()})" in refused.stderr) == (
+        1,
+        True,
+    )
+
+    assert cluster.via(balanced) == addresses[worker]  # not the control plane, which its label excludes
     cluster.call("local", "machine", "kill", worker)
+    eventually(lambda: cluster.via(balanced) == addresses[control_plane], "the address to move to the machine that is left")
     assert states(cluster.status()) == {control_plane: "Running", worker: "Stopped"}
     repaired = cluster.up()
     assert [change["target"] for change in repaired["changes"] if change["target"].startswith("machine ")] == [f"machine {worker}"]
     assert states(repaired) == {control_plane: "Running", worker: "Running"}
     eventually(lambda: fetched(f"http://{addresses[worker]}:30080") == "real\n", "the Service after the machine has come back")
+    eventually(lambda: fetched(f"http://127.0.0.1:{published}") == "real\n", "the published port after the machine has come back")
+    eventually(lambda: fetched(f"http://{balanced}") == "real\n", "the LoadBalancer Service after the machine has come back")
+    eventually(lambda: cluster.in_pod("store-0", "cat", "/data/file") == "kept\n", "the volume after its machine has come back")
+    cluster.kubectl("delete", "pod", "store-0", "--force")
+    eventually(lambda: cluster.in_pod("store-0", "cat", "/data/file") == "kept\n", "another pod with the same volume")
+    cluster.kubectl("delete", "statefulset/store", "persistentvolumeclaim/data-store-0")
+    eventually(lambda: cluster.kubectl("get", "persistentvolumes", "-o", "name") == "", "the volume to be deleted with its claim")
+    assert cluster.inside("worker-1", "ls", str(volumes.DIRECTORY)).stdout == ""
+    cluster.kubectl("delete", "service", "balanced")
+    eventually(lambda: cluster.via(balanced) == "", "the address of a deleted Service to be free")
 
     cluster.call("down", "--name", cluster.name)
     assert cluster.traces() == []
@@ -151,6 +235,12 @@ def web(parts: Parts, cluster: Cluster) -> Path:
     target = cluster.paths.root.parent / "web.tar"
     archive(Image("docker.io/library/web:dev", {"bin/busybox": busybox}, links=links), target)
     return target
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 on which nothing listens."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
 
 
 def states(status: Mapping[str, Any]) -> dict[str, str]:

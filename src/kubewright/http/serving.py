@@ -110,20 +110,25 @@ async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
     return await _serve(routes, sock.dup())
 
 
-async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB) -> Server:
+async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB, owner: int | None = None) -> Server:
     """Listen on a Unix socket that only this user can reach: mode 0600, in a directory of mode 0700; every caller's user id is checked.
 
+    With an `owner`, the socket belongs to this other user, who may call too, and the directory may have mode 0711.
     A leftover socket is replaced; the caller holds a lock that prevents a second server. Raises HostError if other
     users have access to the directory.
     """
-    checked_directory(path.parent)
+    checked_directory(path.parent, shared=owner is not None)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _bind(sock, path)
+        if owner is not None:
+            os.chown(path, owner, -1)
     except OSError as error:
         sock.close()
         raise HostError(f"cannot listen on {path}", detail=error.strerror or str(error)) from error
-    return await _serve(routes, sock, max_body=max_body, path=path)
+    return await _serve(
+        routes, sock, max_body=max_body, path=path, allowed=frozenset({0, os.geteuid(), *([] if owner is None else [owner])})
+    )
 
 
 async def _serve(
@@ -134,12 +139,12 @@ async def _serve(
     max_body: int = MIB,
     patience: Patience = PATIENCE,
     path: Path | None = None,
+    allowed: frozenset[int] | None = None,
 ) -> Server:
     acceptor = Acceptor(context=context, handshake=patience.handshake)
-    allowed_uid = os.geteuid() if path is not None else None
     application = web.Application(client_max_size=max_body)
     for route in routes:
-        handler = _adapter(route.handler, allowed_uid=allowed_uid, patience=patience, streaming=acceptor.streaming)
+        handler = _adapter(route.handler, allowed=allowed, patience=patience, streaming=acceptor.streaming)
         application.router.add_route(route.method, route.pattern, handler)
     runner = web.AppRunner(
         application,
@@ -176,13 +181,13 @@ def _bind(sock: socket.socket, path: Path) -> None:
 def _adapter(
     handler: Handler,
     *,
-    allowed_uid: int | None,
+    allowed: frozenset[int] | None,
     patience: Patience,
     streaming: Callable[[asyncio.BaseProtocol], AbstractContextManager[None]],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def adapt(request: web.Request) -> web.StreamResponse:
-        uid = _uid(request.transport) if allowed_uid is not None else None
-        if allowed_uid is not None and uid not in {allowed_uid, 0}:
+        uid = _uid(request.transport) if allowed is not None else None
+        if allowed is not None and uid not in allowed:
             return web.Response(status=403, text="this socket is another user's\n")
         try:
             async with asyncio.timeout(patience.body):

@@ -105,17 +105,18 @@ def reachable(path: Path) -> Iterator[str]:
         os.close(directory)
 
 
-def checked_directory(directory: Path) -> None:
-    """Require a directory that only this user can enter. Raises HostError."""
+def checked_directory(directory: Path, *, shared: bool = False) -> None:
+    """Require a directory that only this user can enter, or, if it is shared, that others can only pass through. Raises HostError."""
+    mode = 0o711 if shared else 0o700
     try:
         found = directory.lstat()
     except OSError as error:
         raise HostError(f"cannot use {directory} for a socket", detail=error.strerror or "") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & ~mode:
         raise HostError(
-            f"{directory} must be a directory of this user with mode 0700",
+            f"{directory} must be a directory of this user with mode {mode:04o}",
             detail=f"it has mode {stat.S_IMODE(found.st_mode):04o} and owner {found.st_uid}",
-            remedy=f"chmod 0700 {directory}",
+            remedy=f"chmod {mode:04o} {directory}",
         )
 
 

@@ -71,7 +71,7 @@ def reap(identity: Identity) -> None:
         os.waitpid(identity.pid, os.WNOHANG)
 
 
-def spawn(paths: ClusterPaths) -> DetachedProcess:
+def spawn(paths: ClusterPaths, module: str = MODULE, *arguments: str) -> DetachedProcess:
     """Start the daemon and return at once. Its output is written to the daemon's log."""
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     if "PYTHONPATH" in environment:  # it may be relative, and the daemon runs in another directory
@@ -79,7 +79,7 @@ def spawn(paths: ClusterPaths) -> DetachedProcess:
     with paths.daemon_log.open("ab") as log:
         os.fchmod(log.fileno(), 0o600)
         return DetachedProcess(
-            [sys.executable, "-P", "-m", MODULE, str(paths.root)],  # -P: nothing is imported from the state directory
+            [sys.executable, "-P", "-m", module, str(paths.root), *arguments],  # -P: nothing is imported from the state directory
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

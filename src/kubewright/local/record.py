@@ -13,7 +13,7 @@ from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STRICT
 from kubewright.apis.machine import Addresses, Ports, url
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
-from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError
+from kubewright.base.errors import ConfigurationChanged, DocumentError, HostError, UsageError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.masking import mask
 from kubewright.base.messages import quoted, reason_of
@@ -22,6 +22,9 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import asdict, dataclass, field, fields, replace
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
+from kubewright.local import mounts, published
+from kubewright.local.mounts import Mount
+from kubewright.local.published import PublishedPort
 
 CONTROL_PLANE = "control-plane"
 FORMAT = 3
@@ -81,6 +84,10 @@ class ClusterRecord:
     """What the machines are: `processes` of a user, or whole `machines` with systemd, a container runtime and a kubelet."""
     serving_certificates: str = SELF_SIGNED
     """Who signs the certificates of kubelets' own API: each kubelet itself, or the cluster by the policy of its approver."""
+    publish: tuple[str, ...] = ()
+    """The published ports of a cluster of machines, as `local.published` writes them."""
+    mounts: tuple[str, ...] = ()
+    """The directories of the host that machines see, as `local.mounts` writes them."""
     made: bool = False
     """Whether it has ever come up: from then on its configuration is fixed."""
     format: int = FORMAT
@@ -104,6 +111,16 @@ class ClusterRecord:
     def is_whole(self) -> bool:
         """Whether it consists of whole machines, which need root."""
         return self.kind == MACHINES
+
+    @property
+    def published(self) -> tuple[PublishedPort, ...]:
+        """The published ports."""
+        return tuple(map(published.parse, self.publish))
+
+    @property
+    def mounted(self) -> tuple[Mount, ...]:
+        """The directories of the host that machines see."""
+        return mounts.parse_all(self.mounts)
 
     @property
     def own_controllers(self) -> bool:
@@ -187,12 +204,13 @@ def load(path: Path) -> ClusterRecord | None:
     try:
         found = json.loads(path.read_bytes())
         machines = tuple(_typed(LocalMachineRecord(**machine)) for machine in found.pop("machines"))
+        found |= {name: tuple(found.get(name, ())) for name in _LISTS}
         return _whole(_typed(ClusterRecord(**found, machines=machines)))
     except FileNotFoundError:
         return None
     except OSError as error:
         raise HostError(f"cannot read {path}", detail=error.strerror or "", remedy="check its owner and mode") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, UsageError) as error:
         raise HostError(
             f"{path} does not describe a cluster of this version of kubewright",
             detail=reason_of(error),
@@ -200,7 +218,15 @@ def load(path: Path) -> ClusterRecord | None:
         ) from error
 
 
-_KINDS: Final = {"str": str, "int": int, "bool": bool, "Mapping[str, int]": dict, "tuple[LocalMachineRecord, ...]": tuple}
+_LISTS: Final = ("publish", "mounts")
+_KINDS: Final = {
+    "str": str,
+    "int": int,
+    "bool": bool,
+    "Mapping[str, int]": dict,
+    "tuple[LocalMachineRecord, ...]": tuple,
+    "tuple[str, ...]": tuple,
+}
 T = TypeVar("T", LocalMachineRecord, ClusterRecord)
 
 
@@ -230,6 +256,10 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
         raise ValueError("it has no control plane, or machines that are none")
     if record.kind not in {PROCESSES, MACHINES}:
         raise ValueError(f"kind {quoted(record.kind)}")
+    if any(type(text) is not str for text in (*record.publish, *record.mounts)):
+        raise ValueError(f"published ports {record.publish}, mounts {record.mounts}")
+    if record.published != published.added((), record.published) or tuple(map(str, record.mounted)) != record.mounts:
+        raise ValueError(f"published ports {record.publish}, mounts {record.mounts}")
     if record.control_plane.leaving:
         raise ValueError("its first control plane leaves")
     return record

@@ -7,7 +7,9 @@ from kubewright.base.errors import HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.local import record
+from kubewright.local.mounts import Mount
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.published import PublishedPort
 
 WITHIN = 300.0
 """Seconds for a cluster to be ready: an idle machine needs a few, one that runs other clusters many more."""
@@ -32,6 +34,10 @@ class UpOptions:
     """The identity of the process that the cluster must not outlive, '' if there is none."""
     machines: bool = False
     """Whether a new cluster consists of whole machines."""
+    publish: tuple[PublishedPort, ...] = ()
+    """Ports of the host that a cluster of machines publishes, in addition to those of its record."""
+    mounts: tuple[Mount, ...] | None = None
+    """The directories of the host that machines see."""
     kubectl: bool = False
     """Whether to fetch kubectl too, for interactive use."""
 
@@ -48,7 +54,10 @@ class UpResult:
 
 
 def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
-    """Return whether a cluster consists of whole machines, or is to be made of them. Raises UsageError if it consists of processes."""
+    """Return whether a cluster consists of whole machines, or is to be made of them.
+
+    Raises UsageError if it consists of processes, and the options are not for these.
+    """
     try:
         found = record.load(paths.record)
     except HostError:  # loading the record for its contents reports it
@@ -57,4 +66,7 @@ def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
         raise UsageError(
             f"cluster {quoted(paths.name)} consists of processes, not of machines", remedy="leave --machines out, or choose another --name"
         )
-    return options.machines or (found is not None and found.is_whole)
+    wanted = options.machines or (found is not None and found.is_whole)
+    if not wanted and (options.publish or options.mounts):
+        raise UsageError("only clusters of machines have --publish and --mount", remedy="add --machines, or leave them out")
+    return wanted

@@ -20,7 +20,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.machines import cgroups, host
 from kubewright.machines import network as networks
 from kubewright.machines.kit import cni
-from kubewright.machines.machine import Machine, clear_host
+from kubewright.machines.machine import Bind, Machine, clear_host
 from kubewright.machines.network import Network
 from kubewright.machines.parts import Parts
 from kubewright.machines.places import RUN, MachinePlaces, locked
@@ -45,7 +45,7 @@ class Names:
 class Group:
     """Machines by name, with their index, counted from 1, which determines the address.
 
-    `shared` are paths in the machines, and the host's directories that they see there. With `outside`, machines and
+    `shared` are paths in the machines, and the host's directories that they see there, `mounts` those of their user. With `outside`, machines and
     pods reach what the host reaches. The constructor does nothing.
     """
 
@@ -59,6 +59,7 @@ class Group:
         parts: Parts,
         names: Names | None = None,
         shared: Mapping[str, Path] = MappingProxyType({}),
+        mounts: Sequence[Bind] = (),
         outside: bool = False,
     ) -> None:
         self.name = name
@@ -68,6 +69,7 @@ class Group:
         self._parts = parts
         self._names = names or Names()
         self._shared = shared
+        self._mounts = mounts
         self._outside = outside
         self.machines: dict[str, Machine] = {}
 
@@ -117,6 +119,7 @@ class Group:
             namespace=self.network.namespace(self._members[name]),
             address=self.network.address(self._members[name]),
             shared=self._shared,
+            mounts=self._mounts,
         )
 
     def _make_disk(self, machine: Machine) -> bool:
@@ -148,6 +151,11 @@ class Group:
 def bridge_of(group: str) -> str:
     """Return the name of a group's bridge."""
     return f"kw{hashlib.sha256(group.encode()).hexdigest()[:8]}"
+
+
+def network_of(group: str, directory: Path) -> Network:
+    """Return the network of a group that has one."""
+    return Network(bridge=bridge_of(group), range=(directory / _RANGE).read_text(encoding="ascii"))
 
 
 def claim_network(group: str, directory: Path) -> Network:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, WaitTimeout
 from kubewright.base.events import SilentReporter
+from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.detached import DetachedProcess
 from kubewright.host.programs.commands import Ended
@@ -31,10 +32,19 @@ _NAMESPACES = ("-m", "-u", "-i", "-n", "-p", "-C")
 """Enters the namespaces of PID 1. `ip netns exec` would mount a new /sys, which hides the cgroup mounts."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Bind:
+    """A directory of the host that a machine sees at a path."""
+
+    source: Path
+    target: str
+    read_only: bool
+
+
 class Machine:
     """A machine made of two read-only trees and a disk. `lower` are the trees, the upper one first.
 
-    `shared` are paths at which it sees directories of the host, read-only.
+    `shared` are paths at which it sees directories of the host, read-only; `mounts` are those of its user.
     """
 
     def __init__(
@@ -47,6 +57,7 @@ class Machine:
         namespace: str,
         address: str,
         shared: Mapping[str, Path] = MappingProxyType({}),
+        mounts: Sequence[Bind] = (),
     ) -> None:
         self.name = name
         self.address = address
@@ -56,6 +67,7 @@ class Machine:
         self._lower = tuple(lower)
         self._namespace = namespace
         self._shared = shared
+        self._mounts = tuple(mounts)
         self._container: DetachedProcess | None = None
         self._leader = 0
 
@@ -95,6 +107,13 @@ class Machine:
         if not self._leader:
             self._leader = next((pid for pid in self.cgroups.processes() if _is_leader(pid)), 0)
         return self._leader
+
+    @property
+    def runs(self) -> bool:
+        """Whether the machine has a PID 1 now; `leader` may denote one that has ended since."""
+        if not _is_leader(self._leader):
+            self._leader = 0
+        return bool(self.leader)
 
     @property
     def root(self) -> Path:
@@ -187,6 +206,7 @@ class Machine:
             *("--register=no", "--keep-unit", f"--network-namespace-path=/run/netns/{self._namespace}", "--capability=all"),
             *("--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=read-only", "--bind=/dev/kmsg"),
             *(f"--bind-ro={path}:{place}" for place, path in self._shared.items()),
+            *(f"--bind{'-ro' if one.read_only else ''}={one.source}:{one.target}" for one in self._mounts),
             *(f"--bind={self.places.containerd}:/var/lib/containerd", "-b"),
         ]
 

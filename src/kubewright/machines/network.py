@@ -54,6 +54,23 @@ class Network:
         """The name of the machine's network namespace."""
         return f"{self.bridge}-{index}"
 
+    def spare(self) -> list[str]:
+        """Return the addresses that no machine ever has."""
+        return [str(IPv4Network(self.range)[host]) for host in range(_FIRST + MOST + 1, 255)]
+
+    def routes(self) -> dict[str, str]:
+        """Return the machines to which the host sends packets for single addresses, by these addresses."""
+        rows = json.loads(run("ip", "-4", "-j", "route", "show", "dev", self.bridge) or "[]")
+        return {str(row["dst"]): str(row["gateway"]) for row in rows if "gateway" in row}
+
+    def route(self, address: str, via: str) -> None:
+        """Let the host send packets for an address to a machine."""
+        _ip(f"route replace {address}/32 via {via} dev {self.bridge}")
+
+    def end_route(self, address: str) -> None:
+        """End what `route` did."""
+        _ip(f"route delete {address}/32 dev {self.bridge}")
+
     def exists(self) -> bool:
         """Return whether the bridge exists."""
         return self.bridge in _links("type", "bridge")

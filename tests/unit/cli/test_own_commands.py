@@ -18,7 +18,7 @@ _RESTORE = "again etcdutl fence from-this-member output peers-are-gone plan unfe
 _BACKUP_RESTORE = "etcdutl key-file output peers-are-gone plan yes"
 _ETCD = "cert-dir endpoints output"
 OWN = {
-    "up": "binaries-dir config control-planes controllers kubernetes-version machines name nodes output serving-certificates state-dir wait",
+    "up": "address binaries-dir config control-planes controllers kubernetes-version machines mount name nodes output publish serving-certificates state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",
@@ -28,6 +28,7 @@ OWN = {
     "local use": "kubeconfig name output state-dir",
     "local shell": "name state-dir",
     "local load": "name output state-dir",
+    "local publish": "address list name output remove state-dir",
     "local machine": "",
     "local machine add": "name output state-dir",
     "local machine kill": "name output state-dir",

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed, DocumentError, UsageError, ValidationError
 from kubewright.base.records import replace
-from kubewright.local import record, up_options
+from kubewright.local import mounts, published, record, up_options
 from kubewright.local.cluster import status as clusters
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
@@ -177,6 +177,9 @@ def test_a_cluster_of_processes_is_not_made_of_machines(tmp_path: Path) -> None:
     assert not up_options.machines_are_wanted(paths, UpOptions())
     with pytest.raises(UsageError, match="consists of processes, not of machines"):
         up_options.machines_are_wanted(paths, UpOptions(machines=True))
+    for options in (UpOptions(publish=(published.parse("80:30080"),)), UpOptions(mounts=mounts.parse_all(["/data:/mnt/data"]))):
+        with pytest.raises(UsageError, match="only clusters of machines have --publish and --mount"):
+            up_options.machines_are_wanted(paths, options)
 
 
 FITTING = {

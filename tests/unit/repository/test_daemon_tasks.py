@@ -32,6 +32,8 @@ AWAITED = {
     ("local/supervisor/container_worker.py", "watcher.watch"): "its result is taken",
     ("local/supervisor/probes.py", "self._stay_alive"): "its result is taken",
     ("local/supervisor/probes.py", "self._stay_ready"): "its result is taken",
+    ("local/whole/services/forwarding.py", "_passed_on"): "in a group of one connection, which ends with it",
+    ("local/whole/services/forwarding.py", "self._open"): "it catches what sockets raise; the client sends another packet",
 }
 KEPT = 12
 """Calls that pass `keep_running` to a task: fewer of them mean that this test no longer finds them."""

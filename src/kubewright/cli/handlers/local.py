@@ -22,6 +22,7 @@ from kubewright.cli.printers import streams
 from kubewright.cli.printers.cluster_text import status_text, up_text
 from kubewright.cli.printers.output import painter, table, write_result
 from kubewright.cli.printers.progress import ReadStates, progress
+from kubewright.local import mounts, published
 from kubewright.local.cluster import kubeconfig
 from kubewright.local.cluster import status as clusters
 from kubewright.local.cluster.daemon_client import ControlClient
@@ -49,6 +50,8 @@ def up(parsed: Parsed) -> int:
         serving_certificates=parsed.text("serving-certificates") or None,
         within=Duration.parse(parsed.text("wait")).seconds,
         machines=parsed.flag("machines"),
+        publish=tuple(published.parse(text, address=parsed.text("address")) for text in parsed.strings("publish")),
+        mounts=mounts.parse_all(parsed.strings("mount")) if "mount" in parsed.given else None,
         kubectl=True,
     )
     form = parsed.text("output")

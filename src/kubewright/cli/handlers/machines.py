@@ -11,14 +11,17 @@ from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import Progress, Reporter
 from kubewright.base.messages import quoted
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.cluster_text import ports_text
+from kubewright.cli.printers.output import painter, write_result
 from kubewright.cli.printers.progress import progress
+from kubewright.local import published
 from kubewright.local.cluster import status as clusters
 from kubewright.local.cluster.up import up as bring_up
 from kubewright.local.paths import ClusterPaths, state_directory
 from kubewright.local.record import ClusterRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import machines, members, owner
+from kubewright.local.whole import machines, members, owner, ports
+from kubewright.local.whole.services import client
 from kubewright.machines.machine import Machine
 
 
@@ -81,6 +84,23 @@ def load(parsed: Parsed) -> int:
         sys.stdout.write("".join(f"loaded {name}\n" for name in found))
     else:
         write_result({"images": found, "machines": [machine.name for machine in running]}, form=parsed.text("output"))
+    return 0
+
+
+def publish(parsed: Parsed) -> int:
+    """Publish ports, or list those that are published."""
+    paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    cluster = clusters.require(paths)
+    add = tuple(published.parse(text, address=parsed.text("address")) for text in parsed.strings("ports"))
+    remove = parsed.strings("remove")
+    if parsed.flag("list") and (add or remove):
+        raise UsageError("--list lists ports and changes none", remedy="leave it out")
+    found = ports.change(paths, add=add, remove=remove) if add or remove else cluster.published
+    rows = ports.rows(found, client.status(paths))
+    if parsed.text("output") != "text":
+        write_result({"ports": rows}, form=parsed.text("output"))
+        return 0
+    sys.stdout.write(ports_text(rows, paint=painter(sys.stdout)) if rows else "no port is published\n")
     return 0
 
 

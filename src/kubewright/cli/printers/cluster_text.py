@@ -34,6 +34,8 @@ def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: 
         _head(found),
         _components(found, paint),
         _machines(found, paint),
+        _ports(found, paint),
+        _mounts(found, paint),
         _nodes(found["nodes"], paint),
         _times(found["timings"]) if changed else "",
         _played(found, paint),
@@ -49,6 +51,8 @@ def status_text(found: Mapping[str, Any], *, paint: Paint) -> str:
         f"{found['problem']}\n" if found.get("problem") else "",
         _components(found, paint),
         _machines(found, paint),
+        _ports(found, paint),
+        _mounts(found, paint),
         _nodes(found["nodes"], paint),
         _times(found["timings"]),
         _list("flags that differ from kubeadm's", [_flag(row) for row in found["changedFlags"]], paint),
@@ -80,6 +84,22 @@ def _machines(found: Mapping[str, Any], paint: Paint) -> str:
     rows = [{**machine, "node": nodes.get(machine["name"], "")} for machine in found["machines"]]
     columns = (("name", "MACHINE"), ("address", "ADDRESS"), ("role", "ROLE"), ("state", "STATE"), ("node", "NODE"))
     return table(rows, columns=columns, paint=paint)
+
+
+def _ports(found: Mapping[str, Any], paint: Paint) -> str:
+    return ports_text(found["ports"], paint=paint) if found.get("ports") else ""
+
+
+def ports_text(ports: Sequence[Mapping[str, Any]], *, paint: Paint) -> str:
+    """Return the table of the published ports of a cluster of machines."""
+    rows = [{**row, "state": "listens" if row["listens"] else "stopped"} for row in ports]
+    columns = (("address", "ADDRESS"), ("port", "PORT"), ("protocol", "PROTOCOL"), ("target", "TARGET"), ("state", "STATE"))
+    return table(rows, columns=columns, paint=paint)
+
+
+def _mounts(found: Mapping[str, Any], paint: Paint) -> str:
+    rows = [{**row, "mode": "read-only" if row["readOnly"] else "read-write"} for row in found.get("mounts", ())]
+    return table(rows, columns=(("source", "DIRECTORY"), ("target", "IN MACHINES"), ("mode", "MODE")), paint=paint) if rows else ""
 
 
 def _nodes(nodes: Mapping[str, Any], paint: Paint) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, SERVING_CERTIFICATES, Argument, Command, Flag
+from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, LIST, SERVING_CERTIFICATES, Argument, Command, Flag
 
 NAME = Flag("name", "name of the cluster", default="default")
 STATE_DIR = Flag("state-dir", "directory of the clusters (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
@@ -12,6 +12,8 @@ BINARIES_DIR = Flag("binaries-dir", "take the component binaries from this direc
 VERSION = Flag("kubernetes-version", "Kubernetes version of the cluster", default=KUBERNETES, metavar="version")
 CONFIG = Flag("config", "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations)", metavar="file")
 MACHINE = Flag("machine", "name of the machine (default: the first control plane)", metavar="name")
+
+ADDRESS = Flag("address", "address of the host on which published ports listen", default="127.0.0.1", metavar="ip")
 
 UP_FLAGS = (
     NAME,
@@ -33,6 +35,14 @@ UP_FLAGS = (
         metavar="name",
     ),
     Flag("machines", "make a cluster of whole machines, in which pods really run; needs root", kind=BOOL, default=False),
+    Flag(
+        "publish",
+        "with --machines: forward ports of the host to ports of the machines (NodePorts or hostPorts): [address:]host:target[/udp]",
+        kind=LIST,
+        metavar="ports",
+    ),
+    ADDRESS,
+    Flag("mount", "with --machines: directories of the host that all machines see: dir:dir[:ro]", kind=LIST, metavar="dirs"),
     SERVING_CERTIFICATES,
     BINARIES_DIR,
     STATE_DIR,
@@ -59,7 +69,7 @@ ROWS = (
             "up --nodes 10 --name wide",
             "up --control-planes 3",
             "up --config kubeadm.yaml -o json",
-            "up --machines --name dev --nodes 2",
+            "up --machines --name dev --nodes 2 --publish 8080:30080",
         ),
     ),
     Command(
@@ -139,6 +149,28 @@ ROWS = (
         argument=Argument("archive", "archive of Docker or OCI images; - for standard input", shown="ARCHIVE", least=1),
         flags=(*ON_CLUSTER, ALL_FORMATS),
         examples=("local load --name dev app.tar", "local load --name dev - < app.tar"),
+    ),
+    Command(
+        "local publish",
+        "Forward ports of the host to ports of a cluster of machines, while it runs",
+        handler="kubewright.cli.handlers.machines:publish",
+        argument=Argument(
+            "ports", "[address:]host:target[/udp]; the target is a NodePort or a hostPort", shown="[HOST:TARGET] ...", most=ANY
+        ),
+        flags=(
+            *ON_CLUSTER,
+            ADDRESS,
+            Flag("list", "list the published ports, which is the default", kind=BOOL, default=False),
+            Flag("remove", "ports of the host to publish no longer: host[/udp]", kind=LIST, metavar="ports"),
+            ALL_FORMATS,
+        ),
+        description="Connections to a published port of the host go to the target port of a machine that runs. The ports belong to the"
+        " cluster: up restores them, down removes them. They listen on 127.0.0.1 unless an address is given.",
+        examples=(
+            "local publish --name dev 8080:30080",
+            "local publish --name dev 5353:30053/udp",
+            "local publish --name dev --remove 8080",
+        ),
     ),
     Command("local machine", "Change single machines of a cluster of machines; needs root"),
     *(

@@ -9,6 +9,7 @@ from kubewright.base.messages import quoted
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
+from kubewright.local.whole.services import client
 from kubewright.machines import cgroups, group
 
 
@@ -33,5 +34,6 @@ def require_root(paths: ClusterPaths) -> None:
 
 
 def sweep(paths: ClusterPaths, *, keep_data: bool = False) -> None:
-    """Stop all machines of a cluster, and remove them; their disks stay with `keep_data`. Changes nothing if there are none."""
+    """Stop the daemon and all machines of a cluster, and remove them; their disks stay with `keep_data`. Changes nothing if there are none."""
+    client.stop(paths)
     group.sweep(members.group_name(paths), members.directory(paths), keep=keep_data)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import Reporter
 from kubewright.base.messages import quoted
-from kubewright.local import record
+from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import members, owner
@@ -20,7 +20,7 @@ from kubewright.machines.parts import ensure_parts
 
 def kill(paths: ClusterPaths, name: str) -> bool:
     """Stop a machine like a power failure; returns whether it ran. Its disk stays as it was at that moment."""
-    with _changed(paths, f"kill of machine {name}") as cluster:
+    with changed(paths, f"kill of machine {name}") as cluster:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
         machine.cut_power()
@@ -29,7 +29,7 @@ def kill(paths: ClusterPaths, name: str) -> bool:
 
 def stop(paths: ClusterPaths, name: str) -> bool:
     """Shut a machine down, as its power button does; returns whether it ran."""
-    with _changed(paths, f"stop of machine {name}") as cluster:
+    with changed(paths, f"stop of machine {name}") as cluster:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
         machine.shut_down()
@@ -38,8 +38,9 @@ def stop(paths: ClusterPaths, name: str) -> bool:
 
 def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
     """Start a machine with its disk, and wait for its container runtime; returns whether it was stopped."""
-    with _changed(paths, f"start of machine {name}") as cluster:
+    with changed(paths, f"start of machine {name}") as cluster:
         members.machine_of(paths, cluster, name)
+        mounts.require_sources(cluster.mounted)
         parts = ensure_parts(version=cluster.kubernetes_version, reporter=reporter)
         network = claim_network(members.group_name(paths), members.directory(paths))
         return bool(members.group_of(paths, cluster, network=network, parts=parts).up([name]))
@@ -70,8 +71,8 @@ def require_root(what: str) -> None:
 
 
 @contextmanager
-def _changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
-    """Hold the lock of an existing cluster of machines."""
+def changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
+    """Hold the lock of an existing cluster of machines. Raises UsageError if there is none."""
     with owner.changing_as(owner.of_cluster(paths), paths, doing=doing):
         found = record.load(paths.record)
         _require_whole(paths, found)

@@ -16,9 +16,9 @@ from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
-from kubewright.machines import program
+from kubewright.machines import group, program
 from kubewright.machines.group import Group, Names
-from kubewright.machines.machine import Machine
+from kubewright.machines.machine import Bind, Machine
 from kubewright.machines.network import Network
 from kubewright.machines.parts import Parts
 from kubewright.machines.places import MachinePlaces, disks
@@ -46,6 +46,11 @@ def members(cluster: ClusterRecord) -> dict[str, int]:
     return planes | {name: _FIRST_WORKER + int(name.rpartition("-")[2]) for name in cluster.workers}
 
 
+def network_of(paths: ClusterPaths) -> Network:
+    """Return the network of a cluster that has been started. Needs root."""
+    return group.network_of(group_name(paths), directory(paths))
+
+
 def group_of(paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, parts: Parts) -> Group:
     """Return the group of a cluster's machines."""
     return Group(
@@ -56,6 +61,7 @@ def group_of(paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, p
         parts=parts,
         names=Names(gateway=(HOST_NAME,), resolvers=resolvers(_read(_SERVERS))),
         shared=program.own().shared,
+        mounts=tuple(Bind(source=one.source, target=str(one.target), read_only=one.read_only) for one in cluster.mounted),
         outside=True,
     )
 

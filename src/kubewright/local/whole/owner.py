@@ -65,6 +65,12 @@ def of_cluster(paths: ClusterPaths) -> Owner | None:
     return owner if owner is not None and paths.root.is_relative_to(owner.home) else None
 
 
+def uid_of(paths: ClusterPaths) -> int:
+    """Return the user who owns a cluster."""
+    found = of_cluster(paths)
+    return 0 if found is None else found.uid
+
+
 @contextmanager
 def acting_as(owner: Owner | None) -> Iterator[None]:
     """Access files as an owner inside the block: below a directory of another user, root could be made to write elsewhere.

@@ -14,7 +14,8 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import CONTROL_PLANE, ClusterRecord
-from kubewright.local.whole import members
+from kubewright.local.whole import members, ports
+from kubewright.local.whole.services import client
 
 READY: Final = "Ready"
 _UNKNOWN: Final = "Unknown"
@@ -26,9 +27,12 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     """Return all data of `local status`, with the fields of a cluster of processes."""
     running = {name: bool(members.machine_of(paths, cluster, name).leader) for name in members.members(cluster)}
     nodes, problem = _nodes(paths, cluster) if running[cluster.control_plane.name] else ({}, "")
+    daemon = client.status(paths)
     stopped = [name for name, runs in running.items() if not runs]
     if stopped and any(running.values()):
         problem = f"stopped: {', '.join(stopped)}; `sudo kubewright up --name {cluster.name}` starts them"
+    if not daemon and any(running.values()):
+        problem = f"its daemon does not run, which forwards ports; `sudo kubewright up --name {cluster.name}` starts one"
     states = {name: nodes.get(name, _UNKNOWN) if runs else _UNKNOWN for name, runs in running.items()}  # its Node is Ready for a while
     listed = [{"name": name, "phase": state, "ready": state == READY} for name, state in states.items()]
     ready = sum(bool(node["ready"]) for node in listed)
@@ -44,6 +48,9 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
             {"name": name, "address": address, "role": role, "state": "Running" if running[name] else "Stopped", "components": []}
             for name, address, role in _machines(cluster)
         ],
+        "daemon": {"pid": daemon.get("pid")},
+        "ports": ports.rows(cluster.published, daemon),
+        "mounts": [{"source": str(one.source), "target": str(one.target), "readOnly": one.read_only} for one in cluster.mounted],
         "nodes": {"ready": ready, "total": len(listed), "list": listed},
         "timings": {},
         "changedFlags": [],

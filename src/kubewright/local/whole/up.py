@@ -15,24 +15,25 @@ from typing import Final
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
 from kubewright.base.deadlines import Deadline, holding
-from kubewright.base.errors import APIError, NotFound, UsageError
+from kubewright.base.errors import APIError, ConfigurationChanged, NotFound, UsageError
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
-from kubewright.base.wait import PollingWaiter
+from kubewright.base.wait import PollingWaiter, Waiter
 from kubewright.binaries import BinarySources
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
-from kubewright.local import record
+from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions, UpResult
 from kubewright.local.user_documents import version_of
-from kubewright.local.whole import documents, members, operations, owner, preflight, status
+from kubewright.local.whole import addons, documents, members, operations, owner, ports, preflight, status
 from kubewright.local.whole.down import sweep
+from kubewright.local.whole.services import client
 from kubewright.machines.group import Group, claim_network
 from kubewright.machines.parts import ensure_parts
 from kubewright.pki import pins
@@ -62,6 +63,11 @@ class _Run:
         """The first control plane."""
         return self.cluster.control_plane
 
+    @property
+    def waiter(self) -> Waiter:
+        """Waits, and shows for what."""
+        return PollingWaiter(clock=self.clock, reporter=self.reporter)
+
     def mark(self, subject: str, state: str) -> None:
         """Report a new state of a machine, or a milestone."""
         self.reporter.emit(State(subject=subject, state=state, elapsed=self.clock.monotonic() - self.start))
@@ -81,6 +87,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
     with owner.changing_as(user, paths, doing=f"up of cluster {paths.name}"):
         found = record.load(paths.record)
         cluster = _wanted(paths, options, found, random)
+        mounts.require_sources(cluster.mounted)
         parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed
@@ -94,7 +101,8 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         with _undone_on_failure(run), holding(Deadline(options.within, clock=clock)):
             changes, api_ready = _bring_up(run)
         with owner.acting_as(user):
-            record.save(replace(cluster, made=True), paths.record)
+            publish = tuple(map(str, ports.wanted(cluster, options)))
+            record.save(replace(cluster, publish=publish, made=True), paths.record)
         total = clock.monotonic() - start
         run.mark("cluster", "Ready")
         return UpResult(changes=tuple(changes), created=found is None, api_ready=api_ready, total=total)
@@ -102,11 +110,13 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
 
 def _bring_up(run: _Run) -> tuple[list[Change], float]:
     """Start machines, make the first one a control plane, let the others join, and wait for all nodes."""
-    changes = [*_start(run), *_init(run)]
+    daemon = client.start(run.paths, owner=owner.uid_of(run.paths))  # it loads while machines start
+    changes = [*_start(run), *ports.ensure(run.paths, run.cluster, run.options, daemon=daemon, waiter=run.waiter), *_init(run)]
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
     with _client(run) as api:
         changes += _remove_surplus(run, api)
+        changes += addons.ensure(api, gateway=run.group.network.gateway)  # before CoreDNS starts, which rereads its file only after 30 s
         changes += _join(run)
         _wait_for_nodes(run, api)
         remove_object(api, named("Secret"), secrets.name_of(run.token.partition(".")[0]), secrets.NAMESPACE)
@@ -169,7 +179,6 @@ def _remove_surplus(run: _Run, api: KubeClient) -> list[Change]:
 
 
 def _wait_for_nodes(run: _Run, api: KubeClient) -> None:
-    waiter = PollingWaiter(clock=run.clock, reporter=run.reporter)
     wanted, seen = set(members.members(run.cluster)), dict[str, str]()
 
     def ready() -> str | None:
@@ -187,7 +196,7 @@ def _wait_for_nodes(run: _Run, api: KubeClient) -> None:
         missing = sorted(name for name in wanted if states.get(name) != status.READY)
         return f"not ready yet: {', '.join(missing)}" if missing else None
 
-    waiter.until(
+    run.waiter.until(
         ready, within=run.options.within, saying="all nodes to be ready", every=0.05, at_most=0.2, remedy="give it more time with --wait"
     )
 
@@ -196,7 +205,8 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     """Return the requested cluster; a new one has no addresses yet. Raises ConfigurationChanged as `record.require_same` does."""
     if found is not None and found.made:
         record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config)
-        return found.scaled(found.nodes if options.nodes is None else options.nodes)
+        _require_same_mounts(paths, options, found)
+        return replace(found.scaled(found.nodes if options.nodes is None else options.nodes), mounts=_mounts(options, found))
     base = found or ClusterRecord(
         name=paths.name,
         id=record.new_id(random),
@@ -206,7 +216,24 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     )
     config = base.config if options.config is None else options.config
     nodes = base.nodes if options.nodes is None else options.nodes
-    return replace(base, nodes=nodes, config=config, kubernetes_version=version_of(config, options.kubernetes_version))
+    version = version_of(config, options.kubernetes_version)
+    return replace(base, nodes=nodes, config=config, kubernetes_version=version, mounts=_mounts(options, base))
+
+
+def _mounts(options: UpOptions, cluster: ClusterRecord) -> tuple[str, ...]:
+    return cluster.mounts if options.mounts is None else tuple(map(str, options.mounts))
+
+
+def _require_same_mounts(paths: ClusterPaths, options: UpOptions, found: ClusterRecord) -> None:
+    """Refuse other mounts for machines that run: they see them from their start. Raises ConfigurationChanged."""
+    if _mounts(options, found) == found.mounts:
+        return
+    running = [name for name in members.members(found) if members.machine_of(paths, found, name).leader]
+    if running:
+        raise ConfigurationChanged(
+            f"the machines of cluster {found.name} run with other mounts: {', '.join(found.mounts) or 'none'}",
+            remedy=f"stop it with `sudo kubewright down --name {found.name} --keep-data`, then repeat this command",
+        )
 
 
 def _require_supported(options: UpOptions) -> None:

@@ -1,0 +1,61 @@
+"""Directories of the host that the machines of a cluster see, as users write them: `DIR:DIR[:ro]`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.base.errors import UsageError
+from kubewright.base.messages import quoted
+from kubewright.base.records import dataclass
+
+_REMEDY: Final = "write DIR:DIR or DIR:DIR:ro, for example $PWD/data:/data:ro"
+_MACHINES_OWN: Final = tuple(map(PurePosixPath, ("/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib")))
+"""Directories that machines could not do without; directories below them can be mounts, except of the kernel's file systems."""
+_KERNELS: Final = tuple(map(PurePosixPath, ("/dev", "/proc", "/run", "/sys", "/tmp")))  # noqa: S108 - a machine's own, a tmpfs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mount:
+    """A directory of the host, and the path at which machines see it."""
+
+    source: Path
+    target: PurePosixPath
+    read_only: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.target}" + (":ro" if self.read_only else "")
+
+
+def parse(text: str) -> Mount:
+    """Parse what a user writes; a relative path of the host begins in the current directory. Raises UsageError."""
+    parts = text.split(":")
+    if not 2 <= len(parts) <= 3 or not all(parts) or not text.isprintable() or parts[2:] not in ([], ["ro"], ["rw"]):
+        raise UsageError(f"{quoted(text)} is not a mount", remedy=_REMEDY)
+    target = PurePosixPath(parts[1])
+    if not target.is_absolute() or ".." in target.parts:
+        raise UsageError(f"{quoted(text)}: machines see directories at absolute paths, not at {quoted(parts[1])}", remedy=_REMEDY)
+    if any(own.is_relative_to(target) for own in _MACHINES_OWN) or any(target.is_relative_to(kernels) for kernels in _KERNELS):
+        raise UsageError(f"{quoted(text)} would hide {target}, which machines need", remedy="choose another path, for example /mnt/data")
+    return Mount(source=Path(os.path.normpath(Path(parts[0]).expanduser().absolute())), target=target, read_only=parts[2:] == ["ro"])
+
+
+def parse_all(texts: Iterable[str]) -> tuple[Mount, ...]:
+    """Parse several. Raises UsageError, also for two at the same path."""
+    found: dict[PurePosixPath, Mount] = {}
+    for mount in map(parse, texts):
+        if mount.target in found:
+            raise UsageError(f"two directories are to be at {mount.target}", remedy="choose another path for one of them")
+        found[mount.target] = mount
+    return tuple(found.values())
+
+
+def require_sources(mounts: Sequence[Mount]) -> None:
+    """Require that the host has the directories. Raises UsageError."""
+    for mount in mounts:
+        if not mount.source.is_dir():
+            raise UsageError(
+                f"{mount.source}, which machines are to see at {mount.target}, is not a directory", remedy=f"mkdir -p {mount.source}"
+            )

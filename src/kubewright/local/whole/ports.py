@@ -1,0 +1,69 @@
+"""The published ports of a cluster of machines: its record says which, and its daemon forwards them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import HostError
+from kubewright.base.messages import quoted
+from kubewright.base.records import replace
+from kubewright.base.wait import Waiter
+from kubewright.host.detached import DetachedProcess
+from kubewright.local import published, record
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.published import PublishedPort
+from kubewright.local.record import ClusterRecord
+from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import machines, members, owner
+from kubewright.local.whole.services import client
+
+
+def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[PublishedPort, ...]:
+    """Return the ports of a cluster after an `up`. Raises UsageError for one that is published to another target already."""
+    return published.added(cluster.published, options.publish)
+
+
+def ensure(
+    paths: ClusterPaths, cluster: ClusterRecord, options: UpOptions, *, daemon: DetachedProcess | None, waiter: Waiter
+) -> list[Change]:
+    """Tell a cluster's daemon, the given process if it was started, about machines and ports; returns which ports are new.
+
+    Raises PortInUse with the owner of a port.
+    """
+    client.ready(paths, daemon, waiter=waiter)
+    client.expect(paths, {name: members.address(cluster, name) for name in members.members(cluster)})
+    present = set(client.status(paths).get("ports", ()))
+    desired = wanted(cluster, options)
+    client.publish(paths, desired)
+    return [Change(target=f"port {port}", action=Action.CREATE) for port in desired if str(port) not in present]
+
+
+def change(paths: ClusterPaths, *, add: Sequence[PublishedPort] = (), remove: Sequence[str] = ()) -> tuple[PublishedPort, ...]:
+    """Publish further ports and others no longer; returns those that are published then.
+
+    A cluster that is stopped does so when it is started. Raises UsageError for ports that conflict or are not
+    published, PortInUse with the owner of a port; nothing has changed then.
+    """
+    with machines.changed(paths, f"change of the ports of cluster {paths.name}") as cluster:
+        found = published.added(published.without(cluster.published, remove), add)
+        if client.status(paths):
+            client.publish(paths, found)
+        elif any(members.machine_of(paths, cluster, name).leader for name in members.members(cluster)):
+            raise HostError(
+                f"the daemon of cluster {quoted(paths.name)}, which forwards ports, does not run",
+                remedy=f"`sudo kubewright up --name {paths.name}` starts it",
+            )
+        with owner.acting_as(owner.of_cluster(paths)):
+            record.save(replace(cluster, publish=tuple(map(str, found))), paths.record)
+    return found
+
+
+def rows(ports: Sequence[PublishedPort], daemon: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the ports for `-o json`, with whether the daemon forwards them."""
+    served = set(daemon.get("ports", ()))
+    return [
+        {"address": one.address, "port": one.port, "target": one.target, "protocol": one.protocol, "listens": str(one) in served}
+        for one in ports
+    ]

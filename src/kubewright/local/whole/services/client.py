@@ -1,0 +1,110 @@
+"""The daemon of a cluster of machines from the outside: starting it, telling it what there should be, and stopping it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import APIError, ComponentFailed, HostError, Locked, PortInUse
+from kubewright.base.events import SilentReporter
+from kubewright.base.messages import quoted
+from kubewright.base.wait import PollingWaiter, Waiter
+from kubewright.host.detached import DetachedProcess
+from kubewright.host.processes import RealProcesses
+from kubewright.http import unix
+from kubewright.local import daemon_process
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.published import PublishedPort
+from kubewright.local.whole.services.places import MODE, RUN, runtime
+
+MODULE: Final = "kubewright.local.whole.services.daemon"
+_LISTENS_WITHIN: Final = 60.0
+"""Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
+_GRACE: Final = 5.0
+_ENDS_WITHIN: Final = 20.0
+"""Seconds after which a daemon that was asked to end is killed, and after which that is an error."""
+
+
+def status(paths: ClusterPaths) -> dict[str, Any]:
+    """Return what the daemon reports, nothing if none runs."""
+    try:
+        return _call(paths, "GET", "/status", timeout=5.0)
+    except (APIError, HostError):
+        return {}
+
+
+def start(paths: ClusterPaths, *, owner: int) -> DetachedProcess | None:
+    """Start the daemon and return at once; None if it runs. `owner` is the user who may call it besides root."""
+    own = runtime(paths)
+    for directory in (RUN, own.root):
+        directory.mkdir(mode=MODE, exist_ok=True)
+        directory.chmod(MODE)
+    return None if daemon_process.identity(own) else daemon_process.spawn(own, MODULE, str(paths.root), str(owner))
+
+
+def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waiter) -> None:
+    """Wait until the daemon listens. Raises ComponentFailed with its last lines if the process that was started ends."""
+
+    def listens() -> str | None:
+        if process is not None and process.poll() not in {None, Locked.exit_code}:  # the other one: it was already running
+            raise ComponentFailed(
+                f"the daemon of cluster {quoted(paths.name)} ended with exit code {process.returncode}",
+                detail="\n".join(daemon_process.last_lines(runtime(paths).daemon_log)),
+                remedy=f"`sudo kubewright up --name {paths.name}` starts it again",
+            )
+        return None if status(paths) else "it does not listen yet"
+
+    waiter.until(listens, within=_LISTENS_WITHIN, saying="the cluster's daemon", every=0.02, at_most=0.1)
+
+
+def expect(paths: ClusterPaths, addresses: Mapping[str, str]) -> None:
+    """Tell the daemon which machines there are. Needs root."""
+    _call(paths, "PUT", "/machines", {"machines": dict(addresses)})
+
+
+def publish(paths: ClusterPaths, ports: Sequence[PublishedPort]) -> None:
+    """Let the daemon listen on exactly these ports. Raises PortInUse, with the owner; then it listens on those from before."""
+    _call(paths, "PUT", "/ports", {"ports": [str(port) for port in ports]})
+
+
+def stop(paths: ClusterPaths) -> None:
+    """Stop the daemon, and remove its files. Changes nothing if there is none."""
+    own, clock, processes = runtime(paths), SystemClock(), RealProcesses()
+    found, start = daemon_process.marked_processes(own), clock.monotonic()
+    for one in found:
+        processes.signal(one, signal.SIGTERM)
+
+    def ended() -> str | None:
+        left = [one for one in found if processes.alive(one)]
+        for one in left:
+            if clock.monotonic() - start > _GRACE:
+                processes.signal(one, signal.SIGKILL)
+        return f"pid {left[0].pid} still runs" if left else None
+
+    waiter = PollingWaiter(clock=clock, reporter=SilentReporter())
+    waiter.until(ended, within=_ENDS_WITHIN, saying="the cluster's daemon to end", every=0.01, at_most=0.05)
+    for one in found:
+        daemon_process.reap(one)
+    shutil.rmtree(own.root, ignore_errors=True)
+    with suppress(OSError):  # there is none, or other clusters are there
+        RUN.rmdir()
+
+
+def _call(
+    paths: ClusterPaths, method: str, target: str, body: Mapping[str, object] | None = None, *, timeout: float = 30.0
+) -> dict[str, Any]:
+    content = b"" if body is None else json.dumps(body).encode()
+    answer = unix.request(method, runtime(paths).socket, target, body=content, timeout=timeout)
+    if answer.status == 200:
+        return dict(json.loads(answer.body))
+    try:
+        found = json.loads(answer.body)
+        raise PortInUse(found["what"], detail=found["detail"], remedy=found["remedy"])
+    except (ValueError, KeyError, TypeError):
+        said = answer.body.decode(errors="replace").strip()
+        raise HostError(f"the daemon of cluster {quoted(paths.name)} refused {method} {target}", detail=said) from None

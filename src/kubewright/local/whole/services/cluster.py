@@ -1,0 +1,123 @@
+"""What the daemon does through the cluster's API, as long as one of its control planes runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Final, Protocol
+
+from kubewright.base.errors import KubewrightError
+from kubewright.base.records import replace
+from kubewright.base.unexpected import keep_running
+from kubewright.host.filesystem.files import Files
+from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.daemons.controller import SharedInformer
+from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.resources import NODE, SERVICE, Resource, named
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import documents, members
+from kubewright.local.whole.services import volumes
+from kubewright.local.whole.services.load_balancers import LoadBalancers
+from kubewright.local.whole.services.states import MachineStates
+from kubewright.machines.places import MachinePlaces
+
+_ADMIN: Final = "etc/kubernetes/admin.conf"
+_WATCHED: Final[tuple[Resource, ...]] = (SERVICE, NODE, named("EndpointSlice"), volumes.CLAIM, volumes.VOLUME)
+_LOOK_EVERY: Final = 0.5
+"""Seconds between two looks for a control plane."""
+
+
+class Controller(Protocol):
+    """Works until it is cancelled."""
+
+    name: str
+
+    def look_again(self) -> None:
+        """Compare again: a machine has started or stopped."""
+        ...
+
+    async def run(self) -> None:
+        """Run the controller."""
+        ...
+
+
+class ClusterServices:
+    """The controllers of a cluster of machines.
+
+    waiting for a control plane ──> working ── it stopped ──> waiting
+    """
+
+    def __init__(self, paths: ClusterPaths, states: MachineStates) -> None:
+        self._paths = paths
+        self._states = states
+        self._changed = asyncio.Event()
+        self._controllers: list[Controller] = []
+        states.subscribe(self._look_again)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            name, access = await self._control_plane()
+            client = AsyncKubeClient(access)
+            run = partial(self._work, client)
+            work = asyncio.create_task(keep_running("services of the cluster", run, expected=()), name=f"work through {name}")
+            try:
+                while name in self._states.running:
+                    self._changed.clear()
+                    await self._changed.wait()
+            finally:
+                work.cancel()
+                await asyncio.gather(work, return_exceptions=True)
+                await client.close()
+
+    def _look_again(self) -> None:
+        self._changed.set()
+        for controller in self._controllers:
+            controller.look_again()
+
+    async def _control_plane(self) -> tuple[str, Access]:
+        """Wait for a machine that runs and has the administrator's kubeconfig, which only control planes have."""
+        while True:
+            for name, address in self._states.running.items():
+                try:
+                    return name, self._access(name, address)
+                except KubewrightError:  # it is a worker, or `init` has not finished
+                    continue
+            await asyncio.sleep(_LOOK_EVERY)
+
+    def _access(self, name: str, address: str) -> Access:
+        """Return the administrator's access; the file is read from the machine's disk, which only root can change."""
+        disk = MachinePlaces(members.directory(self._paths) / name).upper
+        return replace(load_access(PurePosixPath(disk / _ADMIN), read=Files().read), server=f"https://{address}:{documents.PORT}")
+
+    async def _work(self, client: AsyncKubeClient) -> None:
+        informers = {resource.kind: SharedInformer(Informer(client, resource)) for resource in _WATCHED}
+        self._controllers = list(self._made(client, informers))
+        async with asyncio.TaskGroup() as group:
+            for kind, informer in informers.items():
+                group.create_task(keep_running("a watch", informer.run), name=f"watch of {kind}")
+            for controller in self._controllers:
+                group.create_task(keep_running(controller.name, controller.run), name=controller.name)
+
+    def _made(self, client: AsyncKubeClient, informers: Mapping[str, SharedInformer]) -> Iterator[Controller]:
+        network = members.network_of(self._paths)
+        yield LoadBalancers(
+            client,
+            services=informers["Service"],
+            nodes=informers["Node"],
+            slices=informers["EndpointSlice"],
+            machines=lambda: self._states.running,
+            routes=network,
+            pool=network.spare(),
+        )
+        yield volumes.Provisioner(
+            client,
+            claims=informers[volumes.CLAIM.kind],
+            volumes=informers[volumes.VOLUME.kind],
+            machine=self._states.machine,
+            exists=self._states.exists,
+        )

@@ -1,0 +1,51 @@
+"""The control socket of the daemon: which machines there are, and which ports are published."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from kubewright.base.errors import KubewrightError, UsageError
+from kubewright.http.messages import Response
+from kubewright.http.routes import Request, Route
+from kubewright.local import published
+from kubewright.local.whole.services.forwarding import Forwarder
+from kubewright.local.whole.services.states import MachineStates
+
+
+def routes(states: MachineStates, forwarder: Forwarder) -> tuple[Route, ...]:
+    """Return the routes. Requests say what there should be, so that they may be repeated."""
+
+    async def status(_: Request) -> Response:
+        return _json({"pid": os.getpid(), "running": sorted(states.running), "ports": [str(port) for port in forwarder.ports]})
+
+    async def expect(request: Request) -> Response:
+        if request.uid != 0:
+            return Response(status=403, body=b"only root changes machines\n")
+        states.expect(json.loads(request.body)["machines"])
+        return _json({})
+
+    async def publish(request: Request) -> Response:
+        try:
+            await forwarder.publish([published.parse(text) for text in json.loads(request.body)["ports"]])
+        except UsageError as error:
+            return _refused(error, 400)
+        except KubewrightError as error:
+            return _refused(error, 409)
+        return _json({})
+
+    return (
+        Route(method="GET", pattern="/status", handler=status),
+        Route(method="PUT", pattern="/machines", handler=expect),
+        Route(method="PUT", pattern="/ports", handler=publish),
+    )
+
+
+def _refused(error: KubewrightError, status: int) -> Response:
+    return _json({"what": error.what, "detail": error.detail, "remedy": error.remedy}, status=status)
+
+
+def _json(value: Mapping[str, Any], *, status: int = 200) -> Response:
+    return Response(status=status, headers={"content-type": "application/json"}, body=json.dumps(value).encode())

@@ -1,0 +1,88 @@
+"""The daemon of one cluster of machines: `python -m kubewright.local.whole.services.daemon RUNTIME_DIRECTORY CLUSTER_DIRECTORY OWNER`.
+
+    starting ──> serving ── SIGTERM, or its directory was removed ──> stopping ──> gone
+
+It runs as root. What it makes on the host ends with it (listening ports), with the bridge of the cluster (routes), or
+is an object of the cluster; a daemon that starts again takes over what is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from kubewright.base import logs
+from kubewright.base.errors import KubewrightError, Locked
+from kubewright.base.unexpected import keep_running
+from kubewright.host.locks import Lock
+from kubewright.http import loop
+from kubewright.local import daemon_process
+from kubewright.local.paths import ClusterPaths
+
+DIRECTORY_CHECK_EVERY: Final = 5.0
+"""Seconds between two checks whether the daemon's directory still exists."""
+
+
+def main() -> int:
+    """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log."""
+    logs.configure()
+    own, paths = ClusterPaths(Path(sys.argv[1])), ClusterPaths(Path(sys.argv[2]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: write no core dumps
+    os.umask(0o077)
+    lock = Lock(PurePosixPath(own.root / "daemon.lock"), doing=f"daemon of cluster {paths.name}")
+    try:
+        lock.acquire()
+        daemon_process.write_identity(own)
+        loop.run(lambda: _serve(own, paths, owner=int(sys.argv[3])))
+    except Locked as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    except KubewrightError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    return 0
+
+
+async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int) -> None:
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
+    from kubewright.http.serving import serve_unix
+    from kubewright.local.whole.services import control_server
+    from kubewright.local.whole.services.cluster import ClusterServices
+    from kubewright.local.whole.services.forwarding import Forwarder
+    from kubewright.local.whole.services.states import MachineStates
+
+    states = MachineStates(paths)
+    forwarder = Forwarder(lambda: [*states.running.values()])
+    server = await serve_unix(control_server.routes(states, forwarder), path=own.socket, owner=owner)
+    works: dict[str, Callable[[], Awaitable[None]]] = {
+        "machines": states.run,
+        "services of the cluster": ClusterServices(paths, states).run,
+        "the daemon's directory": lambda: _watch_directory(own.root, stopping),
+    }
+    tasks = [asyncio.create_task(keep_running(name, run, expected=()), name=name) for name, run in works.items()]
+    try:
+        await stopping.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await forwarder.close()
+        await server.stop()
+
+
+async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
+    """Detect the removal of the directory: then no other program can find and stop this one."""
+    while await asyncio.to_thread(root.is_dir):
+        await asyncio.sleep(DIRECTORY_CHECK_EVERY)
+    gone.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,295 @@
+"""Forwarding published ports to machines: TCP by connection, UDP by the client's address.
+
+A target may be open on one machine only (a hostPort), and a machine may have lost its power: connections go to the first
+machine that accepts them, beginning with the one that accepted the last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, cast
+
+from kubewright.base.errors import HostError, PortInUse
+from kubewright.host.network.interfaces import RealNetwork
+from kubewright.http.listening import listen
+from kubewright.local.published import TCP, PublishedPort
+
+Machines = Callable[[], Sequence[str]]
+"""The addresses of the machines that run."""
+ACCEPTS_WITHIN: Final = 2.0
+"""Seconds for a machine to accept a connection; one on the same host does at once or never."""
+_CHUNK: Final = 64 * 1024
+_IDLE: Final = 90.0
+"""Seconds after which a UDP client without packets is forgotten."""
+_MOST_CLIENTS: Final = 1024
+"""UDP clients of one port; the one that came first is forgotten for another."""
+
+
+class Forwarded(Protocol):
+    """A port that is being forwarded."""
+
+    async def close(self) -> None:
+        """Stop listening, and end all connections. Idempotent."""
+        ...
+
+
+class Forwarder:
+    """The published ports of a cluster.
+
+    none ── publish() ──> listening on exactly the given ports ── close() ──> none
+    """
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+        self._ports: dict[PublishedPort, Forwarded] = {}
+
+    @property
+    def ports(self) -> tuple[PublishedPort, ...]:
+        """The ports that are being forwarded."""
+        return tuple(self._ports)
+
+    async def publish(self, wanted: Sequence[PublishedPort]) -> None:
+        """Listen on exactly these ports. Raises PortInUse, with the owner, or HostError; the ports are then those from before."""
+        stale = [port for port in self._ports if port not in wanted]
+        fresh = [port for port in wanted if port not in self._ports]
+        await self._close(stale)  # first: one of them may have the listener that another target needs
+        try:
+            await self._open(fresh)
+        except HostError:
+            await self._close([port for port in fresh if port in self._ports])
+            await self._open(stale)
+            raise
+
+    async def close(self) -> None:
+        """Stop forwarding."""
+        await self.publish(())
+
+    async def _open(self, ports: Sequence[PublishedPort]) -> None:
+        for port in ports:
+            chosen = _Choice(self._machines)
+            self._ports[port] = await (_TCPPort.listening(port, chosen) if port.protocol == TCP else _UDPPort.listening(port, chosen))
+
+    async def _close(self, ports: Sequence[PublishedPort]) -> None:
+        for port in ports:
+            await self._ports.pop(port).close()
+
+
+class _Choice:
+    """The order in which machines are tried."""
+
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
+        self._last = ""
+
+    def order(self) -> list[str]:
+        """Return the machines that run, beginning with the one that worked last."""
+        return sorted(self._machines(), key=lambda address: address != self._last)
+
+    def worked(self, address: str) -> None:
+        """Begin with this machine from now on."""
+        self._last = address
+
+    def failed(self, address: str) -> None:
+        """Begin with another machine than this one."""
+        others = [one for one in self.order() if one != address]
+        self._last = others[0] if others else ""
+
+
+class _TCPPort:
+    """One TCP port."""
+
+    def __init__(self, port: PublishedPort, chosen: _Choice) -> None:
+        self._port = port
+        self._chosen = chosen
+        self._connections: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+
+    @classmethod
+    async def listening(cls, port: PublishedPort, chosen: _Choice) -> _TCPPort:
+        """Listen. Raises PortInUse or HostError."""
+        found = cls(port, chosen)
+        try:
+            sock = listen(port.address, port.port)
+        except PortInUse as error:
+            raise _taken(port) from error
+        found._server = await asyncio.start_server(found._accepted, sock=sock)
+        return found
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        try:
+            await self._carried(reader, writer)
+        finally:
+            self._connections.discard(task)
+            writer.transport.abort()
+
+    async def _carried(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Connect to a machine and pass bytes on in both directions until both sides have ended."""
+        there = await self._connected()
+        if there is None:
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_passed_on(reader, there[1]))
+                group.create_task(_passed_on(there[0], writer))
+            with suppress(OSError):
+                writer.close()
+                await writer.wait_closed()
+        except* (OSError, RuntimeError):  # a side was reset, so the other one is; uvloop raises RuntimeError for a closed transport
+            pass
+        finally:
+            there[1].transport.abort()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        for address in self._chosen.order():
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(ACCEPTS_WITHIN):
+                    found = await asyncio.open_connection(address, self._port.target)
+                self._chosen.worked(address)
+                return found
+        return None
+
+
+async def _passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass bytes on until they end, then say so to the other side."""
+    while data := await reader.read(_CHUNK):
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
+
+
+class _UDPPort(asyncio.DatagramProtocol):
+    """One UDP port, with a socket for each client, so that answers find their way back."""
+
+    def __init__(self, port: PublishedPort, chosen: _Choice) -> None:
+        self._port = port
+        self._chosen = chosen
+        self._transport: asyncio.DatagramTransport | None = None
+        self._clients: dict[object, _UDPClient] = {}
+        self._opening: dict[object, list[bytes]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def listening(cls, port: PublishedPort, chosen: _Choice) -> _UDPPort:
+        """Listen. Raises PortInUse or HostError."""
+        sock = socket.socket(socket.AF_INET6 if ":" in port.address else socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            sock.bind((port.address, port.port))
+        except OSError as error:
+            sock.close()
+            if error.errno == errno.EADDRINUSE:
+                raise _taken(port) from error
+            raise HostError(f"cannot listen on {port.listener}/{port.protocol}", detail=error.strerror or str(error)) from error
+        _, found = await asyncio.get_running_loop().create_datagram_endpoint(lambda: cls(port, chosen), sock=sock)
+        return found
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    async def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+        for task in self._tasks:
+            task.cancel()
+        for client in list(self._clients.values()):
+            client.close()
+
+    def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
+        client = self._clients.get(addr)
+        if client is not None:
+            client.send(data)
+        elif addr in self._opening:
+            self._opening[addr].append(data)
+        elif order := self._chosen.order():
+            self._opening[addr] = [data]
+            task = asyncio.get_running_loop().create_task(self._open(addr, order[0]))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, addr: object, machine: str) -> None:
+        if len(self._clients) >= _MOST_CLIENTS:
+            next(iter(self._clients.values())).close()
+        try:
+            loop, target = asyncio.get_running_loop(), (machine, self._port.target)
+            _, client = await loop.create_datagram_endpoint(lambda: _UDPClient(self, addr, machine), remote_addr=target)
+        except OSError:
+            self._chosen.failed(machine)
+            self._opening.pop(addr, None)
+            return
+        self._clients[addr] = client
+        for data in self._opening.pop(addr, ()):
+            client.send(data)
+
+    def answer(self, data: bytes, addr: object) -> None:
+        """Send an answer to a client."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.sendto(data, cast("tuple[str, int]", addr))
+
+    def forget(self, addr: object, *, refused_by: str = "") -> None:
+        """Forget a client; its next packet goes to another machine if this one refused."""
+        self._clients.pop(addr, None)
+        if refused_by:
+            self._chosen.failed(refused_by)
+
+
+class _UDPClient(asyncio.DatagramProtocol):
+    """The packets of one client."""
+
+    def __init__(self, port: _UDPPort, addr: object, machine: str) -> None:
+        self._port = port
+        self._addr = addr
+        self._machine = machine
+        self._transport: asyncio.DatagramTransport | None = None
+        self._idle: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def send(self, data: bytes) -> None:
+        """Pass a packet on to the machine."""
+        self._used()
+        if self._transport is not None:
+            self._transport.sendto(data)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | int, ...]) -> None:
+        self._used()
+        self._port.answer(data, self._addr)
+
+    def error_received(self, exc: Exception) -> None:
+        self.close(refused=True)
+
+    def close(self, *, refused: bool = False) -> None:
+        """Forget the client."""
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._transport is not None:
+            self._transport.close()
+        self._port.forget(self._addr, refused_by=self._machine if refused else "")
+
+    def _used(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(_IDLE, self.close)
+
+
+def _taken(port: PublishedPort) -> PortInUse:
+    """Return the error for a port of which somebody else makes use, with the process if it can be found."""
+    owner = RealNetwork().owner_of_port(port.address, port.port) if port.protocol == TCP else None
+    held = str(owner) if owner is not None else "another process"
+    return PortInUse(
+        f"port {port.listener}/{port.protocol} is in use by {held}", remedy="stop that process, or publish another port of the host"
+    )

@@ -1,0 +1,222 @@
+"""Addresses for Services of type LoadBalancer, which the host reaches.
+
+Each Service gets an address of the cluster's bridge that no machine has, and the host a route to it via a machine that
+runs. kube-proxy of any machine accepts packets for the address, because it is in the Service's status
+(kubernetes v1.36: pkg/proxy/nftables/proxier.go). The Service's status is the only record of the address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from kubewright.base.errors import HostError, KubewrightError, NotFound
+from kubewright.base.records import dataclass
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Object, identity_of, metadata
+from kubewright.kube.daemons.controller import SharedInformer
+from kubewright.kube.daemons.informers import Key
+from kubewright.kube.resources import SERVICE
+
+_log = logging.getLogger(__name__)
+
+AGAIN: Final = 10.0
+"""Seconds after which routes are compared again without any event, and after which what failed is tried again."""
+_EXCLUDED: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
+"""The label of Nodes to which load balancers send nothing if there are others; control planes have it."""
+_OF_SERVICE: Final = "kubernetes.io/service-name"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A machine that runs, and what its Node says. `local` are the Services with a ready endpoint there."""
+
+    address: str
+    ready: bool = True
+    excluded: bool = False
+    local: frozenset[Key] = frozenset()
+
+
+class Routes(Protocol):
+    """The host's routes to single addresses: `machines.network.Network`."""
+
+    def routes(self) -> dict[str, str]:
+        """Return the gateways by address."""
+        ...
+
+    def route(self, address: str, via: str) -> None:
+        """Create or change a route."""
+        ...
+
+    def end_route(self, address: str) -> None:
+        """Remove a route."""
+        ...
+
+
+def key_of(obj: Mapping[str, Any]) -> Key:
+    """Return namespace and name."""
+    name, namespace = identity_of(obj)
+    return namespace, name
+
+
+def assigned(services: Iterable[Object], pool: Sequence[str]) -> dict[Key, str]:
+    """Return the address of each LoadBalancer Service; those for which none is left are missing.
+
+    Services keep theirs. A new one gets `spec.loadBalancerIP` if it is free, else the first free address; older
+    Services come first.
+    """
+    ours = sorted(
+        (one for one in services if _is_ours(one)), key=lambda one: (str(metadata(one).get("creationTimestamp")), str(key_of(one)))
+    )
+    found: dict[Key, str] = {}
+    free = list(pool)
+    for choose in (_present, _requested, lambda _: free[0] if free else ""):
+        for service in ours:
+            key, address = key_of(service), choose(service)
+            if key not in found and address in free:
+                found[key] = address
+                free.remove(address)
+    return found
+
+
+def status_of(service: Object, address: str, pool: Sequence[str]) -> Object | None:
+    """Return the patch of a Service's status that makes it have an address ('' for none), None if it is right.
+
+    Addresses that are not ours are left alone.
+    """
+    present = _ingress(service)
+    wanted = [{"ip": address, "ipMode": "VIP"}] if address else []
+    if present == wanted or (not address and not any(one.get("ip") in pool for one in present)):
+        return None
+    return {"status": {"loadBalancer": {"ingress": wanted or None}}}
+
+
+def routed(
+    addresses: Mapping[Key, str], services: Mapping[Key, Object], backends: Sequence[Backend], present: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the machine for each address: the present one unless another one is better suited."""
+    found = {}
+    for key, address in addresses.items():
+        only_local = services[key].get("spec", {}).get("externalTrafficPolicy") == "Local"
+
+        def rank(backend: Backend, key: Key = key, address: str = address, only_local: bool = only_local) -> tuple[bool, ...]:
+            elsewhere = only_local and key not in backend.local
+            return elsewhere, not backend.ready, backend.excluded, backend.address != present.get(address)
+
+        if backends:
+            found[address] = min(backends, key=rank).address
+    return found
+
+
+def backends_of(machines: Mapping[str, str], nodes: Mapping[Key, Object], slices: Iterable[Object]) -> list[Backend]:
+    """Return the machines that run, given by name with their addresses, as the cluster sees them."""
+    local: dict[str, set[Key]] = {}
+    for one in slices:
+        namespace = metadata(one).get("namespace")
+        name = (metadata(one).get("labels") or {}).get(_OF_SERVICE)
+        for endpoint in one.get("endpoints") or ():
+            if name and endpoint.get("nodeName") and (endpoint.get("conditions") or {}).get("ready") is not False:
+                local.setdefault(endpoint["nodeName"], set()).add((namespace, name))
+    return [
+        Backend(
+            address=address,
+            ready=_is_ready(nodes.get((None, name), {})),
+            excluded=_EXCLUDED in (metadata(nodes.get((None, name), {})).get("labels") or {}),
+            local=frozenset(local.get(name, ())),
+        )
+        for name, address in machines.items()
+    ]
+
+
+class LoadBalancers:
+    """Keeps addresses, statuses and routes as they should be. `machines` returns those that run, with their addresses."""
+
+    name = "load balancers"
+
+    def __init__(
+        self,
+        api: AsyncKubeAPI,
+        *,
+        services: SharedInformer,
+        nodes: SharedInformer,
+        slices: SharedInformer,
+        machines: Callable[[], Mapping[str, str]],
+        routes: Routes,
+        pool: Sequence[str],
+    ) -> None:
+        self._api = api
+        self._services = services
+        self._nodes = nodes
+        self._slices = slices
+        self._machines = machines
+        self._routes = routes
+        self._pool = tuple(pool)
+        self._due = asyncio.Event()
+
+    def look_again(self, _: WatchEvent | None = None) -> None:
+        """Compare again: something may have changed."""
+        self._due.set()
+
+    async def run(self) -> None:
+        """Work until cancelled; what has been assigned stays."""
+        informers = (self._services, self._nodes, self._slices)
+        for informer in informers:
+            informer.subscribe(self.look_again)
+            await informer.wait_synced()
+        while True:
+            self._due.clear()
+            try:
+                await self._settle()
+            except KubewrightError as error:
+                _log.warning("load balancers: tried again in %.0f s: %s", AGAIN, error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN):
+                    await self._due.wait()
+
+    async def _settle(self) -> None:
+        services = {key_of(one): one for one in self._services.objects.values()}
+        addresses = assigned(services.values(), self._pool)
+        backends = backends_of(self._machines(), self._nodes.objects, self._slices.objects.values())
+        present = {address: via for address, via in (await asyncio.to_thread(self._routes.routes)).items() if address in self._pool}
+        wanted = routed(addresses, services, backends, present)
+        for address in present.keys() - wanted.keys():
+            with suppress(HostError):  # the kernel has removed it meanwhile, with the bridge
+                await asyncio.to_thread(self._routes.end_route, address)
+        for address, via in wanted.items():
+            if present.get(address) != via:
+                await asyncio.to_thread(self._routes.route, address, via)
+        for key, service in services.items():  # after the routes: an address that is shown is one that answers
+            patch = status_of(service, addresses.get(key, ""), self._pool)
+            if patch is not None:
+                with suppress(NotFound):
+                    await self._api.patch(SERVICE, key[1], patch, key[0], type="merge", subresource="status")
+            elif _is_ours(service) and key not in addresses:
+                _log.warning("no address is left for the Service %s/%s: all %d are assigned", *key, len(self._pool))
+
+
+def _is_ours(service: Object) -> bool:
+    spec = service.get("spec", {})
+    if spec.get("type") != "LoadBalancer" or spec.get("loadBalancerClass") or metadata(service).get("deletionTimestamp"):
+        return False
+    return "IPv4" in spec.get("ipFamilies", ["IPv4"])
+
+
+def _ingress(service: Object) -> list[dict[str, Any]]:
+    return list(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
+
+
+def _present(service: Object) -> str:
+    return next((str(one["ip"]) for one in _ingress(service) if "ip" in one), "")
+
+
+def _requested(service: Object) -> str:
+    return str(service.get("spec", {}).get("loadBalancerIP") or "")
+
+
+def _is_ready(node: Mapping[str, Any]) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

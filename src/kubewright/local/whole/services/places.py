@@ -1,0 +1,21 @@
+"""Where the daemon of a cluster of machines has its files: a directory of root, named after the cluster's group, that ends with the host's boot.
+
+The daemon runs as root and reads nothing that the cluster's owner could change, so that it cannot be made to act for
+another user. The owner may reach its socket.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import members
+
+RUN: Final = Path("/run/kubewright-clusters")
+MODE: Final = 0o711
+
+
+def runtime(paths: ClusterPaths) -> ClusterPaths:
+    """Return the paths of the daemon's own files: socket, identity and log."""
+    return ClusterPaths(RUN / members.group_name(paths))

@@ -1,0 +1,61 @@
+"""Which machines of a cluster run, as its daemon sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import members
+from kubewright.machines.machine import Machine
+
+EVERY: Final = 1.0
+"""Seconds between two looks."""
+
+
+class MachineStates:
+    """The machines that run. `expect` names those that there are; `run` looks again and again."""
+
+    def __init__(self, paths: ClusterPaths) -> None:
+        self._paths = paths
+        self._machines: dict[str, Machine] = {}
+        self._addresses: dict[str, str] = {}
+        self._running: dict[str, str] = {}
+        self._readers: list[Callable[[], None]] = []
+
+    @property
+    def running(self) -> Mapping[str, str]:
+        """The addresses of the machines that run, by name."""
+        return self._running
+
+    def subscribe(self, reader: Callable[[], None]) -> None:
+        """Call a function whenever a machine has started or stopped."""
+        self._readers.append(reader)
+
+    def expect(self, addresses: Mapping[str, str]) -> None:
+        """Watch these machines, and no others."""
+        self._machines = {name: self._machines.get(name) or members.machine_of_group(self._paths, name) for name in addresses}
+        self._addresses = dict(addresses)
+        self._look()
+
+    def machine(self, name: str) -> Machine | None:
+        """Return a machine that runs."""
+        return self._machines[name] if name in self._running else None
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a machine."""
+        return name in self._machines
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await asyncio.sleep(EVERY)
+            self._look()
+
+    def _look(self) -> None:
+        found = {name: self._addresses[name] for name, machine in self._machines.items() if machine.runs}
+        if found != self._running:
+            self._running = found
+            for reader in self._readers:
+                reader()

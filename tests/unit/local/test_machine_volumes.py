@@ -1,0 +1,129 @@
+"""Clusters of machines: volumes on their disks, mounts of the host's directories, and the host's name in their DNS."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pytest
+
+from kubewright.base.errors import HostError, UsageError
+from kubewright.base.records import replace
+from kubewright.local import mounts, record
+from kubewright.local.mounts import Mount
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.whole import addons
+from kubewright.local.whole.services import volumes
+from kubewright.manifests import corefile
+from kubewright.manifests.coredns import corefile as default_corefile
+
+CLUSTER = ClusterRecord(name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="172.30.4.11"),))
+ASKED = {"volume.kubernetes.io/storage-provisioner": volumes.PROVISIONER, "volume.kubernetes.io/selected-node": "dev-worker-1"}
+
+
+def claim(annotations: dict[str, str] = ASKED, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "data", "namespace": "default", "uid": "u-1", "annotations": annotations},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "standard", **spec},
+    }
+
+
+def released(**changes: Any) -> dict[str, Any]:
+    volume = volumes.volume_for(claim(), volumes.storage_class())
+    volume["status"] = {"phase": "Released"}
+    volume["spec"] |= changes
+    return volume
+
+
+def test_the_class_is_the_default_and_waits_for_the_first_pod() -> None:
+    found = volumes.storage_class()
+    assert found["metadata"]["annotations"] == {"storageclass.kubernetes.io/is-default-class": "true"}
+    assert (found["volumeBindingMode"], found["reclaimPolicy"]) == ("WaitForFirstConsumer", "Delete")
+
+
+def test_a_claim_is_provisioned_when_a_machine_has_been_chosen() -> None:
+    assert volumes.is_wanted(claim())
+    assert volumes.is_wanted(
+        claim(
+            {**ASKED, "volume.kubernetes.io/storage-provisioner": "", "volume.beta.kubernetes.io/storage-provisioner": volumes.PROVISIONER}
+        )
+    )
+    for other in (
+        claim({}),
+        claim({**ASKED, "volume.kubernetes.io/selected-node": ""}),
+        claim({**ASKED, "volume.kubernetes.io/storage-provisioner": "example.com/other"}),
+        claim(volumeName="pvc-u-1"),
+    ):
+        assert not volumes.is_wanted(other)
+
+
+def test_a_volume_is_a_directory_of_the_machine_and_belongs_to_its_claim() -> None:
+    found = volumes.volume_for(claim(), {**volumes.storage_class(), "reclaimPolicy": "Retain"})
+    spec = found["spec"]
+    assert (found["metadata"]["name"], spec["local"]) == ("pvc-u-1", {"path": "/var/lib/kubewright/volumes/pvc-u-1"})
+    assert (spec["capacity"], spec["persistentVolumeReclaimPolicy"], spec["storageClassName"]) == ({"storage": "1Gi"}, "Retain", "standard")
+    assert (volumes.machine_of(found), spec["claimRef"]["uid"]) == ("dev-worker-1", "u-1")
+
+
+def test_only_released_volumes_of_ours_are_deleted() -> None:
+    assert volumes.is_released(released())
+    for other in (
+        {**released(), "status": {"phase": "Bound"}},
+        released(persistentVolumeReclaimPolicy="Retain"),
+        released(local={"path": "/etc"}),
+        {**released(), "metadata": {"name": "pvc-u-1"}},
+        {**released(), "metadata": {**released()["metadata"], "name": "other"}},
+    ):
+        assert not volumes.is_released(other)
+    assert volumes.machine_of({"spec": {}}) == ""
+
+
+def test_a_mount_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert mounts.parse("/srv/../data:/mnt/data") == Mount(source=Path("/data"), target=PurePosixPath("/mnt/data"))
+    assert mounts.parse("x:/mnt/x:ro") == Mount(source=tmp_path / "x", target=PurePosixPath("/mnt/x"), read_only=True)
+    assert str(mounts.parse("/a:/var/lib/app:ro")) == "/a:/var/lib/app:ro"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "/a", ":/b", "/a:", "/a:b", "/a:/b:rx", "/a:/b:ro:x", "/a:/", "/a:/etc", "/a:/var", "/a:/proc/x", "/a:/x/../etc"]
+)
+def test_a_mount_that_machines_cannot_have_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        mounts.parse(text)
+
+
+def test_two_directories_at_one_path_and_missing_ones_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two directories are to be at /mnt"):
+        mounts.parse_all(["/a:/mnt", "/b:/mnt"])
+    mounts.require_sources(mounts.parse_all([f"{tmp_path}:/mnt"]))
+    with pytest.raises(UsageError, match="is not a directory") as caught:
+        mounts.require_sources(mounts.parse_all([f"{tmp_path}/none:/mnt"]))
+    assert caught.value.remedy == f"mkdir -p {tmp_path}/none"
+
+
+def test_the_record_keeps_mounts_and_refuses_broken_ones(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    record.save(replace(CLUSTER, mounts=("/data:/mnt/data:ro",)), path)
+    found = record.load(path)
+    assert found is not None
+    assert found.mounted == (Mount(source=Path("/data"), target=PurePosixPath("/mnt/data"), read_only=True),)
+    record.save(replace(CLUSTER, mounts=("relative:/mnt/data",)), path)
+    with pytest.raises(HostError, match="does not describe a cluster"):
+        record.load(path)
+
+
+def test_the_hosts_name_is_added_once_and_follows_its_address() -> None:
+    before = default_corefile("cluster.local")
+    first = addons.with_host(before, "172.30.4.1")
+    (server,) = corefile.parse(first)
+    (hosts,) = [plugin for plugin in server.plugins if plugin.name == "hosts"]
+    assert [(option.name, *option.arguments) for option in hosts.options] == [("172.30.4.1", "host.kubewright.internal"), ("fallthrough",)]
+    assert len(server.plugins) == len(corefile.parse(before)[0].plugins) + 1
+    assert addons.with_host(first, "172.30.4.1") == first
+    assert addons.with_host(first, "172.30.9.1") == first.replace("172.30.4.1", "172.30.9.1")
+
+
+@pytest.mark.parametrize("text", ["", "example.org {\n    whoami\n}\n", ".:53 {\n    hosts /etc/other {\n       fallthrough\n    }\n}\n"])
+def test_a_corefile_with_other_plans_is_left_alone(text: str) -> None:
+    assert addons.with_host(text, "172.30.4.1") == text

@@ -1,0 +1,114 @@
+"""The daemon of a cluster of machines: who may call it, and what it keeps running."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kubewright.base.errors import HostError, PortInUse
+from kubewright.http import loop
+from kubewright.http.serving import serve_unix
+from kubewright.local import published
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole.services import client, control_server
+from kubewright.local.whole.services.forwarding import Forwarder
+from kubewright.local.whole.services.places import runtime
+from kubewright.local.whole.services.states import MachineStates
+from other_user import readable
+
+__all__ = ["readable"]
+OWNER, STRANGER = 12345, 12346
+CALL = """\
+import socket, sys
+method, target, body = sys.argv[2:5]
+with socket.socket(socket.AF_UNIX) as sock:
+    sock.connect(sys.argv[1])
+    sock.sendall(f"{method} {target} HTTP/1.0\\r\\nhost: x\\r\\ncontent-length: {len(body)}\\r\\n\\r\\n{body}".encode())
+    print(sock.makefile("rb").readline().decode().split()[1])
+"""
+"""A call with nothing but the standard library: other users cannot read this clone."""
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="no root: other users cannot be tried")
+
+
+def called(path: Path, user: int, *words: str) -> str:
+    """Return the status of a call as another user, or the last line of its error."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", CALL, str(path), *words], user=user, capture_output=True, text=True, check=False, cwd="/"
+    )
+    return done.stdout.strip() or done.stderr.splitlines()[-1]
+
+
+def serving(directory: Path, test: Callable[[Path], Awaitable[None]], *, owner: int = OWNER) -> None:
+    directory.chmod(0o711)
+
+    async def run() -> None:
+        states = MachineStates(ClusterPaths(directory / "none"))
+        forwarder = Forwarder(list)
+        server = await serve_unix(control_server.routes(states, forwarder), path=directory / "control.sock", owner=owner)
+        try:
+            await test(directory / "control.sock")
+        finally:
+            await forwarder.close()
+            await server.stop()
+
+    loop.run(run)
+
+
+def test_the_owner_may_publish_ports_and_nobody_else_may_call(readable: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    ports = json.dumps({"ports": [f"127.0.0.1:{port}:30080/tcp"]})
+
+    async def test(path: Path) -> None:
+        assert await asyncio.to_thread(called, path, OWNER, "PUT", "/ports", ports) == "200"
+        assert await asyncio.to_thread(called, path, OWNER, "PUT", "/machines", '{"machines": {}}') == "403"
+        assert await asyncio.to_thread(called, path, 0, "PUT", "/machines", '{"machines": {}}') == "200"
+        assert "PermissionError" in await asyncio.to_thread(called, path, STRANGER, "GET", "/status", "")
+        assert (await asyncio.to_thread(path.stat)).st_uid == OWNER
+
+    if called(readable / "none", OWNER, "GET", "/status", "").startswith("FileNotFoundError"):
+        serving(readable, test)
+    else:
+        pytest.skip("no interpreter that other users can run")
+
+
+def test_a_directory_that_others_may_change_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+
+    async def run() -> None:
+        with pytest.raises(HostError, match="with mode 0711"):
+            await serve_unix((), path=tmp_path / "control.sock", owner=OWNER)
+
+    loop.run(run)
+
+
+def test_the_client_reports_a_port_that_is_taken_and_removes_what_it_made(tmp_path: Path) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    own = runtime(paths)
+    own.root.mkdir(mode=0o711, parents=True)
+    assert client.status(paths) == {}
+
+    async def test(_: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = published.parse(f"{taken.getsockname()[1]}:1")
+            with pytest.raises(PortInUse) as caught:
+                await asyncio.to_thread(client.publish, paths, [port])
+        assert f"(pid {os.getpid()})" in str(caught.value)
+        assert caught.value.remedy == "stop that process, or publish another port of the host"
+        await asyncio.to_thread(client.publish, paths, [port])
+        assert (await asyncio.to_thread(client.status, paths))["ports"] == [str(port)]
+
+    try:
+        serving(own.root, test)
+    finally:
+        client.stop(paths)
+    assert not own.root.exists()

@@ -1,0 +1,209 @@
+"""Published ports: what users write, what conflicts, and how connections and packets reach a machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import HostError, PortInUse, UsageError
+from kubewright.base.records import replace
+from kubewright.http import loop
+from kubewright.local import published, record
+from kubewright.local.published import PublishedPort
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.whole.services.forwarding import Forwarder
+
+CLUSTER = ClusterRecord(name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="172.30.4.11"),))
+HANGS = 60.0
+"""Seconds after which a test counts as hanging."""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("8080:30080", PublishedPort(address="127.0.0.1", port=8080, target=30080)),
+        ("5353:30053/udp", PublishedPort(address="127.0.0.1", port=5353, target=30053, protocol="udp")),
+        ("0.0.0.0:80:30080/tcp", PublishedPort(address="0.0.0.0", port=80, target=30080)),
+        ("[::1]:8080:30080", PublishedPort(address="::1", port=8080, target=30080)),
+    ],
+)
+def test_a_port_is_parsed(text: str, found: PublishedPort) -> None:
+    assert published.parse(text) == found
+
+
+@given(
+    port=st.builds(
+        PublishedPort,
+        address=st.ip_addresses().map(str),
+        port=st.integers(1, 65535),
+        target=st.integers(1, 65535),
+        protocol=st.sampled_from(["tcp", "udp"]),
+    )
+)
+def test_a_port_is_parsed_as_it_is_written(port: PublishedPort) -> None:
+    again = published.parse(str(port))
+    assert published.parse(str(again)) == again
+    assert (again.port, again.target, again.protocol) == (port.port, port.target, port.protocol)
+
+
+@pytest.mark.parametrize("text", ["", "8080", "a:b", "0:1", "1:65536", "1:2/sctp", "host:80:80", "::1:80:80", "8080:30080 ", "999999:1"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        published.parse(text)
+
+
+def test_an_address_applies_to_ports_without_one() -> None:
+    assert [published.parse(text, address="192.0.2.7").address for text in ("80:80", "127.0.0.2:80:80")] == ["192.0.2.7", "127.0.0.2"]
+
+
+def test_a_published_port_is_added_once_and_never_to_another_target() -> None:
+    one, other = published.parse("8080:30080"), published.parse("8080:30081")
+    both = published.added((one,), (one, published.parse("8080:30080/udp")))
+    assert [str(port) for port in both] == ["127.0.0.1:8080:30080/tcp", "127.0.0.1:8080:30080/udp"]
+    for conflict in (other, published.parse("0.0.0.0:8080:30080")):
+        with pytest.raises(UsageError, match="is published to port 30080 already"):
+            published.added((one,), (conflict,))
+
+
+def test_a_port_is_removed_by_its_number_protocol_or_whole_text() -> None:
+    ports = tuple(published.parse(text) for text in ("80:1", "80:1/udp", "81:2"))
+    assert [len(published.without(ports, [text])) for text in ("80", "80/udp", "127.0.0.1:80:1/tcp", "81")] == [1, 2, 2, 2]
+    for wrong in ("82", "x", "192.0.2.1:80"):
+        with pytest.raises(UsageError):
+            published.without(ports, [wrong])
+
+
+def test_the_record_keeps_ports_and_refuses_broken_ones(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    record.save(replace(CLUSTER, publish=("127.0.0.1:80:30080/tcp",)), path)
+    found = record.load(path)
+    assert found is not None
+    assert found.published == (published.parse("80:30080"),)
+    for broken in (("nonsense",), ("80:1", "80:2")):
+        record.save(replace(CLUSTER, publish=broken), path)
+        with pytest.raises(HostError, match="does not describe a cluster"):
+            record.load(path)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def within() -> None:
+        async with asyncio.timeout(HANGS):
+            await test()
+
+    loop.run(within)  # the daemon's loop
+
+
+def free(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    with socket.socket(socket.AF_INET, kind) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+async def upper(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer with what came in upper case, when the client has said everything."""
+    writer.write((await reader.read()).upper())
+    writer.close()
+
+
+def test_a_connection_reaches_the_machine_that_accepts_it() -> None:
+    async def test() -> None:
+        server = await asyncio.start_server(upper, "127.0.0.2", 0)  # 127.0.0.3 refuses
+        target = server.sockets[0].getsockname()[1]
+        port = PublishedPort(address="127.0.0.1", port=free(), target=target)
+        forwarder = Forwarder(lambda: ["127.0.0.3", "127.0.0.2"])
+        await forwarder.publish([port])
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
+            writer.write(b"x" * 300_000)
+            writer.write_eof()
+            assert await reader.read() == b"X" * 300_000
+            writer.close()
+        await forwarder.close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port.port)
+        server.close()
+
+    run(test)
+
+
+def test_a_connection_ends_if_no_machine_accepts_it() -> None:
+    async def test() -> None:
+        port = PublishedPort(address="127.0.0.1", port=free(), target=free())
+        forwarder = Forwarder(lambda: ["127.0.0.2"])
+        await forwarder.publish([port])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
+        with suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+        await forwarder.close()
+
+    run(test)
+
+
+class Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self.transport.sendto(data.upper(), addr)  # type: ignore[attr-defined]
+
+
+def test_packets_of_each_client_are_answered_and_machines_that_refuse_are_left() -> None:
+    async def test() -> None:
+        running = asyncio.get_running_loop()
+        echo, _ = await running.create_datagram_endpoint(Echo, local_addr=("127.0.0.2", 0))
+        port = PublishedPort(address="127.0.0.1", port=free(socket.SOCK_DGRAM), target=echo.get_extra_info("sockname")[1], protocol="udp")
+        forwarder = Forwarder(lambda: ["127.0.0.3", "127.0.0.2"])
+        await forwarder.publish([port])
+        clients = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
+        for number, client in enumerate(clients):
+            client.setblocking(False)
+            client.connect(("127.0.0.1", port.port))
+            answer = b""
+            while not answer:  # the first packets are lost: 127.0.0.3 refuses them
+                await running.sock_sendall(client, b"from %d" % number)
+                try:
+                    async with asyncio.timeout(0.2):
+                        answer = await running.sock_recv(client, 100)
+                except TimeoutError:
+                    continue
+            assert answer == b"FROM %d" % number
+            client.close()
+        await forwarder.close()
+        echo.close()
+
+    run(test)
+
+
+def test_a_port_that_is_taken_is_refused_with_its_owner_and_nothing_changes() -> None:
+    async def test() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
+            packets.bind(("127.0.0.1", 0))
+            one, two = (PublishedPort(address="127.0.0.1", port=free(), target=target) for target in (1, 2))
+            forwarder = Forwarder(list)
+            await forwarder.publish([one])
+            for refused, said in (
+                (PublishedPort(address="127.0.0.1", port=taken.getsockname()[1], target=1), f"(pid {os.getpid()})"),
+                (PublishedPort(address="127.0.0.1", port=packets.getsockname()[1], target=1, protocol="udp"), "another process"),
+            ):
+                with pytest.raises(PortInUse) as caught:
+                    await forwarder.publish([two, refused])
+                assert said in str(caught.value)
+                assert forwarder.ports == (one,)
+            with pytest.raises(HostError, match=r"cannot listen on 192\.0\.2\.1"):
+                await forwarder.publish([one, PublishedPort(address="192.0.2.1", port=1, target=1)])
+            moved = replace(one, target=3)
+            await forwarder.publish([moved])
+            assert forwarder.ports == (moved,)
+            await forwarder.close()
+
+    run(test)
