@@ -18,8 +18,8 @@ import trustme
 
 from kubewright.base import yaml
 from kubewright.base.events import SilentReporter
+from kubewright.local.mark import Mark
 from kubewright.local.supervisor.process import DOWN, stop_orphans
-from kubewright.local.supervisor.procfs import Mark
 from kubewright.local.supervisor.state import ComponentPhase, ComponentState, NodeAddress, ProbeIdentity
 from kubewright.local.supervisor.supervisor import Supervisor
 from loopback import free_address, is_free

@@ -23,8 +23,8 @@ from kubewright.host.detached import DetachedProcess
 from kubewright.host.filesystem.files import Files
 from kubewright.host.processes import Identity, RealProcesses
 from kubewright.local import record
+from kubewright.local.mark import Mark
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.supervisor.procfs import Mark
 
 MODULE: Final = "kubewright.local.daemon.daemon"
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PYTHONPATH")

@@ -15,8 +15,8 @@ from typing import Any
 
 from busy import HANGS
 from kubewright.base.events import RecordingReporter
+from kubewright.local.mark import Mark
 from kubewright.local.supervisor.process import StopStage
-from kubewright.local.supervisor.procfs import Mark
 from kubewright.local.supervisor.state import ComponentPhase, ComponentState, NodeAddress
 from kubewright.local.supervisor.supervisor import Supervisor
 

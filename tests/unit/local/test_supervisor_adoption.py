@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from supervisor_kit import NODE, Machine, alive, eventually, is_ready, pod, ready, script, state_of, until
 
+from kubewright.local.mark import Mark
 from kubewright.local.supervisor.process import stop_orphans
-from kubewright.local.supervisor.procfs import Mark
 from kubewright.local.supervisor.state import ComponentPhase, NodeAddress
 
 SUPERVISE = """

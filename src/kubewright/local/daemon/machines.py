@@ -12,10 +12,10 @@ from kubewright.base.messages import quoted
 from kubewright.local import record
 from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.flags import START_AFTER
+from kubewright.local.mark import Mark
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.supervisor.process import DOWN
-from kubewright.local.supervisor.procfs import Mark
 from kubewright.local.supervisor.state import ComponentState, NodeAddress, ProbeIdentity
 from kubewright.local.supervisor.supervisor import Supervisor
 

@@ -16,7 +16,8 @@ from typing import Final
 
 from kubewright.base.records import dataclass, field
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.local.supervisor.procfs import ComponentProcess, Mark, find_components, identity_of_child
+from kubewright.local.mark import Mark
+from kubewright.local.supervisor.procfs import ComponentProcess, find_components, identity_of_child
 
 ProcessKey = tuple[str, str, str]
 """The identity of a container's desired process: the component's name, the manifest's hash, the digest of its process."""

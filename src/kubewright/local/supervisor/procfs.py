@@ -8,9 +8,8 @@ from typing import Final
 
 from kubewright.base.records import dataclass
 from kubewright.host.processes import Identity, RealProcesses
+from kubewright.local.mark import Mark
 
-CLUSTER: Final = "KUBEWRIGHT_CLUSTER"
-CLUSTER_ID: Final = "KUBEWRIGHT_CLUSTER_ID"
 MACHINE: Final = "KUBEWRIGHT_MACHINE"
 COMPONENT: Final = "KUBEWRIGHT_COMPONENT"
 MANIFEST: Final = "KUBEWRIGHT_MANIFEST"
@@ -19,24 +18,6 @@ LAUNCH: Final = "KUBEWRIGHT_LAUNCH"
 _PROC: Final = Path("/proc")
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mark:
-    """The mark of a cluster's processes: its state directory, and the id that it got when it was created."""
-
-    directory: str
-    id: str = ""
-
-    @property
-    def variables(self) -> dict[str, str]:
-        """The environment variables of the cluster's processes."""
-        return {CLUSTER: self.directory, **({CLUSTER_ID: self.id} if self.id else {})}
-
-    @property
-    def shared(self) -> str:
-        """The directory that identifies our processes in other mount namespaces; '' if the id is unknown too."""
-        return self.directory if self.id else ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,12 @@ from kubewright.base.events import Event
 from kubewright.base.fields import FieldErrorType
 from kubewright.base.records import dataclass
 from kubewright.host.filesystem.trees import remove_tree
+from kubewright.local.mark import Mark
 from kubewright.local.supervisor.decoding import FieldReader
 from kubewright.local.supervisor.pod import Container, Mount, StaticPod
 from kubewright.local.supervisor.probes import Prober
 from kubewright.local.supervisor.process import Process
-from kubewright.local.supervisor.procfs import COMPONENT, LAUNCH, MACHINE, MANIFEST, Mark
+from kubewright.local.supervisor.procfs import COMPONENT, LAUNCH, MACHINE, MANIFEST
 from kubewright.local.supervisor.state import NodeAddress, RecordStore, slug
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

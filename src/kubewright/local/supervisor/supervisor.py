@@ -11,6 +11,7 @@ from typing import Final
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.events import Reporter, Warned
 from kubewright.base.unexpected import keep_running
+from kubewright.local.mark import Mark
 from kubewright.local.supervisor.container_worker import ContainerWorker
 from kubewright.local.supervisor.logs import parts, read_log, rotate
 from kubewright.local.supervisor.manifests import DirectoryWatch, ManifestDirectory
@@ -18,7 +19,6 @@ from kubewright.local.supervisor.pod import StaticPod
 from kubewright.local.supervisor.pod_worker import PodWorker
 from kubewright.local.supervisor.probes import NetworkProber
 from kubewright.local.supervisor.process import ORDERLY, OrphanedProcesses, StopStage, stages_of
-from kubewright.local.supervisor.procfs import Mark
 from kubewright.local.supervisor.runtime import Runtime
 from kubewright.local.supervisor.state import ComponentPhase, ComponentState, NodeAddress, ProbeIdentity, RecordStore
 from kubewright.local.supervisor.termination import MESSAGE_LINES
