@@ -56,7 +56,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_faults_quorum.py": Cost(4, 150),
     "tests/machines/test_faults_starting.py": Cost(3, 85),
     "tests/machines/test_hub_machines.py": Cost(4, 130),
-    "tests/machines/test_init_machines.py": Cost(3, 50),
+    "tests/machines/test_init_machines.py": Cost(3, 90),
     "tests/machines/test_interop_machines.py": Cost(4, 195),
     "tests/machines/test_join_control_plane.py": Cost(4, 120),
     "tests/machines/test_join_worker.py": Cost(4, 120),

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
-from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
+from level_kit import COMPONENTS, NEXT, content, running
+from machine_kit import CONFIG, INIT, PATIENT, SHARED, eventually, kubectl, kubewright, ready, write
+from testbed import patch_level
 from testbed.bed import Bed
 
+from kubewright.base.level import KUBERNETES
+from kubewright.machines.images import of_release
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 
@@ -111,3 +116,27 @@ def test_kubeadm_works_on_a_machine_that_we_made(machine: Machine) -> None:
     environment = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
     for words in (("token", "list"), ("certs", "check-expiration"), ("certs", "renew", "apiserver")):
         assert machine.run("kubeadm", *words, env=environment).code == 0
+
+
+UPGRADE = f"""\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: UpgradeConfiguration
+apply:
+  kubernetesVersion: {NEXT}
+  forceUpgrade: true
+  skipPhases: [preflight, addon]
+{PATIENT.replace("tlsBootstrap", "upgradeManifests")}"""
+"""Without the checks, which have the cluster run a Job, and without add-ons, which need an image more."""
+
+
+def test_the_control_plane_is_upgraded_and_a_second_run_changes_nothing(parts: Parts, machine: Machine) -> None:
+    images = [one for one in of_release(parts.base) if one.reference.rpartition("/")[2].partition(":")[0] in COMPONENTS]
+    patch_level.give(machine, patch_level.images(images, KUBERNETES, NEXT))
+    write(machine, "/root/upgrade.yaml", UPGRADE)
+    upgrade = ("upgrade", "apply", "--config", "/root/upgrade.yaml", "-o", "json")
+    changes = [one["target"] for one in json.loads(kubewright(machine, *upgrade).out)]
+    assert [f"file /etc/kubernetes/manifests/{name}.yaml" in changes for name in ("etcd", *COMPONENTS)] == [False, True, True, True]
+    assert running(machine) == dict.fromkeys(COMPONENTS, NEXT)
+    before = content(machine)
+    assert json.loads(kubewright(machine, *upgrade).out) == []
+    assert content(machine) == before
