@@ -14,7 +14,7 @@ from kubewright.apis.kubelet import KUBELET
 from kubewright.base import yaml
 from kubewright.base.errors import UnsafeText, UsageError
 from kubewright.enrollment.node import kubelet_fields
-from kubewright.enrollment.node.kubelet_fields import OF_THE_MACHINE, ROWS, RefusedFields
+from kubewright.enrollment.node.kubelet_fields import FIELDS, OF_THE_MACHINE, ROWS, RefusedFields
 
 GUIDE = Path(__file__).parents[3] / "docs/guide/hub.md"
 ONEINFRA = """
@@ -223,7 +223,9 @@ def test_only_fields_of_the_table_are_taken_from_any_document(document):
     assert kubelet_fields.read(found) == found
 
 
-def test_the_guide_names_every_field():
+def test_the_guide_lists_every_field_by_purpose():
     section = GUIDE.read_text().partition("### What the hub may set on a node")[2].partition("\n## ")[0]
-    named = re.findall(r"`([a-z][A-Za-z0-9.]*)`", "".join(line for line in section.splitlines(keepends=True) if line.startswith("| ")))
-    assert sorted(named) == sorted(ROWS)
+    rows = re.findall(r"^\| ([^|]+) \| (`[^|]+`) \|$", section, re.MULTILINE)
+    named = {purpose: re.findall(r"`([^`]+)`", fields) for purpose, fields in rows}
+    assert named == {purpose: [field.partition("=")[0] for field in fields.split()] for purpose, fields in FIELDS.items()}
+    assert sum(map(len, named.values())) == len(ROWS)

@@ -89,14 +89,14 @@ def _pods_only(values: Sequence[str]) -> Sequence[str]:
 
 
 _READS: Final[Mapping[str, Read]] = {
-    "any": _any,
+    "": _any,
     "off": _checked(lambda value: "must be false" if value else ""),
     "addresses": _addresses,
     "loopback": _loopback,
     "domain": _domain,
     "pods": _pods_only,
     "quiet": _checked(lambda value: f"{value} must be at most {_LOUDEST}" if value > _LOUDEST else ""),
-    "within 1h": _checked(lambda value: "" if 0 <= value <= HOUR else f"{value} must be at most 1h"),
+    "hour": _checked(lambda value: "" if 0 <= value <= HOUR else f"{value} must be at most 1h"),
     "Webhook": _checked(lambda value: "" if value == "Webhook" else f"{quoted(value)} must be Webhook"),
     "driver": _checked(one_of("systemd", "cgroupfs")),
     "TLS": _checked(one_of("VersionTLS12", "VersionTLS13")),
@@ -104,117 +104,69 @@ _READS: Final[Mapping[str, Read]] = {
     "strategy": _checked(one_of("Watch", "Cache", "Get")),
 }
 
-_LIMITS: Final = frozenset({"off", "loopback", "pods", "quiet", "within 1h", "Webhook", "TLS"})
+_LIMITS: Final = frozenset({"off", "loopback", "pods", "quiet", "hour", "Webhook", "TLS"})
 """The limits that keep a hub from having more control than it should, and that a machine's owner may waive. The other limits are about form."""
 
-_FIELDS: Final = """
-clusterDNS | addresses | names in the cluster
-clusterDomain | domain | names in the cluster
-rotateCertificates | any | certificates that the cluster signs
-serverTLSBootstrap | any | certificates that the cluster signs
-tlsMinVersion | TLS | the kubelet's API, as by default or stricter
-authentication.anonymous.enabled | off | the kubelet's API, as by default or stricter
-authentication.webhook.enabled | any | the kubelet's API, as by default or stricter
-authentication.webhook.cacheTTL | within 1h | the kubelet's API, as by default or stricter
-authorization.mode | Webhook | the kubelet's API, as by default or stricter
-authorization.webhook.cacheAuthorizedTTL | within 1h | the kubelet's API, as by default or stricter
-authorization.webhook.cacheUnauthorizedTTL | within 1h | the kubelet's API, as by default or stricter
-enableServer | any | the kubelet's API, as by default or stricter
-enableDebuggingHandlers | any | the kubelet's API, as by default or stricter
-enableSystemLogHandler | any | the kubelet's API, as by default or stricter
-enableSystemLogQuery | off | the kubelet's API, as by default or stricter
-enableProfilingHandler | any | the kubelet's API, as by default or stricter
-enableDebugFlagsHandler | any | the kubelet's API, as by default or stricter
-healthzBindAddress | loopback | health and logs
-healthzPort | any | health and logs
-logging.format | any | health and logs
-logging.verbosity | quiet | health and logs
-logging.flushFrequency | any | health and logs
-containerLogMaxSize | any | health and logs
-containerLogMaxFiles | any | health and logs
-containerLogMaxWorkers | any | health and logs
-containerLogMonitorInterval | any | health and logs
-cgroupDriver | driver | what the machine has
-failCgroupV1 | any | what the machine has
-failSwapOn | any | what the machine has
-memorySwap.swapBehavior | any | what the machine has
-hairpinMode | any | what the machine has
-maxPods | any | room for pods
-podsPerCore | any | room for pods
-podPidsLimit | any | room for pods
-systemReserved | any | room for pods
-kubeReserved | any | room for pods
-enforceNodeAllocatable | pods | room for pods
-reservedSystemCPUs | any | room for pods
-reservedMemory | any | room for pods
-qosReserved | any | room for pods
-cpuCFSQuota | any | processors and memory
-cpuCFSQuotaPeriod | any | processors and memory
-cpuManagerPolicy | policy | processors and memory
-cpuManagerPolicyOptions | any | processors and memory
-cpuManagerReconcilePeriod | any | processors and memory
-memoryManagerPolicy | policy | processors and memory
-topologyManagerPolicy | any | processors and memory
-topologyManagerScope | any | processors and memory
-topologyManagerPolicyOptions | any | processors and memory
-memoryThrottlingFactor | any | processors and memory
-singleProcessOOMKill | any | processors and memory
-evictionHard | any | eviction
-evictionSoft | any | eviction
-evictionSoftGracePeriod | any | eviction
-evictionMinimumReclaim | any | eviction
-evictionMaxPodGracePeriod | any | eviction
-evictionPressureTransitionPeriod | any | eviction
-mergeDefaultEvictionSettings | any | eviction
-kernelMemcgNotification | any | eviction
-imageGCHighThresholdPercent | any | images
-imageGCLowThresholdPercent | any | images
-imageMinimumGCAge | any | images
-imageMaximumGCAge | any | images
-nodeStatusMaxImages | any | images
-serializeImagePulls | any | images
-maxParallelImagePulls | any | images
-registryPullQPS | any | images
-registryBurst | any | images
-shutdownGracePeriod | any | the end of pods and of the machine
-shutdownGracePeriodCriticalPods | any | the end of pods and of the machine
-shutdownGracePeriodByPodPriority | any | the end of pods and of the machine
-crashLoopBackOff.maxContainerRestartPeriod | any | the end of pods and of the machine
-seccompDefault | any | what confines pods and the kubelet
-protectKernelDefaults | any | what confines pods and the kubelet
-userNamespaces.idsPerPod | any | what confines pods and the kubelet
-registerWithTaints | any | the Node and its reports
-nodeStatusUpdateFrequency | any | the Node and its reports
-nodeStatusReportFrequency | any | the Node and its reports
-nodeLeaseDurationSeconds | any | the Node and its reports
-syncFrequency | any | the Node and its reports
-volumeStatsAggPeriod | any | the Node and its reports
-configMapAndSecretChangeDetectionStrategy | strategy | the Node and its reports
-kubeAPIQPS | any | the Node and its reports
-kubeAPIBurst | any | the Node and its reports
-eventRecordQPS | any | the Node and its reports
-eventBurst | any | the Node and its reports
-runtimeRequestTimeout | any | the Node and its reports
-streamingConnectionIdleTimeout | any | the Node and its reports
-"""
+FIELDS: Final = {
+    "names in the cluster": "clusterDNS=addresses clusterDomain=domain",
+    "certificates that the cluster signs": "rotateCertificates serverTLSBootstrap",
+    "the kubelet's API, at its defaults or stricter": """
+        tlsMinVersion=TLS authentication.anonymous.enabled=off authentication.webhook.enabled
+        authentication.webhook.cacheTTL=hour authorization.mode=Webhook
+        authorization.webhook.cacheAuthorizedTTL=hour authorization.webhook.cacheUnauthorizedTTL=hour enableServer
+        enableDebuggingHandlers enableSystemLogHandler enableSystemLogQuery=off enableProfilingHandler
+        enableDebugFlagsHandler
+    """,
+    "health and logs": """
+        healthzBindAddress=loopback healthzPort logging.format logging.verbosity=quiet logging.flushFrequency
+        containerLogMaxSize containerLogMaxFiles containerLogMaxWorkers containerLogMonitorInterval
+    """,
+    "properties of the machine": "cgroupDriver=driver failCgroupV1 failSwapOn memorySwap.swapBehavior hairpinMode",
+    "capacity for pods": """
+        maxPods podsPerCore podPidsLimit systemReserved kubeReserved enforceNodeAllocatable=pods
+        reservedSystemCPUs reservedMemory qosReserved
+    """,
+    "processors and memory": """
+        cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy=policy cpuManagerPolicyOptions cpuManagerReconcilePeriod
+        memoryManagerPolicy=policy topologyManagerPolicy topologyManagerScope topologyManagerPolicyOptions
+        memoryThrottlingFactor singleProcessOOMKill
+    """,
+    "eviction": """
+        evictionHard evictionSoft evictionSoftGracePeriod evictionMinimumReclaim evictionMaxPodGracePeriod
+        evictionPressureTransitionPeriod mergeDefaultEvictionSettings kernelMemcgNotification
+    """,
+    "images": """
+        imageGCHighThresholdPercent imageGCLowThresholdPercent imageMinimumGCAge imageMaximumGCAge
+        nodeStatusMaxImages serializeImagePulls maxParallelImagePulls registryPullQPS registryBurst
+    """,
+    "shutdown of the machine, restarts of containers": """
+        shutdownGracePeriod shutdownGracePeriodCriticalPods shutdownGracePeriodByPodPriority
+        crashLoopBackOff.maxContainerRestartPeriod
+    """,
+    "confinement of pods and of the kubelet": "seccompDefault protectKernelDefaults userNamespaces.idsPerPod",
+    "the Node and its reports": """
+        registerWithTaints nodeStatusUpdateFrequency nodeStatusReportFrequency nodeLeaseDurationSeconds
+        syncFrequency volumeStatsAggPeriod configMapAndSecretChangeDetectionStrategy=strategy kubeAPIQPS
+        kubeAPIBurst eventRecordQPS eventBurst runtimeRequestTimeout streamingConnectionIdleTimeout
+    """,
+}
+"""The fields that a hub may set, by purpose. The name after `=` is a reader of `_READS`, which limits the values."""
 
 
 @dataclass(frozen=True)
 class AcceptedField:
-    """A field that a hub may set, and why. `limited` fields accept only some values; others need consent."""
+    """How a field that a hub may set is read. `limited` fields accept only some values; others need consent."""
 
-    path: str
     read: Read
-    why: str
     limited: bool
 
 
-def _row(line: str) -> AcceptedField:
-    path, read, why = (part.strip() for part in line.split("|"))
-    return AcceptedField(path, _READS[read], why, read in _LIMITS)
+def _row(field: str) -> tuple[str, AcceptedField]:
+    path, _, read = field.partition("=")
+    return path, AcceptedField(_READS[read], read in _LIMITS)
 
 
-ROWS: Final[Mapping[str, AcceptedField]] = {row.path: row for row in map(_row, _FIELDS.strip().splitlines())}
+ROWS: Final[Mapping[str, AcceptedField]] = dict(_row(field) for fields in FIELDS.values() for field in fields.split())
 _RULES: Final[Mapping[str, Read]] = {row.path: _checked(row.check) for row in kubelet_rules.ROWS}
 """Limits that kubelets enforce when they start."""
 
