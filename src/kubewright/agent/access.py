@@ -96,7 +96,7 @@ class Callers:
     async def require(self, user: User, request: Request, *, node_name: str, api: AsyncKubeAPI | None) -> None:
         """Return if the user may make this request to the node.
 
-        Raises Refused with 403, or with 500 if the API cannot be asked.
+        Raises Refused: with 403, or with 500 if the API server cannot be asked.
         """
         if not self._rules.reviews:
             return
@@ -126,7 +126,7 @@ class Callers:
 
 
 def subresources_of(path: str) -> tuple[str, ...]:
-    """Return the subresources of a node that allow a path: a right to any one of them is enough."""
+    """Return the subresources of a node that allow a path: permission for any one of them is enough."""
     return _SUBRESOURCES.get(path.strip("/").partition("/")[0], ("proxy",))
 
 

@@ -58,7 +58,7 @@ def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duratio
 
 
 def _after(moment: str) -> str:
-    """Return a time plus one microsecond; the earliest time for text that is no time.
+    """Return a time plus one microsecond; the earliest time for a text that is not a time.
 
     Such texts sort like their times.
     """

@@ -1,4 +1,4 @@
-"""The agent of a node as a library: what `agent run` consists of, with your own pods instead of flags and files."""
+"""The agent of a node as a library: like `agent run`, but with your own pods, and without flags and files."""
 
 from __future__ import annotations
 

@@ -62,11 +62,11 @@ class NodeAgent:
     ) -> None:
         """Keep the arguments; nothing happens before `run`.
 
-        A node without a usable certificate in its store gets one through `bootstrap`; with `pending` it finds a request that was open when
-        it ended. `static_pods` is what runs the static pods of this machine, if something does; `pods` runs the others, which are
-        played by `rules` without it. `source` tells how the machine is; without
-        one it is as the facts say. With `serving` it asks for a certificate for its kubelet API too.
-        `closing` closes at its end what is its own alone.
+        A node without a usable certificate in its store gets one through `bootstrap`; with `pending` it finds a
+        request that was open when the process ended. `static_pods` runs the static pods of this machine, if there are
+        any; `pods` runs the others, and without it they are simulated by `rules`. `source` observes the machine;
+        without it the machine is as the facts say. With `serving` the agent requests a certificate for its kubelet
+        API too. `closing` closes, at its end, what belongs to it alone.
         """
         self.facts = facts
         self._timings = timings or Timings()
@@ -156,7 +156,7 @@ class NodeAgent:
     def is_outside(self) -> bool:
         """Whether the cluster has not admitted the node: it has no certificate.
 
-        Not known for a node that waits to start.
+        False for a node that waits to be started.
         """
         return self.client is None and (self._invited or self._phase is not NodePhase.NEW)
 
@@ -180,7 +180,7 @@ class NodeAgent:
     async def tell_shutdown(self, *, within: float) -> None:
         """Report that the machine is shutting down, in the Ready condition and in an event.
 
-        Gives up after so many seconds. Does nothing before the machine is a node.
+        Gives up after `within` seconds. Does nothing before the machine is a node.
         """
         if self._node_status.node is None:
             return
@@ -193,7 +193,7 @@ class NodeAgent:
                     await self._recorder.settled()
 
     async def require_certificate(self, *, within: float) -> None:
-        """Watch that there is a client certificate; see `NodeIdentity.require_certificate`."""
+        """Check repeatedly that there is a client certificate; see `NodeIdentity.require_certificate`."""
         await self._certificates.require_certificate(within=within)
 
     def view(self) -> NodeView:
@@ -230,7 +230,7 @@ class NodeAgent:
             self._serving.begin()
         await self._certificates.establish()
         if self._duties.rotates:
-            self._certificates.keep_renewed()  # before it registers: that may last longer than the certificate
+            self._certificates.keep_renewed()  # before it registers: joining may take longer than the certificate lasts
         if self._duties.events:
             self._begin_events()
             self._clock.start()
@@ -239,9 +239,10 @@ class NodeAgent:
         self._enter(NodePhase.REGISTERING)
         await self._node_status.register()
         self._registered()
-        # One after the other: what is asked at once needs connections of its own, and opening those costs more than it saves. The lease
-        # goes before the pod range, which needs a moment, and otherwise after what the node is ready with.
-        # The CSINode goes before the first status, which would otherwise call a Ready node that is taken over not ready.
+        # One after the other: concurrent requests need separate connections, and opening those takes longer than it
+        # saves. The lease comes before the pod range, which takes a moment to be assigned, and otherwise after
+        # everything that makes the node ready. The CSINode comes before the first status, which would otherwise
+        # report a Ready node that is taken over as not ready.
         is_new = self._node_status.is_new
         published = self._duties.csi_node and await csi_node.publish_once(self._api(), self._present_node(), is_new=is_new)
         if published:
@@ -274,7 +275,7 @@ class NodeAgent:
         self._tell(starting())
 
     def _tell(self, event: NodeEvent) -> None:
-        """Have an event sent, if events are enabled.
+        """Send an event, if events are enabled.
 
         Like a kubelet's events, it names the Node without its UID, because it may be sent before the Node exists.
         """
@@ -309,7 +310,7 @@ class NodeAgent:
             self._status_task.soon()
 
     def _lease_wait(self) -> float:
-        """Return the wait before the next renewal. Where asked for, the first one is anywhere in the period: see `Timings.spread_start`."""
+        """Return the wait before the next renewal. If configured, the first one is anywhere in the period: see `Timings.spread_start`."""
         wait, first = self._timings.lease_wait(self._seams.random), not self._renewed
         self._renewed = True
         return wait * self._seams.random.uniform() if first and self._timings.spread_start else wait

@@ -34,20 +34,23 @@ After that, each status round reads it once, and rounds come sooner at first.
 """
 
 _DOUBT = 120.0
-"""Seconds after trouble with the API for which the Node is read before it is believed: kube-controller-manager may see leases again up to 60 s
-after we renew them (the 30 s back-off of its reflector, doubled by jitter), and marks a node whose lease it has not seen renewed for 50 s."""
+"""For this many seconds after trouble with the API, the Node is read before the known state is trusted.
+
+kube-controller-manager may see leases again up to 60 s after we renew them (the 30 s back-off of its reflector,
+doubled by jitter), and marks a node if it has seen no renewal of its lease for 50 s.
+"""
 
 _ANSWERS = 2
 """The number of attempts in one round whose answers differ from what we wrote.
 
-Then something else writes to the Node too, and the next round is soon enough.
+After that, something else is writing to the Node too, and the next round is soon enough.
 """
 
 
 class NodeStatusManager:
-    """One Node as its agent sees it. `node` is what the API last answered; there is no watch, every write brings it up to date.
+    """One Node as its agent sees it. `node` is the API's last answer; there is no watch, and every write updates it.
 
-    `changed` is called after each answer. `trouble` is why the last attempt failed, '' after one that did not.
+    `changed` is called after each answer. `trouble` is why the last attempt failed, '' if it succeeded.
     """
 
     def __init__(
@@ -195,9 +198,10 @@ class NodeStatusManager:
         return pause(self._seams.random)
 
     async def round(self) -> None:
-        """Send status if it changed or is due: the first attempt from what we know, four more from what the API has.
+        """Send status if it changed or is due: first based on the known Node, then in up to four attempts on the Node as the API has it.
 
-        An answer that is not what we would write is worth another attempt: a pod range came in between, or a controller marked the node.
+        An answer that differs from what we would write justifies another attempt: a pod range was assigned in
+        between, or a controller marked the node.
         """
         answers = 0
         for attempt in range(self._timings.status_attempts):
@@ -276,7 +280,7 @@ class NodeStatusManager:
 
     def _failed(self, error: APIError) -> None:
         self.trouble = str(error)
-        if not isinstance(error, NotFound):  # a Node that is gone cannot be marked
+        if not isinstance(error, NotFound):  # a Node that does not exist cannot be marked
             self.heartbeat_missed(error)
         elif self.node is not None:
             self._absent()

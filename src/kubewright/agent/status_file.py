@@ -1,8 +1,8 @@
-"""What an agent leaves for people to look at: one file that is replaced whole, and can be read when the agent is dead.
+"""The state of an agent in a file, which is replaced as a whole, and can be read even if the agent is dead.
 
     {"apiVersion": "agent.kubewright.dev/v1alpha1", "kind": "AgentStatus", "node": "node-1", "phase": "Ready", …}
 
-Times are RFC 3339, null for what has not happened.
+Times are RFC 3339; null for events that have not happened.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _FIELDS: Final[Mapping[str, type | tuple[type, ...]]] = {
     "ready": bool,
     "missingTaints": list,
 }
-"""What is read of a status, and of which types it is."""
+"""The fields that are read from a status file, and their types."""
 _LOOK: Final = 1.0
-"""Seconds between two looks whether there is something new to write."""
+"""Seconds between two checks for changes."""
 
 
 def path_of(root: PurePosixPath) -> PurePosixPath:
-    """Return where the agent of a root directory leaves its status."""
+    """Return where the agent of a root directory writes its status."""
     return root / NAME
 
 
@@ -54,9 +54,9 @@ def record(
     taints: Sequence[str] = (),
     kubelet_api: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return what is written. `taints` are those that were configured and that an existing Node does not have: a node may not add them.
+    """Return the content of the file. `taints` are configured taints that an existing Node lacks, because a node may not add them.
 
-    `kubelet_api` says where the API listens, and why it does not.
+    `kubelet_api` says where the API listens, or why it does not.
     """
     return {
         "apiVersion": API_VERSION,
@@ -109,7 +109,7 @@ def _moment(moment: datetime | None) -> str | None:
 
 
 def read(files: FileReader, root: PurePosixPath) -> Mapping[str, Any]:
-    """Return what the agent of a root directory wrote last. Raises HostError if there is nothing, DocumentError for something else."""
+    """Return the last status of the agent of a root directory. Raises HostError if there is none, DocumentError for any other content."""
     path = path_of(root)
     content = files.read(path)
     if content is None:
@@ -133,12 +133,12 @@ def _is_complete(found: Mapping[str, Any]) -> bool:
 
 
 def runs(status: Mapping[str, Any], processes: Processes) -> bool:
-    """Whether the agent that wrote a status still runs."""
+    """Whether the agent that wrote a status is still running."""
     return status["phase"] != NodePhase.STOPPED.value and processes.of(int(status["pid"])) is not None
 
 
 class StatusFile:
-    """Keeps the file up to date for as long as `run` lasts, and says at its end that the agent has stopped."""
+    """Keeps the file up to date during `run`, and records at the end that the agent has stopped."""
 
     def __init__(self, files: Files, root: PurePosixPath, current: Callable[[], dict[str, Any]]) -> None:
         self._files = files
@@ -147,13 +147,13 @@ class StatusFile:
         self._written: dict[str, Any] = {}
 
     async def run(self) -> None:
-        """Look every second, and write what has changed. A disk that is full costs the file, not the agent: that is the caller's to handle."""
+        """Check every second, and write changes. A full disk must not end the agent; handling that is up to the caller."""
         while True:
             self.write()
             await asyncio.sleep(_LOOK)
 
     def write(self) -> None:
-        """Write what is now, if it is not what was written last. Raises HostError."""
+        """Write the current state if it differs from what was written last. Raises HostError."""
         found = self._current()
         if found and found != self._written:
             content = json.dumps(found, indent=2).encode() + b"\n"

@@ -1,7 +1,7 @@
 """TLS bootstrapping: find the cluster, get admitted, and request the first certificate.
 
-Many nodes may share one credential: each has its own request, and a single watch follows all of them. A watch per
-request, as a kubelet has it, would cost a connection each: a TLS handshake on both sides, for 50 ms of use.
+Many nodes may share one credential: each has its own request, and a single watch follows all of them. If each request
+had its own watch, as in a kubelet, each would need a connection: a TLS handshake on both sides, for 50 ms of use.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from kubewright.pki.pins import Pin
 from kubewright.tokens.strings import BootstrapTokenString
 
 _REMEMBERED: Final = 10.0
-"""Seconds for which an answer about rights is cached."""
+"""Seconds for which an answer about permissions is cached."""
 
 
 class Issuer(Protocol):
     """Obtains certificates from the cluster."""
 
     async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = ...) -> bytes:
-        """Request a certificate, wait up to so many seconds, and return it as PEM.
+        """Request a certificate, wait for up to `within` seconds, and return it as PEM.
 
         `seen` is called with each state of the request.
         """
         ...
 
     async def may(self, binding: Binding) -> bool:
-        """Whether the client has the right that a binding grants.
+        """Whether the client has the permission that a binding grants.
 
         Raises APIError if that cannot be determined.
         """
@@ -120,7 +120,7 @@ class SharedIssuer:
     async def obtain(self, wanted: RequestedCertificate, *, within: float, seen: Seen = lambda _: None) -> bytes:
         """Request a certificate, wait until it is issued, and return it as PEM.
 
-        Raises CertificateError when it is refused, WaitTimeout when the request is not decided within so many seconds,
+        Raises CertificateError if it is refused, WaitTimeout if the request is not decided within `within` seconds,
         and the API's error if the request cannot be created.
         """
         created = await csr.ask(self._api, wanted)
@@ -171,7 +171,7 @@ class SharedIssuer:
         self._settle(self._informer.objects.get((None, created["metadata"]["name"]), created))
 
     async def _watch(self, informer: Informer) -> None:
-        async with aclosing(informer.events()) as events:  # the watch continues whatever fails
+        async with aclosing(informer.events()) as events:  # the watch continues even if this request fails
             async for event in events:
                 unexpected.attempted("an answer to a certificate request", self._apply, event)
 

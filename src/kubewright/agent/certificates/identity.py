@@ -111,9 +111,7 @@ class NodeIdentity:
         await self._manager.obtain(instead=self._stored_pair)
 
     def answered(self, known: bool) -> None:
-        """Note whether the API server accepted our identity.
-
-        A certificate that it keeps refusing is replaced early.
+        """Record whether the API server accepted our identity, and replace a certificate early if it keeps refusing it.
 
         Clocks may differ, and the cluster may have a new CA.
         """
@@ -134,14 +132,14 @@ class NodeIdentity:
         return self._refused_at is not None and asyncio.get_running_loop().time() - self._refused_at >= _PATIENCE
 
     async def require_certificate(self, *, within: float) -> None:
-        """Watch that there is a certificate that has not expired.
+        """Check repeatedly that there is a certificate that has not expired.
 
-        Raises CertificateError once there has been none for so many seconds although the API server answers: a restart
-        may bring other credentials. If the API server does not answer, the problem is only reported (kubelet:
+        Raises CertificateError once there has been none for `within` seconds although the API server answers: a
+        restart may find other credentials. If the API server does not answer, the problem is only reported (kubelet:
         pkg/kubelet/certificate/transport.go).
         """
         if self._borrowed:
-            await asyncio.Event().wait()  # it uses no certificate
+            await asyncio.Event().wait()  # then no certificate is used
         now = asyncio.get_running_loop().time
         seen, told = now(), False
         while True:
@@ -175,9 +173,9 @@ class NodeIdentity:
     async def _issuer(self) -> Issuer:
         """Return the issuer of the next certificate.
 
-        That is the present certificate's, or the bootstrap credentials' if no valid certificate is left. If the
+        It uses the current certificate, or the bootstrap credentials if no valid certificate is left. If the
         certificate has expired only by our own clock and the bootstrap credentials do not work, the API server may
-        still accept it.
+        still accept the certificate.
         """
         own = SingleIssuer(self.client) if self.client is not None else None
         if own is not None and (self._bootstrap is None or not (self._manager.is_expired or self._is_refused)):
@@ -201,7 +199,7 @@ class NodeIdentity:
         return issuer if last is None else EitherIssuer(issuer, last)
 
     def _given(self) -> Access | None:
-        """Return the kubeconfig if it holds a user's credentials other than a node certificate (which is stored and rotated)."""
+        """Return the kubeconfig if it contains a user's credentials other than a node certificate (which is stored and rotated)."""
         try:
             access = self._store.given()
             if access is None or isinstance(access.identity, Anonymous):
@@ -255,9 +253,9 @@ class NodeIdentity:
 
 
 def stored_credentials(store: CredentialStore, node_name: str, *, now: datetime) -> tuple[Access, Pair] | None:
-    """Return where the cluster is and the pair for it, None if the pair is missing, has expired or belongs to another node.
+    """Return the cluster's location and the pair for it, None if the pair is missing, has expired or belongs to another node.
 
-    Raises CertificateError, DocumentError, ValidationError or HostError for what cannot be read.
+    Raises CertificateError, DocumentError, ValidationError or HostError for unreadable files.
     """
     access = store.cluster()
     pair = store.pair() if access is not None else None

@@ -52,7 +52,7 @@ _PAUSE = 1.0
 A signer that backdates short-lived certificates may issue some that are due immediately.
 """
 _LONGEST_SLEEP = 60.0
-"""Seconds after which the wall clock is read again: it may have been set, or the machine may have slept."""
+"""Seconds after which the wall clock is read again: it may have been set, or the machine may have been suspended."""
 _BACKDATED: Final = timedelta(minutes=5)
 """How long before its issue a certificate becomes valid: kube-controller-manager's signer backdates by this for slow clocks."""
 _UNAPPROVED: Final = 3.0
@@ -60,9 +60,9 @@ _UNAPPROVED: Final = 3.0
 _LOOKED_AGAIN: Final = 60.0
 """Seconds until the next check: a binding may be added while the request waits."""
 _NOT_ALLOWED = "it may not request a certificate yet: the API server does not know the permissions of bootstrap tokens"
-"""What users see of a 403, whose own text lists roles.
+"""What users see of a 403, because its own text lists roles.
 
-It is temporary while a cluster starts; the log has the whole text.
+The refusal is temporary while a cluster starts; the log has the whole text.
 """
 
 
@@ -102,8 +102,8 @@ REASONS: Final = (
 class CertificateView:
     """The state of one certificate.
 
-    `trouble` is why the last attempt to replace it failed, '' if it did not fail. `reason` is the same for programs, as
-    a word of `REASONS`; `denied` and `failed` carry the reason of the decision: `denied:REASON`. '' if there is no
+    `trouble` is why the last attempt to replace it failed, '' if it succeeded. `reason` is the same for programs, as
+    a word of `REASONS`; `denied` and `failed` include the reason of the decision: `denied:REASON`. '' if there is no
     problem.
     """
 

@@ -33,7 +33,7 @@ CLIENT: Final = "kubelet-client"
 SERVING: Final = "kubelet-server"
 """Prefixes of file names: of the client certificate, and of the serving certificate of the kubelet API."""
 OWN_FILES: Final = ("kubelet.crt", "kubelet.key")
-"""The pair that a kubelet makes for itself when it is given no serving certificate."""
+"""The pair that a kubelet generates if it is given no serving certificate."""
 _PATH: Final = "PATH-OF-THE-CERTIFICATE"
 
 
@@ -53,23 +53,23 @@ class PairStore(Protocol):
 
 
 class CredentialStore(PairStore, Protocol):
-    """The credentials of one node: its client certificate, and where its cluster is.
+    """The credentials of one node: its client certificate, and the location of its cluster.
 
     A pair in the kubeconfig, as kubeadm init writes it, becomes the first certificate.
     """
 
     def cluster(self) -> Access | None:
-        """Return where the cluster is, without an identity; None if the node never joined one. Raises CertificateError or DocumentError."""
+        """Return the location of the cluster, without an identity; None if the node never joined one. Raises CertificateError or DocumentError."""
         ...
 
     def keep_cluster(self, access: Access) -> None:
-        """Remember where the cluster is."""
+        """Store the location of the cluster."""
         ...
 
     def given(self) -> Access | None:
-        """Return the kubeconfig as it is, including its user; None if there is none.
+        """Return the unchanged kubeconfig, including its user; None if there is none.
 
-        Raises as `cluster` does, and UsageError for credentials of an unsupported kind.
+        Raises the errors of `cluster`, and UsageError for credentials of an unsupported kind.
         """
         ...
 
@@ -241,7 +241,7 @@ class FileCredentialStore:
         self._pairs.keep_pair(pair)
 
     def _handed(self) -> Pair | None:
-        """Adopt the pair that the kubeconfig holds or names, if it is a node's."""
+        """Adopt the pair that the kubeconfig contains or names, if it is a node's."""
         found = self._resolved()
         if found is None:
             return None

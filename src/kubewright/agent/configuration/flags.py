@@ -1,7 +1,7 @@
 """The flags of the kubelet v1.36, one line each (cmd/kubelet/app/options).
 
-`agent run` accepts all of them, so that a unit file can stay as it is. Most set a field of KubeletConfiguration, and
-`fields` says how that is treated; the others say it here.
+`agent run` accepts all of them, so that a unit file can stay unchanged. Most set a field of KubeletConfiguration, and
+`fields` says how that is treated; for the others this table says it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IGNORED: Final = "ignored"
 class KubeletFlag:
     """One flag. `kind` is one of KINDS. `field` is the field of KubeletConfiguration that it sets, '' for none.
 
-    For a flag without a field, `standing` says how it is treated, and `text` what it is for, or why it is ignored.
+    For a flag without a field, `standing` says how it is treated, and `text` its purpose, or why it is ignored.
     """
 
     name: str

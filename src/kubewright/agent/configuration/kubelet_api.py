@@ -1,9 +1,7 @@
-"""The configuration of an agent's kubelet API: where it listens, what it shows, who may use it.
+"""The configuration of an agent's kubelet API: where it listens, what it serves, and who may use it.
 
-Source: kubelet v1.36. Pure.
-
-The defaults are those of a configuration file even if there is none: a kubelet without `--config` allows everybody
-everything.
+Source: kubelet v1.36. Pure. The defaults are those of a configuration file even if there is none: a kubelet without
+`--config` allows everybody everything.
 """
 
 from __future__ import annotations

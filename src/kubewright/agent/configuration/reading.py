@@ -38,7 +38,7 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "port": 10250,
     "runtimeRequestTimeout": "2m0s",
 }
-"""What a zero value in a file stands for. A zero given by a flag means zero."""
+"""The meaning of a zero value in a file. A zero given by a flag means zero."""
 _LASTING: Final = (_UPDATE, "runtimeRequestTimeout")
 """Intervals for which the agent refuses values that would make it spin, or time out every call.
 
@@ -210,7 +210,7 @@ def _plain(_: KubeletFlag, value: object) -> object:
 
 
 def _pairs(flag: KubeletFlag, value: object, separator: str = "=") -> dict[str, str]:
-    """Read `name=value,…` as the parser split it.
+    """Parse `name=value,…` as the parser split it.
 
     Empty parts are dropped; without a pair the result is an empty map.
     """
@@ -228,7 +228,7 @@ def _less(flag: KubeletFlag, value: object) -> dict[str, str]:
 
 
 def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
-    """Read `key=value:effect`; the value and its `=` may be omitted.
+    """Parse `key=value:effect`; the value and its `=` may be omitted.
 
     A trailing `-` removes a taint, and is dropped because there are none yet.
     """

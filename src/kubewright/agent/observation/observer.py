@@ -57,7 +57,7 @@ class Disks(FileReader, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ObservedMachine:
-    """The reading side of a machine. `root` is the directory whose file system is reported as the node's; without `runtime` it has none."""
+    """Read access to a machine. `root` is the directory whose file system is reported as the node's; without `runtime` there is none."""
 
     files: Disks
     network: Network
@@ -203,7 +203,7 @@ class MachineObserver:
         try:
             images = tuple(await self._for_runtime.make(runtime.images))
             self._images = next(iter(await self._for_runtime.make(runtime.image_directories)), None)
-        except HostError as error:  # what was listed last stays (kubelet v1.36: pkg/kubelet/images/image_gc_manager.go, its imageCache)
+        except HostError as error:  # the previous list stays (kubelet v1.36: pkg/kubelet/images/image_gc_manager.go, its imageCache)
             _log.info("the container runtime does not list its images: %s", error)
             images = self.snapshot.images or ()
         self._see(replace(self.snapshot, images=images))
@@ -218,7 +218,7 @@ class MachineObserver:
     def _amounts(self) -> Mapping[str, Amount]:
         """Measure every signal that can be measured."""
         files, nodefs = self._machine.files, self._space(self._machine.root)
-        imagefs = nodefs if self._images is None else self._space(self._images)  # the node's, unless the runtime reports another
+        imagefs = nodefs if self._images is None else self._space(self._images)  # the node's, unless the runtime has another
         return pressures.measure(Measurable(files=files, nodefs=nodefs, imagefs=imagefs))
 
     def _space(self, path: PurePosixPath) -> FileSystem | None:

@@ -1,7 +1,8 @@
 """The life of a simulated pod: what an agent that runs no containers writes about a pod, and when. Pure.
 
-Everything is derived from the Pod itself, so an agent that starts again goes on where the last one stopped. Shapes and condition texts
-are the kubelet's (v1.36: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status); docs/compat/kubelet.md lists what is not simulated.
+Everything is derived from the Pod itself, so that an agent that is restarted continues where the last one stopped.
+Shapes and condition texts are the kubelet's (v1.36: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status);
+docs/compat/kubelet.md lists what is not simulated.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def pod_addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _unplayed(pod: Mapping[str, Any]) -> PodAction:
-    """Delete a pod that never ran, because nothing else would.
+    """Delete a pod that never ran, because nothing else would delete it.
 
     One that ran here under a kubelet may still have containers.
     """
@@ -133,7 +134,7 @@ def _end(pod: Mapping[str, Any], *, now: datetime, rules: SimulationRules) -> Po
     metadata = pod["metadata"]
     grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
     if is_over(pod):
-        return Delete() if grace else Nothing()  # without grace the API removes it by itself once no finalizer holds it
+        return Delete() if grace else Nothing()  # without a grace period the API deletes it once no finalizer is left
     asked = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=grace)
     stopped = asked + timedelta(seconds=min(grace, rules.stop_within))
     if now < stopped:

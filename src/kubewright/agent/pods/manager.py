@@ -24,7 +24,7 @@ from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.resources import POD
 
 _RETRY = 2.0
-"""Seconds after which a refused write of a pod is tried again."""
+"""Seconds after which a refused write of a pod is retried."""
 
 
 class PodManager:
@@ -59,11 +59,11 @@ class PodManager:
         life.begin(self._hear)
 
     def __len__(self) -> int:
-        """Return how many pods the node has."""
+        """Return the number of the node's pods."""
         return len(self._pods)
 
     def all(self) -> list[Object]:
-        """Return the node's pods as they are known."""
+        """Return the known pods of the node."""
         return list(self._pods.values())
 
     def find(self, namespace: str, name: str) -> Object | None:
@@ -71,7 +71,7 @@ class PodManager:
         return next((pod for pod in self._pods.values() if _key(pod) == (namespace, name)), None)
 
     def give_ranges(self, cidrs: Iterable[str]) -> None:
-        """Set the ranges that pods' addresses come from. Idempotent."""
+        """Set the ranges of pod addresses. Idempotent."""
         self._life.give_ranges(tuple(cidrs), self._pods.values())
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class PodManager:
         informer = Informer(self._api(), POD, field_selector=self._selector, random=self._seams.random)
         async with aclosing(informer.events()) as events:
             async for event in events:
-                unexpected.attempted("a pod of a node", self._apply, event)  # one that is odd is not the others' trouble
+                unexpected.attempted("a pod of a node", self._apply, event)  # a malformed pod must not affect the others
 
     async def stop(self) -> None:
         """Cancel the work in progress. Idempotent."""
@@ -163,7 +163,7 @@ class PodManager:
             body = {"metadata": {"uid": uid}, "status": step.status}
             answer = await self._api().patch(POD, name, body, namespace, subresource="status")
             if _version(answer) == _version(pod):
-                self._settled[uid] = answer["metadata"]["resourceVersion"]  # the API has its own idea of this: do not insist
+                self._settled[uid] = answer["metadata"]["resourceVersion"]  # the API has decided otherwise: do not insist
             self._see(answer)
         else:
             await self._api().delete(POD, name, namespace, grace_seconds=0, uid=uid)
@@ -184,6 +184,6 @@ def _key(pod: Object) -> tuple[str, str]:
 
 
 def _version(obj: Object) -> int:
-    """Return the resource version as a number: since Kubernetes 1.35 they may be compared."""
+    """Return the resource version as a number: since Kubernetes 1.35 versions may be compared."""
     text = str(obj["metadata"].get("resourceVersion") or "0")
     return int(text) if text.isdigit() else 0

@@ -54,7 +54,7 @@ _HASH: Final = "kubernetes.io/config.hash"
 _SEEN: Final = "kubernetes.io/config.seen"
 _SOURCE: Final = "kubernetes.io/config.source"
 _TOLERATION: Final = {"effect": "NoExecute", "operator": "Exists"}
-"""Every static pod gets it: no taint evicts what the API did not schedule (kubelet v1.36: kubelet/config/common.go)."""
+"""The toleration of every static pod: no taint evicts a pod that the API did not schedule (kubelet v1.36: kubelet/config/common.go)."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class MirrorPods:
         self._clock = clock
 
     async def run(self, node: Callable[[], Object]) -> None:
-        """Follow the provider for ever; `node` returns the Node as it is known."""
+        """Follow the provider endlessly; `node` returns the known Node."""
         await self._pods.listed.wait()
         self._static.changed.set()
         while True:

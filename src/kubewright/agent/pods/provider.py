@@ -1,7 +1,8 @@
-"""Running the pods of a node: what a program of one's own implements, and what becomes of its answers.
+"""Running the pods of a node: the interface that your program implements, and how its answers are used.
 
-`NodeAgent` with a `PodProvider` is a node whose pods run: it hands each pod that is bound to the node to the provider, writes what the provider
-says of it to the API, and confirms a deletion when the provider has ended the pod.
+`NodeAgent` with a `PodProvider` is a node whose pods run: it passes each pod that is assigned to the node to the
+provider, writes the status that the provider returns to the API, and confirms a deletion when the provider has ended
+the pod.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 _RETRY: Final = 2.0
 _LONGEST_RETRY: Final = 60.0
-"""Seconds between two attempts to have a provider run a pod: doubled after each failure, up to this."""
+"""Seconds between two attempts to have a provider run a pod; doubled after each failure, up to this."""
 
 
 class PodProvider(Protocol):
@@ -39,14 +40,14 @@ class PodProvider(Protocol):
     def begin(self, changed: Callable[[str], None], /) -> None:
         """Store `changed`, and call it with the UID of a pod whose status has changed.
 
-        Called once, before everything else.
+        Called once, before all other methods.
         """
         ...
 
     def listed(self, pods: Sequence[Object], /) -> None:
         """Receive the pods of the node, once they are known.
 
-        The provider has to end any other pods that it runs from an earlier life.
+        The provider has to end all other pods that it still runs from before a restart.
         """
         ...
 
@@ -61,13 +62,13 @@ class PodProvider(Protocol):
     def status(self, pod: Object, /) -> Mapping[str, Any] | None:
         """Return the PodStatus to write (phase, conditions, containerStatuses, podIP, …), or None for nothing yet.
 
-        Conditions of types that it does not name stay. A pod whose phase is Succeeded or Failed has ended
+        Conditions of types that it does not contain stay. A pod whose phase is Succeeded or Failed has ended
         permanently.
         """
         ...
 
     async def stop(self, pod: Object, /, *, grace: float) -> None:
-        """End a pod within so many seconds, and return when nothing of it runs any more.
+        """End a pod within `grace` seconds, and return when none of its processes run any more.
 
         Also called for pods that never ran here. The pod stays in the API until this has returned; an exception is
         logged, and the method is called again. With a grace period of 0 the pod has already been deleted from the
@@ -105,11 +106,11 @@ class PodLife(Protocol):
 
 
 class _Held:
-    """One pod that a provider has, or is about to get."""
+    """One pod that a provider has, or is about to receive."""
 
     def __init__(self) -> None:
         self.meant: object = None
-        """What the provider last received; None before it received anything."""
+        """The pod that the provider received last; None before the first time."""
         self.ended = False
         self.doing = ""
         self.task: asyncio.Task[None] | None = None
@@ -153,7 +154,7 @@ class ProvidedPods:
         status = self._provider.status(pod)
         if status is not None and not podstatus.says(pod, status):
             return Write(dict(status))
-        confirmed = held.ended and _grace(pod) > 0  # without grace the API removes it by itself once no finalizer holds it
+        confirmed = held.ended and _grace(pod) > 0  # without a grace period the API deletes it once no finalizer is left
         return Delete() if deleting and confirmed else Nothing()
 
     def forget(self, pod: Object, /) -> None:
@@ -175,7 +176,7 @@ class ProvidedPods:
         """Have the provider do something, unless it is already working on this pod or must wait after a failure."""
         if held.task is not None:
             if what == "end" and held.doing == "start":
-                held.task.cancel()  # a pod that is still being started is not waited for
+                held.task.cancel()  # do not wait for a pod that is still being started
             return
         if held.timer is None or what != held.doing:
             held.cancel()
@@ -192,7 +193,7 @@ class ProvidedPods:
                 await self._provider.stop(pod, grace=grace)
                 held.ended = True
             held.failures = 0
-        except Exception as error:  # a provider's trouble with one pod is not the node's
+        except Exception as error:  # a provider's failure with one pod must not affect the node
             held.failures += 1
             held.meant = held.meant if what == "end" else ()
             pause = _pause_after(error, what, pod, failures=held.failures)

@@ -1,4 +1,4 @@
-"""Simulated pods: nothing runs, but their statuses say that it does. `lifecycle` decides what is written and when."""
+"""Simulated pods: nothing runs, but their statuses say that it does. `lifecycle` decides what is written, and when."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kubewright.kube.core import Object
 class AddressPool:
     """The addresses of one range, assigned in rotation, so that each is reused as late as possible.
 
-    The network's own address, the first one (by convention the gateway's) and IPv4's broadcast address are never
-    assigned.
+    The address of the network itself, the first one (by convention the gateway's) and IPv4's broadcast address are
+    never assigned.
     """
 
     def __init__(self, cidr: str) -> None:
@@ -39,7 +39,7 @@ class AddressPool:
         return str(self._make(found))
 
     def claim(self, address: str) -> None:
-        """Mark an address as taken; one outside the range is of no concern."""
+        """Mark an address as taken; one outside the range is ignored."""
         value = self._value(address)
         if value is not None:
             self._taken.add(value)
@@ -60,7 +60,7 @@ class AddressPool:
 
 
 class PodAddresses:
-    """Which pod has which addresses: one of each of the node's ranges. Pods are known by their UIDs."""
+    """The addresses of each pod: one from each of the node's ranges. Pods are identified by their UIDs."""
 
     def __init__(self, cidrs: Iterable[str] = ()) -> None:
         self._pools = [AddressPool(cidr) for cidr in cidrs]
@@ -79,7 +79,7 @@ class PodAddresses:
         return whole
 
     def claim(self, uid: str, addresses: Iterable[str]) -> None:
-        """Note the addresses that a pod has already, from its status."""
+        """Record the addresses that a pod has already, from its status."""
         self._held[uid] = tuple(addresses)
         for address in self._held[uid]:
             for pool in self._pools:
@@ -98,7 +98,7 @@ class PodAddresses:
 
 
 class SimulatedPods:
-    """Plays the pods of one node, with addresses of the node's ranges. Implements `PodLife`."""
+    """Simulates the pods of one node, with addresses from the node's ranges. Implements `PodLife`."""
 
     def __init__(self, *, host: tuple[str, ...], rules: SimulationRules, clock: Clock) -> None:
         """Keep the arguments; `host` are the node's own addresses."""
@@ -114,14 +114,14 @@ class SimulatedPods:
         self._changed = changed
 
     def listed(self, pods: Sequence[Object], /) -> None:
-        """Note which addresses are in use before any is given out."""
+        """Record which addresses are in use before any is assigned."""
         for pod in pods:
             addresses = lifecycle.pod_addresses(pod)
             if addresses and not lifecycle.on_host_network(pod) and not lifecycle.is_over(pod):
                 self._addresses.claim(pod["metadata"]["uid"], addresses)
 
     def give_ranges(self, cidrs: Sequence[str], pods: Iterable[Object], /) -> None:
-        """Take the ranges that addresses come from. Addresses that pods have already stay theirs. Idempotent."""
+        """Set the ranges of addresses. Pods keep the addresses that they have. Idempotent."""
         wanted, known = tuple(cidrs), list(pods)
         if wanted == self._ranges:
             return

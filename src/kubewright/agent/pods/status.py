@@ -1,4 +1,4 @@
-"""Pod statuses in the kubelet's form: running, ended by itself, stopped. Pure; `lifecycle` decides which one is due."""
+"""Pod statuses in the kubelet's form: running, ended, stopped. Pure; `lifecycle` decides which one is due."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OVER: Final = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 
 
 def running(pod: Mapping[str, Any], *, now: str, host: Sequence[str], addresses: Sequence[str]) -> Object:
-    """Return the status of a pod whose init containers are done and whose containers run and are ready."""
+    """Return the status of a pod whose init containers have ended, and whose containers are running and ready."""
     status: Object = {
         "phase": "Running",
         **_addresses(host, addresses),
@@ -32,7 +32,7 @@ def running(pod: Mapping[str, Any], *, now: str, host: Sequence[str], addresses:
 
 
 def ended(pod: Mapping[str, Any], *, now: str) -> Object:
-    """Return the status of a pod whose containers have all ended successfully by themselves."""
+    """Return the status of a pod whose containers have all ended successfully."""
     return _complete(pod, {"phase": "Succeeded"}, now=now, state=_end_with(0, "Completed"))
 
 
@@ -50,9 +50,9 @@ def stopped(pod: Mapping[str, Any], *, now: str, well: bool) -> Object:
 
 
 def of_containers(pod: Mapping[str, Any], containers: Sequence[Mapping[str, Any]], *, phase: str, host: Sequence[str], now: str) -> Object:
-    """Return the status of a pod on the host network.
+    """Return the status of a pod on the host network, whose containers are run by another program.
 
-    Something else runs its containers; `containers` are their statuses.
+    `containers` are their statuses.
     """
     status: Object = {
         "phase": phase,
@@ -64,14 +64,14 @@ def of_containers(pod: Mapping[str, Any], containers: Sequence[Mapping[str, Any]
 
 
 def started_at(pod: Mapping[str, Any]) -> str | None:
-    """Return when the pod's first container was started, None if none runs or ran."""
+    """Return when the pod's first container was started, None if none has run."""
     states = [row.get("state") or {} for row in pod.get("status", {}).get("containerStatuses") or ()]
     moments = [state.get("running", {}).get("startedAt") or state.get("terminated", {}).get("startedAt") for state in states]
     return min((moment for moment in moments if moment), default=None)
 
 
 def says(pod: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether the pod's status already says all of this; conditions that others wrote are ignored."""
+    """Whether the pod's status already says all of this; conditions of other authors are ignored."""
     found = pod.get("status", {})
     conditions = {row["type"]: row for row in found.get("conditions") or ()}
     if any(not _agrees(conditions.get(row["type"], {}), row) for row in status.get("conditions") or ()):
@@ -93,7 +93,7 @@ def _agrees(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 ContainerState = Callable[[Mapping[str, Any], Mapping[str, Any], str], Object]
-"""Takes the container, its status until now and the moment; returns `state`, `ready` and `started` of the new status."""
+"""Takes the container, its status so far and the time; returns `state`, `ready` and `started` of the new status."""
 
 
 def _complete(pod: Mapping[str, Any], status: Object, *, now: str, state: ContainerState) -> Object:

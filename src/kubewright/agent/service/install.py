@@ -44,7 +44,7 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True, kw_only=True)
 class InstallOptions:
-    """One call of `agent install`. `command` is what the service runs, `options` are those of its agent, `notes` what was noticed about them."""
+    """One call of `agent install`. `command` is the service's command, `options` are the agent's, `notes` are remarks about them."""
 
     command: Sequence[str]
     options: AgentOptions
@@ -66,7 +66,7 @@ def unit(command: Sequence[str]) -> str:
 
 
 def prepare(request: InstallOptions, machine: Machine) -> Prepared[Sequence[str]]:
-    """Require a kubeconfig: without one, the agent would end again and again. Raises DocumentError."""
+    """Require a kubeconfig: without one, the agent would exit again and again. Raises DocumentError."""
     here = machine.at(machine.layout)
     require_kubeconfig(request.options, here)
     return Prepared(configuration=request.command, host=here, warnings=request.notes, only=request.only)

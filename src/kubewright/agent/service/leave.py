@@ -1,6 +1,6 @@
-"""`agent leave` as an operation: the service ends, and what its node has in the cluster and on this machine is removed.
+"""`agent leave` as an operation: end the service, and remove what belongs to its node in the cluster and on this machine.
 
-A kubeconfig that is given is used before anything ends. What the cluster refuses after that is reported at the end.
+A given kubeconfig is tested before anything ends. Refusals by the cluster after that are reported at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.machine import Machine
 
 _WITHIN: Final = 10.0
-"""Seconds that an agent may take to end after its service has."""
+"""Seconds that an agent may take to end after its service has ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class LeaveOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaveContext:
-    """One run. `status` is what the agent has last written; `failures` is what the cluster refused."""
+    """One run. `status` is the agent's last status; `failures` are the refusals of the cluster."""
 
     bound: Bound
     options: LeaveOptions
@@ -75,13 +75,13 @@ class LeaveContext:
 
     @functools.cached_property
     def api(self) -> KubeAPI:
-        """The cluster, with the kubeconfig that was given, else with the node's own. Raises as `load_access` does."""
+        """The cluster, with the given kubeconfig, otherwise with the node's own. Raises the errors of `load_access`."""
         path = PurePosixPath(self.options.kubeconfig or self.status["kubeconfig"])
         return self.bound.connections.kube(load_access(path, read=self.bound.host.read))
 
     @functools.cached_property
     def uid(self) -> str:
-        """The uid of the Node before the agent ended, '' if there was none: the agent may have registered again since. Raises APIError."""
+        """The uid that the Node had before the agent ended, '' if there was none: the agent may have registered again since. Raises APIError."""
         try:
             return str(core.metadata(self.api.get(NODE, self.node)).get("uid") or "")
         except NotFound:
@@ -94,27 +94,27 @@ class LeaveContext:
 
     @property
     def running(self) -> int | None:
-        """The process id of an agent that runs, None if there is none."""
+        """The process id of a running agent, None if there is none."""
         status = status_file.read(self.bound.host, self.root)
         return int(status["pid"]) if status_file.runs(status, self.bound.host.processes) else None
 
 
 def prepare(request: LeaveOptions, machine: Machine) -> Prepared[Mapping[str, Any]]:
-    """Read the status of the agent. Raises HostError if there is none: nothing is known of the node."""
+    """Read the status of the agent. Raises HostError if there is none, because nothing is known about the node then."""
     root = PurePosixPath(request.root_dir)
     status = status_file.read(machine.at(machine.layout), root)
     return Prepared(configuration=status, host=machine.at(own_layout(status, root)), only=request.only, skip=request.skip)
 
 
 def own_layout(status: Mapping[str, Any], root: PurePosixPath) -> Layout:
-    """Return the paths of an agent's own files, from its status."""
+    """Return the paths of the agent's own files, from its status."""
     return replace(Layout(), kubelet=root, pki=PurePosixPath(status["pki"]), kubernetes=PurePosixPath(status["kubeconfig"]).parent)
 
 
 def check(ctx: LeaveContext) -> Iterable[Change]:
-    """Look at the Node with the kubeconfig that was given, and require that no agent runs but the service."""
+    """Look up the Node with the given kubeconfig, and require that no agent runs except the service."""
     if ctx.options.kubeconfig:
-        _ = ctx.uid  # asks the cluster now
+        _ = ctx.uid  # this sends the request now
     service = ctx.bound.host.service(SERVICE)
     if service is None or not service.running:
         ctx.require_ended()
@@ -122,7 +122,7 @@ def check(ctx: LeaveContext) -> Iterable[Change]:
 
 
 def stop(ctx: LeaveContext) -> Iterator[Change | Waited]:
-    """Stop the service and remove its unit. Raises WaitTimeout if an agent still runs."""
+    """Stop the service and remove its unit. Raises WaitTimeout if an agent is still running."""
     found = ctx.bound.host.service(SERVICE)
     if found is not None and found.running:
         yield ctx.bound.host.ensure(Service(name=SERVICE, running=False))
@@ -136,7 +136,7 @@ def stop(ctx: LeaveContext) -> Iterator[Change | Waited]:
 
 
 def remove_objects(ctx: LeaveContext) -> Iterator[Change]:
-    """Delete the node's objects from its cluster; the Node itself only with a kubeconfig that was given: a node may not delete it."""
+    """Delete the node's objects from its cluster; the Node itself only with a given kubeconfig, because a node may not delete it."""
     try:
         yield remove_object(ctx.api, LEASE, ctx.node, leases.NAMESPACE)
         yield remove_object(ctx.api, CSI_NODE, ctx.node)
@@ -147,7 +147,7 @@ def remove_objects(ctx: LeaveContext) -> Iterator[Change]:
 
 
 def remove_files(ctx: LeaveContext) -> Iterator[Change]:
-    """Remove certificates, keys, kubeconfig and status, so that the agent cannot come back.
+    """Remove certificates, keys, kubeconfig and status, so that the agent cannot return.
 
     The files of a serving certificate that the agent did not create stay.
     """
@@ -158,7 +158,7 @@ def remove_files(ctx: LeaveContext) -> Iterator[Change]:
 
 
 def closing(ctx: LeaveContext) -> None:
-    """Say that the Node stays, where nobody may delete it."""
+    """Say that the Node stays, if no given credentials may delete it."""
     if ctx.bound.whole and not ctx.options.kubeconfig and not ctx.failures:
         ctx.bound.reporter.emit(Warned(text=f"the Node {ctx.node} is still in the cluster: {_by_hand(ctx)}"))
 

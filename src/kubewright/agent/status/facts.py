@@ -1,4 +1,4 @@
-"""Facts about a node that need no observation: its machine, real or invented, and its labels and their rules."""
+"""Facts about a node that need no observation: its real or invented machine, and its labels with their rules."""
 
 from __future__ import annotations
 
@@ -62,8 +62,9 @@ def default_labels(*, host_name: str, operating_system: str, architecture: str) 
 def check_labels(labels: Mapping[str, str]) -> None:
     """Require labels that a node may give itself.
 
-    Raises ValidationError with every wrong key and value. The domains are those of NodeRestriction (spec of the kubelet's
-    `--node-labels`): in kubernetes.io and k8s.io only a fixed set, below kubelet.kubernetes.io and node.kubernetes.io anything.
+    Raises ValidationError with every wrong key and value. The domains are those of NodeRestriction (the kubelet's
+    `--node-labels`): in kubernetes.io and k8s.io only a fixed set, below kubelet.kubernetes.io and node.kubernetes.io
+    any.
     """
     errors = [error for key, value in labels.items() for error in _label_errors(key, value)]
     if errors:
@@ -113,7 +114,7 @@ def _is_subdomain(text: str) -> bool:
 
 
 GIB: Final = 1 << 30
-_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 (what a family is named by)
+_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 (this text identifies a family)
 SIMULATED: Final = "kubewright.dev/simulated"
 """The annotation of a Node that says which parts of it are simulated: `machine` and `pods`, or only `pods`."""
 
@@ -148,14 +149,14 @@ class MachineProfile:
     simulated: str = ""
 
     def named(self, name: str) -> MachineProfile:
-        """Return the profile with identifiers of its own, the same ones for the same node name each time."""
+        """Return the profile with its own identifiers, which are always the same for the same node name."""
         identity = hashlib.sha256(f"kubewright node {name}".encode()).digest()
         return replace(self, machine_id=identity[:16].hex(), system_uuid=str(uuid.UUID(bytes=identity[16:])))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """What an agent knows about its node and the cluster cannot tell it. Constant while the agent runs.
+    """What an agent knows about its node that the cluster does not know. Constant while the agent runs.
 
     Raises ValidationError for labels that a node may not give itself.
     """
@@ -174,7 +175,7 @@ class NodeFacts:
     max_images: int = 50
     """How many images the status lists; -1: all."""
     needs_pod_range: bool = True
-    """Whether the node is ready only with `spec.podCIDR`: its agent itself gives pods their addresses."""
+    """Whether the node is ready only with `spec.podCIDR`, because its agent itself assigns pods their addresses."""
     external_cloud: bool = False
     """Whether a cloud controller knows the node's addresses."""
     node_ips: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ class Measurable:
 
 @dataclass(frozen=True, kw_only=True)
 class Signal:
-    """One signal: its name, how it is measured (None if that is not possible), and its default hard threshold, '' for none."""
+    """One signal: its name, how it is measured (None if it cannot be measured), and its default hard threshold, '' for none."""
 
     name: str
     measure: Callable[[Measurable], Amount | None]
@@ -92,7 +92,7 @@ HARD_EVICTION: Final[Mapping[str, str]] = {signal.name: signal.least for row in 
 
 GRACE: Final = "evictionSoftGracePeriod"
 UNMEASURED: Final = ("allocatableMemory.available", "containerfs.available", "containerfs.inodesFree")
-"""The kubelet's signals about its pods. There are no pods here."""
+"""The kubelet's signals about its own pods. There are no pods here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ class Threshold:
         return self.least.endswith("%") and float(self.least[:-1]) in {0.0, 100.0}
 
     def is_met(self, amount: Amount, *, already: bool) -> bool:
-        """Whether too little is available. `already`: this was so at the last measurement."""
+        """Whether too little is available. `already`: that was so at the last measurement."""
         least = eviction_amount(self.least, amount.capacity)
         if already and self.reclaim:
             least += eviction_amount(self.reclaim, amount.capacity)
@@ -127,9 +127,9 @@ class PressureState:
     seen: Mapping[str, float] = field(default_factory=dict)
 
     def measured(self, thresholds: Iterable[Threshold], amounts: Mapping[str, Amount], *, now: float) -> PressureState:
-        """Return the state after a measurement. What could not be measured is not met.
+        """Return the state after a measurement. A signal that could not be measured does not meet its threshold.
 
-        A soft threshold counts from the first moment: its grace delays evictions only.
+        A soft threshold counts from the first moment: its grace period delays evictions only.
         """
         found = (one for one in thresholds if one.signal in amounts and not one.is_off)
         met = frozenset(one for one in found if one.is_met(amounts[one.signal], already=one in self.met))

@@ -27,9 +27,10 @@ class ReportSchedule:
         return self.sent_at is None or now - self.sent_at >= timings.status_report + self.spread
 
     def attempted(self, *, changed: bool, timings: Timings, random: Random) -> ReportSchedule:
-        """Return the state just before a report is sent, failing ones included.
+        """Return the state just before a report is sent, including failing ones.
 
-        After a change the next forced report is spread over 2.5 to 7.5 minutes, after a periodic one it comes exactly 5 minutes later.
+        After a change the next forced report is spread over 2.5 to 7.5 minutes; after a periodic one it comes exactly
+        5 minutes later.
         """
         spread = timings.status_report * (random.uniform() - 0.5) if changed or self.sent_at is None else 0.0
         return replace(self, spread=spread)

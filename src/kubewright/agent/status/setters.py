@@ -1,6 +1,7 @@
-"""The status of a Node: a table of setters over what is known of the machine (kubelet v1.36: pkg/kubelet/nodestatus). Pure.
+"""The status of a Node: a table of setters that use what is known about the machine (kubelet v1.36: pkg/kubelet/nodestatus). Pure.
 
-The pressure conditions change only on a flip: a reason or message that somebody else wrote stays. Ready rewrites both each time.
+Pressure conditions change only when they flip, so a reason or message of another author stays. Ready rewrites both
+each time.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _REQUIRED_CAPACITY: Final = ("cpu", "memory", "pods", _STORAGE)
 PROVIDED_IPS: Final = "alpha.kubernetes.io/provided-node-ip"
 SHUTTING_DOWN: Final = "node is shutting down"
 _MOST_NAMES: Final = 5
-"""Names that are reported of one image."""
+"""How many names are reported of one image."""
 
 NO_POD_CIDR: Final = (
     "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:the Node has no podCIDR yet"
@@ -31,7 +32,7 @@ NO_POD_CIDR: Final = (
 
 
 def update_pressures(conditions: list[Object], *, now: str, under: Collection[str] = ()) -> None:
-    """Bring the pressure conditions of the list up to date, in place; `under` names those that are True."""
+    """Update the pressure conditions of the list in place; `under` contains those that are True."""
     for row in PRESSURES:
         status = "True" if row.type in under else "False"
         reason, message = row.bad if row.type in under else row.good
@@ -45,7 +46,7 @@ def update_pressures(conditions: list[Object], *, now: str, under: Collection[st
 
 
 def update_ready(conditions: list[Object], errors: Sequence[str], *, now: str) -> None:
-    """Bring the Ready condition of the list up to date, in place; it is True if there are no errors."""
+    """Update the Ready condition of the list in place; it is True if there are no errors."""
     status = "False" if errors else "True"
     old = find(conditions, READY)
     new = {
@@ -78,7 +79,7 @@ def ready_errors(
 
 
 def join_errors(errors: Sequence[str]) -> str:
-    """Return one error as it is, several as `[a, b]` without duplicates."""
+    """Return a single error unchanged, several as `[a, b]` without duplicates."""
     unique = list(dict.fromkeys(errors))
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
@@ -104,7 +105,7 @@ def nothing(_setter: str, _reason: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """What a setter works on: the new status, the facts, what was seen, and the moment (RFC 3339, whole seconds).
+    """The input of a setter: the new status, the facts, the observations, and the time (RFC 3339, whole seconds).
 
     `storage` says why the node's storage is not ready, '' if it is.
     """
@@ -120,9 +121,10 @@ class Draft:
 def compute(
     node: Mapping[str, Any], facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, storage: str = "", failed: Failed = nothing
 ) -> Object:
-    """Return a copy of the Node with the status and labels that it should have now; the argument is not changed.
+    """Return a copy of the Node with its current status and labels; the argument is not changed.
 
-    Without a snapshot the node is as its facts say. A setter that fails ends no other: what it would have set stays as it was.
+    Without a snapshot the node is as its facts say. If a setter fails, the others still run, and its part of the
+    status stays unchanged.
     """
     new: Object = copied(dict(node))
     own = new.setdefault("metadata", {}).setdefault("labels", {})
@@ -164,16 +166,17 @@ def copied(value: Any) -> Any:
 
 
 def pod_cidrs(node: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the pod ranges that the controller manager gave to a Node, none until then."""
+    """Return the pod ranges that the controller manager assigned to a Node, none until then."""
     spec = node.get("spec", {})
     one = spec.get("podCIDR")
     return tuple(spec.get("podCIDRs") or ((one,) if one else ()))
 
 
 def set_addresses(draft: Draft) -> None:
-    """Write the InternalIPs and the host name. Raises HostError, and leaves what is there, where no address was found.
+    """Write the InternalIPs and the host name. Raises HostError, and changes nothing, if no address was found.
 
-    With an external cloud they are the cloud controller's: until it has written some, they are what was given, or the host name alone.
+    With an external cloud the cloud controller writes them: until it has, they are the given ones, or only the host
+    name.
     """
     facts, name = draft.facts, {"type": "Hostname", "address": draft.facts.name}
     if facts.external_cloud and (draft.status.get("addresses") or not facts.node_ips):
@@ -188,7 +191,8 @@ def set_addresses(draft: Draft) -> None:
 def set_machine(draft: Draft) -> None:
     """Write capacity, allocatable and the machine's identifiers.
 
-    Resources that others added to capacity stay, and are allocatable; extended ones in allocatable alone are removed.
+    Resources that others added to capacity stay, and are allocatable; extended ones that are only in allocatable are
+    removed.
     """
     profile = draft.facts.profile
     own = resources.capacity(profile)
@@ -228,7 +232,7 @@ def set_platform(draft: Draft) -> None:
 
 
 def set_images(draft: Draft) -> None:
-    """Write the images, the largest first, digests before tags; nothing for a machine that has none to report."""
+    """Write the images, the largest first, digests before tags; nothing for a machine that reports none."""
     snapshot = draft.snapshot
     if snapshot.images is None:
         return
@@ -247,7 +251,7 @@ def _image(image: Image) -> Object:
 
 
 def set_runtime_handlers(draft: Draft) -> None:
-    """Write in which ways the runtime runs containers; both features are always there."""
+    """Write how the runtime can run containers; both features are always supported."""
     if draft.snapshot.handlers:
         draft.status["runtimeHandlers"] = [_handler(one) for one in draft.snapshot.handlers]
 

@@ -14,7 +14,7 @@ from kubewright.host.states import Image, RuntimeHandler
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """One observation of a machine. For anything that could not be determined, a text says why."""
+    """One observation of a machine. If something could not be determined, a text says why."""
 
     addresses: tuple[str, ...] = ()
     """InternalIPs, the preferred one first."""
@@ -52,7 +52,7 @@ class SnapshotSource(Protocol):
         ...
 
     def give_pod_range(self, cidrs: tuple[str, ...], /) -> None:
-        """Tell the machine the addresses of its pods.
+        """Pass the addresses of its pods to the machine.
 
         Called with each new range, possibly repeatedly with the same one.
         """
