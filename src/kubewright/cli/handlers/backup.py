@@ -58,7 +58,7 @@ def create(parsed: Parsed) -> int:
 
 
 def show(parsed: Parsed) -> int:
-    """Read a backup to its end, and print its contents."""
+    """Read a backup completely, and print its contents."""
     path = PurePosixPath(inputs.absolute(parsed.text("file")))
     pieces = functools.partial(Files().pieces, path)
     found = backup.read(pieces, name=str(path), key=_key(parsed))

@@ -1,4 +1,4 @@
-"""`certs check-expiration` and `kubeconfig user`, and what `certs renew` and `certs generate-csr` ask for."""
+"""`certs check-expiration` and `kubeconfig user`, and the options of `certs renew` and `certs generate-csr`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
 
 
 def check_expiration(parsed: Parsed) -> int:
-    """Show when certificates and authorities end; with --fail-within exit 4 where one ends too soon."""
+    """Show when certificates and CAs expire; with --fail-within, exit with 4 if one expires too soon."""
     printed, limit = printer(parsed), parsed.text("fail-within")
     within = _length(limit) if limit else None
     host = machine.host()
@@ -51,7 +51,7 @@ def check_expiration(parsed: Parsed) -> int:
 
 
 def _judge(found: Expiration, within: timedelta, text: str, *, verbosity: int) -> int:
-    """Exit with the code of the error: kubeadm has no such flag, so that its single exit code binds nobody here."""
+    """Exit with the code of the error: kubeadm has no such flag, so its single exit code does not apply here."""
     try:
         found.require(within, text=text)
     except CheckFailed as error:
@@ -62,7 +62,7 @@ def _judge(found: Expiration, within: timedelta, text: str, *, verbosity: int) -
 
 
 def _length(text: str) -> timedelta:
-    """Read a duration in Go's form, with days as well. Raises UsageError."""
+    """Read a duration in Go's form, but also in days. Raises UsageError."""
     days = _DAYS.fullmatch(text)
     rest = days[2] if days else text
     try:
@@ -93,19 +93,19 @@ def _cells(row: Expiry, found: Expiration, *, authority: list[str]) -> list[str]
 
 
 def renew_request(parsed: Parsed, *, only: tuple[str, ...]) -> RenewOptions:
-    """Turn the flags of `certs renew NAME` into a request; `all` names no certificate."""
+    """Return the options from the flags of `certs renew NAME`; `all` names no certificate."""
     name = parsed.command.words[-1]
     return inputs.record(parsed, RenewOptions, given=asked(parsed), only=only if name == "all" else (name,))
 
 
 def signing_request(parsed: Parsed, *, only: tuple[str, ...]) -> RequestOptions:
-    """Turn the flags of `certs generate-csr` into a request; an empty directory is the working directory, as in kubeadm."""
+    """Return the options from the flags of `certs generate-csr`; an empty directory is the working directory, as in kubeadm."""
     directory = inputs.absolute(parsed.text("kubeconfig-dir") or ".") if "kubeconfig-dir" in parsed.given else ""
     return inputs.record(parsed, RequestOptions, given=asked(parsed), kubeconfig_dir=directory, only=only)
 
 
 def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfiguration:
-    """Return the configuration that counts for this call."""
+    """Return the configuration that applies to this command."""
     given = inputs.given_text(parsed, "kubeconfig")
     kubeconfig = given or str(host.layout.kubeconfig("admin"))
     with ExitStack() as opened:
@@ -119,7 +119,7 @@ def configuration(parsed: Parsed, host: Host, *, topic: str) -> ClusterConfigura
 
 
 def asked(parsed: Parsed) -> given_configuration.GivenConfiguration:
-    """Return what the command line says about the configuration."""
+    """Return the parts of the configuration that the command line sets."""
     file = parsed.text("config")
     has_directory = any(flag.name == "cert-dir" for flag in parsed.command.flags) and "cert-dir" in parsed.given
     directory = parsed.text("cert-dir") if has_directory else ""
@@ -127,7 +127,7 @@ def asked(parsed: Parsed) -> given_configuration.GivenConfiguration:
 
 
 def user(parsed: Parsed) -> int:
-    """Print a kubeconfig for a user, followed by an empty line as kubeadm's."""
+    """Print a kubeconfig for a user, followed by an empty line like kubeadm's."""
     person = _person(parsed)
     host = machine.host()
     loaded = given_configuration.whole_configuration(asked(parsed), detected=host.facts.detected, random=SystemRandom(), layout=host.layout)

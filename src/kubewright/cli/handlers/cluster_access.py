@@ -1,4 +1,4 @@
-"""The cluster of a command: that of a named kubeconfig, or of the one that is found."""
+"""The cluster of a command: that of the kubeconfig in its flags, otherwise that of the first existing one."""
 
 from __future__ import annotations
 

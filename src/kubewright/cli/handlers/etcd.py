@@ -33,7 +33,7 @@ _MEMBERS: Final = (("name", "NAME"), ("id", "ID"), ("peerURLs", "PEER URLS"), ("
 
 
 def status(parsed: Parsed) -> int:
-    """Show the state of the members. Raises CheckFailed after that if something is wrong."""
+    """Show the state of the members, then raise CheckFailed if something is wrong."""
     with connected(parsed) as etcd:
         found = health.look(etcd)
     form = parsed.text("output")
@@ -73,7 +73,7 @@ def _megabytes(size: int) -> str:
 
 
 def list_members(parsed: Parsed) -> int:
-    """List the members according to their quorum, or else to a single member."""
+    """List the members as their quorum sees them, or without a quorum as a single member does."""
     with connected(parsed) as etcd:
         try:
             members = etcd.members()

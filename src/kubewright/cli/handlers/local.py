@@ -107,7 +107,7 @@ def down(parsed: Parsed) -> int:
 
 
 def _within(parsed: Parsed, name: str, least: int, most: int) -> int | None:
-    """Return a number that was given, None if none was. Raises UsageError for one that is too small or too large."""
+    """Return a number that was given, None if none was. Raises UsageError if it is too small or too large."""
     number = parsed.number(name)
     if number is not None and not least <= number <= most:
         raise UsageError(f"--{name} {number} is not possible", remedy=f"choose {least} to {most}")
@@ -240,7 +240,7 @@ def list_binaries(parsed: Parsed) -> int:
 
 
 def _cells(row: Mapping[str, object]) -> dict[str, object]:
-    """Return what the table shows of a program; that it is in no directory needs no reason."""
+    """Return a program's row of the table, without the obvious reason that it is in no directory."""
     reason = str(row.get("reason") or "")
     return {
         **row,
@@ -252,7 +252,7 @@ def _cells(row: Mapping[str, object]) -> dict[str, object]:
 
 
 def _short(version: str) -> str:
-    """Return the commit of a pseudo-version, which has no release (go.dev/ref/mod, pseudo-versions); others as they are."""
+    """Return the commit of a pseudo-version, which has no release (go.dev/ref/mod, pseudo-versions); other versions unchanged."""
     return version.rpartition("-")[2] if version.startswith("v0.0.0-") else version
 
 

@@ -70,7 +70,7 @@ def remove(parsed: Parsed) -> int:
 
 
 def load(parsed: Parsed) -> int:
-    """Load an image archive into all machines of a cluster that run."""
+    """Load an image archive into all running machines of a cluster."""
     from kubewright.local.whole import images
 
     machines.require_root(f"local load --name {parsed.text('name')} {parsed.text('archive')}")

@@ -34,7 +34,7 @@ _UPGRADE_OURS: Final = frozenset({"plan", "kubelet", "drain", "skip-dead", "keep
 
 _EXTRA_ARGUMENTS: Final = "-extra-args"
 _IMAGE: Final = f"localhost/kubewright:{kubewright.__version__}"
-"""What `make image` makes."""
+"""The image that `make image` builds."""
 
 
 def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
@@ -43,7 +43,7 @@ def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
     Raises UsageError for mutually exclusive flags, DocumentError for the file.
     """
     config = given_text(parsed, "config")
-    if "config" in parsed.given:  # also an empty one, as in kubeadm
+    if "config" in parsed.given:  # even an empty one, as in kubeadm
         refuse_beside_config(sorted(parsed.given - _OURS))
     flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
     return inputs.record(

@@ -61,9 +61,9 @@ def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()
 
 
 def given(parsed: Parsed, make: type) -> dict[str, object]:
-    """Return the values of the given flags for the fields of a record (`Flag.sets`), in their order, in which secrets are read from stdin.
+    """Return the values of the given flags for the fields of a record (`Flag.sets`), in their order.
 
-    Raises UsageError for invalid values.
+    Secrets are read from stdin in this order. Raises UsageError for invalid values.
     """
     flags = {flag.sets: flag for flag in parsed.command.flags if flag.name in parsed.given}
     found = [flags[one.name] for one in fields(make) if one.name in flags]

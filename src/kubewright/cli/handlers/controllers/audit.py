@@ -1,4 +1,4 @@
-"""`controllers audit`: the serving certificates of kubelets that are in force, compared with the policy."""
+"""`controllers audit`: compares the serving certificates that kubelets currently use with the policy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GOOD, WRONG, UNSIGNED, SILENT = "good", "wrong", "not signed by the cluster", "no answer"
 _BAD: Final = frozenset({WRONG, UNSIGNED})
 _AT_ONCE: Final = 50
-"""Kubelets that are called at the same time."""
+"""How many kubelets are called at the same time."""
 _PORT: Final = 10250
 _COLUMNS: Final = (
     ("node", "NODE"),
@@ -51,7 +51,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a certificate was found: with a request, or at the address of a kubelet. None: there is none."""
+    """Where a certificate was found: in a request, or at the address of a kubelet. None: there is none."""
 
     node: str
     found: str
@@ -60,7 +60,7 @@ class Place:
 
 
 def audit(parsed: Parsed) -> int:
-    """Print every certificate with what is wrong with it. Raises CheckFailed if anything is."""
+    """Print every certificate and what is wrong with it. Raises CheckFailed if something is wrong."""
     access = cluster_access.of_user(parsed.text("kubeconfig"))
     api, now = cluster_access.client(access), SystemClock().now()
     reviewer = Reviewer(parsed, api, now=now)
@@ -99,7 +99,7 @@ def _row(place: Place, reviewer: Reviewer) -> dict[str, Any]:
 
 
 def _issued(api: KubeAPI, now: datetime) -> Iterator[Place]:
-    """Yield the valid certificates that the cluster has issued and whose requests still exist."""
+    """Yield the valid certificates that the cluster has issued, as far as their requests still exist."""
     for obj in api.list(CERTIFICATE_SIGNING_REQUEST, field_selector=f"spec.signerName={KUBELET_SERVING}"):
         csr = requests.read(obj)
         if not csr.certificate:
@@ -113,7 +113,7 @@ def _issued(api: KubeAPI, now: datetime) -> Iterator[Place]:
 
 
 def _served(parsed: Parsed, access: Access, nodes: Sequence[Object]) -> list[Place]:
-    """Call every kubelet, and return the certificates that they show."""
+    """Call every kubelet, and return the certificates that they serve with."""
     given = absolute(parsed.text("kubelet-certificate-authority"))
     authority = Files().read(PurePosixPath(given)) if given else access.ca_pem
     if authority is None:
@@ -124,7 +124,7 @@ def _served(parsed: Parsed, access: Access, nodes: Sequence[Object]) -> list[Pla
     from kubewright.http import loop, tls
 
     verified, anyone = tls.client_context(authority), tls.client_context(None, verify=False)
-    verified.check_hostname = False  # the names are compared with the policy
+    verified.check_hostname = False  # the names are compared with the policy instead
 
     async def call_all() -> list[Place]:
         gate = asyncio.Semaphore(_AT_ONCE)

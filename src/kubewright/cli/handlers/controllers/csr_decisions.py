@@ -36,7 +36,7 @@ _COLUMNS: Final = (("name", "NAME"), ("requester", "REQUESTER"), ("outcome", "OU
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of one request."""
+    """The result for one request."""
 
     csr: SigningRequest
     outcome: str
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def approve(parsed: Parsed) -> int:
-    """Approve requests that a rule allows, and with --override others too."""
+    """Approve requests that a rule allows, and with --override others as well."""
     return _Decisions(parsed, APPROVED).run()
 
 
@@ -73,10 +73,10 @@ class _Decisions:
         self._journal = journals.appender(place, files=Files())
 
     def run(self) -> int:
-        """Decide about each request, and print what became of them. Raises CheckFailed if some were left as they were."""
+        """Decide about each request, and print the results. Raises CheckFailed if some requests were left undecided."""
         if "override" in self._parsed.given and not self._override.strip():
             raise UsageError("--override needs a reason", remedy="say why the policy does not apply; the journal keeps it")
-        self._journal("")  # a journal that cannot be written must not be noticed after the first decision
+        self._journal("")  # an unwritable journal must be noticed before the first decision
         done = [self._decide(found) for found in self._chosen()]
         form = self._parsed.text("output")
         if form != "text":
@@ -108,7 +108,7 @@ class _Decisions:
     def _decide(self, found: Object) -> Outcome:
         try:
             return self._decide_once(found)
-        except Conflict:  # somebody else has changed it: decide about what it is now
+        except Conflict:  # somebody else has changed it: decide about its current state
             return self._decide_once(self._api.get(CERTIFICATE_SIGNING_REQUEST, requests.read(found).name))
 
     def _decide_once(self, found: Object) -> Outcome:

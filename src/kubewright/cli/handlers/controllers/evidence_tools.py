@@ -1,4 +1,4 @@
-"""What the sources of a NodeApprovalPolicy need of this process: files, clients of other clusters, the join records of a hub."""
+"""What the sources of a NodeApprovalPolicy need from this process: files, clients of other clusters, a hub's join records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def tools() -> Tools:
-    """Return what this process offers to sources."""
+    """Return what this process provides to sources."""
     proxies = Proxies.from_environment(os.environ)
     return Tools(read=Files().read, connect=lambda access: AsyncKubeClient(access, proxies=proxies), records=HubRecords)
 
@@ -31,7 +31,7 @@ def tools() -> Tools:
 class HubRecords:
     """The join records of one cluster in the state of a hub, which is only read. Implements `RecordBook`.
 
-    Raises KubewrightError for a state that does not exist, or cannot be opened with the key.
+    Raises KubewrightError for a state that does not exist, or that the key does not open.
     """
 
     def __init__(self, source: JoinRecordsSource) -> None:
@@ -46,7 +46,7 @@ class HubRecords:
 
     async def look_up(self, node: str, names: frozenset[str]) -> tuple[JoinRecord | None, Mapping[str, str]]:
         def work(store: HubStore) -> tuple[JoinRecord | None, Mapping[str, str]]:
-            store.version()  # follows what the hub has written since
+            store.version()  # reads what the hub has written since
             return store.record(self._cluster, node), store.owners(self._cluster, sorted(names))
 
         return await self._store.ask(work)

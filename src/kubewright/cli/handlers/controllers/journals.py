@@ -30,7 +30,7 @@ def appender(given: str, *, files: Files) -> Write:
 
 
 def writer(given: str, *, files: Files) -> Write:
-    """Return the same function for a daemon: a line that cannot be written is logged, and work goes on."""
+    """Return the same function for a daemon: if a line cannot be written, this is logged and work continues."""
     append = appender(given, files=files)
 
     def write(line: str) -> None:

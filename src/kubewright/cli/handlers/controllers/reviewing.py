@@ -1,4 +1,4 @@
-"""What the `csr` commands know of a cluster: the policy for serving certificates, and the evidence about each request."""
+"""The cluster's policy for serving certificates, and the evidence about each request, for the `csr` commands."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, E
 
 
 def policy_location(parsed: Parsed) -> PolicyLocation | None:
-    """Return where the NodeApprovalPolicy of the flags is, None without one. Raises UsageError."""
+    """Return the location of the NodeApprovalPolicy in the flags, None without one. Raises UsageError."""
     found = locations.location(parsed.text("node-policy"))
     return PurePosixPath(absolute(str(found))) if isinstance(found, PurePosixPath) else found
 
 
 def policy_of(parsed: Parsed, api: KubeAPI) -> NodeApprovalPolicy | None:
-    """Return the policy that the flags name, else the cluster's own; None if it has none, or hides it from this user.
+    """Return the policy in the flags, otherwise the cluster's own; None if it has none, or does not let this user read it.
 
-    Raises DocumentError for a named one that does not exist, ValidationError for an invalid one.
+    Raises DocumentError for a named policy that does not exist, ValidationError for an invalid one.
     """
     found = policy_location(parsed)
     if isinstance(found, PurePosixPath):
@@ -83,7 +83,7 @@ def answers(csr: SigningRequest, api: KubeAPI | None) -> dict[str, bool]:
 
 
 class Reviewer:
-    """Says which requests the rules of a cluster allow. Everything is read at first use."""
+    """Determines which requests the rules of a cluster allow. Everything is read when it is first used."""
 
     def __init__(self, parsed: Parsed, api: KubeAPI, *, now: datetime) -> None:
         self._parsed = parsed
@@ -92,7 +92,7 @@ class Reviewer:
 
     @functools.cached_property
     def policy(self) -> NodeApprovalPolicy | None:
-        """The policy for serving certificates. Raises as `policy_of` does."""
+        """The policy for serving certificates. Raises the errors of `policy_of`."""
         return policy_of(self._parsed, self._api)
 
     @functools.cached_property
@@ -102,7 +102,8 @@ class Reviewer:
     def evidence(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> Evidence:
         """Return the evidence about a request for a serving certificate.
 
-        The sources are asked if what the cluster has does not decide. Raises the error of one that cannot be opened.
+        The sources are asked if the cluster's own evidence does not decide. Raises the error of a source that cannot
+        be opened.
         """
         evidence = self._known.gather(csr, policy, now=self._now)
         if not isinstance(deciding.decide(csr, evidence, policy, now=self._now), deciding.Ask):
@@ -120,7 +121,7 @@ class Reviewer:
         return evidence.completed(loop.run(fetched))
 
     def waits_for(self, csr: SigningRequest) -> str:
-        """Return what a pending request fails by the policy.
+        """Return why a pending request does not satisfy the policy.
 
         It is '' for requests that no policy covers.
         """
@@ -158,7 +159,7 @@ class Reviewer:
         return found
 
     def _client(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> str:
-        """Return why a request for a client certificate is not allowed; one that only waits for a person is."""
+        """Return why a request for a client certificate is not allowed; '' for one that only has to be approved by a person."""
         match clients.decide(csr, self._client_history.evidence(csr), policy, now=self._now):
             case deciding.Deny(reason=reason, message=message):
                 return f"{reason}: {message}"
@@ -174,7 +175,7 @@ class Reviewer:
 
 
 def person(api: KubeAPI) -> str:
-    """Return the user whom the API server takes the caller for."""
+    """Return the user that the caller is for the API server."""
     review: Mapping[str, object] = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         status = api.create(dict(review)).get("status") or {}

@@ -50,7 +50,7 @@ def run(parsed: Parsed) -> int:
 
 
 def options_of(parsed: Parsed) -> Options:
-    """Read the flags. Raises UsageError with all values that kube-controller-manager refuses as well."""
+    """Read the flags. Raises UsageError with all values that are invalid for kube-controller-manager too."""
     problems, own = UsageProblems(), {word: _pair(parsed, f"cluster-signing-{word}") for word in SIGNERS}
     with problems:
         _require_cluster(parsed)
@@ -176,7 +176,7 @@ class UsageProblems:
         return False
 
     def require(self) -> None:
-        """Raise what was found: UsageError, of several one that names them all."""
+        """Raise UsageError if there were problems: the only one, or one that lists them all."""
         if len(self._found) == 1:
             raise self._found[0]
         if self._found:

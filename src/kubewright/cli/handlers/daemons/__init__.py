@@ -1,1 +1,1 @@
-"""What the handlers of daemons share: running until a signal comes, serving health and metrics, and leader election."""
+"""Common parts of the handlers of daemons: running until a signal arrives, serving health and metrics, leader election."""

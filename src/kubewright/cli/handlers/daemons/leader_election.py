@@ -28,5 +28,5 @@ def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
 
 
 def identity(random: Random) -> str:
-    """Return the identity of this process: a new one each time, as in client-go's users."""
+    """Return the identity of this process: a new one each time, as in programs that use client-go."""
     return f"{os.uname().nodename}_{uuid.UUID(bytes=random.token_bytes(16), version=4)}"

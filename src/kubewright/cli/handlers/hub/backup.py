@@ -29,7 +29,7 @@ _COLUMNS: Final = (
 
 
 def backup(parsed: Parsed) -> int:
-    """Write a copy of the state; the hub may run meanwhile."""
+    """Write a copy of the state. The hub may be running."""
     with closing(state.file_of(parsed).open(state.event("", TAKEN_OVER))) as store:
         sqlite_backup.backup(store, Path(absolute(parsed.text("file"))))
         done = state.event("", "backed up")
@@ -38,7 +38,7 @@ def backup(parsed: Parsed) -> int:
 
 
 def migrate(parsed: Parsed) -> int:
-    """Take a state of an earlier format over, and show what nothing in it vouched for."""
+    """Migrate a state of an earlier format, and show the settings that no seal protected in it."""
     with closing(state.open_store(parsed, forced=True)) as store:
         rows = [_vouched_for(cluster, store.tokens(cluster.name)) for cluster in store.clusters()]
     write_rows(rows, columns=_COLUMNS, form=parsed.text("output"), none="the hub serves no cluster")
@@ -58,7 +58,7 @@ def _vouched_for(cluster: TenantCluster, tokens: Sequence[JoinToken]) -> dict[st
 
 
 def restore(parsed: Parsed) -> int:
-    """Put a copy in the place of the state; a hub that runs follows it at once."""
+    """Replace the state with a copy; a running hub switches to it at once."""
     found, source = state.file_of(parsed), Path(absolute(parsed.text("file")))
     with closing(found.open(state.event("", TAKEN_OVER), forced=True)) as store:  # all of it is replaced
         done = state.event("", "restored")

@@ -1,4 +1,4 @@
-"""`hub cluster`: which clusters the hub serves, and with what it signs for them."""
+"""`hub cluster`: the clusters that the hub serves, and their CAs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _KEY_COLUMNS: Final = (("name", "NAME"), ("vpnKey", "VPN KEY"))
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """What the flags of `hub cluster add` say of a cluster: fields of the same names as those of `TenantCluster`, and what others are made of."""
+    """The flags of `hub cluster add`: some set fields of the same name of `TenantCluster`, others are converted."""
 
     kubeconfig: str
     server: str
@@ -77,7 +77,7 @@ _SAME: Final = frozenset(one.name for one in fields(TenantCluster)) & frozenset(
 
 
 def add(parsed: Parsed) -> int:
-    """Add a cluster, or change one; it keeps its join key."""
+    """Add a cluster, or change one; an existing cluster keeps its join key."""
     name = parsed.text("cluster")
     if formats.subdomain_problems(name):
         raise UsageError(f"a cluster cannot have the name {quoted(name)}", remedy="use lower case letters, digits, '-' and '.'")
@@ -102,7 +102,7 @@ def add(parsed: Parsed) -> int:
 
 
 def _warn_of_refused_fields(cluster: TenantCluster) -> None:
-    """Say which fields nodes of ours do not take from a hub: otherwise the first one to know is whoever joins a machine."""
+    """Warn about fields that our nodes do not accept from a hub: otherwise the first machine that joins would report them."""
     try:
         kubelet_fields.read(cluster.kubelet_config)
     except RefusedFields as error:
@@ -119,7 +119,7 @@ def list_clusters(parsed: Parsed) -> int:
 
 
 def rotate_vpn_key(parsed: Parsed) -> int:
-    """Give the hub another key in the VPN of a cluster, and print its public half."""
+    """Replace the hub's key in the VPN of a cluster, and print the new public key."""
     name = parsed.text("cluster")
     with state.store(parsed) as store:
         cluster = state.cluster(store, name)
@@ -164,7 +164,7 @@ def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:
 
 
 def _wanted(options: ClusterOptions, name: str) -> dict[str, Any]:
-    """Return the cluster's fields but for keys of its own. Raises UsageError, and CertificateError for a kubeconfig that cannot be used."""
+    """Return the cluster's fields except generated keys. Raises UsageError, and CertificateError for an unusable kubeconfig."""
     access = load_access(PurePosixPath(options.kubeconfig), read=Files().read)
     if access.ca_pem is None:
         raise UsageError("the kubeconfig contains no CA certificate", remedy="use one with certificate-authority-data")
@@ -192,20 +192,20 @@ def _wanted(options: ClusterOptions, name: str) -> dict[str, Any]:
 
 
 def _require_files(parsed: Parsed) -> None:
-    """Require what there is no default for. Raises UsageError."""
+    """Require the flags that have no default. Raises UsageError."""
     for flag in (*_REQUIRED, *(("serving-ca-key-file",) if parsed.text("serving-ca-cert-file") else ())):
         if not parsed.text(flag):
             raise UsageError(f"--{flag} is missing", remedy=f"name a file with --{flag}")
 
 
 def _version(access: Access) -> str:
-    """Ask the API server. Raises APIError."""
+    """Ask the API server for its version. Raises APIError."""
     with closing(cluster_access.client(access)) as client:
         return str(server_version(client, remedy="name it with --kubernetes-version"))
 
 
 def _flat(access: Access, name: str) -> dict[str, object]:
-    """Return a kubeconfig that names no files."""
+    """Return a kubeconfig that refers to no files."""
     return kubeconfig_document(
         server=access.server, cluster_name=name, user="hub", credentials=_credentials(access), ca_pem=access.ca_pem, context=name
     )

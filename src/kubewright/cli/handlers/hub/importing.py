@@ -1,4 +1,4 @@
-"""`hub import`: clusters of oneinfra's, from its manifests."""
+"""`hub import`: imports clusters of oneinfra from its manifests."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class ImportOptions:
-    """What the flags of `hub import` say."""
+    """The flags of `hub import`."""
 
     dry_run: bool
     token_ttl: Duration
 
 
 def run(parsed: Parsed) -> int:
-    """Import everything that the files have, or nothing."""
+    """Import all clusters in the files, or none."""
     options = inputs.complete(parsed, ImportOptions)
     read = [document for path in parsed.strings("files") for document in documents.read_documents(absolute(path))]
     now = SystemClock().now()

@@ -1,4 +1,8 @@
-"""One hub at a time works with a state: of a file, whoever comes second is refused; of Secrets, it waits until it leads, as kube-controller-manager does."""
+"""Makes sure that one hub at a time works with a state.
+
+If the state is a file, a second hub is refused; if it is in Secrets, it waits until it is the leader, like
+kube-controller-manager.
+"""
 
 from __future__ import annotations
 
@@ -24,36 +28,36 @@ from kubewright.kube.resources import LEASE
 _log = logging.getLogger(__name__)
 
 _LOCK: Final = "run.lock"
-"""What the name of the lock of a state in a file ends with: a removed state's lock is not another state's."""
+"""The end of the name of the lock of a state in a file. If a state was removed, its lock does not apply to another one."""
 
 
 class Leading(Protocol):
-    """How a process makes sure that it is the only hub of its state."""
+    """How a process makes sure that it is the only hub that works with its state."""
 
     @property
     def waits(self) -> bool:
-        """Whether another hub works."""
+        """Whether this hub waits because another one works."""
         ...
 
     def require(self) -> None:
-        """Raise LeadershipLost where another hub may be at work by now."""
+        """Raise LeadershipLost if another hub may have taken over."""
         ...
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Work as soon as no other hub does. Raises LeadershipLost."""
+        """Work once no other hub does. Raises LeadershipLost."""
         ...
 
     async def beside(self) -> None:
-        """Do what has to be done meanwhile, until cancelled."""
+        """Do what must be done in the meantime, until cancelled."""
         ...
 
     async def close(self) -> None:
-        """Let another hub begin. Idempotent."""
+        """Let another hub take over. Idempotent."""
         ...
 
 
 class FileLock:
-    """For a state in a file: a lock that ends with its process. Raises Locked where a hub has it."""
+    """For a state in a file: a lock that ends with its process. Raises Locked if another hub has it."""
 
     waits = False
 
@@ -69,22 +73,23 @@ class FileLock:
             ) from error
 
     def require(self) -> None:
-        """Nobody else has the lock while this process lives."""
+        """Do nothing: no other process has the lock while this one lives."""
 
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
     async def beside(self) -> None:
-        """There is nothing."""
+        """Do nothing: there is no such work."""
 
     async def close(self) -> None:
         self._lock.release()
 
 
 class SecretsElection:
-    """For a state in Secrets: a Lease beside them, of the same name.
+    """For a state in Secrets: a Lease next to them, with the same name.
 
-    `store` is the client of the state. `in_pod`: `access` is that of the pod in which this process runs; both clients get each new token of it.
+    `store` is the client of the state. With `in_pod`, `access` is that of the pod in which this process runs, and
+    both clients get each new token.
     """
 
     def __init__(self, election: Election | None, *, name: str, namespace: str, access: Access, in_pod: bool, store: KubeClient) -> None:
@@ -115,7 +120,7 @@ class SecretsElection:
         await self._elector.run(work)
 
     async def _require_right(self) -> None:
-        """Say at once what would be asked for in vain, again and again."""
+        """Raise an error if this hub may not read the lease, which the election would only retry."""
         try:
             await self._api.get(LEASE, self._name, self._namespace)
         except NotFound:
@@ -126,7 +131,7 @@ class SecretsElection:
                 detail=str(error),
                 remedy='let it get, create and update "leases" of "coordination.k8s.io" there; or, where it is the only hub of its state, --leader-elect=false',
             ) from error
-        except APIError:  # the election tries again
+        except APIError:  # the election retries
             return
 
     async def beside(self) -> None:
@@ -139,7 +144,7 @@ class SecretsElection:
 
 
 class _Synchronous:
-    """A synchronous client among asynchronous ones."""
+    """Adapts a synchronous client for code that expects an asynchronous one."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""`hub requests`, `hub nodes` and `hub journal`: what nodes ask for, what people say about it, who has joined, and what was done."""
+"""`hub requests`, `hub nodes` and `hub journal`: nodes' requests, decisions about them, joined nodes, and past events."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ _NODE_COLUMNS: Final = (
     ("ends", "CERTIFICATES EXPIRE"),
 )
 _SOON: Final = timedelta(days=30)
-"""Certificates that end so soon are told about."""
+"""Warn about certificates that expire within this time."""
 _NAMED: Final = 10
 _EVENT_COLUMNS: Final = (("number", "NO"), ("at", "AT"), ("cluster", "CLUSTER"), ("event", "EVENT"), ("node", "NODE"))
 _MOST: Final = 100_000
 
 
 def list_requests(parsed: Parsed) -> int:
-    """List the requests that are in the clusters now. A cluster that does not answer is told, and the others are listed."""
+    """List the current requests of the clusters. A cluster that does not answer is reported, and the others are listed."""
     with state.store(parsed) as store:
         found = store.clusters()
     rows = [row for cluster in found for row in _rows(cluster)]
@@ -51,7 +51,7 @@ def list_requests(parsed: Parsed) -> int:
 
 
 def list_nodes(parsed: Parsed) -> int:
-    """List the nodes that the hub has let in, and tell whose certificates end soon."""
+    """List the nodes that have joined through the hub, and warn about certificates that expire soon."""
     with state.store(parsed) as store:
         configs = {cluster.name: cluster.kubelet_config for cluster in store.clusters()}
         rows = [_node_row(record, configs.get(record.cluster, {})) for record in store.records()]
@@ -67,7 +67,7 @@ def list_nodes(parsed: Parsed) -> int:
 
 
 def approve(parsed: Parsed) -> int:
-    """Let a node in."""
+    """Admit a node."""
     return _decide(parsed, approved=True)
 
 
@@ -77,7 +77,7 @@ def refuse(parsed: Parsed) -> int:
 
 
 def forget(parsed: Parsed) -> int:
-    """Free the name of a node: its record goes, and its request, so that another machine can ask."""
+    """Free the name of a node: remove its record and its request, so that another machine can use the name."""
     name, node = parsed.strings("which")
     done = state.event(name, "forgotten", node=node)
     with state.store(parsed) as store:
@@ -89,10 +89,10 @@ def forget(parsed: Parsed) -> int:
             )
         with closing(state.client(cluster)) as client, suppress(NotFound, Conflict):
             found = client.get(NODE_JOIN_REQUEST, node)
-            store.version()  # reads what others have written meanwhile
+            store.version()  # reads what others have written in the meantime
             require_same(f"the record of {node}", now=store.record(name, node), decided=record)
             client.delete(NODE_JOIN_REQUEST, node, uid=str(core.metadata(found).get("uid") or ""))
-        store.forget(record, done)  # last: whoever is killed before it can say the same again
+        store.forget(record, done)  # last, so that a killed command can be repeated
     return state.tell(parsed, done)
 
 

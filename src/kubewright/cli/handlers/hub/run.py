@@ -30,11 +30,11 @@ from kubewright.kube.daemons.electing import FencedKube
 
 FIELD_MANAGER: Final = "kubewright-hub"
 _LIMITS: Final = Limits(connections=32)
-"""A tenant has twelve watches, each with a connection of its own, and answers several requests at a time."""
+"""A tenant has twelve watches, each with a separate connection, and answers several requests at a time."""
 
 
 def run(parsed: Parsed) -> int:
-    """Serve until a signal stops it; then end what is in flight."""
+    """Serve until a signal stops the hub; then complete work in flight."""
     found, parsed = state.state_of(parsed), state.CONFIG.with_file(parsed)
     store = found.open(state.event("", TAKEN_OVER), retention=state.retention(parsed))
     leading = _closing(store, lambda: found.lead(lambda name, namespace: leader_election.election(parsed, name=name, namespace=namespace)))
@@ -45,7 +45,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _closing(store: HubStore, make: Callable[[], Leading]) -> Leading:
-    """Close the state where it cannot be worked with."""
+    """Close the state if it cannot be used."""
     try:
         return make()
     except BaseException:

@@ -1,4 +1,4 @@
-"""The state of a hub, as its commands and its daemon open it."""
+"""The state of a hub, opened for its commands and its daemon."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ def exists(parsed: Parsed) -> bool:
 
 
 def open_store(parsed: Parsed, *, forced: bool = False) -> HubStore:
-    """Open the state for a command; make it where there is none. Raises HostError where that is not possible."""
+    """Open the state for a command; create it if it does not exist. Raises HostError if that is not possible."""
     return state_of(parsed).open(event("", TAKEN_OVER), forced=forced)
 
 
 def state_of(parsed: Parsed) -> State:
-    """Return the state that flags and file name. Raises UsageError."""
+    """Return the state that flags and configuration file name. Raises UsageError."""
     return stores.state_of(inputs.complete(CONFIG.with_file(parsed), StateOptions))
 
 
 def file_of(parsed: Parsed) -> FileState:
-    """Return the state, which has to be in a file. Raises UsageError."""
+    """Return the state, which must be in a file. Raises UsageError."""
     found = state_of(parsed)
     if not isinstance(found, FileState):
         raise UsageError(
@@ -75,7 +75,7 @@ class JournalOptions:
 
 
 def retention(parsed: Parsed) -> Retention:
-    """Return how much of the journal is kept. Raises UsageError for nothing at all."""
+    """Return how much of the journal is kept. Raises UsageError for a limit of zero."""
     options = inputs.complete(parsed, JournalOptions)
     if options.keep_journal_lines <= 0:
         raise UsageError("--keep-journal-lines has to be more than 0", remedy="write a number like 100000")
@@ -83,7 +83,7 @@ def retention(parsed: Parsed) -> Retention:
 
 
 def cluster(found: HubStore, name: str) -> TenantCluster:
-    """Return a cluster of the hub. Raises UsageError where there is none of that name."""
+    """Return a cluster of the hub. Raises UsageError if there is none of that name."""
     for one in found.clusters():
         if one.name == name:
             return one
@@ -91,12 +91,12 @@ def cluster(found: HubStore, name: str) -> TenantCluster:
 
 
 def event(name: str, what: str, *, node: str = "", **details: Any) -> Event:
-    """Return a line of the journal about something that a person does now."""
+    """Return a line of the journal about a command of a person."""
     return Event(at=rfc3339(SystemClock().now()), cluster=name, event=what, node=node, details={**details, "user": os.getuid()})
 
 
 def tell(parsed: Parsed, done: Event) -> int:
-    """Print what a command has done, as a line or as the line of the journal; return its exit code."""
+    """Print the result of a command, as a line or as a line of the journal; return the exit code."""
     form = parsed.text("output")
     if form != "text":
         write_result({name: value for name, value in done.document().items() if name != "number"}, form=form)
@@ -107,10 +107,10 @@ def tell(parsed: Parsed, done: Event) -> int:
 
 
 def access(cluster: TenantCluster) -> Access:
-    """Return how the hub reaches a cluster. Raises ValidationError for a kubeconfig that cannot be used."""
+    """Return the access of the hub to a cluster. Raises ValidationError for an unusable kubeconfig."""
     return access_from_kubeconfig(parse(yaml.load_one(cluster.kubeconfig, source=f"the kubeconfig of {cluster.name}")))
 
 
 def client(cluster: TenantCluster) -> KubeClient:
-    """Return a client of a cluster, as the hub's own user there."""
+    """Return a client of a cluster, as the hub's user there."""
     return cluster_access.client(access(cluster))

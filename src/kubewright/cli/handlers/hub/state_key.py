@@ -1,8 +1,9 @@
-"""The key of a hub's state: the service's credential (systemd: LoadCredential=), else a file.
+"""The key of a hub's state: the service's credential (systemd: LoadCredential=), otherwise a file.
 
-The first line is the key. The second one says that it opens sealed rows only: whoever can write the state could otherwise put one of an earlier
-format in its place, in which not everything is authenticated. A key that has no such line, from an earlier kubewright, takes an old state over
-once; the line is added then. A credential cannot be changed, and takes over none: a person does so with `hub migrate`.
+The first line is the key. The second line says that the key opens sealed rows only. Otherwise anyone with write
+access to the state could replace it with one of an earlier format, in which not everything is authenticated. A key
+without this line, from an earlier kubewright, migrates an old state once; then the line is added. A credential cannot
+be changed and therefore migrates no state; an administrator does that with `hub migrate`.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ _PRIVATE: Final = 0o700
 
 @dataclass(frozen=True, kw_only=True)
 class HubKey:
-    """A key, and what its second line says; `path` is None for a credential."""
+    """A key, and the meaning of its second line; `path` is None for a credential."""
 
     content: bytes = field(repr=False)
     note: str = ""
     path: PurePosixPath | None = None
 
     def noted(self, note: str) -> File:
-        """Return its file with another second line."""
+        """Return the content of its file with another second line."""
         return _file(self.path or PurePosixPath(), self.content, note)
 
 
 def read(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fresh: bool) -> HubKey:
-    """Read the key; make one for a new state. Raises HostError where it is missing, or can be read by others."""
+    """Read the key; create one for a new state. Raises HostError if it is missing, or if other users can read it."""
     directory = environment.get("CREDENTIALS_DIRECTORY", "")
     credential = host.read(PurePosixPath(directory) / _CREDENTIAL) if directory.startswith("/") else None
     if credential is not None:
@@ -72,7 +73,7 @@ def _file(path: PurePosixPath, key: bytes, note: str) -> File:
 
 
 def allow_old(host: Host, key: HubKey, error: OldState) -> None:
-    """Require that the key may open a state of an earlier format, and that this can be ended later. Raises the error, or HostError."""
+    """Require that the key may open a state of an earlier format, and that this can be disabled afterwards. Raises the error, or HostError."""
     if key.path is None or key.note == SEALED_ONLY:
         raise error
     try:
@@ -82,7 +83,7 @@ def allow_old(host: Host, key: HubKey, error: OldState) -> None:
 
 
 def end_old(host: Host, key: HubKey) -> None:
-    """Have the key open no state of an earlier format from now on; one that cannot be written opened none."""
+    """Disable opening states of an earlier format with this key; a key that cannot be changed never opened one."""
     if key.path is not None and key.note != SEALED_ONLY:
         with suppress(HostError):
             host.ensure(key.noted(SEALED_ONLY))

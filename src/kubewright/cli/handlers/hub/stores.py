@@ -1,4 +1,4 @@
-"""Where a hub has its state: one row for each scheme of `--state`, with how it is opened and how one hub at a time works with it."""
+"""The stores of a hub's state: one row for each scheme of `--state`, with how it is opened, and how one hub at a time uses it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 _PRIVATE: Final = 0o700
 _PATIENCE: Final = 30.0
-"""Seconds that another process may take to make a state."""
+"""Seconds that another process may take to create a state."""
 Store = TypeVar("Store", bound=HubStore)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StateOptions:
-    """Where the state is, as the flags of every `hub` command say."""
+    """The location of the state, from the flags of every `hub` command."""
 
     state: str
     state_kubeconfig: str
@@ -55,19 +55,19 @@ class State(Protocol):
     """The state of a hub, not opened yet."""
 
     def exists(self) -> bool:
-        """Whether opening it creates nothing."""
+        """Whether opening the state creates nothing."""
         ...
 
     def open(self, taken_over: Event, *, retention: Retention | None = None, forced: bool = False) -> HubStore:
-        """Open it, or create it. Only the daemon has a `retention`: commands remove nothing that is old.
+        """Open the state, or create it. Only the daemon passes a `retention`: commands remove no old entries.
 
-        A state of an earlier format is taken over if its key allows it, or if it is `forced`: a person has asked for it. `taken_over` is the line
-        of the journal about this. Raises HostError, and OldState.
+        A state of an earlier format is migrated if its key permits that, or with `forced`, at an administrator's
+        request. `taken_over` is the journal's line about that. Raises HostError, and OldState.
         """
         ...
 
     def lead(self, elect: Callable[[str, str], Election | None]) -> Leading:
-        """Return how a hub makes sure that it is the only one; `elect` makes an election of a name and a namespace. Raises Locked."""
+        """Return how a hub makes sure that it is the only one; `elect` makes an election from a name and a namespace. Raises Locked."""
         ...
 
 
@@ -96,14 +96,14 @@ class FileState:
         return FileLock(self._path)
 
     def key(self) -> HubKey:
-        """Return the key; make one where there is no state yet. Raises HostError where it is missing, or can be read by others."""
+        """Return the key; create one if there is no state yet. Raises HostError if it is missing, or if other users can read it."""
         host = machine.host()
         host.ensure(Directory(path=PurePosixPath(self._path.parent), mode=_PRIVATE))
         return state_key.read(host, self._key_file, os.environ, fresh=host.state(PurePosixPath(self._path)) is None)
 
 
 class SecretsState:
-    """A state in Secrets, `secrets:NAMESPACE/NAME`: a hub waits until it leads, as kube-controller-manager does."""
+    """A state in Secrets, `secrets:NAMESPACE/NAME`: a hub waits until it is the leader, like kube-controller-manager."""
 
     def __init__(self, options: StateOptions) -> None:
         self._namespace, _, self._name = options.state.partition(":")[2].partition("/")
@@ -118,7 +118,7 @@ class SecretsState:
 
     @functools.cached_property
     def _access(self) -> Access:
-        """The cluster: that of the kubeconfig that was named, else the one of the pod in which this process runs."""
+        """The cluster: that of the given kubeconfig, otherwise that of the pod in which this process runs."""
         kubeconfig, read = self._options.state_kubeconfig, Files().read
         return load_access(PurePosixPath(kubeconfig), read=read) if kubeconfig else in_cluster_access(os.environ, read=read)
 
@@ -177,7 +177,7 @@ def _opened(made: Callable[[Event | None], Store], key: HubKey, taken_over: Even
 
 @contextmanager
 def _first(path: Path) -> Iterator[None]:
-    """Let one process at a time make a state and its key: of two keys one would be lost, with what is sealed by it."""
+    """Let one process at a time create a state and its key: otherwise one of two keys would be lost, with everything that it sealed."""
     machine.host().ensure(Directory(path=PurePosixPath(path.parent), mode=_PRIVATE))
     if path.exists():
         yield

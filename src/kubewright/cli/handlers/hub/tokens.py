@@ -1,4 +1,4 @@
-"""`hub token`: the tokens that nodes join with. Only `create` shows one."""
+"""`hub token`: the tokens with which nodes join. Only `create` shows one."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _COLUMNS: Final = (("cluster", "CLUSTER"), ("id", "TOKEN"), ("expires", "EXPIRES
 
 @dataclass(frozen=True, kw_only=True)
 class TokenOptions:
-    """What the flags of `hub token create` say."""
+    """The flags of `hub token create`."""
 
     ttl: Duration
     description: str
 
 
 def create(parsed: Parsed) -> int:
-    """Make a token, and print it."""
+    """Create a token, and print it."""
     name, options = parsed.text("cluster"), inputs.complete(parsed, TokenOptions)
     with state.store(parsed) as store:
         loaded = LoadedCluster(state.cluster(store, name))
@@ -69,7 +69,7 @@ def list_tokens(parsed: Parsed) -> int:
 
 
 def revoke(parsed: Parsed) -> int:
-    """End a token."""
+    """Revoke a token."""
     name, text = parsed.strings("which")
     token_id = strings.parse_id(text)
     done = state.event(name, "token revoked", token=token_id)
@@ -83,7 +83,7 @@ def revoke(parsed: Parsed) -> int:
 
 
 def _at_once(cluster: TenantCluster, work: Callable[[KubeAPI], object]) -> None:
-    """Do in the cluster what the hub would do a moment later. Where that fails, the hub does it when it can."""
+    """Change the cluster as the hub would do a moment later. If that fails, the hub does it when it can."""
     try:
         with closing(state.client(cluster)) as api:
             work(api)

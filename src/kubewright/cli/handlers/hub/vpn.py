@@ -1,4 +1,4 @@
-"""What the flags of `hub cluster add` say about a VPN."""
+"""The flags of `hub cluster add` about a VPN."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kubewright.pki import wireguard
 
 @dataclass(frozen=True, kw_only=True)
 class VPNOptions:
-    """What the flags of `hub cluster add` say of a VPN; no networks, no VPN."""
+    """The flags of `hub cluster add` about a VPN; without networks there is no VPN."""
 
     vpn_cidr: tuple[str, ...]
     vpn_endpoint: str
@@ -33,7 +33,7 @@ class VPNOptions:
 
 
 def wanted(options: VPNOptions, name: str, *, subnets: Sequence[str], server: str, clusters: Sequence[TenantCluster]) -> VPN | None:
-    """Return the VPN that is asked for, None where there is to be none. Raises UsageError."""
+    """Return the requested VPN, None if there is none. Raises UsageError."""
     networks = tuple(map(_network, options.vpn_cidr))
     if not networks:
         return None
@@ -57,7 +57,7 @@ def wanted(options: VPNOptions, name: str, *, subnets: Sequence[str], server: st
 
 
 def require_room(found: VPN | None, records: Iterable[JoinRecord]) -> None:
-    """Require that the addresses which nodes have stay in the VPN. Raises UsageError."""
+    """Require that the addresses of existing nodes stay in the VPN. Raises UsageError."""
     pools = found.pools if found is not None else ()
     outside = [
         record.node
@@ -73,14 +73,14 @@ def require_room(found: VPN | None, records: Iterable[JoinRecord]) -> None:
 
 
 def key(found: VPN | None, known: TenantCluster | None) -> str:
-    """Return the private key of the hub's end: the one that there is, else a new one."""
+    """Return the private key of the hub's end: the existing one, otherwise a new one."""
     if found is None:
         return ""
     return (known.vpn_key if known is not None else "") or wireguard.new_private_key(SystemRandom())
 
 
 def warn_of_missing_programs(found: VPN | None) -> None:
-    """Warn where this machine, which is most likely the hub's, lacks a program that the VPN needs."""
+    """Warn if this machine, which is probably the hub's, lacks a program that the VPN needs."""
     if found is None:
         return
     host = machine.host()
@@ -91,7 +91,7 @@ def warn_of_missing_programs(found: VPN | None) -> None:
 
 
 def remove(found: VPN) -> None:
-    """Remove the hub's interface: a daemon that does not run now would not know of it later."""
+    """Remove the hub's interface: a daemon that is not running now would not know about it later."""
     try:
         hub_tunnels.remove(machine.host(), found)
     except HostError as error:
@@ -99,7 +99,7 @@ def remove(found: VPN) -> None:
 
 
 def row(loaded: LoadedCluster) -> dict[str, object]:
-    """Return what `hub cluster list` says of a VPN."""
+    """Return the description of a VPN in `hub cluster list`."""
     found = loaded.cluster.vpn
     if found is None:
         return {}
