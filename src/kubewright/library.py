@@ -1,4 +1,4 @@
-"""kubewright for programs: the functions that the package exports beside its classes. Each is a few lines over the part that does the work."""
+"""kubewright for programs: the functions that the package exports in addition to its classes. Each is a few lines on top of other modules."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 def generate_token() -> BootstrapTokenString:
-    """Make a random bootstrap token. `str` of it hides the secret half, `.text` has all of it."""
+    """Generate a bootstrap token. `str` of it hides the secret half; `.text` is the whole token."""
     return generate(SystemRandom())
 
 
 def connect(kubeconfig: str | Path, *, context: str = "") -> KubeClient:
     """Make a client from a kubeconfig file, for its current context or a named one. The caller closes it; nothing is sent yet.
 
-    Raises CertificateError for a missing file, DocumentError and ValidationError for a broken one, UsageError for credentials that
-    kubewright does not take (exec, auth-provider, passwords).
+    Raises CertificateError for a missing file, DocumentError and ValidationError for an invalid one, UsageError for
+    credentials that kubewright does not support (exec, auth-provider, passwords).
     """
     from kubewright.host.filesystem.files import Files
     from kubewright.kube.kubeconfigs import load_access
@@ -36,11 +36,11 @@ def connect(kubeconfig: str | Path, *, context: str = "") -> KubeClient:
 
 
 def load_configuration(text: str | bytes = "", *, source: str = "configuration", detected: Detected | None = None) -> Loaded:
-    """Read kubeadm documents (v1beta4), fill in kubeadm's defaults and check them: `.configuration` and `.warnings`.
+    """Load kubeadm documents (v1beta4), apply kubeadm's defaults and validate them: `.configuration` and `.warnings`.
 
-    `detected` are the facts of the machine that defaults come from, this machine's if not given. Without any document the defaults
-    alone are the configuration.
-    Raises DocumentError for what cannot be told apart, and ValidationError with every field error at once.
+    `detected` are the facts about the machine from which defaults are derived; if they are not given, those of this
+    machine. Without any document, the configuration consists of defaults. Raises DocumentError if the documents
+    cannot be identified, and ValidationError with all field errors.
     """
     from kubewright.base import yaml
 
@@ -51,8 +51,8 @@ def load_configuration(text: str | bytes = "", *, source: str = "configuration",
 def render_static_pods(configuration: Configuration, *, detected: Detected | None = None) -> Mapping[str, dict[str, Any]]:
     """Return the static pods that kubeadm writes for a first control plane, by component: plain objects, in kubeadm's order.
 
-    `detected` as for `load_configuration`. There is no etcd where the configuration names an external one. Write one with `dump_yaml`
-    to get the bytes of kubeadm's file.
+    `detected` is as in `load_configuration`. If the configuration names an external etcd, there is no pod of etcd.
+    `dump_yaml` of a pod returns the bytes of kubeadm's file.
     """
     from kubewright.manifests import static_pods
 
@@ -74,12 +74,12 @@ def node_agent(
     address: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> NodeAgent:
-    """Make the agent of a node whose pods a program of yours runs: `await agent.run()` is a node until it is cancelled.
+    """Make the agent of a node whose pods are run by your program: `await agent.run()` is a node until it is cancelled.
 
-    `directory` keeps its certificates from one run to the next; `bootstrap` is a kubeconfig that may ask for the first one, such as one with a
-    bootstrap token. Without `pods` they are played. The node's address is looked for, and its machine watched; with an `address` it has that
-    one, and its machine is described once.
-    Raises ValidationError for a name, an address or labels that no node can have.
+    `directory` keeps its certificates between runs; `bootstrap` is a kubeconfig that may request the first one, such
+    as one with a bootstrap token. Without `pods` they are simulated. The node's address is detected and its machine
+    is observed; if an `address` is given, it is used, and the machine is described only once. Raises ValidationError
+    for a name, an address or labels that no node can have.
     """
     from kubewright.agent import library
 

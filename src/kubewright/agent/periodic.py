@@ -39,7 +39,7 @@ class Periodic:
         self._failures = 0
 
     def start(self, after: float = 0.0) -> None:
-        """Start; the first round is after so many seconds."""
+        """Start; the first round is after `after` seconds."""
         self._running = True
         self._schedule(after)
 

@@ -59,13 +59,13 @@ _TOKEN_ID: Final = Pattern(r"[a-z0-9]{6}")
 MOST_NODES: Final = 20_000
 """Rows of one file source."""
 LARGEST: Final = 8 << 20
-"""Bytes of a policy: so many rows take less. A ConfigMap has at most 1 MiB."""
+"""The largest policy in bytes: more than all permitted rows take. A ConfigMap has at most 1 MiB."""
 _META: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
 @struct
 class FileRow:
-    """What a node, or every node whose name matches a pattern, may be called, and which addresses it may have."""
+    """The names that a node, or every node with a matching name, may have, and its addresses."""
 
     node: str = member(TEXT, "name of a node, or a pattern with * and ?", default="")
     names: tuple[str, ...] = member(List(TEXT), "further DNS names, or patterns with * and ?; {node} is the node's name", default=())
@@ -164,7 +164,7 @@ class NodeApprovalPolicy:
 
     @property
     def asks(self) -> bool:
-        """Whether evidence has to be fetched for each request, in addition to what is known from watches."""
+        """Whether evidence has to be fetched for each request, in addition to that from watches."""
         return bool(self.asked) or self.dns_check is not None or self.call_back is not None
 
     def row(self, node: str) -> NodeRow | None:
@@ -209,7 +209,7 @@ def _require(findings: Findings, document: Document) -> None:
 
 
 def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
-    """Parse the values. What is wrong with them is noted; the result is used only if nothing is."""
+    """Parse the values. Errors are recorded; the result is used only if there are none."""
     rows: list[NodeRow] = []
     if not found.sources:
         (at / "sources").required("without a source no name is allowed")
@@ -264,7 +264,7 @@ def _check_evidence(found: _Document, at: Place) -> None:
 
 
 def _asked(source: Source) -> dict[str, AskedSource]:
-    """Return those kinds of a source that have to be asked, by their fields."""
+    """Return the kinds of a source that have to be asked, by their fields."""
     names = {kind.name for kind in node_sources.KINDS}
     found = {one.name: getattr(source, one.attribute) for one in members(Source) if one.name in names}
     return {name: value for name, value in found.items() if value is not None}

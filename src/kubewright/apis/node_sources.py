@@ -100,7 +100,7 @@ AskedSource = JoinRecordsSource | MachinesSource | DNSSource | WebhookSource
 
 @dataclass(frozen=True, kw_only=True)
 class SourceKind:
-    """A kind of source: its field of a policy, its struct, and the function that notes what is wrong with one."""
+    """A kind of source: its field of a policy, its struct, and the function that records errors in one."""
 
     name: str
     struct: type
@@ -159,12 +159,12 @@ KINDS: Final = (
 
 
 def check(source: AskedSource, at: Place) -> None:
-    """Note what is wrong with a source."""
+    """Record the errors of a source."""
     next(kind for kind in KINDS if kind.struct is source.__class__).check(source, at)
 
 
 def check_call_back(found: CallBack, at: Place) -> None:
-    """Note what is wrong with the settings of the call-back."""
+    """Record the errors in the settings of the call-back."""
     check_authority(found.certificate_authority, at)
     if not 0 < found.port < 65536:
         (at / "port").invalid("must be a port number", found.port)

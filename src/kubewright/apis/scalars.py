@@ -94,7 +94,7 @@ class Flag(Kind):
 
 
 class Integer(Kind):
-    """An integer of so many bits."""
+    """An integer with this number of bits."""
 
     expected = "an integer"
 

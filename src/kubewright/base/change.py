@@ -28,7 +28,8 @@ class Change:
     """The record of what an `ensure` found and did to one target.
 
     `target` is a kind and a name: `file /etc/kubernetes/manifests/etcd.yaml`, `configmap kube-system/kubeadm-config`.
-    `diff` is a unified diff with secrets masked, empty for NONE. `reason` says why where the diff does not.
+    `diff` is a unified diff with secrets masked, empty for NONE. `reason` gives the reason if the diff does not show
+    it.
     """
 
     target: str

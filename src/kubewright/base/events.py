@@ -17,7 +17,7 @@ class PhaseStarted:
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseFinished:
-    """A phase succeeded after so many seconds."""
+    """A phase succeeded, in `seconds`."""
 
     phase: str
     seconds: float
@@ -83,7 +83,7 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Waited:
-    """A wait succeeded after so many seconds."""
+    """A wait succeeded, after `seconds`."""
 
     what: str
     seconds: float

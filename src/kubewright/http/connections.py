@@ -18,7 +18,7 @@ from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import CHUNK, REQUEST_TIMEOUT
 
 _HEAD: Final = CHUNK
-"""Bytes after which the head of an answer has to be over, seen when more comes."""
+"""The largest head of an answer in bytes, checked when more data arrives."""
 _AHEAD: Final = 16 * CHUNK
 """Bytes of a stream that may wait for their reader before the server is throttled."""
 
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
             raise self._lost
 
     def send(self, data: bytes, answer: _Answer) -> None:
-        """Send one request whose answer goes to `answer`."""
+        """Send one request and pass its answer to `answer`."""
         self._answer, self._early, self._head = answer, 0, False
         self.transport.write(data)
 

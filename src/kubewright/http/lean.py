@@ -42,7 +42,7 @@ _TROUBLES: Final = (NotHTTP, Truncated, OSError, ValueError)
 class Transport(messages.AsyncTransport):
     """A pool of connections: up to `limits.connections` for requests, and one more for each stream.
 
-    `base` is `https://host:port`, perhaps with a path that is put before every target. Opens nothing before the first
+    `base` is `https://host:port`, possibly with a path that precedes every target. Opens nothing before the first
     request.
     """
 

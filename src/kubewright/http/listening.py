@@ -1,4 +1,4 @@
-"""Listening before there is a server: clients wait in the kernel's queue until a server takes over the socket."""
+"""Listening before the server is loaded: clients wait in the kernel's queue until a server takes over the socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ It ignores further ones, which retry after a second (RFC 6298: the first retrans
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """Listen on an IP address. Raises PortInUse when the port is taken, HostError when the address cannot be used."""
+    """Listen on an IP address. Raises PortInUse if the port is taken, HostError if the address cannot be used."""
     try:
         return socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET, backlog=BACKLOG)
     except OSError as error:

@@ -94,9 +94,9 @@ StreamT = TypeVar("StreamT")
 
 
 class Sender(ABC, Generic[ResponseT, StreamT]):
-    """Sends requests to one server. `ResponseT` is a Response, or what is awaited for it.
+    """Sends requests to one server. `ResponseT` is a Response, or an awaitable of one.
 
-    Never follows a redirect, never retries, has no credentials but its client certificate.
+    Never follows a redirect, never retries, and has no credentials except its client certificate.
     """
 
     @abstractmethod

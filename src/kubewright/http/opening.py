@@ -1,9 +1,9 @@
 """Opening one connection: TCP, then TLS. Nothing stays open after a failure or a cancellation.
 
-TCP and TLS are two steps here, because event loops lose the transport that lies below TLS when the wait for both is
-cancelled: asyncio's (Python 3.11, `create_connection`) closes the TLS layer only, which does nothing before the
-handshake has begun and waits for the server's goodbye once it is over, while the descriptor below may be closed and
-used again. Here the lower transport is aborted, which both loops do at once.
+TCP and TLS are two steps here, because event loops lose the transport below TLS if the wait for both is cancelled.
+asyncio's (Python 3.11, `create_connection`) closes only the TLS layer, which does nothing before the handshake has
+begun and afterwards waits for the server's close_notify, while the descriptor below may be closed and reused. Here
+the lower transport is aborted, which both loops do at once.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _PROBES: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket
 async def opened(
     protocol: asyncio.Protocol, host: str, port: int, *, context: ssl.SSLContext | None = None, server_name: str = ""
 ) -> asyncio.Transport:
-    """Connect a protocol to the first address of a name that accepts a connection, with TLS where a context is given.
+    """Connect a protocol to the first address of a name that accepts a connection, with TLS if a context is given.
 
-    `server_name` is what the certificate must be made for, where it is not the host. The caller bounds the time. Returns the transport of TCP, whose
-    `abort` closes everything at once. Raises OSError: that of the last address, or of the handshake.
+    `server_name` is the name that the certificate must have, if it is not the host. The caller limits the time.
+    Returns the TCP transport, whose `abort` closes everything at once. Raises OSError: that of the last address, or
+    of the handshake.
     """
     if context is None:
         return await _plain(protocol, host, port)
@@ -39,7 +40,7 @@ async def opened(
 
 
 async def secured(protocol: asyncio.Protocol, below: asyncio.Transport, *, context: ssl.SSLContext, server_name: str) -> None:
-    """Shake hands over a connection and connect a protocol to the result. Where that fails, the caller aborts the connection."""
+    """Do the TLS handshake over a connection and connect a protocol to the result. If that fails, the caller aborts the connection."""
     if below.is_closing():
         raise ConnectionResetError("closed before the handshake")
     try:

@@ -29,7 +29,7 @@ class ProxyFailed(OSError):
 
 
 class Way:
-    """Opens connections to one server. `server` is its URL without a path; `context` is used where that is https."""
+    """Opens connections to one server. `server` is its URL without a path; `context` is used if that is https."""
 
     def __init__(self, server: str, *, context: ssl.SSLContext | None, server_name: str, proxy: Proxy | None) -> None:
         self._server = urlsplit(server)
@@ -40,11 +40,11 @@ class Way:
 
     @property
     def forwarding(self) -> bool:
-        """Whether the proxy reads and forwards requests, whose targets then name the server."""
+        """Whether a proxy reads and forwards requests, so that their targets must name the server."""
         return self._proxy is not None and self._context is None
 
     async def opened(self) -> Connection:
-        """Open a connection over which requests can be sent. Raises OSError; ProxyFailed for whatever goes wrong before the proxy lets us through."""
+        """Open a connection over which requests can be sent. Raises OSError, or ProxyFailed for failures before the proxy connects us."""
         connection = Connection()
         if self._proxy is None:
             connection.bottom = await opened(connection, *_place(self._server), context=self._context, server_name=self._name)

@@ -50,12 +50,9 @@ def renew_pair(
 ) -> tuple[Change, ...]:
     """Renew `base`.crt and `base`.key, and return what was written.
 
-    Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
-
-    Raises CertificateError for a certificate that is missing, unreadable or cannot be signed here.
-
-    With `same_key`, the key is kept if it belongs to the certificate: a server that reads both files again never finds
-    two that do not match.
+    With `same_key`, the key is kept if it belongs to the certificate, so that a server that reads both files again never
+    finds two that do not match. Raises CertificateError for a certificate that is missing, unreadable or cannot be signed
+    here.
     """
     name = f"{base}.crt"
     text = store.read(name)

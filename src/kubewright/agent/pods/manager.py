@@ -28,11 +28,11 @@ _RETRY = 2.0
 
 
 class PodManager:
-    """The pods of one node. `mirrors_changed` is called when a pod that stands for a static pod came, changed or went.
+    """The pods of one node. `mirrors_changed` is called when a mirror pod was added, changed or removed.
 
         made ── run() ──> watching ── (run is cancelled) ──> stop() ──> stopped
 
-    Level-triggered: each pod is decided about from its newest object, one write at a time.
+    Level-triggered: decisions about a pod use its newest object, one write at a time.
     """
 
     def __init__(

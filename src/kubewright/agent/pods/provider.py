@@ -32,9 +32,10 @@ class PodProvider(Protocol):
 
         begin() ──> listed() ──> for each pod: run() ──> (changed ──> status()) … ──> stop()
 
-    Pods are plain objects, as the API has them; they are known by `metadata.uid`, and not to be changed. Verbs are repeated: after an error,
-    after a restart of the agent, and with each change of a pod, so each brings about what is asked for and leaves alone what is so already.
-    For one pod there is one call at a time. Static pods and their mirrors are not handed over.
+    Pods are plain objects, as the API has them; `metadata.uid` identifies them, and they must not be changed. All
+    methods may be called again for the same pod, after an error, after a restart of the agent, and after each change of
+    the pod, so they must be idempotent. There is one call at a time for each pod. Static pods and their mirrors are not
+    passed.
     """
 
     def begin(self, changed: Callable[[str], None], /) -> None:

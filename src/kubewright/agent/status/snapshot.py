@@ -33,7 +33,7 @@ class Snapshot:
 
 
 class SnapshotSource(Protocol):
-    """Where an agent learns how its machine is.
+    """The agent's source of information about its machine.
 
     made ── begin() ──> known ── watch() ──> watching ── stop() ──> stopped
     """

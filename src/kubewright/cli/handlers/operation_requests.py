@@ -1,7 +1,4 @@
-"""The options of `init`, `join`, `reset` and `upgrade`, and of their phases, from their flags.
-
-And the manifests of add-ons.
-"""
+"""The options of `init`, `join`, `reset` and `upgrade`, and of their phases, from their flags; and the manifests of add-ons."""
 
 from __future__ import annotations
 

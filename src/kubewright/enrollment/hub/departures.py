@@ -47,7 +47,7 @@ class Departures:
         return _asks(node) and not answered
 
     def gone(self, name: str) -> None:
-        """Note that a Node is gone."""
+        """Record that a Node is gone."""
         self._refused.pop(name, None)
 
     def look_again(self) -> None:
@@ -55,7 +55,7 @@ class Departures:
         self._refused.clear()
 
     async def follow(self, node: Object) -> bool:
-        """Let a node go that has proven its wish to leave; return whether it has gone.
+        """Let a node leave that has proven its request; return whether it has left.
 
         Nodes that did not join through this hub stay.
         """
@@ -104,7 +104,7 @@ def _asks(node: Object) -> bool:
 
 
 def _asked(node: Object) -> tuple[str, str]:
-    """Return what a Node says about leaving: the answer stays the same as long as this does."""
+    """Return the parts of a Node that concern leaving: the answer stays the same as long as these do."""
     return _uid(node), core.annotation_of(node, LEAVE_PROOF)
 
 

@@ -1,8 +1,7 @@
-"""What a hub issues to a node.
+"""The certificates and files that a hub issues to a node.
 
-Two certificates with keys, a kubeconfig, and the kubelet's configuration (oneinfra: internal/pkg/node).
-
-Unlike oneinfra's, each certificate has one usage only. The hub makes the keys, because stock nodes cannot.
+These are two certificates with keys, a kubeconfig, and the kubelet's configuration (oneinfra: internal/pkg/node).
+Unlike oneinfra's, each certificate has only one usage. The hub generates the keys, because stock nodes cannot.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class KeyRotation:
         return text != self._ended.get(name, "")
 
     def gone(self, name: str) -> None:
-        """Note that a Node is gone."""
+        """Record that a Node is gone."""
         self._ended.pop(name, None)
         self._tunnel.withdraw(name)
 

@@ -120,7 +120,7 @@ class Issue:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Check again after so many seconds. With a reason, the object shows what it waits for."""
+    """Check again after this many seconds. With a reason, the object shows what it waits for."""
 
     after: float
     reason: str = ""

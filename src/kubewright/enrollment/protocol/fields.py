@@ -51,7 +51,7 @@ class SymmetricKey:
         return encode(sealing.seal(text.encode(), self.content, random=random))
 
     def open(self, value: object, *, name: str, longest: int = LONGEST_FIELD) -> str:
-        """Decrypt a field of at most so many characters. Raises MalformedField for an invalid field or another key."""
+        """Decrypt a field of at most `longest` characters. Raises MalformedField for an invalid field or another key."""
         sealed = decode(value, name=name, shortest=_characters(sealing.OVERHEAD), longest=longest)
         try:
             return sealing.opened(sealed, self.content, what=name).decode()
@@ -95,7 +95,7 @@ def encode(content: bytes) -> str:
 
 
 def decode(value: object, *, name: str, shortest: int, longest: int) -> bytes:
-    """Decode so many characters. Raises MalformedField for any other form than that of `encode`."""
+    """Decode a text of `shortest` to `longest` characters. Raises MalformedField for any other form than that of `encode`."""
     if not isinstance(value, str):
         raise MalformedField(name, "is missing" if value is None else "is not a string")
     if len(value) > longest:
@@ -113,5 +113,5 @@ def decode(value: object, *, name: str, shortest: int, longest: int) -> bytes:
 
 
 def _characters(size: int) -> int:
-    """Return the number of characters for so many bytes."""
+    """Return the number of characters for this number of bytes."""
     return -(-size * 4 // 3)

@@ -220,7 +220,7 @@ class HubStore(Protocol):
         ...
 
     def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:
-        """Return up to so many lines from a number on, in order."""
+        """Return up to `most` lines after a number, in order."""
         ...
 
     def close(self) -> None:

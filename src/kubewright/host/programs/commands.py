@@ -60,7 +60,7 @@ class Commands(Protocol):
     def run(self, argv: Sequence[str], /, *, within: float, text: str = "") -> Ended:
         """Run a program with a text as standard input.
 
-        Raises HostError if it cannot be started, or does not exit within so many seconds or by a deadline.
+        Raises HostError if it cannot be started, or does not exit within `within` seconds or by a deadline.
         """
         ...
 

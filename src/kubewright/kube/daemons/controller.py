@@ -1,6 +1,6 @@
-"""The building blocks of a daemon's controllers.
+"""The building blocks of a daemon's controllers: shared informers, and workers that take keys from a queue.
 
-Shared informers, and workers that take keys from a queue (client-go: tools/cache).
+Source: client-go, tools/cache.
 
 made ── run() ──> informers listed ──> working ── cancelled ──> queue closed, work in flight ended
 """

@@ -12,7 +12,7 @@ from kubewright.manifests import pods
 
 
 def only_strict(ctx: InitContext) -> str | None:
-    """Leave the phase out where kubelets sign their own certificates."""
+    """Skip the phase if kubelets sign their own certificates."""
     return None if ctx.request.serving_certificates == STRICT else "kubelets sign their own certificates"
 
 

@@ -1,7 +1,4 @@
-"""Observes writes to a cluster, so that a step is reported before its first write, or as unnecessary.
-
-And the first response.
-"""
+"""Wrappers of the API that observe calls: to report a step before its first write, or as unnecessary; and to notice responses."""
 
 from __future__ import annotations
 

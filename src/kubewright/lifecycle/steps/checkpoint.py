@@ -1,8 +1,9 @@
-"""A checkpoint: several files of a machine that an operation replaces as one, kept beside their old contents until the change is proved.
+"""Checkpoints: old and new contents of files that an operation replaces as one, stored until the change is verified.
 
-A checkpoint is a directory of its own. `old` and `new` have the contents, `plan.json` says which files they belong to, and `state` how far the
-operation is; that is written last, so a directory without it is one that was never completed. Whether a file has been replaced is decided by
-looking at it, never by the state alone: a run that was killed, or lost power, leaves each file in its old or its new form.
+A checkpoint is a directory. `old` and `new` contain the contents, `plan.json` says which files they belong to, and
+`state` how far the operation has got. The state is written last, so a directory without it was never completed.
+Whether a file has been replaced is determined by reading it, never by the state alone: a run that is killed, or loses
+power, leaves each file in its old or its new form.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from kubewright.host.seam import Host
 from kubewright.host.states import FileState, Kind
 
 KEPT: Final = 3
-"""How many finished checkpoints stay."""
+"""How many finished checkpoints are kept."""
 ABSENT: Final = ""
-"""The digest of a file that is not there."""
+"""The digest of a missing file."""
 _FORMAT: Final = 1
 _PRIVATE: Final = 0o700
 _PLAN: Final = "plan.json"
@@ -34,7 +35,7 @@ _STATE: Final = "state"
 
 
 class State(enum.Enum):
-    """How far the operation of a checkpoint is. Nothing has been changed while it is only prepared."""
+    """How far the operation of a checkpoint has got. While it is only prepared, nothing has been changed."""
 
     PREPARED = "prepared"
     IN_PROGRESS = "in progress"
@@ -48,7 +49,8 @@ OPEN: Final = (State.PREPARED, State.IN_PROGRESS)
 class Form(enum.Enum):
     """Which content a file has now.
 
-    `PARKED`: the operation has taken it away for a while. `NEITHER`: somebody else has written it since the checkpoint was made.
+    `PARKED`: the operation has removed it temporarily. `NEITHER`: somebody else has written it since the checkpoint
+    was made.
     """
 
     OLD = "old"
@@ -59,10 +61,11 @@ class Form(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Swap:
-    """A file that is replaced: the digests of its contents, and its modes. `before` is `ABSENT` where there was no file.
+    """A file that is replaced: the digests of its contents, and its modes. `before` is `ABSENT` if there was no file.
 
-    `parks`: the operation takes the file away before it writes the new content, so that nothing runs from it meanwhile.
-    `pair` names a certificate that is renewed with the operation, such as `apiserver`, whose files are replaced together; '' for other files.
+    `parks`: the operation removes the file before it writes the new content, so that nothing runs from it in the
+    meantime. `pair` names a certificate that is renewed with the operation, such as `apiserver`, whose files are
+    replaced together; '' for other files.
     """
 
     target: PurePosixPath
@@ -76,7 +79,7 @@ class Swap:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One checkpoint. `goal` says for people what the operation wants, such as a version."""
+    """One checkpoint. `goal` is what the operation is for, such as a version, in messages."""
 
     directory: PurePosixPath
     operation: str
@@ -86,12 +89,12 @@ class Checkpoint:
 
     @property
     def changed(self) -> tuple[Swap, ...]:
-        """The files that have another content afterwards, and get the earlier one back where the operation fails."""
+        """The files whose content changes, and whose earlier content is restored if the operation fails."""
         return tuple(one for one in self.swaps if one.before != one.after and not one.pair)
 
     @property
     def pairs(self) -> dict[str, list[Swap]]:
-        """The files of each renewed certificate, in the order in which they are replaced. They stay where the operation fails."""
+        """The files of each renewed certificate, in the order in which they are replaced. They keep the new content if the operation fails."""
         found: dict[str, list[Swap]] = {}
         for one in self.swaps:
             if one.pair:
@@ -109,12 +112,12 @@ def parent(host: Host) -> PurePosixPath:
 
 
 def digest(content: bytes | None) -> str:
-    """Return the digest of what a file has; `ABSENT` where there is none."""
+    """Return the digest of a file's content; `ABSENT` if there is none."""
     return ABSENT if content is None else hashlib.sha256(content).hexdigest()
 
 
 Pairs = Mapping[str, Sequence[File]]
-"""The files of each renewed certificate, by its name: the key first, as it is replaced first."""
+"""The files of each renewed certificate, by its name; the key comes first, because it is replaced first."""
 
 
 def prepare(
@@ -129,8 +132,9 @@ def prepare(
 ) -> Checkpoint:
     """Return the checkpoint of an operation that replaces these files: that of an interrupted run with the same goal, or a new one.
 
-    `parks` are the files that the operation takes away before it replaces them. `renewed` makes the certificates that are renewed with it; an
-    interrupted run has made its own. Raises HostError while another operation is in progress, and for a checkpoint that cannot be read.
+    `parks` are the files that the operation removes before it replaces them. `renewed` creates the certificates that
+    are renewed with it; an interrupted run has created its own. Raises HostError if another operation is in progress,
+    and for a checkpoint that cannot be read.
     """
     wanted = {file.path: digest(file.content) for file in files}
     present = every(host)
@@ -140,7 +144,7 @@ def prepare(
             return begun
         raise _in_progress(begun)
     for found in present:
-        if found.state is State.PREPARED:  # it has changed nothing, and the machine may be another one by now
+        if found.state is State.PREPARED:  # it has changed nothing, and the machine may have changed since
             discard(host, found)
     _discard_incomplete(host)
     rows = [("", file) for file in files] + [(name, file) for name, pair in renewed().items() for file in pair]
@@ -148,9 +152,10 @@ def prepare(
 
 
 def require_none_in_progress(host: Host) -> None:
-    """Refuse to work on a machine that an interrupted operation has left between two states. Raises HostError, also for one that cannot be read.
+    """Refuse to work on a machine that an interrupted operation has left between two states.
 
-    If another tool has reset the machine since, its checkpoints are removed: they are those of another machine.
+    Raises HostError, also for a checkpoint that cannot be read. If another tool has reset the machine since, its
+    checkpoints are removed, because they are from before that.
     """
     layout = host.layout
     made = (layout.kubeconfig("kubelet"), layout.kubelet_config, layout.certificate("ca"))
@@ -178,7 +183,7 @@ _REMEDIES: Final = {
     "etcd-member-replace": "run the same command again: it continues where it was interrupted",
     "etcd-fence": "run `kubewright etcd member replace`, or start etcd as it was with `kubewright etcd restore --unfence`",
 }
-"""What finishes an operation, by its name."""
+"""The command that finishes an operation, by the operation's name."""
 
 
 def _made(
@@ -206,13 +211,13 @@ def _private(path: PurePosixPath, content: bytes) -> File:
 
 
 def mark(host: Host, found: Checkpoint, state: State) -> Checkpoint:
-    """Write down how far an operation is, and return the checkpoint with that state."""
+    """Record how far an operation has got, and return the checkpoint with that state."""
     host.ensure(_private(found.directory / _STATE, f"{state.value}\n".encode()))
     return replace(found, state=state)
 
 
 def finish(host: Host, found: Checkpoint, state: State) -> Checkpoint:
-    """Write down the end of an operation, and remove older checkpoints than the last few, and the keys of those that stay."""
+    """Record the end of an operation; remove all but the latest checkpoints, and the keys in those that remain."""
     done = mark(host, found, state)
     ended = [one for one in every(host) if one.state not in OPEN]
     for old in ended[:-KEPT]:
@@ -224,7 +229,7 @@ def finish(host: Host, found: Checkpoint, state: State) -> Checkpoint:
 
 
 def discard(host: Host, found: Checkpoint) -> None:
-    """Remove a checkpoint: its state first, so that what is left of an interrupted removal counts as incomplete."""
+    """Remove a checkpoint: its state first, so that the rest counts as incomplete if the removal is interrupted."""
     host.remove(found.directory / _STATE)
     host.remove(found.directory)
 
@@ -236,7 +241,7 @@ def _discard_incomplete(host: Host) -> None:
 
 
 def form(host: Host, swap: Swap) -> Form:
-    """Tell which content a file has. Equal ones count as the new content: nothing is left to do."""
+    """Determine which content a file has. Equal contents count as the new one: nothing is left to do."""
     now = digest(host.read(swap.target))
     if now in (swap.after, swap.before):
         return Form.NEW if now == swap.after else Form.OLD
@@ -244,7 +249,7 @@ def form(host: Host, swap: Swap) -> Form:
 
 
 def require_known(host: Host, found: Checkpoint) -> None:
-    """Refuse to go on where somebody else has written one of the files. Raises HostError, naming them."""
+    """Refuse to continue if somebody else has written one of the files. Raises HostError, naming them."""
     foreign = [str(swap.target) for swap in found.swaps if not swap.pair and form(host, swap) is Form.NEITHER]
     if foreign:
         raise HostError(
@@ -255,14 +260,14 @@ def require_known(host: Host, found: Checkpoint) -> None:
 
 
 def park(host: Host, found: Checkpoint) -> None:
-    """Take away the files that are parked while the operation works. Their contents stay in the checkpoint."""
+    """Remove the files that are parked during the operation. Their contents stay in the checkpoint."""
     for swap in found.swaps:
         if swap.parks:
             host.remove(swap.target, own=(swap.target,))
 
 
 def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
-    """Give a file its new content. Raises KeyError for one that is not in the checkpoint. One that was parked is compared with its old content."""
+    """Write the new content of a file. Raises KeyError if it is not in the checkpoint. The change of a parked file is relative to its old content."""
     swap = found.swap(target)
     wanted = File(
         path=target,
@@ -278,7 +283,7 @@ def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
 
 
 def put_pair(host: Host, found: Checkpoint, name: str) -> list[Change]:
-    """Replace the files of a renewed certificate, unless somebody else has written one of them since: what they wrote stays."""
+    """Replace the files of a renewed certificate, unless somebody else has written one of them since: then all stay unchanged."""
     swaps = found.pairs[name]
     if any(form(host, swap) is Form.NEITHER for swap in swaps):
         return []
@@ -286,14 +291,14 @@ def put_pair(host: Host, found: Checkpoint, name: str) -> list[Change]:
 
 
 def complete_pairs(host: Host, found: Checkpoint) -> Iterator[Change]:
-    """Bring certificates of which a run that was killed has replaced one file to their new side: a key without its certificate serves nobody."""
+    """Complete certificates of which a killed run has replaced only one file: a key without its certificate is useless."""
     for name, swaps in found.pairs.items():
         if len({form(host, swap) for swap in swaps}) > 1:
             yield from put_pair(host, found, name)
 
 
 def put_old(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
-    """Give a file back what it had, or remove it where there was none."""
+    """Restore the old content of a file, or remove the file if there was none."""
     swap = found.swap(target)
     if swap.before == ABSENT:
         return host.remove(target, own=(target,))
@@ -301,7 +306,7 @@ def put_old(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
 
 
 def content(host: Host, found: Checkpoint, swap: Swap, *, side: str) -> bytes:
-    """Read one side of a swap, `old` or `new`. Raises HostError where it is not what was kept."""
+    """Read one side of a swap, `old` or `new`. Raises HostError if it is not the content that was stored."""
     path = _contents(found, swap)[side == "new"]
     kept = host.read(path)
     if kept is None or digest(kept) != (swap.before if side == "old" else swap.after):
@@ -310,7 +315,7 @@ def content(host: Host, found: Checkpoint, swap: Swap, *, side: str) -> bytes:
 
 
 def _contents(found: Checkpoint, swap: Swap) -> tuple[PurePosixPath, PurePosixPath]:
-    """Return where the old and the new content of a file are kept."""
+    """Return where the old and the new content of a file are stored."""
     number = str(found.swaps.index(swap))
     return found.directory / "old" / number, found.directory / "new" / number
 

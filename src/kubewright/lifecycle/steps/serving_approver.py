@@ -29,9 +29,9 @@ PURPOSES: Final = (Purpose.SERVING_APPROVER,)
 
 
 def policy(configuration: Configuration, nodes: Nodes, *, api: KubeAPI, image: str = "") -> Iterable[Change]:
-    """Make the policy list these nodes. Whatever else an existing policy says stays as it is.
+    """Add these nodes to the policy. The rest of an existing policy stays unchanged.
 
-    `image` is that of the approver's static pods; '' where it runs without one.
+    `image` is that of the approver's static pods; '' if it runs without one.
     """
     found = stored(api)
     text = node_policy.of_cluster(configuration, nodes) if found is None else node_policy.with_nodes(_text(found), nodes)

@@ -286,10 +286,10 @@ def free_leases(ctx: InitContext) -> Iterable[Change]:
 
 
 def leave(ctx: LocalContext) -> Iterable[Change]:
-    """Take the machines out that leave: of each its etcd member, its processes, its Node, its files; in the end all from the record.
+    """Remove machines that leave: for each, its etcd member, its processes, its Node and its files; at the end, remove all from the record.
 
-    Those go first whose etcd does not answer, and of the others the last one: whenever one goes, most of those that are
-    left are up.
+    Machines whose etcd does not answer leave first, then the others, the last one first: whenever one leaves, most of
+    the remaining ones are up.
     """
     for machine in sorted(ctx.run.cluster.leaving, key=lambda machine: _answers(ctx, machine)):
         yield _remove_member(ctx, machine)
@@ -305,7 +305,7 @@ def _answers(local: LocalContext, machine: LocalMachineRecord) -> bool:
 
 
 def _remove_member(local: LocalContext, machine: LocalMachineRecord) -> Change:
-    """Remove the member while its etcd still runs: of two, both are needed to agree on it."""
+    """Remove the member while its etcd still runs: in a cluster of two, both have to agree to that."""
     with closing(_etcd_of(local, local.run.cluster.control_plane)) as etcd:
         return membership.remove_member(etcd, machine.etcd_peer_url, clock=local.clock, within=local.run.within)
 
@@ -314,7 +314,7 @@ def _remove_node(local: LocalContext, machine: LocalMachineRecord) -> Iterable[C
     """Remove the Node, and force-delete its pods: nothing is left that could terminate them."""
     for pod in local.api.list(named("Pod"), field_selector=f"spec.nodeName={machine.name}"):
         metadata = pod["metadata"]
-        with suppress(NotFound, Conflict):  # it is gone, or its controller has made another one with its name
+        with suppress(NotFound, Conflict):  # it is gone, or its controller has created another one with its name
             local.api.delete(named("Pod"), metadata["name"], metadata["namespace"], grace_seconds=0, uid=metadata["uid"])
     yield remove_object(local.api, named("Node"), machine.name)
 

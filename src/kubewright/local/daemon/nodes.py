@@ -95,7 +95,7 @@ class LocalNodes:
         return {**found, "machines": sorted(self._nodes), "outside": self._fleet.outside()}
 
     async def settled(self, *, within: float) -> dict[str, Any]:
-        """Wait so many seconds for all nodes to be ready, and return how many are: `up` calls it repeatedly."""
+        """Wait up to `within` seconds for all nodes to be ready, and return how many are; `up` calls it repeatedly."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 for agent in self._agents():
