@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -22,11 +23,14 @@ from kubewright.local.whole import members
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
 from kubewright.local.whole.services.places import runtime
+from kubewright.machines import firewall
 from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines.firewall import Command
 from kubewright.machines.group import bridge_of
 from kubewright.machines.images import Image, archive
 from kubewright.machines.network import Network, bridges, namespaces
 from kubewright.machines.parts import Parts
+from kubewright.machines.running import run
 
 WORKLOAD = """\
 apiVersion: apps/v1
@@ -209,6 +213,8 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
     cluster.call("local", "machine", "kill", worker)
     eventually(lambda: cluster.via(balanced) == addresses[control_plane], "the address to move to the machine that is left")
     assert states(cluster.status()) == {control_plane: "Running", worker: "Stopped"}
+    os.kill(cluster.status()["daemon"]["pid"], signal.SIGKILL)
+    assert "its daemon does not run" in cluster.status()["problem"]
     repaired = cluster.up()
     assert [change["target"] for change in repaired["changes"] if change["target"].startswith("machine ")] == [f"machine {worker}"]
     assert states(repaired) == {control_plane: "Running", worker: "Running"}
@@ -226,6 +232,40 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
 
     cluster.call("down", "--name", cluster.name)
     assert cluster.traces() == []
+
+
+class Inside:
+    """A network namespace as a host, with the programs of the machines' Debian tree."""
+
+    def __init__(self, namespace: str, tree: Path) -> None:
+        self._argv = ("ip", "netns", "exec", namespace, "chroot", str(tree))
+
+    def has(self, program: str) -> bool:
+        return program in {"nft", "iptables"}
+
+    def run(self, command: Command) -> str:
+        return run(*self._argv, *command.argv, text=command.text)
+
+
+def test_firewalls_let_packets_of_the_bridge_pass_and_are_restored(parts: Parts) -> None:
+    name, bridge = f"t{os.getpid()}-fw", "kw01234567"
+    run("ip", "netns", "add", name)
+    try:
+        host = Inside(name, parts.base)
+        host.run(Command(argv=("iptables", "-P", "FORWARD", "DROP")))  # as Docker does
+        table = "table inet strict { chain forward { type filter hook forward priority 0; policy drop; }; }\n"
+        host.run(Command(argv=("nft", "-f", "-"), text=table))
+        before = host.run(Command(argv=("nft", "list", "ruleset")))
+        assert firewall.ensure(bridge, host) == ["iptables", "nftables"]
+        after = host.run(Command(argv=("nft", "list", "ruleset")))
+        assert after.count(f'"{bridge}"') >= 4
+        assert firewall.ensure(bridge, host) == []
+        host.run(Command(argv=("iptables", "-F", "FORWARD")))  # a reload
+        assert firewall.ensure(bridge, host) == ["iptables"]
+        firewall.remove(bridge, host)
+        assert host.run(Command(argv=("nft", "list", "ruleset"))) == before
+    finally:
+        run("ip", "netns", "delete", name)
 
 
 def web(parts: Parts, cluster: Cluster) -> Path:

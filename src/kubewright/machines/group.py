@@ -17,7 +17,7 @@ from typing import Final
 from kubewright.base.errors import HostError
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass, field
-from kubewright.machines import cgroups, host
+from kubewright.machines import cgroups, firewall, host
 from kubewright.machines import network as networks
 from kubewright.machines.kit import cni
 from kubewright.machines.machine import Bind, Machine, clear_host
@@ -91,6 +91,7 @@ class Group:
         self.network.connect([*self._members.values()])
         if self._outside:
             networks.translate(self.network, [*self._members.values()])
+            firewall.ensure(self.network.bridge)
         made = [self._make_disk(machine) for machine in stopped]
         for machine in stopped:
             machine.boot()
@@ -197,6 +198,8 @@ def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
         clear_host(name, place)
     network = Network(bridge=bridge_of(name), range="")
     networks.end_translation(network)
+    with suppress(HostError):  # a firewall that has ended meanwhile
+        firewall.remove(network.bridge)
     network.remove()
     for one in found:
         one.remove()

@@ -24,6 +24,7 @@ def kill(paths: ClusterPaths, name: str) -> bool:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
         machine.cut_power()
+        _disconnect(paths, cluster, name)
         return ran
 
 
@@ -33,7 +34,13 @@ def stop(paths: ClusterPaths, name: str) -> bool:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
         machine.shut_down()
+        _disconnect(paths, cluster, name)
         return ran
+
+
+def _disconnect(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> None:
+    """Remove the network of a machine that does not run: the kernel would go on to forward packets by its rules."""
+    members.network_of(paths).detach(members.members(cluster)[name])
 
 
 def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:

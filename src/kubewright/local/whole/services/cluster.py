@@ -8,7 +8,9 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
+from kubewright.base.clock import SystemClock
 from kubewright.base.errors import KubewrightError
+from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
 from kubewright.base.unexpected import keep_running
 from kubewright.host.filesystem.files import Files
@@ -16,6 +18,7 @@ from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.daemons.controller import SharedInformer
 from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.daemons.recorder import EventRecorder
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE, SERVICE, Resource, named
 from kubewright.local.paths import ClusterPaths
@@ -25,6 +28,8 @@ from kubewright.local.whole.services.load_balancers import LoadBalancers
 from kubewright.local.whole.services.states import MachineStates
 from kubewright.machines.places import MachinePlaces
 
+COMPONENT: Final = "kubewright-machines"
+"""The source component of events."""
 _ADMIN: Final = "etc/kubernetes/admin.conf"
 _WATCHED: Final[tuple[Resource, ...]] = (SERVICE, NODE, named("EndpointSlice"), volumes.CLAIM, volumes.VOLUME)
 _LOOK_EVERY: Final = 0.5
@@ -96,14 +101,16 @@ class ClusterServices:
 
     async def _work(self, client: AsyncKubeClient) -> None:
         informers = {resource.kind: SharedInformer(Informer(client, resource)) for resource in _WATCHED}
-        self._controllers = list(self._made(client, informers))
+        events = EventRecorder(client, component=COMPONENT, instance=self._paths.name, clock=SystemClock(), random=SystemRandom())
+        self._controllers = list(self._made(client, informers, events))
         async with asyncio.TaskGroup() as group:
             for kind, informer in informers.items():
                 group.create_task(keep_running("a watch", informer.run), name=f"watch of {kind}")
+            group.create_task(keep_running("events", events.run), name="events")
             for controller in self._controllers:
                 group.create_task(keep_running(controller.name, controller.run), name=controller.name)
 
-    def _made(self, client: AsyncKubeClient, informers: Mapping[str, SharedInformer]) -> Iterator[Controller]:
+    def _made(self, client: AsyncKubeClient, informers: Mapping[str, SharedInformer], events: EventRecorder) -> Iterator[Controller]:
         network = members.network_of(self._paths)
         yield LoadBalancers(
             client,
@@ -113,6 +120,7 @@ class ClusterServices:
             machines=lambda: self._states.running,
             routes=network,
             pool=network.spare(),
+            events=events,
         )
         yield volumes.Provisioner(
             client,
@@ -120,4 +128,5 @@ class ClusterServices:
             volumes=informers[volumes.VOLUME.kind],
             machine=self._states.machine,
             exists=self._states.exists,
+            events=events,
         )

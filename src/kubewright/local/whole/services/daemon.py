@@ -9,6 +9,7 @@ is an object of the cluster; a daemon that starts again takes over what is there
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import resource
 import signal
@@ -18,13 +19,20 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base import logs
-from kubewright.base.errors import KubewrightError, Locked
+from kubewright.base.errors import HostError, KubewrightError, Locked
 from kubewright.base.unexpected import keep_running
 from kubewright.host.locks import Lock
 from kubewright.http import loop
 from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import members
+from kubewright.machines import firewall
+from kubewright.machines.group import bridge_of
 
+_log = logging.getLogger(__name__)
+
+FIREWALL_CHECK_EVERY: Final = 5.0
+"""Seconds between two looks at the host's firewalls."""
 DIRECTORY_CHECK_EVERY: Final = 5.0
 """Seconds between two checks whether the daemon's directory still exists."""
 
@@ -64,6 +72,7 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int) -> None:
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "machines": states.run,
         "services of the cluster": ClusterServices(paths, states).run,
+        "the host's firewalls": lambda: _keep_exceptions(bridge_of(members.group_name(paths))),
         "the daemon's directory": lambda: _watch_directory(own.root, stopping),
     }
     tasks = [asyncio.create_task(keep_running(name, run, expected=()), name=name) for name, run in works.items()]
@@ -75,6 +84,19 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
         await forwarder.close()
         await server.stop()
+
+
+async def _keep_exceptions(bridge: str) -> None:
+    """Add the exceptions of the host's firewalls again that a reload has removed."""
+    while True:
+        await asyncio.sleep(FIREWALL_CHECK_EVERY)
+        try:
+            changed = await asyncio.to_thread(firewall.ensure, bridge)
+        except HostError as error:
+            _log.warning("the host's firewalls: tried again in %.0f s: %s", FIREWALL_CHECK_EVERY, error)
+            continue
+        if changed:
+            _log.info("the exceptions for %s in %s were missing and have been added again", bridge, ", ".join(changed))
 
 
 async def _watch_directory(root: Path, gone: asyncio.Event) -> None:

@@ -20,6 +20,7 @@ from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object, identity_of, metadata
 from kubewright.kube.daemons.controller import SharedInformer
 from kubewright.kube.daemons.informers import Key
+from kubewright.kube.daemons.recorder import EventRecorder
 from kubewright.kube.resources import SERVICE
 
 _log = logging.getLogger(__name__)
@@ -147,6 +148,7 @@ class LoadBalancers:
         machines: Callable[[], Mapping[str, str]],
         routes: Routes,
         pool: Sequence[str],
+        events: EventRecorder,
     ) -> None:
         self._api = api
         self._services = services
@@ -155,6 +157,8 @@ class LoadBalancers:
         self._machines = machines
         self._routes = routes
         self._pool = tuple(pool)
+        self._events = events
+        self._without: set[Key] = set()
         self._due = asyncio.Event()
 
     def look_again(self, _: WatchEvent | None = None) -> None:
@@ -194,8 +198,16 @@ class LoadBalancers:
             if patch is not None:
                 with suppress(NotFound):
                     await self._api.patch(SERVICE, key[1], patch, key[0], type="merge", subresource="status")
-            elif _is_ours(service) and key not in addresses:
-                _log.warning("no address is left for the Service %s/%s: all %d are assigned", *key, len(self._pool))
+                if key in addresses:
+                    self._events.event(service, kind="Normal", reason="AddressAssigned", message=f"the host reaches it at {addresses[key]}")
+        self._tell_without({key for key, service in services.items() if _is_ours(service) and key not in addresses}, services)
+
+    def _tell_without(self, without: set[Key], services: Mapping[Key, Object]) -> None:
+        """Report the Services for which no address is left, each once."""
+        for key in without - self._without:
+            message = f"all {len(self._pool)} addresses are assigned to other Services"
+            self._events.event(services[key], kind="Warning", reason="NoAddressLeft", message=message)
+        self._without = without
 
 
 def _is_ours(service: Object) -> bool:

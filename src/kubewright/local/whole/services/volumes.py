@@ -20,6 +20,7 @@ from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object, annotation_of, identity_of, metadata
 from kubewright.kube.daemons.controller import NotNow, SharedInformer, Workers
 from kubewright.kube.daemons.queueing import ItemBackoff, WorkQueue
+from kubewright.kube.daemons.recorder import EventRecorder
 from kubewright.kube.resources import named
 from kubewright.machines.machine import Machine
 
@@ -123,12 +124,14 @@ class Provisioner:
         volumes: SharedInformer,
         machine: Callable[[str], Machine | None],
         exists: Callable[[str], bool],
+        events: EventRecorder,
     ) -> None:
         self._api = api
         self._claims = claims
         self._volumes = volumes
         self._machine = machine
         self._exists = exists
+        self._events = events
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=0.1, limit=30.0))
 
     def look_again(self) -> None:
@@ -167,7 +170,9 @@ class Provisioner:
     async def _provision(self, claim: Object) -> None:
         name, namespace = identity_of(claim)
         if claim["spec"].get("volumeMode") == "Block":
-            raise NotNow(f"the claim {namespace}/{name} wants a block device, which machines do not have")
+            message = "machines have no block devices; use volumeMode Filesystem"
+            self._events.event(claim, kind="Warning", reason="ProvisioningFailed", message=message)
+            return
         storage = await self._api.get(CLASS, str(claim["spec"].get("storageClassName")))
         volume = volume_for(claim, storage)
         await self._in_machine(annotation_of(claim, _CHOSEN), "mkdir", "-p", "-m", "0777", volume["spec"]["local"]["path"], within=_WITHIN)
@@ -175,7 +180,9 @@ class Provisioner:
             await self._api.create(volume)
         except AlreadyExists:  # the claim has not been seen with its volume yet
             return
-        _log.info("volumes: %s for the claim %s/%s", identity_of(volume)[0], namespace, name)
+        where = f"{identity_of(volume)[0]} on machine {machine_of(volume)}"
+        self._events.event(claim, kind="Normal", reason="ProvisioningSucceeded", message=f"made volume {where}")
+        _log.info("volumes: %s for the claim %s/%s", where, namespace, name)
 
     async def _delete(self, volume: Object) -> None:
         name, machine = identity_of(volume)[0], machine_of(volume)

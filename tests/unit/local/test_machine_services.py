@@ -1,0 +1,186 @@
+"""The controllers of clusters of machines at work on an API in memory: LoadBalancer Services, and volumes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
+
+from fake_api import FakeAPI, FakeClient
+
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import HostError
+from kubewright.base.randomness import SeededRandom
+from kubewright.kube.credentials import Access
+from kubewright.kube.daemons.controller import SharedInformer
+from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.daemons.recorder import EventRecorder
+from kubewright.kube.resources import NODE, SERVICE, Resource, named
+from kubewright.local.whole.services import volumes
+from kubewright.local.whole.services.load_balancers import LoadBalancers
+from kubewright.local.whole.services.volumes import CLAIM, VOLUME, Provisioner
+
+HANGS = 60.0
+"""Seconds after which a test counts as hanging."""
+ONE, TWO = "172.30.4.61", "172.30.4.62"
+POOL = ("172.30.4.211", "172.30.4.212")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(HANGS):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+class World:
+    """An API in memory, with informers and controllers that run on it."""
+
+    def __init__(self) -> None:
+        self.api = FakeAPI()
+        self.client = FakeClient(self.api, Access(server="https://api"))
+        self.recorder = EventRecorder(self.client, component="test", instance="test", clock=SystemClock(), random=SeededRandom(1))
+        self._informers: list[SharedInformer] = []
+
+    def informer(self, resource: Resource) -> SharedInformer:
+        self._informers.append(SharedInformer(Informer(self.client, resource)))
+        return self._informers[-1]
+
+    def reasons(self, kind: str) -> list[str]:
+        events = [obj for obj in self.api.objects.values() if obj["kind"] == "Event"]
+        return [event["reason"] for event in events if event["involvedObject"]["kind"] == kind]
+
+    @asynccontextmanager
+    async def running(self, controller: LoadBalancers | Provisioner) -> AsyncIterator[None]:
+        works = [*(informer.run for informer in self._informers), self.recorder.run, controller.run]
+        tasks = [asyncio.create_task(work()) for work in works]  # type: ignore[arg-type, var-annotated]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Routes:
+    """The routes of a host."""
+
+    def __init__(self) -> None:
+        self.via: dict[str, str] = {"172.30.4.99": "another program's"}
+
+    def routes(self) -> dict[str, str]:
+        return dict(self.via)
+
+    def route(self, address: str, via: str) -> None:
+        self.via[address] = via
+
+    def end_route(self, address: str) -> None:
+        if self.via.pop(address, None) is None:
+            raise HostError("no such route")
+
+
+def service(name: str) -> dict[str, Any]:
+    spec = {"type": "LoadBalancer", "ipFamilies": ["IPv4"]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+async def test_addresses_are_assigned_routed_moved_and_freed() -> None:
+    world, routes, machines = World(), Routes(), {"one": ONE, "two": TWO}
+    balancers = LoadBalancers(
+        world.client,
+        services=world.informer(SERVICE),
+        nodes=world.informer(NODE),
+        slices=world.informer(named("EndpointSlice")),
+        machines=lambda: machines,
+        routes=routes,
+        pool=POOL,
+        events=world.recorder,
+    )
+
+    def addresses() -> dict[str, str]:
+        stored = {name: obj for (kind, _, name), obj in world.api.objects.items() if kind == "services"}
+        return {
+            name: obj["status"]["loadBalancer"]["ingress"][0]["ip"]
+            for name, obj in stored.items()
+            if obj.get("status", {}).get("loadBalancer")
+        }
+
+    world.api.put(service("a"))
+    async with world.running(balancers):
+        await until(lambda: addresses() == {"a": POOL[0]})
+        assert routes.via == {"172.30.4.99": "another program's", POOL[0]: ONE}
+        del machines["one"]
+        balancers.look_again()
+        await until(lambda: routes.via.get(POOL[0]) == TWO)
+        world.api.put(service("b"))
+        world.api.put(service("c"))
+        await until(lambda: world.reasons("Service").count("NoAddressLeft") == 1)
+        world.api.remove(SERVICE, "a", "default")
+        await until(lambda: sorted(addresses().values()) == sorted(POOL))
+        for name in ("b", "c"):
+            world.api.remove(SERVICE, name, "default")
+        await until(lambda: routes.via == {"172.30.4.99": "another program's"})
+    assert world.reasons("Service").count("AddressAssigned") == 3
+
+
+class FakeMachine:
+    """A machine that notes the commands that are run in it."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def run(self, *command: str, within: float) -> None:
+        self.ran.append(" ".join(command))
+
+
+def claim(uid: str, **spec: Any) -> dict[str, Any]:
+    notes = {"volume.kubernetes.io/storage-provisioner": volumes.PROVISIONER, "volume.kubernetes.io/selected-node": "one"}
+    base = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": volumes.CLASS_NAME}
+    metadata = {"name": f"data-{uid}", "namespace": "default", "uid": uid, "annotations": notes}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {**base, **spec}}
+
+
+async def test_volumes_are_made_and_deleted_in_their_machine_when_it_runs() -> None:
+    world, machine, running, existing = World(), FakeMachine(), set[str](), {"one"}
+    provisioner = Provisioner(
+        world.client,
+        claims=world.informer(CLAIM),
+        volumes=world.informer(VOLUME),
+        machine=lambda name: machine if name in running else None,  # type: ignore[arg-type, return-value]
+        exists=lambda name: name in existing,
+        events=world.recorder,
+    )
+
+    def stored() -> list[str]:
+        return [name for kind, _, name in world.api.objects if kind == "persistentvolumes"]
+
+    def release(name: str) -> None:
+        world.api.put({**world.api.get(VOLUME, name), "status": {"phase": "Released"}})
+
+    world.api.put(volumes.storage_class())
+    world.api.put(claim("u1"))
+    world.api.put(claim("u2", volumeMode="Block"))
+    async with world.running(provisioner):
+        await until(lambda: world.reasons("PersistentVolumeClaim") == ["ProvisioningFailed"])
+        assert (stored(), machine.ran) == ([], [])  # its machine does not run
+        running.add("one")
+        provisioner.look_again()
+        await until(lambda: stored() == ["pvc-u1"])
+        assert machine.ran == ["mkdir -p -m 0777 /var/lib/kubewright/volumes/pvc-u1"]
+        world.api.remove(CLAIM, "data-u1", "default")
+        release("pvc-u1")
+        await until(lambda: stored() == [])
+        assert machine.ran[1:] == ["rm -rf --one-file-system /var/lib/kubewright/volumes/pvc-u1"]
+
+        world.api.put(claim("u3"))
+        await until(lambda: stored() == ["pvc-u3"])
+        world.api.remove(CLAIM, "data-u3", "default")
+        running.clear()
+        existing.clear()  # the machine was removed, with its disk
+        release("pvc-u3")
+        await until(lambda: stored() == [])
+    assert len(machine.ran) == 3
