@@ -1,4 +1,4 @@
-"""`up --serving-certificates strict`: the cluster signs the certificates of its kubelet APIs, and the API server verifies them."""
+"""`up --serving-certificates strict --client-certificates strict`: certificates of kubelet APIs that the cluster signs, and a token for each node."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from cryptography import x509
 from local_kit import Bench, bench, eventually
 
 from kubewright.base import yaml
-from kubewright.base.errors import ConfigurationChanged
+from kubewright.base.errors import ConfigurationChanged, UsageError
 from kubewright.kube.client import KubeClient
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET, named
 from kubewright.manifests import node_policy
+from kubewright.manifests.rbac import APPROVAL_BINDINGS
+from kubewright.tokens import secrets
 
 SIGNER = "kubernetes.io/kubelet-serving"
 
@@ -30,7 +32,7 @@ def home() -> Iterator[Bench]:
 
 @pytest.fixture(scope="module")
 def made(home: Bench) -> Bench:
-    ran = home.run("up", "--nodes", "0", "--serving-certificates", "strict")
+    ran = home.run("up", "--nodes", "2", "--serving-certificates", "strict", "--client-certificates", "strict")
     assert ran.code == 0, ran.err
     return home
 
@@ -75,7 +77,8 @@ def test_a_second_up_changes_nothing_and_keeps_what_was_added_to_the_policy(made
     with made.client() as api:
         found = api.get(CONFIG_MAP, node_policy.NAME, "kube-system")
         policy = yaml.load(found["data"][node_policy.KEY])
-        assert [row["node"] for row in policy["sources"][0]["file"]["nodes"]] == ["one-control-plane"]
+        rows = {row["node"]: (len(row.get("addresses", ())), len(row.get("tokens", ()))) for row in policy["sources"][0]["file"]["nodes"]}
+        assert rows == {"one-control-plane": (1, 0), "one-worker-1": (0, 1), "one-worker-2": (0, 1)}
         policy["sources"][0]["file"]["nodes"].append({"node": "db-*", "addresses": ["10.1.0.0/24"]})
         changed = api.update({**found, "data": {node_policy.KEY: yaml.dump(policy)}})
         assert made.up().changes == ()
@@ -83,6 +86,30 @@ def test_a_second_up_changes_nothing_and_keeps_what_was_added_to_the_policy(made
         assert again["metadata"]["resourceVersion"] == changed["metadata"]["resourceVersion"]
     with pytest.raises(ConfigurationChanged, match="has strict serving certificates, not self-signed"):
         made.up(serving_certificates="self-signed")
+
+
+def test_each_node_has_joined_with_a_token_of_its_own(made: Bench) -> None:
+    with made.client() as api:
+        bindings = {one["metadata"]["name"] for one in api.list(named("ClusterRoleBinding"))}
+        found = [one for one in api.list(CERTIFICATE_SIGNING_REQUEST) if one["spec"]["username"].startswith("system:bootstrap:")]
+        assert len({one["spec"]["username"] for one in found}) == len(found) == 2
+        assert {one["status"]["conditions"][0]["reason"] for one in found} == {"NodeJoinPolicy"}
+    assert "kubeadm:kubelet-bootstrap" in bindings
+    assert bindings.isdisjoint(APPROVAL_BINDINGS)
+    assert made.up(nodes=3).changes
+    with made.client() as api:
+        assert [one["metadata"]["name"] for one in api.list(SECRET, "kube-system") if one["type"] == secrets.TYPE] == []
+        rows = yaml.load(api.get(CONFIG_MAP, node_policy.NAME, "kube-system")["data"][node_policy.KEY])["sources"][0]["file"]["nodes"]
+        assert {row["node"]: len(row.get("tokens", ())) for row in rows}["one-worker-3"] == 1
+    with pytest.raises(ConfigurationChanged, match="has strict client certificates, not stock"):
+        made.up(client_certificates="stock")
+    made.up(nodes=0)  # a worker has the address of the control plane, so an audit would find another node's certificate there
+
+
+def test_strict_client_certificates_need_the_approver(home: Bench) -> None:
+    with pytest.raises(UsageError, match="--client-certificates strict needs the approver"):
+        home.up("two", client_certificates="strict")
+    assert not home.paths("two").record.exists()
 
 
 def test_the_audit_finds_certificates_with_names_that_are_not_the_nodes_own(made: Bench, tmp_path: Path) -> None:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 import pytest
 
 from kubewright import binaries
+from kubewright.apis import node_approval
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.errors import AlreadyExists
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.main import main
-from kubewright.kube.resources import SECRET
+from kubewright.kube.resources import CONFIG_MAP, SECRET
+from kubewright.manifests import node_policy
 from kubewright.pki import pins
 from kubewright.tokens import is_valid
 
@@ -285,6 +287,71 @@ def test_a_bundle_is_pinned_as_a_whole(cluster, monkeypatch):
     assert run.out.count("--discovery-token-ca-cert-hash sha256:") == 2
     cluster.clear()
     assert run.out == cluster.kubeadm("create", TOKEN, "--print-join-command").out
+
+
+POLICY = """apiVersion: controllers.kubewright/v1alpha1
+kind: NodeApprovalPolicy
+sources: [{file: {nodes: [{node: one, addresses: [10.1.4.1]}]}}]
+reserved: [10.1.4.100]
+clients: strict
+"""
+
+
+@pytest.fixture
+def policy(cluster):
+    """The ConfigMap with a policy of nodes, as `init --serving-certificates strict` creates it."""
+    cluster.client.create(node_policy.config_map(POLICY))
+    yield lambda: node_approval.read(stored(cluster).encode(), source="the policy")
+    cluster.client.delete(CONFIG_MAP, node_policy.NAME, SPACE)
+
+
+def stored(cluster):
+    return cluster.client.get(CONFIG_MAP, node_policy.NAME, SPACE)["data"][node_policy.KEY]
+
+
+def test_a_token_for_a_node_is_written_into_the_policy_with_its_addresses(cluster, policy):
+    run = cluster.kubewright(
+        "create", "aaaaaa.0123456789abcdef", "--node=worker-1", "--address=10.1.4.7,2001:db8::7", "--print-join-command"
+    )
+    assert (run.code, run.err) == (0, "")
+    assert run.out.count(" --node-name worker-1 ") == 1
+    row = policy().row("worker-1")
+    assert (row.lists("10.1.4.7"), row.lists("2001:db8::7"), row.tokens) == (True, True, {"aaaaaa"})
+    assert cluster.kubewright("delete", "aaaaaa").code == 0
+    assert cluster.kubewright("create", "bbbbbb.0123456789abcdef", "--node=worker-1").code == 0
+    again = policy().row("worker-1")
+    assert (again.lists("10.1.4.7"), again.tokens) == (True, {"bbbbbb"})
+    assert (policy().clients, len(policy().rows)) == ("strict", 2)
+
+
+REFUSED = {
+    "--address=10.1.4.100": "the policy reserves 10.1.4.100",
+    "--address=10.1.4": '--address: Invalid value: "10.1.4"',
+    "--name=UPPER": '--name: Invalid value: "UPPER"',
+    "": 'the policy gives no address to "worker-1"',
+}
+
+
+@pytest.mark.parametrize("flag", REFUSED)
+def test_a_node_that_the_policy_cannot_have_gets_no_token(cluster, policy, flag):
+    run = cluster.kubewright("create", TOKEN, "--node=worker-1", *([flag] if flag else []))
+    assert (run.code, run.out, REFUSED[flag] in run.err) == (1, "", True), run.err
+    assert cluster.names() == []
+    assert stored(cluster) == POLICY
+
+
+def test_a_token_for_a_node_needs_a_policy(cluster):
+    run = cluster.kubewright("create", TOKEN, "--node=worker-1", "--address=10.1.4.7")
+    assert (run.code, "no ConfigMap kube-system/kubewright-node-policy" in run.err) == (1, True)
+    run = cluster.kubewright("create", TOKEN, "--address=10.1.4.7")
+    assert (run.code, "--address needs --node" in run.err) == (1, True)
+    assert cluster.names() == []
+
+
+def test_a_dry_run_shows_the_row_of_the_node(cluster, policy):
+    run = cluster.kubewright("create", TOKEN, "--node=worker-1", "--address=10.1.4.7", "--dry-run")
+    assert (run.code, "worker-1" in run.out) == (0, True)
+    assert stored(cluster) == POLICY
 
 
 @pytest.mark.parametrize(

@@ -185,15 +185,21 @@ def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
     error.
     """
     row = desired.resource or resources.of(desired.body)
-    name, namespace = core.identity_of(desired.body)
+    return ensure_derived(api, row, *core.identity_of(desired.body), wanted=lambda _: desired)
+
+
+def ensure_derived(
+    api: KubeAPI, resource: Resource, name: str, namespace: str | None = None, *, wanted: Callable[[Object | None], DesiredObject]
+) -> Change:
+    """Make an object be as a function of its present state says, as `ensure_object` does: others may change it at the same moment."""
 
     def look() -> core.Object | None:
         try:
-            return api.get(row, name, namespace)
+            return api.get(resource, name, namespace)
         except NotFound:
             return None
 
-    return _settle(look, lambda found: decide(found, desired), lambda decision: _write(api, decision, row))
+    return _settle(look, lambda found: decide(found, wanted(found)), lambda decision: _write(api, decision, resource))
 
 
 async def ensure_object_async(api: AsyncKubeAPI, desired: DesiredObject) -> Change:

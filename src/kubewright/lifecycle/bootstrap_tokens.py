@@ -36,14 +36,19 @@ def create(api: KubeAPI, tokens: Sequence[BootstrapToken], *, clock: Clock) -> N
     """
     bodies = [secrets.secret_object(token, clock=clock) for token in tokens]
     ids = [strings.parse(token.token).id for token in tokens]
-    for token_id in ids:
-        if ids.count(token_id) > 1 or _exists(api, token_id):
-            raise _taken(token_id)
+    require_free(api, ids)
     for token_id, body in zip(ids, bodies, strict=True):
         try:
             api.create(body)
         except AlreadyExists as error:
             raise _taken(token_id) from error
+
+
+def require_free(api: KubeAPI, ids: Sequence[str]) -> None:
+    """Raise AlreadyExists for an id that a token of the cluster has, and for one that is given twice."""
+    for token_id in ids:
+        if ids.count(token_id) > 1 or _exists(api, token_id):
+            raise _taken(token_id)
 
 
 def _exists(api: KubeAPI, token_id: str) -> bool:
@@ -131,7 +136,7 @@ class ControlPlane:
     certificate_key: str = field(default="", repr=False)
 
 
-def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane | None = None) -> str:
+def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane | None = None, node_name: str = "") -> str:
     """Return the command on one line, in the form that scripts extract (kubeadm v1.36: cmd/util/join.go).
 
     All certificates of the CA are pinned.
@@ -146,7 +151,8 @@ def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane |
         )
     server = shell_word(door.server.removeprefix("https://"), what="the server of the kubeconfig")
     hashes = "".join(f"--discovery-token-ca-cert-hash {pin} " for pin in pins.of_bundle(door.ca_pem, source="the kubeconfig's CA"))
-    command = f"kubewright join {server} --token {shell_word(token, what='the token')} {hashes}"
+    name = f"--node-name {shell_word(node_name, what='the name of the node')} " if node_name else ""
+    command = f"kubewright join {server} --token {shell_word(token, what='the token')} {hashes}{name}"
     if control_plane is None:
         return command
     key = shell_word(control_plane.certificate_key, what="the certificate key") if control_plane.certificate_key else ""

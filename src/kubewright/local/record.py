@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
-from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STRICT
+from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STOCK, STRICT
 from kubewright.apis.machine import Addresses, Ports, url
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff
@@ -88,6 +88,8 @@ class ClusterRecord:
     """The published ports of a cluster of machines, as `local.published` writes them."""
     mounts: tuple[str, ...] = ()
     """The directories of the host that machines see, as `local.mounts` writes them."""
+    client_certificates: str = STOCK
+    """Who approves client certificates of nodes: `stock`, or with `strict` the policy too."""
     made: bool = False
     """Whether it has ever come up: from then on its configuration is fixed."""
     format: int = FORMAT
@@ -131,6 +133,11 @@ class ClusterRecord:
     def strict(self) -> bool:
         """Whether the cluster signs the certificates of kubelets."""
         return self.serving_certificates == STRICT
+
+    @property
+    def strict_clients(self) -> bool:
+        """Whether each node needs a token of its own for its first client certificate."""
+        return self.client_certificates == STRICT
 
     @property
     def runs_controllers(self) -> bool:
@@ -277,6 +284,7 @@ def require_same(
     config: str | None,
     controllers: str | None = None,
     serving_certificates: str | None = None,
+    client_certificates: str | None = None,
 ) -> None:
     """Refuse another configuration for an existing cluster; None means that the caller did not specify one.
 
@@ -295,6 +303,11 @@ def require_same(
         found = record.serving_certificates
         raise ConfigurationChanged(
             f"cluster {quoted(record.name)} has {found} serving certificates, not {serving_certificates}", remedy=remedy
+        )
+    if client_certificates not in {None, record.client_certificates}:
+        found = record.client_certificates
+        raise ConfigurationChanged(
+            f"cluster {quoted(record.name)} has {found} client certificates, not {client_certificates}", remedy=remedy
         )
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))

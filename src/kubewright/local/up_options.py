@@ -28,6 +28,8 @@ class UpOptions:
     """The controllers that approve and sign certificate requests."""
     serving_certificates: str | None = None
     """Who signs the certificates of kubelets: `self-signed` or `strict`."""
+    client_certificates: str | None = None
+    """Who approves client certificates of nodes: `stock` or `strict`."""
     within: float = WITHIN
     """Seconds for the cluster to be ready, from the start of its first process."""
     owner: str = ""

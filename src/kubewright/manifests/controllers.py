@@ -17,7 +17,7 @@ from kubewright.manifests.rbac import Purpose, Subject, grants, service_account
 from kubewright.pki import specs, table
 from kubewright.pki.specs import KubeconfigSpec
 
-NAME: Final = "kubewright-controllers"
+NAME: Final = table.CONTROLLERS.name
 """The name of the static pod, the user, the kubeconfig and the lease."""
 CONTROLLERS: Final = "*,bootstrapsigner,tokencleaner"
 APPROVER: Final = "servingapproving"
@@ -274,8 +274,9 @@ def _probes(host: str = "", *, port: str | int = STATIC_POD_PORT) -> dict[str, A
 
 def kubeconfig(inputs: Inputs) -> KubeconfigSpec:
     """Return the kubeconfig of the controllers: their own user, at this machine's API server."""
-    server = specs.server(table.Endpoint.LOCAL, inputs.configuration, inputs.addresses)
-    return specs.client_kubeconfig(name=NAME, common_name=NAME, server=server, cluster=inputs.cluster)
+    row = table.CONTROLLERS
+    server = specs.server(row.server, inputs.configuration, inputs.addresses)
+    return specs.client_kubeconfig(name=row.name, common_name=row.common_name, server=server, cluster=inputs.cluster)
 
 
 def rights(subject: Subject | None = None, purposes: Sequence[Purpose] = _STOCK) -> list[dict[str, Any]]:

@@ -1,16 +1,21 @@
-"""The NodeApprovalPolicy of a cluster in its ConfigMap: which addresses its control planes have, and which names no node may have. Pure."""
+"""The NodeApprovalPolicy of a cluster in its ConfigMap: which addresses its nodes have, and which names no node may have. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import fnmatch
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kubewright.apis import formats, node_approval
 from kubewright.apis.kubeadm.types import Configuration, NodeRegistration
 from kubewright.apis.machine import Detected
+from kubewright.apis.node_approval import STRICT, FileRow
 from kubewright.base import yaml
-from kubewright.base.errors import DocumentError
+from kubewright.base.errors import DocumentError, UsageError, ValidationError
+from kubewright.base.fields import FieldPath
+from kubewright.base.messages import quoted
+from kubewright.base.records import replace
 from kubewright.manifests import pods
 
 NAME: Final = "kubewright-node-policy"
@@ -21,45 +26,90 @@ IMAGE: Final = "controllers.kubewright/image"
 """The annotation with the image of the approver."""
 _NODE_IP: Final = "node-ip"
 
-Nodes = Mapping[str, Sequence[str]]
-"""Addresses by the name of their node."""
+ANY_NODE: Final = "*"
+_FIRST_ROW: Final = "sources[0].file.nodes[0]."
+
+Document = dict[str, Any]
 
 
-def of_cluster(configuration: Configuration, nodes: Nodes) -> str:
+def of_cluster(configuration: Configuration, rows: Sequence[FileRow], *, strict_clients: bool = False) -> str:
     """Return the policy of a new cluster, which lists these nodes."""
     policy = {
         "apiVersion": node_approval.API_VERSION,
         "kind": node_approval.KIND,
-        "sources": [{"file": {"nodes": _rows(nodes)}}],
+        "sources": [{"file": {"nodes": [_document(row, strict=strict_clients) for row in rows]}}],
         "reserved": reserved(configuration),
         "clusterDomain": configuration.cluster.networking.dns_domain,
+        "clients": STRICT if strict_clients else "",
     }
-    return yaml.dump({key: value for key, value in policy.items() if value})
+    return yaml.dump(_filled(policy))
 
 
-def with_nodes(text: str, nodes: Nodes) -> str:
-    """Return a policy that lists these nodes as well; the text itself if it lists them all, or some other rows with these names.
+def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = False) -> str:
+    """Return a policy that lists these nodes as well; the text itself if it does already.
 
-    Their names and addresses are no longer reserved. Raises DocumentError for a text that is not a policy.
+    A row that exists stays as it is, except that it gets the tokens in addition. Names and addresses of new rows are no
+    longer reserved. `strict_clients` sets `clients: strict`. Tokens count, and are written, only with `clients: strict`. Raises DocumentError for a text that is not a policy.
     """
-    policy = yaml.load(text, source=NAME)
-    if not isinstance(policy, dict) or policy.get("kind") != node_approval.KIND:
-        raise DocumentError(
-            f"the ConfigMap {pods.NAMESPACE}/{NAME} does not contain a {node_approval.KIND}", remedy=f"correct its key {KEY}"
-        )
-    sources = list(policy.get("sources") or ())
-    file = next((one for one in sources if isinstance(one, dict) and isinstance(one.get("file"), dict)), None)
-    known = {row.get("node") for row in (file or {"file": {}})["file"].get("nodes") or () if isinstance(row, dict)}
-    missing = {name: addresses for name, addresses in nodes.items() if name not in known}
-    if not missing:
-        return text
-    if file is None:
-        file = {"file": {}}
-        sources.insert(0, file)
-    file["file"]["nodes"] = [*_rows(missing), *(file["file"].get("nodes") or ())]  # the first row that matches counts
-    own = {*missing, *(address for addresses in missing.values() for address in addresses)}
-    kept = [one for one in policy.get("reserved") or () if one not in own]
-    return yaml.dump({key: value for key, value in {**policy, "sources": sources, "reserved": kept}.items() if value})
+    policy = _content(text)
+    if strict_clients:
+        policy["clients"] = STRICT
+    strict = policy.get("clients") == STRICT
+    known = {row.get("node"): row for row in _file_rows(policy)}
+    missing = [row for row in rows if row.node not in known]
+    for row in rows if strict else ():
+        if row.node in known and not set(row.tokens) <= set(known[row.node].get("tokens") or ()):
+            known[row.node]["tokens"] = list(dict.fromkeys((*(known[row.node].get("tokens") or ()), *row.tokens)))
+    _insert(policy, [_document(row, strict=strict) for row in missing])
+    own = {text for row in missing for text in (row.node, *row.addresses)}
+    policy["reserved"] = [one for one in policy.get("reserved") or () if one not in own]
+    changed = _filled(policy)
+    return text if changed == _filled(_content(text)) else yaml.dump(changed)
+
+
+def with_node(text: str, row: FileRow, *, tokens: Collection[str]) -> str:
+    """Return a policy with the row of one node or pattern, for which an administrator has created a token.
+
+    Names and addresses replace those of a row for the same node; without any, they stay. A new row without addresses has
+    those of the row that has matched so far. Tokens are added; those that are not in `tokens`, the existing ones, go.
+
+    Raises DocumentError for a text that is not a policy, ValidationError for an invalid one, UsageError for a node without
+    addresses from anywhere, and for one that is to have a reserved address.
+    """
+    policy, valid = _content(text), node_approval.read(text.encode(), source=f"{pods.NAMESPACE}/{NAME}")
+    for address in row.addresses:
+        if node_approval.contains(valid.reserved_networks, address):
+            raise UsageError(f"the policy reserves {address}: no node may have it", remedy=f"remove it from `reserved` in {LOCATION}")
+    found = next((one for one in _file_rows(policy) if one.get("node") == row.node), None)
+    if found is None:
+        like = next((one for one in _file_rows(policy) if fnmatch.fnmatchcase(row.node, str(one.get("node")))), None)
+        if like is not None and not row.addresses:
+            row = replace(row, addresses=tuple(like.get("addresses") or ()), names=row.names or tuple(like.get("names") or ()))
+        elif not row.addresses and len(policy.get("sources") or ()) < 2:
+            raise UsageError(f"the policy gives no address to {quoted(row.node)}", remedy="name its addresses with --address")
+        _insert(policy, [_document(row, strict=True)])
+    else:
+        kept = [one for one in found.get("tokens") or () if one in tokens and one not in row.tokens]
+        found |= _document(replace(row, tokens=(*kept, *row.tokens)), strict=True)
+    changed = yaml.dump(_filled(policy))
+    node_approval.read(changed.encode(), source="the policy with this node")
+    return changed
+
+
+def require_valid(row: FileRow) -> None:
+    """Raise ValidationError, with the fields of the row, for one that no policy may contain."""
+    document = {"sources": [{"file": {"nodes": [_document(row, strict=True)]}}]}
+    head = {"apiVersion": node_approval.API_VERSION, "kind": node_approval.KIND}
+    try:
+        node_approval.read(yaml.dump({**head, **document}).encode(), source="the row of the node")
+    except ValidationError as error:
+        own = [replace(one, path=FieldPath(one.path.text.removeprefix(_FIRST_ROW)), source="") for one in error.errors]
+        raise ValidationError(f"the row of the node {quoted(row.node)} is not valid", own, remedy="correct these fields") from error
+
+
+def is_strict(text: str) -> bool:
+    """Whether a policy says `clients: strict`. Raises DocumentError for a text that is not a policy."""
+    return _content(text).get("clients") == STRICT
 
 
 def config_map(text: str, *, image: str = "") -> dict[str, Any]:
@@ -91,5 +141,42 @@ def addresses_of(registration: NodeRegistration, detected: Detected, advertised:
     return list(dict.fromkeys(one for one in (advertised, *reported) if formats.address(one) is not None))
 
 
-def _rows(nodes: Nodes) -> list[dict[str, Any]]:
-    return [{"node": name, "addresses": list(addresses)} for name, addresses in nodes.items()]
+def _content(text: str) -> Document:
+    policy = yaml.load(text, source=NAME)
+    if not isinstance(policy, dict) or policy.get("kind") != node_approval.KIND:
+        raise DocumentError(
+            f"the ConfigMap {pods.NAMESPACE}/{NAME} does not contain a {node_approval.KIND}", remedy=f"correct its key {KEY}"
+        )
+    return policy
+
+
+def _filled(policy: Document) -> Document:
+    return {key: value for key, value in policy.items() if value}
+
+
+def _file_rows(policy: Document) -> list[Document]:
+    """Return the rows of the first file source; they may be changed in place."""
+    files = [one["file"] for one in policy.get("sources") or () if isinstance(one, dict) and isinstance(one.get("file"), dict)]
+    return [row for row in (files[0].get("nodes") or () if files else ()) if isinstance(row, dict)]
+
+
+def _insert(policy: Document, rows: Iterable[Document]) -> None:
+    """Insert rows into the first file source: single nodes before all rows, patterns after them, because the first row that matches counts."""
+    new = list(rows)
+    if not new:
+        return
+    single = [row for row in new if not set(row["node"]) & set("*?[")]
+    patterns = [row for row in new if row not in single]
+    sources = policy["sources"] = list(policy.get("sources") or ())
+    file = next((one for one in sources if isinstance(one, dict) and isinstance(one.get("file"), dict)), None)
+    if file is None:
+        file = {"file": {}}
+        sources.insert(0, file)
+    known = list(file["file"].get("nodes") or ())
+    last = [known.pop()] if known and isinstance(known[-1], dict) and known[-1].get("node") == ANY_NODE else []
+    file["file"]["nodes"] = [*single, *known, *patterns, *last]
+
+
+def _document(row: FileRow, *, strict: bool) -> Document:
+    content = {"names": list(row.names), "addresses": list(row.addresses), "tokens": list(row.tokens) if strict else []}
+    return {"node": row.node, **_filled(content)}

@@ -103,6 +103,8 @@ def _may_read(kind: str, name: str) -> tuple[Rule, ...]:
     return (Rule(resources=(kind,), names=(name,)),)
 
 
+APPROVAL_BINDINGS: Final = ("kubeadm:node-autoapprove-bootstrap", "kubeadm:node-autoapprove-certificate-rotation")
+"""The bindings that make the stock approver approve client certificates of nodes: the first ones, and their renewals."""
 _OURS: Final = (Subject("User", "kubewright-controllers"),)
 _REQUESTS: Final = "certificatesigningrequests"
 _SIGNERS: Final = tuple(
@@ -144,10 +146,10 @@ GRANTS: Final = (
         subjects=(JOINING_NODES,),
     ),
     Grant(purpose=Purpose.JOINING, name="kubeadm:kubelet-bootstrap", role="system:node-bootstrapper", subjects=(JOINING_NODES,)),
-    Grant(purpose=Purpose.JOINING, name="kubeadm:node-autoapprove-bootstrap", role=f"{_SIGNING}:nodeclient", subjects=(JOINING_NODES,)),
+    Grant(purpose=Purpose.JOINING, name=APPROVAL_BINDINGS[0], role=f"{_SIGNING}:nodeclient", subjects=(JOINING_NODES,)),
     Grant(
         purpose=Purpose.JOINING,
-        name="kubeadm:node-autoapprove-certificate-rotation",
+        name=APPROVAL_BINDINGS[1],
         role=f"{_SIGNING}:selfnodeclient",
         subjects=(NODES,),
     ),

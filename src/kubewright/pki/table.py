@@ -271,6 +271,16 @@ KUBECONFIGS: Final[tuple[Kubeconfig, ...]] = (
 )
 
 
+CONTROLLERS: Final = Kubeconfig(
+    name="kubewright-controllers",
+    common_name="kubewright-controllers",
+    server=Endpoint.LOCAL,
+    summary="Generate the kubeconfig of kubewright's controllers",
+    long_name="certificate embedded in the kubeconfig file for kubewright's controllers to use",
+)
+"""Of the static pod of kubewright's controllers; kubeadm has none. Machines without that pod have no such file."""
+
+
 def row(name: str) -> CertificateRow:
     """Return the row of a name. Raises KeyError."""
     return _BY_NAME[name]

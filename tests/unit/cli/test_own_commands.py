@@ -18,7 +18,7 @@ _RESTORE = "again etcdutl fence from-this-member output peers-are-gone plan unfe
 _BACKUP_RESTORE = "etcdutl key-file output peers-are-gone plan yes"
 _ETCD = "cert-dir endpoints output"
 OWN = {
-    "up": "address binaries-dir config control-planes controllers kubernetes-version machines mount name nodes output publish serving-certificates state-dir wait",
+    "up": "address binaries-dir client-certificates config control-planes controllers kubernetes-version machines mount name nodes output publish serving-certificates state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",
@@ -58,6 +58,7 @@ OWN = {
     "agent leave phase objects": "kubeconfig output plan root-dir",
     "agent leave phase files": "output plan root-dir",
     "agent status": "output root-dir",
+    "certs renew kubewright-controllers.conf": "cert-dir config kubeconfig output plan",
     "controllers": "",
     "controllers audit": "kubeconfig kubelet-certificate-authority node-policy output timeout",
     "controllers manifest": "ca-secret controllers image output replicas",
@@ -161,6 +162,11 @@ MORE = {
     "print-bootstrap-kubeconfig": 1,
     "serving-certificates": 1,
     "controllers-image": 1,
+    "client-certificates": 1,
+    "node-cidrs": 1,
+    "node": 1,
+    "address": 1,
+    "name": 1,
 }
 """How many of kubeadm's commands have which flag in addition to kubeadm's."""
 

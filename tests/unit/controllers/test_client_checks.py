@@ -75,9 +75,9 @@ DENIED = [
     ("C6", "ReservedName", client(node="A"), None),
     ("C2", "Renewal", client(**{**SELF, "groups": ("system:authenticated",)}), None),
     ("C2", "Renewal", client(**SELF), ClientEvidence(used=True, exists=True)),
-    ("C3", "TokenNotAllowed", client(username="system:bootstrap:000000"), None),
-    ("C3", "TokenNotAllowed", client(username="system:bootstrap:fedcba"), None),
-    ("C3", "TokenNotAllowed", client(node="other"), None),
+    ("C3a", "TokenNotAllowed", client(username="system:bootstrap:000000"), None),
+    ("C3a", "TokenNotAllowed", client(username="system:bootstrap:fedcba"), None),
+    ("C3a", "TokenNotAllowed", client(node="other"), None),
     ("C3", "TokenNotAllowed", client(username="system:serviceaccount:kube-system:x"), None),
     ("C3", "TokenNotAllowed", client(), ClientEvidence(token_key="the bootstrap token was used for worker-1, with another key")),
     ("C1h", "KeyReuse", client(), ClientEvidence(key_holder="system:node:b for x")),
@@ -86,7 +86,7 @@ DENIED = [
 
 @pytest.mark.parametrize(("check", "reason", "csr", "found"), DENIED, ids=[f"{row[0]}-{index}" for index, row in enumerate(DENIED)])
 def test_a_request_that_fails_a_check_is_denied_with_the_reason(check, reason, csr, found):
-    outcome = decided(csr, found)
+    outcome = decided(csr, found, later=timedelta(seconds=5))
     assert isinstance(outcome, Deny)
     assert (outcome.check, outcome.reason) == (check, reason)
 
@@ -119,6 +119,12 @@ def test_a_first_request_with_its_token_and_a_renewal_with_a_new_key_are_approve
 @pytest.mark.parametrize("csr", [client(conditions=[condition("Denied")]), client(signer="kubernetes.io/kubelet-serving")])
 def test_requests_of_others_and_decided_ones_are_left_alone(csr):
     assert isinstance(decided(csr), Nothing)
+
+
+def test_only_a_token_without_a_row_waits_some_seconds_for_one():
+    early = [(row[0], type(decided(row[2], row[3], later=timedelta(seconds=4)))) for row in DENIED]
+    assert {check for check, kind in early if kind is Wait} == {"C3a"}
+    assert {check for check, kind in early if kind is Deny} == {row[0] for row in DENIED} - {"C3a"}
 
 
 def test_every_check_has_a_request_that_fails_it_first():

@@ -37,14 +37,14 @@ def plane(tmp_path, capsys, monkeypatch):
 def test_commands_equal_the_rows_of_the_table():
     found = [row.words[-1] for row in commands.TABLE.children(commands.TABLE.command("certs", "renew"))]
     assert found == ["all", *(row.name for row in renewal.everything())]
-    assert len(found) == 12
+    assert len(found) == 13
     for alias in ("certs", "certificates"):
         assert all(commands.TABLE.command(alias, "renew", row.name).handler for row in renewal.everything())
 
 
 COMMANDS = json.loads((Path(__file__).parents[2] / "data" / "reference" / "commands.json").read_text())
 MINE = [row for row in COMMANDS if row["command"].split()[1:2] and row["command"].split()[1] in {"certs", "kubeconfig", "token"}]
-OURS = {"output", "plan", "fail-within", "token-file", "print-bootstrap-kubeconfig"}
+OURS = {"output", "plan", "fail-within", "token-file", "print-bootstrap-kubeconfig", "node", "address", "name"}
 
 
 @pytest.mark.parametrize("row", MINE, ids=lambda row: row["command"])
@@ -69,7 +69,7 @@ def test_all_certificates_are_renewed_in_order_and_cas_stay(plane):
     after = plane.snapshot()
     assert (run.code, run.err) == (0, "")
     lines = run.out.splitlines()
-    assert lines[:11] == [f"{row.long_name} renewed" for row in renewal.everything()]
+    assert lines[:11] == [f"{row.long_name} renewed" for row in renewal.everything() if not row.optional]
     assert lines[11] == ""
     assert "kube-apiserver, kube-controller-manager, kube-scheduler and etcd" in lines[12]
     assert sorted(after) == sorted(before)
@@ -86,6 +86,23 @@ def test_one_certificate_is_renewed_and_the_others_stay(plane):
     after = plane.snapshot()
     assert run.out == "certificate for etcd nodes to communicate with each other renewed\n"
     assert {name for name in before if after[name] != before[name]} == {"pki/etcd/peer.crt", "pki/etcd/peer.key"}
+
+
+def test_the_kubeconfig_of_our_controllers_is_renewed_where_it_exists(plane):
+    plane.fill()
+    own = plane.kubernetes / "kubewright-controllers.conf"
+    own.write_bytes((plane.kubernetes / "scheduler.conf").read_bytes())
+    before = plane.snapshot()
+    run = plane.run("certs", "renew", "all", "--config", plane.config)
+    lines = run.out.splitlines()
+    assert (run.code, lines.count("certificate embedded in the kubeconfig file for kubewright's controllers to use renewed")) == (0, 1)
+    assert lines[-1] == "Restart kubewright-controllers as well."
+    after = plane.snapshot()
+    assert after[own.name] != before[own.name]
+    assert [row["name"] for row in plane.check("-o", "json").json["certificates"]].count(own.name) == 1
+    own.unlink()
+    run = plane.run("certs", "renew", own.name, "--config", plane.config)
+    assert (run.code, run.out) == (0, "MISSING! certificate embedded in the kubeconfig file for kubewright's controllers to use\n")
 
 
 def test_period_and_algorithm_come_from_the_configuration(plane):

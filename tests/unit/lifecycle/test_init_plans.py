@@ -11,10 +11,12 @@ from init_kit import TOKEN, Box, asked, names
 
 import parts
 from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.base import yaml
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import UsageError
-from kubewright.kube.resources import named
+from kubewright.kube.resources import CONFIG_MAP, named
 from kubewright.lifecycle.init.phases import PHASES as INIT
+from kubewright.manifests.rbac import APPROVAL_BINDINGS
 from kubewright.workflow.runner import Plan
 
 
@@ -35,6 +37,33 @@ def test_the_approver_of_serving_certificates_is_planned_and_stays_as_it_is(box)
     assert "--node-policy=configmap:kube-system/kubewright-node-policy" in _pod(box).read_text()
     assert "cluster-signing" not in _pod(box).read_text()
     assert not box.plan(wish, observe=lambda _: box.kube)
+
+
+def test_strict_client_certificates_take_the_permissions_of_the_stock_approver_away(box):
+    box.run(asked())
+    stock = [f"clusterrolebinding {name}" for name in APPROVAL_BINDINGS]
+    wish = asked(serving_certificates="strict", client_certificates="strict", node_cidrs=("10.98.0.0/24",))
+    changes = box.plan(wish, observe=lambda _: box.kube).changes
+    assert [change.target for change in changes if change.action is Action.DELETE] == stock
+    box.run(wish)
+    policy = box.kube.get(CONFIG_MAP, "kubewright-node-policy", "kube-system")["data"]["policy.yaml"]
+    found = yaml.load(policy)
+    assert [row["node"] for row in found["sources"][0]["file"]["nodes"]] == ["node1", "*"]
+    assert found["clients"] == "strict"
+    assert "token create --node NAME --address ADDRESS" in box.lines()[-1]
+    assert not box.plan(wish, observe=lambda _: box.kube)
+
+
+def test_permissions_of_the_stock_approver_follow_the_policy_of_the_cluster(box):
+    box.run(asked(serving_certificates="strict"))
+    found = box.kube.get(CONFIG_MAP, "kubewright-node-policy", "kube-system")
+    policy = {**yaml.load(found["data"]["policy.yaml"]), "clients": "strict"}
+    box.kube.update({**found, "data": {"policy.yaml": yaml.dump(policy)}})
+    for wish in (asked(serving_certificates="strict"), asked(only=("bootstrap-token",))):
+        box.run(wish)
+        kept = {body["metadata"]["name"] for body in box.kube.list(named("ClusterRoleBinding"))}
+        assert "kubeadm:kubelet-bootstrap" in kept
+        assert kept.isdisjoint(APPROVAL_BINDINGS)
 
 
 _RIGHTS = {False: ("clusterrole ", "clusterrolebinding "), True: ("role ", "rolebinding ")}

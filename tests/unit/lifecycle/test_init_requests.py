@@ -56,6 +56,18 @@ def test_strict_serving_certificates_are_requested_and_verified_on_every_machine
     assert ("serverTLSBootstrap" in stock.kubelet.document, stock.cluster.api_server.extra_args) == (False, ())
 
 
+def test_options_of_the_approver_need_it_and_reach_the_request():
+    made = of("--serving-certificates=strict", "--client-certificates=strict", "--node-cidrs=10.98.0.0/24,2001:db8::/64")
+    assert (made.client_certificates, made.node_cidrs) == ("strict", ("10.98.0.0/24", "2001:db8::/64"))
+    assert configured(of("--serving-certificates=strict", "--client-certificates=strict", "--kubernetes-version", "v1.36.3"))
+    for flag in ("--client-certificates=strict", "--node-cidrs=10.98.0.0/24"):
+        with pytest.raises(UsageError, match=f"{flag.partition('=')[0]}.* needs the approver of certificates"):
+            configured(of(flag))
+    with pytest.raises(UsageError, match=r'"10\.98\.0\.7" is not a CIDR'):
+        of("--node-cidrs=10.98.0.7")
+    assert configured(of("--client-certificates=stock", "--kubernetes-version", "v1.36.3"))
+
+
 WRONG = {
     "--apiserver-advertise-address": "x",
     "--apiserver-bind-port": "70000",
@@ -221,6 +233,8 @@ def test_every_flag_of_init_is_tested_or_in_the_request():
         "patches",
         "adopt",
         "controllers-image",
+        "node-cidrs",
+        "client-certificates",
     }
     assert {flag.name for flag in commands.TABLE.command("init").flags} == {*FLAGS, *placed}
 

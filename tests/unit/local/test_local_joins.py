@@ -36,7 +36,7 @@ from kubewright.local.record import ClusterRecord, LocalMachineRecord
 FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12", ports={**FIRST.ports, "api_server": 7443})
 INVITATION = JoinCredentials(
-    server="https://127.0.0.11:6443", token="abcdef.0123456789abcdef", pins=("sha256:ab",), certificate_key="00" * 32
+    server="https://127.0.0.11:6443", tokens={SECOND.name: "abcdef.0123456789abcdef"}, pins=("sha256:ab",), certificate_key="00" * 32
 )
 ADMIN = """
 kind: Config
@@ -79,7 +79,7 @@ def test_a_further_control_plane_joins_with_its_own_name_address_and_port(where:
     found = join.discovery.bootstrap_token
     assert found is not None
     assert (found.api_server_endpoint, found.ca_cert_hashes) == ("127.0.0.11:6443", ("sha256:ab",))
-    assert found.token == join.discovery.tls_bootstrap_token == INVITATION.token
+    assert found.token == join.discovery.tls_bootstrap_token == INVITATION.tokens[SECOND.name]
     assert join.ca_cert_path == str(where.machine(SECOND.name) / "kubernetes" / "pki" / "ca.crt")
 
 

@@ -48,6 +48,7 @@ def up(parsed: Parsed) -> int:
         config=_config(parsed.text("config")),
         controllers=_controllers(parsed),
         serving_certificates=parsed.text("serving-certificates") or None,
+        client_certificates=parsed.text("client-certificates") or None,
         within=Duration.parse(parsed.text("wait")).seconds,
         machines=parsed.flag("machines"),
         publish=tuple(published.parse(text, address=parsed.text("address")) for text in parsed.strings("publish")),

@@ -23,7 +23,7 @@ from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
 from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
 
-_OURS: Final = frozenset({"plan", "adopt", "serving-certificates", "controllers-image"})
+_OURS: Final = frozenset({"plan", "adopt", "serving-certificates", "controllers-image", "node-cidrs", "client-certificates"})
 _RESET_OURS: Final = frozenset({"plan", "cleanup-cni", "cleanup-packet-filter", "delete-node"})
 """Flags that kubeadm does not have; they may be combined with --config."""
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.loading import load_tokens
 from kubewright.apis.kubeadm.overrides import as_flags, refuse_beside_config
@@ -32,20 +32,57 @@ from kubewright.pki.encryption import sealing
 from kubewright.tokens import strings
 from kubewright.tokens.secrets import StoredToken, parse_secret, secret_object
 
-_OURS: Final = frozenset({"print-bootstrap-kubeconfig"})
+if TYPE_CHECKING:
+    from kubewright.apis.node_approval import FileRow
+
+_OURS: Final = frozenset({"print-bootstrap-kubeconfig", "node", "address", "name"})
 """Flags that kubeadm does not have; they may be combined with --config."""
+_ROW_FLAGS: Final = {"node": "--node", "addresses": "--address", "names": "--name"}
 
 
 def create(parsed: Parsed) -> int:
     """Create a token, and print it, the command to join with it, or the kubeconfig of a kubelet."""
     wanted = _wanted(parsed)
     _require_fitting(parsed)
+    node = _node(parsed, wanted)
     access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     door = _door(access) if parsed.flag("print-join-command") or parsed.flag("print-bootstrap-kubeconfig") else None
     with _cluster(parsed, access) as api:
+        if node is not None:
+            _admit(api, node, wanted)
         bootstrap_tokens.create(api, wanted, clock=SystemClock())
     _print_created(parsed, wanted[0], door)
     return 0
+
+
+def _node(parsed: Parsed, wanted: Sequence[BootstrapToken]) -> FileRow | None:
+    """Return the node that the token is for, None if it is for any. Raises UsageError for flags that do not fit."""
+    node = parsed.text("node")
+    if not node:
+        for flag in (flag for flag in ("address", "name") if parsed.strings(flag)):
+            raise UsageError(f"--{flag} needs --node", remedy="name the node with --node, or leave it out")
+        return None
+    if len(wanted) != 1:
+        raise UsageError(f"--node is for one token, and the file has {len(wanted)}", remedy="create one token for each node")
+    from kubewright.apis.node_approval import FileRow  # most tokens are for any node
+    from kubewright.manifests import node_policy
+
+    token = strings.parse(wanted[0].token).id
+    row = FileRow(node=node, addresses=parsed.strings("address"), names=parsed.strings("name"), tokens=(token,))
+    try:
+        node_policy.require_valid(row)
+    except ValidationError as error:
+        raise as_flags(error, _ROW_FLAGS) from error
+    return row
+
+
+def _admit(api: KubeAPI, node: FileRow, wanted: Sequence[BootstrapToken]) -> None:
+    """Write the node into the policy before its token exists: a request that no row allows is denied for good."""
+    from kubewright.lifecycle.steps import serving_approver
+
+    bootstrap_tokens.require_free(api, [strings.parse(token.token).id for token in wanted])
+    ids = [token.token.id for token in bootstrap_tokens.stored(api).tokens]
+    serving_approver.admit(api, node, tokens=ids)
 
 
 def _wanted(parsed: Parsed) -> tuple[BootstrapToken, ...]:
@@ -104,7 +141,9 @@ def _print_created(parsed: Parsed, made: BootstrapToken, door: ClusterInfo | Non
         return
     key = parsed.text("certificate-key")
     control_plane = ControlPlane(certificate_key=key) if key else None
-    command = "" if door is None else as_called(bootstrap_tokens.join_command(door, made.token, control_plane=control_plane))
+    node_name = "" if set(parsed.text("node")) & set("*?[") else parsed.text("node")
+    join = "" if door is None else bootstrap_tokens.join_command(door, made.token, control_plane=control_plane, node_name=node_name)
+    command = as_called(join)
     if form == "text":
         sys.stdout.write(f"{command or made.token}\n")
         return

@@ -266,6 +266,14 @@ _TOKEN = (
                 default=("system:bootstrappers:kubeadm:default-node-token",),
                 metavar="names",
             ),
+            Flag(
+                "node",
+                "the only node that the token is for, or a pattern with * and ?: written into the cluster's policy of certificates",
+                default="",
+                metavar="name",
+            ),
+            Flag("address", "with --node: addresses of the node", kind=LIST, metavar="ips"),
+            Flag("name", "with --node: further DNS names of the node", kind=LIST, metavar="names"),
             Flag("print-bootstrap-kubeconfig", "print a bootstrap kubeconfig for a kubelet", kind=BOOL, default=False),
             Flag("print-join-command", "print the complete join command", kind=BOOL, default=False),
             Flag("ttl", "lifetime of the token; 0: it never expires", kind=DURATION, default="24h0m0s"),
@@ -281,7 +289,11 @@ _TOKEN = (
         ),
         exit_scheme=KUBEADM,
         description=_TOKEN_HELP,
-        examples=("token create --print-join-command", "token create --ttl 1h - < token.txt"),
+        examples=(
+            "token create --print-join-command",
+            "token create --node worker-1 --address 10.1.4.7 --print-join-command",
+            "token create --ttl 1h - < token.txt",
+        ),
         flags_in_usage=False,
     ),
     Command(

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from kubewright.base.level import KUBERNETES
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, ANY, BOOL, DURATION, INT, LIST, SERVING_CERTIFICATES, Argument, Command, Flag
+from kubewright.cli.rows.model import (
+    ALL_FORMATS,
+    ANY,
+    BOOL,
+    CLIENT_CERTIFICATES,
+    DURATION,
+    INT,
+    LIST,
+    SERVING_CERTIFICATES,
+    Argument,
+    Command,
+    Flag,
+)
 
 NAME = Flag("name", "name of the cluster", default="default")
 STATE_DIR = Flag("state-dir", "directory of the clusters (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
@@ -44,6 +56,7 @@ UP_FLAGS = (
     ADDRESS,
     Flag("mount", "with --machines: directories of the host that all machines see: dir:dir[:ro]", kind=LIST, metavar="dirs"),
     SERVING_CERTIFICATES,
+    CLIENT_CERTIFICATES,
     BINARIES_DIR,
     STATE_DIR,
     Flag("wait", "how long to wait for the cluster to be ready", kind=DURATION, default="5m"),

@@ -217,6 +217,12 @@ SERVING_CERTIFICATES = Flag(
     "certificates of kubelets' own API: self-signed (default), or strict: the cluster signs them if a policy allows all their names",
     choices=("self-signed", "strict"),
 )
+CLIENT_CERTIFICATES = Flag(
+    "client-certificates",
+    "who approves client certificates of nodes: stock (default), or strict, with --serving-certificates strict: a token is for one node and"
+    " one key, and no node gets the name of another one",
+    choices=("stock", "strict"),
+)
 ADOPT = Flag("adopt", "take over a machine that another tool added to a cluster", kind=BOOL, default=False)
 
 MACHINE_FLAGS = (

@@ -29,6 +29,8 @@ BY_PERSON: Final = "C5"
 AWAITING: Final = "AwaitingApproval"
 BOOTSTRAP_USER: Final = "system:bootstrap:"
 _USAGES: Final = frozenset({"digital signature", "client auth"})
+_NEW_ROW: Final = 5.0
+"""Seconds in which a row may become known that was written just before its token was used: denials are for good."""
 _ENCIPHERMENT: Final = "key encipherment"
 
 
@@ -80,13 +82,14 @@ class ClientSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCheck:
-    """One check, as in `checks.Check`."""
+    """One check, as in `checks.Check`: a request that is younger than `patience` seconds waits instead of being denied."""
 
     id: str
     reason: str
     verdict: Verdict
     summary: str
     failed: Callable[[ClientSubject], str]
+    patience: float = 0
 
 
 def _subject_differs(subject: ClientSubject) -> str:
@@ -121,12 +124,14 @@ def _not_renewable(subject: ClientSubject) -> str:
 def _token_unfit(subject: ClientSubject) -> str:
     if subject.is_renewal:
         return ""
-    if not subject.token:
-        return "the requester is neither a node nor a bootstrap token"
+    return subject.evidence.token_key if subject.token else "the requester is neither a node nor a bootstrap token"
+
+
+def _token_unlisted(subject: ClientSubject) -> str:
     row = subject.policy.row(subject.node)
-    if row is None or subject.token not in row.tokens:
-        return f"the policy gives this bootstrap token to no node {checks.shown(subject.node)}"
-    return subject.evidence.token_key
+    if subject.is_renewal or (row is not None and subject.token in row.tokens):
+        return ""
+    return f"the policy gives this bootstrap token to no node {checks.shown(subject.node)}"
 
 
 def _name_form(subject: ClientSubject) -> str:
@@ -168,7 +173,15 @@ CHECKS: Final = (
     ClientCheck(id="C1g", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_form("S9")),
     ClientCheck(id="C6", reason="ReservedName", verdict=DENY, summary="a name that nodes may have", failed=_name_form),
     ClientCheck(id="C2", reason="Renewal", verdict=DENY, summary="a renewal by the node itself, with a new key", failed=_not_renewable),
-    ClientCheck(id="C3", reason="TokenNotAllowed", verdict=DENY, summary="a token for this node and this key", failed=_token_unfit),
+    ClientCheck(id="C3", reason="TokenNotAllowed", verdict=DENY, summary="a token that no other key was used with", failed=_token_unfit),
+    ClientCheck(
+        id="C3a",
+        reason="TokenNotAllowed",
+        verdict=DENY,
+        summary="a token that the policy gives to this node",
+        failed=_token_unlisted,
+        patience=_NEW_ROW,
+    ),
     ClientCheck(id="C1h", reason="KeyReuse", verdict=DENY, summary="a key that nobody else used", failed=_key_reuse),
     ClientCheck(id="C4", reason="NameTaken", verdict=WAIT, summary="a name that nobody has yet", failed=_name_taken),
     ClientCheck(id=BY_PERSON, reason=AWAITING, verdict=WAIT, summary="approved by a person, if the policy wants it", failed=_awaits_person),
@@ -187,7 +200,7 @@ def decide(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPo
     if check is None:
         return Approve(version=policy.version)
     age = now - csr.created if csr.created is not None else timedelta()
-    if check.verdict is DENY:
+    if check.verdict is DENY and not (csr.created is not None and age < timedelta(seconds=check.patience)):
         return Deny(check=check.id, reason=check.reason, message=problem)
     if age >= STALE_AFTER:
         return Deny(check=check.id, reason="Stale", message=f"{problem}, and it has waited for {STALE_AFTER}")

@@ -93,7 +93,7 @@ def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now:
 
     Raises CertificateError for a file that cannot be read, and if there is none at all.
     """
-    wanted = rows.renewables(cluster)
+    wanted = [row for row in rows.renewables(cluster) if not places.lacks(row)]
     found_authorities = {row.name: load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
     external = {name for name, one in found_authorities.items() if one is not None and one.key is None}
     leaves = [_leaf(places, row, external=row.authority.name in external) for row in wanted]

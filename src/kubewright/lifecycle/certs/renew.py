@@ -103,13 +103,16 @@ def opening(ctx: RenewContext) -> None:
 
 
 def left_out(ctx: RenewContext, name: str) -> str | None:
-    """Skip certificates that the cluster does not have, unless they are named.
+    """Skip certificates that the cluster or this machine does not have, unless they are named.
 
     Those of an external etcd are managed elsewhere.
     """
-    if not ctx.bound.whole or renewal.named(name) in renewal.renewables(ctx.cluster):
+    row = renewal.named(name)
+    if not ctx.bound.whole:
         return None
-    return "etcd is external"
+    if row not in renewal.renewables(ctx.cluster):
+        return "etcd is external"
+    return f"there is no {row.file}" if ctx.places.lacks(row) else None
 
 
 def renew(ctx: RenewContext, name: str) -> Iterable[Change]:
@@ -125,6 +128,9 @@ def closing(ctx: RenewContext) -> None:
     """Report which components must be restarted."""
     if ctx.bound.whole:
         ctx.bound.tell(f"\n{_RESTART}")
+        for outcome in ctx.outcomes:
+            if outcome.row.optional:
+                ctx.bound.tell(f"Restart {outcome.row.name.removesuffix('.conf')} as well.")
 
 
 PHASES: Final[Phases[RenewContext]] = Phases(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from kubewright import tokens
+from kubewright.apis.kubeadm.serving_certificates import STRICT
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base.change import Change, Lifetime
 from kubewright.base.durations import HOUR, Duration
@@ -98,7 +99,7 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
         ctx.say("bootstrap-token", f"Using token: {shown[0]}" if len(shown) == 1 else f"Using tokens: [{' '.join(shown)}]")
     yield from token_secrets(ctx, wanted)
     say = functools.partial(ctx.say, "bootstrap-token")
-    yield from cluster_objects.joining(api=ctx.api, say=say)
+    yield from cluster_objects.joining(api=ctx.api, say=say, strict_clients=_has_strict_clients(ctx))
     yield from announced(
         ctx.api,
         lambda api: [publish(ctx, wanted, api=api)],
@@ -107,6 +108,15 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
         kept="Using existing ConfigMap cluster-info in the namespace kube-public",
     )
     yield from cluster_objects.apply(ctx.api, rbac.grants(rbac.Purpose.CLUSTER_INFO))
+
+
+def _has_strict_clients(ctx: InitContext) -> bool:
+    """Whether the cluster's policy approves client certificates. Only a cluster with an approver has one; a single phase looks."""
+    if ctx.bound.whole and ctx.request.serving_certificates != STRICT:
+        return False
+    from kubewright.lifecycle.steps import serving_approver  # most clusters have none
+
+    return serving_approver.has_strict_clients(ctx.api)
 
 
 def token_secrets(ctx: InitContext, tokens: Iterable[BootstrapToken]) -> Iterable[Change]:
@@ -171,9 +181,16 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
         if ctx.cluster.control_plane_endpoint:
             lines += ["", *_before_control_planes(ctx), "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
             lines += ["", _KEY_WARNING] if ctx.request.upload_certs else []
-        lines += ["", "Worker machines join with, as root:", "", command]
+        lines += ["", *_before_workers(ctx, command)]
     ctx.tell("\n".join(lines))
     return ()
+
+
+def _before_workers(ctx: InitContext, command: str) -> list[str]:
+    if ctx.request.client_certificates == STRICT:
+        create = "kubewright token create --node NAME --address ADDRESS --print-join-command"
+        return ["Each worker machine needs a token of its own; this prints the command to join with it:", "", f"  {create}"]
+    return ["Worker machines join with, as root:", "", command]
 
 
 def _before_control_planes(ctx: InitContext) -> list[str]:

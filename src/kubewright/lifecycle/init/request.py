@@ -10,7 +10,7 @@ from kubewright.apis.kubeadm import serving_certificates
 from kubewright.apis.kubeadm.arguments import Given
 from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags
-from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STRICT
+from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STOCK, STRICT
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.errors import HostError, UsageError, ValidationError
@@ -46,7 +46,9 @@ class InitOptions:
     - `kubeconfig_directory` and `kubeconfig` are other paths than kubeadm's, '' if not given.
     - `adopt`: a machine of a cluster that another tool created is taken over.
     - `serving_certificates`: who signs the certificates of kubelets' own API; with `strict`, an approver with
-      `controllers_image` decides about their requests.
+      `controllers_image` decides about their requests. `node_cidrs` are networks of machines that join: any of them may
+      have an address there that no other node has. With `client_certificates: strict` the approver also decides about
+      client certificates of nodes.
     """
 
     documents: Sequence[Document] = ()
@@ -62,14 +64,18 @@ class InitOptions:
     adopt: bool = False
     serving_certificates: str = SELF_SIGNED
     controllers_image: str = ""
+    node_cidrs: tuple[str, ...] = ()
+    client_certificates: str = STOCK
 
 
 def configure(request: InitOptions, *, detected: Detected, random: Random, layout: Layout = _KUBEADM_LAYOUT) -> Loaded:
     """Load the configuration from file, flags and the machine's facts, and select the phases that its add-ons need.
 
     An add-on whose phase is skipped is marked as disabled, so that upgrades leave it alone; the phase of a disabled one
-    is skipped. Unknown fields are warnings, as in kubeadm. Raises what `load_init` raises.
+    is skipped. Unknown fields are warnings, as in kubeadm. Raises what `load_init` raises, and UsageError for options that
+    need an approver.
     """
+    _require_approver(request)
     try:
         loaded = load_init(
             request.documents,
@@ -87,6 +93,14 @@ def configure(request: InitOptions, *, detected: Detected, random: Random, layou
         authority = layout.at(pki=configuration.cluster.certificates_dir, etcd_data=None).certificate("ca")
         configuration = serving_certificates.strict(configuration, authority=authority)
     return replace(loaded, configuration=configuration)
+
+
+def _require_approver(request: InitOptions) -> None:
+    if request.serving_certificates == STRICT:
+        return
+    given = {"--client-certificates strict": request.client_certificates == STRICT, "--node-cidrs": bool(request.node_cidrs)}
+    for flag in (flag for flag, is_given in given.items() if is_given):
+        raise UsageError(f"{flag} needs the approver of certificates", remedy="add --serving-certificates strict")
 
 
 def extra_arguments(given: Mapping[str, Sequence[str]]) -> list[Document]:

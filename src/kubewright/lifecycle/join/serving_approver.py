@@ -19,7 +19,8 @@ def run(ctx: JoinContext) -> Iterable[Change]:
     found = serving_approver.stored(ctx.api)
     if found is None:
         return
-    yield from serving_approver.policy(ctx.configuration, serving_approver.own_nodes(ctx.configuration, ctx.detected), api=ctx.api)
+    row = serving_approver.own_row(ctx.configuration, ctx.detected, token=ctx.join.discovery.tls_bootstrap_token)
+    yield from serving_approver.policy(ctx.configuration, [row], api=ctx.api)
     image = (core.metadata(found).get("annotations") or {}).get(node_policy.IMAGE)
     if not image or ctx.external_ca:
         return

@@ -8,9 +8,10 @@ from typing import Any
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.objects import DesiredObject, Write, ensure_object
+from kubewright.kube.objects import DesiredObject, Write, ensure_object, remove_object
+from kubewright.kube.resources import CLUSTER_ROLE_BINDING
 from kubewright.lifecycle.steps.announcing import announced
-from kubewright.manifests import objects
+from kubewright.manifests import objects, rbac
 
 Say = Callable[[str], None]
 
@@ -47,11 +48,21 @@ def kubelet_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> I
     yield from apply(api, rights)
 
 
-def joining(*, api: KubeAPI, say: Say) -> Iterator[Change]:
-    """Create the permissions of joining machines."""
+def joining(*, api: KubeAPI, say: Say, strict_clients: bool = False) -> Iterator[Change]:
+    """Create the permissions of joining machines.
+
+    With `strict_clients`, those that make the stock approver approve client certificates of nodes are removed instead.
+    """
+    stock = rbac.APPROVAL_BINDINGS if strict_clients else ()
+
+    def write(writing: KubeAPI) -> Iterator[Change]:
+        yield from apply(writing, (body for body in objects.joining() if body["metadata"]["name"] not in stock))
+        for name in stock:
+            yield remove_object(writing, CLUSTER_ROLE_BINDING, name)
+
     return announced(
         api,
-        lambda writing: list(apply(writing, objects.joining())),
+        lambda writing: list(write(writing)),
         say=say,
         doing=["Configuring the rights of machines that join"],
         kept="Using existing rights of machines that join",

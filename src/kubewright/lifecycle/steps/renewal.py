@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class Renewable:
     """One certificate of a control plane.
 
-    `name` is its name in `certs renew`; `base` is '' for one inside a kubeconfig.
+    `name` is its name in `certs renew`; `base` is '' for one inside a kubeconfig. An `optional` one belongs to a component
+    that few machines have.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Renewable:
     authority: table.Authority
     base: str = ""
     owner: table.Owner = table.Owner.KUBERNETES
+    optional: bool = False
 
     @property
     def file(self) -> str:
@@ -74,9 +76,10 @@ def _pairs() -> Iterator[Renewable]:
 
 
 def _kubeconfigs() -> Iterator[Renewable]:
-    for row in table.KUBECONFIGS:
+    for row in (*table.KUBECONFIGS, table.CONTROLLERS):
         if row.long_name:
-            yield Renewable(name=row.file, long_name=row.long_name, authority=table.authority("ca"))
+            optional = row is table.CONTROLLERS
+            yield Renewable(name=row.file, long_name=row.long_name, authority=table.authority("ca"), optional=optional)
 
 
 def _has(cluster: ClusterConfiguration, owner: table.Owner) -> bool:
@@ -103,6 +106,10 @@ class CertificateLocations:
     def read(self, row: Renewable) -> bytes | None:
         """Return the file of a row; None if it is missing."""
         return (self.certificates if row.base else self.kubeconfigs).read(row.file)
+
+    def lacks(self, row: Renewable) -> bool:
+        """Whether a row is optional and not on this machine: that is no fault."""
+        return row.optional and self.read(row) is None
 
 
 class RenewalResult(enum.Enum):

@@ -2,40 +2,73 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected
+from kubewright.apis.node_approval import FileRow
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import DocumentError, NotFound
+from kubewright.base.errors import DocumentError, NotFound, UsageError
 from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object
-from kubewright.kube.objects import DesiredObject, Write, ensure_object
+from kubewright.kube.objects import DesiredObject, Write, ensure_derived
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.steps import cluster_objects
 from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE, same_pod
 from kubewright.manifests import controllers, node_policy, pods
-from kubewright.manifests.node_policy import Nodes
 from kubewright.manifests.rbac import Purpose
 from kubewright.pki import kubeconfigs
 from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.store import CertificateStore
+from kubewright.tokens import strings
 
 PURPOSES: Final = (Purpose.SERVING_APPROVER,)
 
 
-def policy(configuration: Configuration, nodes: Nodes, *, api: KubeAPI, image: str = "") -> Iterable[Change]:
-    """Add these nodes to the policy. The rest of an existing policy stays unchanged.
+def policy(
+    configuration: Configuration, rows: Sequence[FileRow], *, api: KubeAPI, image: str = "", strict_clients: bool = False
+) -> Iterable[Change]:
+    """Add these nodes to the policy. The rest of an existing policy stays unchanged, except for `clients: strict`.
 
     `image` is that of the approver's static pods; '' if it runs without one.
     """
+
+    def wanted(found: Object | None) -> DesiredObject:
+        text = (
+            node_policy.of_cluster(configuration, rows, strict_clients=strict_clients)
+            if found is None
+            else node_policy.with_rows(_text(found), rows, strict_clients=strict_clients)
+        )
+        return DesiredObject(node_policy.config_map(text, image=image), write=Write.MUTATE_DATA_KEYS)
+
+    yield ensure_derived(api, CONFIG_MAP, node_policy.NAME, pods.NAMESPACE, wanted=wanted)
+
+
+def admit(api: KubeAPI, row: FileRow, *, tokens: Collection[str]) -> Change:
+    """Write the row of a node, for which a token is about to be created, into the policy. `tokens` are the ids of all tokens.
+
+    Raises UsageError in a cluster without a policy, and what `node_policy.with_node` raises.
+    """
+
+    def wanted(found: Object | None) -> DesiredObject:
+        if found is None:
+            raise UsageError(
+                f"the cluster has no ConfigMap {pods.NAMESPACE}/{node_policy.NAME} with a policy of nodes",
+                remedy="leave --node out, or create it: docs/guide/approve-serving-certificates.md",
+            )
+        return DesiredObject(node_policy.config_map(node_policy.with_node(_text(found), row, tokens=tokens)), write=Write.MUTATE_DATA_KEYS)
+
+    return ensure_derived(api, CONFIG_MAP, node_policy.NAME, pods.NAMESPACE, wanted=wanted)
+
+
+def has_strict_clients(api: KubeAPI) -> bool:
+    """Whether the cluster's policy takes the client certificates of nodes away from the stock approver."""
     found = stored(api)
-    text = node_policy.of_cluster(configuration, nodes) if found is None else node_policy.with_nodes(_text(found), nodes)
-    yield ensure_object(api, DesiredObject(node_policy.config_map(text, image=image), write=Write.MUTATE_DATA_KEYS))
+    return found is not None and node_policy.is_strict(_text(found))
 
 
 def stored(api: KubeAPI) -> Object | None:
@@ -51,10 +84,12 @@ def rights(api: KubeAPI) -> Iterable[Change]:
     yield from cluster_objects.apply(api, controllers.rights(purposes=PURPOSES))
 
 
-def own_nodes(configuration: Configuration, detected: Detected) -> Nodes:
-    """Return this machine's node with its addresses."""
+def own_row(configuration: Configuration, detected: Detected, *, token: str = "") -> FileRow:
+    """Return the row of this machine: its addresses, and the id of the token with which it joins."""
     registration, endpoint = configuration.init.node_registration, configuration.init.local_api_endpoint
-    return {registration.name: node_policy.addresses_of(registration, detected, endpoint.advertise_address)}
+    addresses = node_policy.addresses_of(registration, detected, endpoint.advertise_address)
+    tokens = (strings.parse(token).id,) if token else ()
+    return FileRow(node=registration.name, addresses=tuple(addresses), tokens=tokens)
 
 
 def static_pod(

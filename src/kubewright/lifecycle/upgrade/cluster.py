@@ -10,7 +10,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE, POD
-from kubewright.lifecycle.steps import addons, cluster_objects
+from kubewright.lifecycle.steps import addons, cluster_objects, serving_approver
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
 from kubewright.lifecycle.upgrade.kubelet import SOCKET_ANNOTATION
@@ -34,7 +34,8 @@ def upload_kubelet(ctx: UpgradeContext) -> Iterator[Change]:
 
 def joining(ctx: UpgradeContext) -> Iterator[Change]:
     """Update the permissions of machines that join to those of this release."""
-    yield from cluster_objects.joining(api=ctx.api, say=partial(ctx.say, "upgrade/bootstrap-token"))
+    strict = serving_approver.has_strict_clients(ctx.api)
+    yield from cluster_objects.joining(api=ctx.api, say=partial(ctx.say, "upgrade/bootstrap-token"), strict_clients=strict)
     yield from cluster_objects.apply(ctx.api, rbac.grants(rbac.Purpose.CLUSTER_INFO))
 
 

@@ -157,10 +157,10 @@ def _unready(control: ControlClient, machine: str, name: str) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinCredentials:
-    """The current credentials for joins: a token for all nodes, and the certificate key for further control planes."""
+    """The current credentials for joins: the token of each node, and the certificate key for further control planes."""
 
     server: str
-    token: str
+    tokens: Mapping[str, str]
     pins: tuple[str, ...]
     certificate_key: str
 

@@ -206,20 +206,20 @@ def join_configuration(
     return JoinConfiguration(
         node_registration=replace(init.node_registration, name=machine.name),
         ca_cert_path=str(host.layout.certificate("ca")),
-        discovery=_discovery(credentials),
+        discovery=_discovery(credentials, machine.name),
         control_plane=JoinControlPlane(local_api_endpoint=endpoint, certificate_key=credentials.certificate_key if credentials else ""),
         patches_directory=init.patches_directory,
         timeouts=init.timeouts,
     )
 
 
-def _discovery(credentials: JoinCredentials | None) -> Discovery:
+def _discovery(credentials: JoinCredentials | None, name: str) -> Discovery:
     if credentials is None:
         return Discovery()
     by_token = BootstrapTokenDiscovery(
-        token=credentials.token, api_server_endpoint=credentials.server.removeprefix("https://"), ca_cert_hashes=credentials.pins
+        token=credentials.tokens[name], api_server_endpoint=credentials.server.removeprefix("https://"), ca_cert_hashes=credentials.pins
     )
-    return Discovery(bootstrap_token=by_token, tls_bootstrap_token=credentials.token)
+    return Discovery(bootstrap_token=by_token, tls_bootstrap_token=credentials.tokens[name])
 
 
 def adapted(found: Configuration, *, mine: Configuration) -> Configuration:

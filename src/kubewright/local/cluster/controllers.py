@@ -6,11 +6,12 @@ approve the serving certificates of kubelets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
 import kubewright
+from kubewright.apis.node_approval import FileRow
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.host.desired import File
@@ -43,8 +44,14 @@ def only_strict(ctx: LocalContext) -> str | None:
 
 def policy(ctx: LocalContext) -> Iterable[Change]:
     """Store the policy of the approver, which lists the nodes of all machines; workers are served at the first one's address."""
-    nodes = {machine.name: [machine.address] for machine in ctx.run.cluster.machines}
-    yield from serving_approver.policy(ctx.configuration, nodes, api=ctx.api)
+    rows = [FileRow(node=machine.name, addresses=(machine.address,)) for machine in ctx.run.cluster.machines]
+    yield from serving_approver.policy(ctx.configuration, rows, api=ctx.api, strict_clients=ctx.run.cluster.strict_clients)
+
+
+def admit(ctx: LocalContext, ids: Mapping[str, str]) -> Iterable[Change]:
+    """Write the ids of the tokens with which nodes are about to join into the policy. Workers need no addresses."""
+    rows = [FileRow(node=name, tokens=(token_id,)) for name, token_id in ids.items()]
+    yield from serving_approver.policy(ctx.configuration, rows, api=ctx.api)
 
 
 def _purposes(ctx: LocalContext) -> list[Purpose]:

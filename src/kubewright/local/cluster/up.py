@@ -15,7 +15,7 @@ from kubewright.base.change import Change
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.durations import format_seconds
-from kubewright.base.errors import APIError, WaitTimeout
+from kubewright.base.errors import APIError, UsageError, WaitTimeout
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.records import replace
@@ -123,6 +123,8 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     if options.config:
         _require_valid(paths, asked, random)
     if found is None or not found.made:
+        if asked.strict_clients and not asked.strict:
+            raise UsageError("--client-certificates strict needs the approver of certificates", remedy="add --serving-certificates strict")
         base = asked
     else:
         record.require_same(
@@ -131,6 +133,7 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
             config=options.config,
             controllers=options.controllers,
             serving_certificates=options.serving_certificates,
+            client_certificates=options.client_certificates,
         )
         base = found.scaled(found.nodes if options.nodes is None else options.nodes)
     return base if options.control_planes is None else allocation.resized(paths, base, control_planes=options.control_planes, claims=claims)
@@ -184,7 +187,14 @@ def _has_leftover_files(paths: ClusterPaths) -> bool:
 
 def _same_making(found: ClusterRecord, wanted: ClusterRecord) -> bool:
     def making(record: ClusterRecord) -> tuple[object, ...]:
-        return record.kubernetes_version, record.config, record.controllers, record.serving_certificates, record.control_plane
+        return (
+            record.kubernetes_version,
+            record.config,
+            record.controllers,
+            record.serving_certificates,
+            record.client_certificates,
+            record.control_plane,
+        )
 
     return making(found) == making(wanted)
 
@@ -209,6 +219,7 @@ def _new_record(
         config=config,
         controllers=options.controllers or found.controllers,
         serving_certificates=options.serving_certificates or found.serving_certificates,
+        client_certificates=options.client_certificates or found.client_certificates,
     )
 
 

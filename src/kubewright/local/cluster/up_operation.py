@@ -87,7 +87,9 @@ def context(request: UpRequest, configured: Configuration, bound: Bound) -> Loca
         overrides=lambda component: flags.overrides(
             component, machine.addresses, alone=run.cluster.alone, own_controllers=run.cluster.own_controllers
         ),
-        request=InitOptions(upload_certs=joins is not None, skip_certificate_key_print=True),
+        request=InitOptions(
+            upload_certs=joins is not None, skip_certificate_key_print=True, serving_certificates=run.cluster.serving_certificates
+        ),
         run=run,
         joins=joins,
     )

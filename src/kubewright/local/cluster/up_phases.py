@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubewright import tokens
+from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.apis.kubeadm.versions import component_image
 from kubewright.base.change import Action, Change, Lifetime
 from kubewright.base.errors import APIError, NotFound, Unreachable
@@ -100,23 +101,41 @@ def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
     planes = local.joins.newcomers if local.joins is not None else []
     credentials = None
     if fresh or planes:
-        token = replace(cluster.short_lived(tokens.generate(local.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
-        yield from cluster.token_secrets(local, [token])
-        yield cluster.publish(local, [*local.configuration.init.bootstrap_tokens, token], api=local.api)
+        chosen = _join_tokens(local, [*fresh, *planes])
+        made = list({token.token: token for token in chosen.values()}.values())
+        if local.run.cluster.strict_clients:
+            from kubewright.local.cluster import controllers  # most clusters leave it to kube-controller-manager
+
+            yield from controllers.admit(local, {name: tokens.parse(token.token).id for name, token in chosen.items()})
+        yield from cluster.token_secrets(local, made)
+        yield cluster.publish(local, [*local.configuration.init.bootstrap_tokens, *made], api=local.api)
         credentials = JoinCredentials(
             server=specs.server(table.Endpoint.CONTROL_PLANE, local.configuration, local.addresses),
-            token=token.token,
+            tokens={name: token.token for name, token in chosen.items()},
             pins=tuple(str(pin) for pin in pins.of_bundle(local.certificates.read("ca.crt") or b"")),
             certificate_key=local.certificate_key if planes else "",
         )
     if fresh and credentials is not None:
-        local.control.join(nodes=fresh, server=credentials.server, token=credentials.token, pins=credentials.pins)
+        for token in dict.fromkeys(credentials.tokens[name] for name in fresh):
+            nodes = [name for name in fresh if credentials.tokens[name] == token]
+            local.control.join(nodes=nodes, server=credentials.server, token=token, pins=credentials.pins)
         for name in fresh:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="joins with a bootstrap token")
     if planes:
         yield from cluster.upload_certs(local)
     if local.joins is not None:
         local.joins.start(credentials, local.configuration)
+
+
+def _join_tokens(local: LocalContext, names: Sequence[str]) -> dict[str, BootstrapToken]:
+    """Return the token of each node: the same one for all, unless each node needs its own."""
+
+    def token() -> BootstrapToken:
+        return replace(cluster.short_lived(tokens.generate(local.random).text, seconds=TOKEN_SECONDS), description=TOKEN_PURPOSE)
+
+    if local.run.cluster.strict_clients:
+        return {name: token() for name in names}
+    return dict.fromkeys(names, token())
 
 
 def joined(ctx: LocalContext) -> Iterable[Step]:

@@ -240,7 +240,11 @@ def _require_supported(options: UpOptions) -> None:
     """Refuse options that clusters of machines do not have. Raises UsageError."""
     if options.control_planes not in {None, 1}:
         raise UsageError("a cluster of machines has one control plane", remedy="leave --control-planes out")
-    given = {"controllers": options.controllers, "serving-certificates": options.serving_certificates}
+    given = {
+        "controllers": options.controllers,
+        "serving-certificates": options.serving_certificates,
+        "client-certificates": options.client_certificates,
+    }
     for flag, value in given.items():
         if value is not None:
             raise UsageError(f"--{flag} is not for clusters of machines", remedy="leave it out")
