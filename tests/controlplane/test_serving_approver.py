@@ -21,8 +21,8 @@ from kubewright.base.errors import APIError
 from kubewright.controllers.serving.checks import CHECKS
 from kubewright.kube.client import KubeClient
 from kubewright.kube.core import Object
-from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, EVENT, NODE
-from kubewright.manifests import controllers
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, EVENT, NODE
+from kubewright.manifests import controllers, node_policy
 from kubewright.manifests.rbac import Purpose
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
@@ -125,6 +125,7 @@ def scene(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) ->
     admin = KubeClient(apiserver.access(), timeout=60)
     for document in controllers.rights(purposes=[Purpose.SERVING_APPROVER]):
         admin.create(document)
+    admin.create(node_policy.used_tokens())
     for name, role in BINDINGS.items():  # what kubeadm creates: tokens may request certificates, and the stock approver approves them
         subjects = [{"kind": "Group", "name": "system:bootstrappers", "apiGroup": RBAC}]
         body = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}, "subjects": subjects}
@@ -298,6 +299,12 @@ def test_a_token_is_good_for_one_key_of_one_node_whose_name_is_free(scene: Scene
     assert {name: outcome(admin, name) for name in attacks} == {name: ("Denied", reason) for name, (_, _, reason) in attacks.items()}
     with pytest.raises(APIError, match="can only create a node CSR with CN=system:node:approver-a"):
         scene.ask_client("client-a-as-b", "approver-b", user="system:node:approver-a", group=NODES)
+
+    stored = admin.get(CONFIG_MAP, node_policy.USED_TOKENS, "kube-system")["data"]
+    assert {token: text.split()[2] for token, text in stored.items()} == {"cccccc": "approver-c"}
+    admin.delete(CERTIFICATE_SIGNING_REQUEST, "client-c")
+    scene.ask_client("client-forgotten", "approver-c", user="system:bootstrap:cccccc")
+    assert outcome(admin, "client-forgotten") == ("Denied", "TokenNotAllowed")
 
     scene.ask_client("client-taken", "approver-b", user="system:bootstrap:bbbbbb")  # a stolen token of a node that exists
     policy = f"--node-policy={scene.place / 'policy.yaml'}"

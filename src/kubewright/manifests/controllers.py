@@ -150,7 +150,12 @@ def deployment(
     the ConfigMap `node_policy.NAME`.
     """
     made = _deployment(image, replicas, controllers, authority, purposes)
-    return [service_account(NAME), *rights(_ACCOUNT, purposes), made, _budget(), _network_policy()]
+    return [service_account(NAME), *rights(_ACCOUNT, purposes), *stored(purposes), made, _budget(), _network_policy()]
+
+
+def stored(purposes: Sequence[Purpose]) -> list[dict[str, Any]]:
+    """Return the objects that the controllers change and may not create."""
+    return [node_policy.used_tokens()] if Purpose.SERVING_APPROVER in purposes else []
 
 
 def _deployment(image: str, replicas: int, controllers: str, authority: str, purposes: Sequence[Purpose]) -> dict[str, Any]:

@@ -22,6 +22,8 @@ NAME: Final = "kubewright-node-policy"
 KEY: Final = "policy.yaml"
 LOCATION: Final = f"configmap:{pods.NAMESPACE}/{NAME}"
 """The value of `--node-policy` for it."""
+USED_TOKENS: Final = "kubewright-used-tokens"
+"""The ConfigMap in which the approver stores which bootstrap token was used with which key."""
 IMAGE: Final = "controllers.kubewright/image"
 """The annotation with the image of the approver."""
 _NODE_IP: Final = "node-ip"
@@ -118,6 +120,11 @@ def config_map(text: str, *, image: str = "") -> dict[str, Any]:
     if image:
         metadata["annotations"] = {IMAGE: image}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {KEY: text}}
+
+
+def used_tokens() -> dict[str, Any]:
+    """Return the ConfigMap of used tokens as it is created: the approver may change it, and not create it."""
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": USED_TOKENS, "namespace": pods.NAMESPACE}}
 
 
 def reserved(configuration: Configuration) -> list[str]:

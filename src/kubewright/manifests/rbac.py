@@ -258,6 +258,7 @@ GRANTS: Final = (
         rules=(
             Rule(resources=("configmaps",), names=("extension-apiserver-authentication",), verbs=("get",)),
             Rule(resources=("configmaps",), names=("kubewright-node-policy",), verbs=("list", "watch")),
+            Rule(resources=("configmaps",), names=("kubewright-used-tokens",), verbs=("get", "update")),
             Rule(group="coordination.k8s.io", resources=("leases",), verbs=("create",)),
             Rule(group="coordination.k8s.io", resources=("leases",), names=("kubewright-controllers",), verbs=("get", "update")),
         ),

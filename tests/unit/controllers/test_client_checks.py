@@ -19,7 +19,8 @@ from kubewright.controllers.serving import clients
 from kubewright.controllers.serving.client_approver import ALARM
 from kubewright.controllers.serving.clients import ClientEvidence, decide
 from kubewright.controllers.serving.deciding import Approve, Deny, Wait
-from kubewright.kube.resources import NODE
+from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, NODE
+from kubewright.manifests import node_policy
 
 POLICY = """apiVersion: controllers.kubewright/v1alpha1
 kind: NodeApprovalPolicy
@@ -132,7 +133,7 @@ def test_every_check_has_a_request_that_fails_it_first():
 
 
 def running(*objects: dict, text: str = POLICY, allowed: tuple[str, ...] = ()) -> Cluster:
-    return Cluster(*objects, wanted=WANTED, policy=text, allowed=allowed)
+    return Cluster(node_policy.used_tokens(), *objects, wanted=WANTED, policy=text, allowed=allowed)
 
 
 def kinds(cluster: Cluster, name: str) -> list[tuple[str, str]]:
@@ -154,6 +155,31 @@ async def test_the_first_key_of_a_token_wins():
         assert kinds(cluster, "second") == [("Denied", "TokenNotAllowed")]
         assert kinds(cluster, "again") == [("Approved", "NodeJoinPolicy")]
         assert kinds(cluster, "thief") == []
+
+
+@pytest.mark.looptime
+async def test_a_token_is_tied_to_its_key_after_the_request_is_deleted_and_after_a_restart():
+    async with running(client_csr(node="worker-1", name="first")).running() as cluster:
+        assert kinds(cluster, "first") == [("Approved", "NodeJoinPolicy")]
+    stored = cluster.api.get(CONFIG_MAP, node_policy.USED_TOKENS, "kube-system")
+    assert [(token, text.split()[2]) for token, text in stored["data"].items()] == [("abcdef", "worker-1")]
+    cluster.api.remove(CERTIFICATE_SIGNING_REQUEST, "first")
+    async with Cluster(stored, client_csr(node="worker-1", name="again"), wanted=WANTED, policy=POLICY, allowed=()).running() as later:
+        assert kinds(later, "again") == [("Approved", "NodeJoinPolicy")]
+        later.api.put(client_csr(node="worker-2", name="thief", key=KEYS[1]))
+        await asyncio.sleep(1)
+        assert kinds(later, "thief") == [("Denied", "TokenNotAllowed")]
+    assert later.api.get(CONFIG_MAP, node_policy.USED_TOKENS, "kube-system")["data"] == stored["data"]
+
+
+@pytest.mark.looptime
+async def test_no_token_is_accepted_while_it_is_not_known_which_ones_were_used():
+    requested = (client_csr(node="worker-1", name="waits"), client_csr(name="renewal", key=KEYS[1], **SELF))
+    async with Cluster(*requested, wanted=WANTED, policy=POLICY, allowed=()).running() as cluster:
+        assert (kinds(cluster, "waits"), kinds(cluster, "renewal")) == ([], [("Approved", "NodeJoinPolicy")])
+        cluster.api.put(node_policy.used_tokens())
+        await asyncio.sleep(60)
+        assert kinds(cluster, "waits") == [("Approved", "NodeJoinPolicy")]
 
 
 @pytest.mark.looptime

@@ -154,9 +154,11 @@ def test_the_deployment_of_the_approver_alone_may_neither_sign_nor_read_secrets(
     documents = controllers.deployment(image="x", controllers="servingapproving", purposes=[Purpose.SERVING_APPROVER])
     rules = [rule for one in documents for rule in one.get("rules", ())]
     granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert len(rules) == 13
+    assert len(rules) == 14
     assert ("signers", "approve") in granted
     assert not {one for one in granted if one[0] == "secrets" or one[1] in {"sign", "delete", "patch"}}
+    changed = [rule["resourceNames"] for rule in rules if rule["resources"] == ["configmaps"] and "update" in rule["verbs"]]
+    assert changed == [["kubewright-used-tokens"]]
     [signers] = [rule for rule in rules if rule["resources"] == ["signers"]]
     assert signers["resourceNames"] == ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"]
     [pod] = [one["spec"]["template"]["spec"] for one in documents if one["kind"] == "Deployment"]

@@ -32,7 +32,8 @@ def test_the_approver_of_serving_certificates_is_planned_and_stays_as_it_is(box)
     without = names(box.plan(asked()).changes)
     more = [name for name in names(box.plan(wish).changes) if name not in without]
     own = [f"{kind}{place}kubewright:serving-approver" for place in ("", "default/", "kube-system/") for kind in _RIGHTS[bool(place)]]
-    assert more == [*own, "configmap kube-system/kubewright-node-policy", "kubeconfig kubewright-controllers.conf", f"file {_pod(box)}"]
+    stored = [f"configmap kube-system/kubewright-{name}" for name in ("used-tokens", "node-policy")]
+    assert more == [*own, *stored, "kubeconfig kubewright-controllers.conf", f"file {_pod(box)}"]
     box.run(wish)
     assert "--node-policy=configmap:kube-system/kubewright-node-policy" in _pod(box).read_text()
     assert "cluster-signing" not in _pod(box).read_text()

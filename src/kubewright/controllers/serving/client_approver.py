@@ -19,12 +19,13 @@ from kubewright.controllers import approving
 from kubewright.controllers.certificates import is_open
 from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
 from kubewright.controllers.serving import clients, journal
-from kubewright.controllers.serving.client_history import ClientHistory
+from kubewright.controllers.serving.client_history import ClientHistory, use_of
 from kubewright.controllers.serving.deciding import Approve, Decision
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.history import RequestHistory
 from kubewright.controllers.serving.policies import Policy
 from kubewright.controllers.serving.policy_controller import PolicyController
+from kubewright.controllers.serving.used_tokens import UsedTokens
 from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
@@ -63,6 +64,8 @@ class ClientApprover(PolicyController):
     ) -> None:
         super().__init__(api, csrs, wanted=_is_ours, nodes=nodes, policy=policy, write=write, clock=clock, telemetry=telemetry)
         self._known = ClientHistory(history)
+        self._used = UsedTokens(api)
+        self._has_used_tokens = False
         self._alarmed: set[str] = set()
 
     async def run(self) -> None:
@@ -81,9 +84,16 @@ class ClientApprover(PolicyController):
         policy = self._policy.current
         if policy.clients != STRICT:
             return Nothing(reason="the policy leaves it to the stock approver")
-        decision = clients.decide(csr, self._known.evidence(csr), policy, now=self._clock.now())
+        token = clients.token_of(csr)
+        if token and not self._has_used_tokens:
+            self._known.used(await self._used.load())
+            self._has_used_tokens = True
+        now = self._clock.now()
+        decision = clients.decide(csr, self._known.evidence(csr), policy, now=now)
         if isinstance(decision, Approve):
             self._known.approved(csr)  # before the write: another worker may look at a request of the same token meanwhile
+            if token and (use := use_of(csr, now=now)) is not None:
+                await self._used.record(token, use)
         return decision
 
     def _node_of(self, csr: SigningRequest) -> str:

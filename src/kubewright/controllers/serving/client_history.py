@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from datetime import datetime
 from typing import Final, TypeVar
 
 from kubewright.base.errors import CertificateError
@@ -11,6 +12,7 @@ from kubewright.controllers.requests import CLIENT_KUBELET, SigningRequest
 from kubewright.controllers.serving.clients import BOOTSTRAP_USER, ClientEvidence
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.history import RequestHistory, key_of
+from kubewright.controllers.serving.used_tokens import Use, Uses
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import identity_of
 
@@ -44,6 +46,13 @@ class ClientHistory:
             if csr.signer == CLIENT_KUBELET and csr.approved:
                 self.approved(csr)
 
+    def used(self, uses: Uses) -> None:
+        """Note the tokens that are stored as used."""
+        for token, use in uses.items():
+            user = f"{BOOTSTRAP_USER}{token}"
+            if use.key not in self._tokens.get(user, {}):
+                _latest(self._tokens, user, {})[use.key] = use.node
+
     def approved(self, csr: SigningRequest) -> None:
         """Tie the name and the token of a request to its key."""
         key, node = key_of(csr), _node(csr)
@@ -69,6 +78,12 @@ class ClientHistory:
             ),
             used=key in known,
         )
+
+
+def use_of(csr: SigningRequest, *, now: datetime) -> Use | None:
+    """Return the use of a token that a request is; None for one that cannot be read."""
+    key, node = key_of(csr), _node(csr)
+    return Use.of(key, node, now=now) if key is not None and node else None
 
 
 def _latest(known: OrderedDict[str, V], name: str, fresh: V) -> V:

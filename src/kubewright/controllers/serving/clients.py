@@ -72,7 +72,7 @@ class ClientSubject:
     @property
     def token(self) -> str:
         """The id of the requester's bootstrap token, '' for another requester."""
-        return self.csr.username.removeprefix(BOOTSTRAP_USER) if self.csr.username.startswith(BOOTSTRAP_USER) else ""
+        return token_of(self.csr)
 
     @property
     def form(self) -> Subject:
@@ -188,6 +188,11 @@ CHECKS: Final = (
 )
 """In this order; the first one that fails decides. A row without a test that fails without it is a mistake."""
 _MALFORMED: Final = CHECKS[0]
+
+
+def token_of(csr: SigningRequest) -> str:
+    """Return the id of the requester's bootstrap token, '' for another requester."""
+    return csr.username.removeprefix(BOOTSTRAP_USER) if csr.username.startswith(BOOTSTRAP_USER) else ""
 
 
 def decide(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy, *, now: datetime) -> Approve | Deny | Wait | Nothing:

@@ -15,7 +15,7 @@ from kubewright.host.desired import File
 from kubewright.host.seam import Host
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object
-from kubewright.kube.objects import DesiredObject, Write, ensure_derived
+from kubewright.kube.objects import DesiredObject, Write, ensure_derived, ensure_object
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.lifecycle.steps import cluster_objects
 from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE, same_pod
@@ -80,8 +80,14 @@ def stored(api: KubeAPI) -> Object | None:
 
 
 def rights(api: KubeAPI) -> Iterable[Change]:
-    """Create the permissions of the approver."""
+    """Create the permissions of the approver, and the object in which it stores used tokens."""
     yield from cluster_objects.apply(api, controllers.rights(purposes=PURPOSES))
+    yield used_tokens(api)
+
+
+def used_tokens(api: KubeAPI) -> Change:
+    """Create the object in which the approver stores used tokens; an existing one stays as it is."""
+    return ensure_object(api, DesiredObject(node_policy.used_tokens(), write=Write.CREATE_ONLY))
 
 
 def own_row(configuration: Configuration, detected: Detected, *, token: str = "") -> FileRow:

@@ -85,3 +85,5 @@ def static_pod(ctx: LocalContext) -> Iterable[Change]:
 def rights(ctx: LocalContext) -> Iterable[Change]:
     """Create the permissions of the controllers."""
     yield from cluster_objects.apply(ctx.api, controllers.rights(purposes=_purposes(ctx)))
+    if ctx.run.cluster.strict:
+        yield serving_approver.used_tokens(ctx.api)

@@ -48,7 +48,8 @@ def _deployment(parsed: Parsed) -> list[dict[str, Any]]:
 
 
 def _rbac(parsed: Parsed) -> list[dict[str, Any]]:
-    return controllers.rights(purposes=_purposes(parsed))
+    purposes = _purposes(parsed)
+    return [*controllers.rights(purposes=purposes), *controllers.stored(purposes)]
 
 
 def _purposes(parsed: Parsed) -> list[Purpose]:
