@@ -12,12 +12,14 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from local_kit import eventually
 from server_kit import RunningServer, api_server
 
 from kubewright.base.errors import APIError
+from kubewright.controllers.serving import clients
 from kubewright.controllers.serving.checks import CHECKS
 from kubewright.kube.client import KubeClient
 from kubewright.kube.core import Object
@@ -237,7 +239,7 @@ def journal(scene: Scene) -> list[dict[str, object]]:
     return [json.loads(line) for line in (scene.place / "journal").read_text().splitlines()]
 
 
-def csr(scene: Scene, *words: str) -> tuple[int, object, str]:
+def csr(scene: Scene, *words: str) -> tuple[int, Any, str]:
     """Run a `csr` command as the administrator: its exit code, its result, its messages."""
     argv = [sys.executable, "-m", "kubewright", "csr", *words, f"--kubeconfig={scene.place / 'admin.conf'}", "-o", "json"]
     environment = {**os.environ, "XDG_STATE_HOME": str(scene.place / "state")}
@@ -311,6 +313,11 @@ def test_a_token_is_good_for_one_key_of_one_node_whose_name_is_free(scene: Scene
     code, rows, _ = csr(scene, "approve", "client-taken", policy)
     taken = 'NameTaken: there is a Node "approver-b": delete it if its machine is gone'
     assert (code, [(row["outcome"], row["reason"]) for row in rows]) == (4, [("refused", taken)])
+    code, found, _ = csr(scene, "explain", "client-taken", policy)
+    [decision] = [one for one in found["decisions"] if one["controller"] == "clientapproving"]
+    assert (code, decision["outcome"], decision["reason"]) == (0, "wait", taken)
+    failed = {one["id"]: one["problem"] for one in found["checks"] if one["result"] != "passed"}
+    assert (failed, len(found["checks"])) == ({"C4": taken.partition(": ")[2]}, len(clients.CHECKS))
     scene.ask_client("client-renewed", "approver-a", user="system:node:approver-a", group=NODES)
     assert outcome(admin, "client-renewed") == ("Approved", "NodeJoinPolicy")
     assert not admin.get(CERTIFICATE_SIGNING_REQUEST, "client-taken").get("status")

@@ -12,7 +12,8 @@ from kubewright.base.records import dataclass
 from kubewright.controllers import approving, cleaning, signers, signing
 from kubewright.controllers.approving import Approve, Ask
 from kubewright.controllers.requests import Nothing, Retry, SigningRequest
-from kubewright.controllers.serving import deciding
+from kubewright.controllers.serving import clients, deciding
+from kubewright.controllers.serving.clients import ClientEvidence
 from kubewright.controllers.serving.evidence import Evidence
 from kubewright.controllers.signing import Fail, Sign
 from kubewright.pki.requests import request_signing
@@ -85,7 +86,15 @@ def _signer(controller: str, decision: Sign | Fail | Retry | Nothing, rule: str 
 
 def serving_approver(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, *, now: datetime) -> Explanation:
     """Return what the approver of serving certificates would decide now."""
-    decision = deciding.decide(csr, evidence, policy, now=now)
+    return _by_policy("servingapproving", deciding.decide(csr, evidence, policy, now=now))
+
+
+def client_approver(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy, *, now: datetime) -> Explanation:
+    """Return what the approver of nodes' client certificates would decide now. Policies with `clients: stock` leave them alone."""
+    return _by_policy("clientapproving", clients.decide(csr, evidence, policy, now=now))
+
+
+def _by_policy(controller: str, decision: deciding.Decision) -> Explanation:
     match decision:
         case deciding.Approve(version=version):
             outcome, reason = "approve", f"policy version {version} allows it"
@@ -97,21 +106,23 @@ def serving_approver(csr: SigningRequest, evidence: Evidence, policy: NodeApprov
             outcome = "nothing"
         case deciding.Ask():
             outcome, reason = "ask", "its sources have to be asked"
-    return Explanation(controller="servingapproving", outcome=outcome, reason=reason)
+    return Explanation(controller=controller, outcome=outcome, reason=reason)
 
 
 def serving_checks(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy) -> list[dict[str, str]]:
     """Return what each check of the approver of serving certificates finds, in order."""
-    return [
-        {
-            "id": one.check.id,
-            "result": one.check.verdict.value if one.problem else "passed",
-            "reason": one.check.reason,
-            "summary": one.check.summary,
-            "problem": one.problem,
-        }
-        for one in deciding.results(csr, evidence, policy)
-    ]
+    return [_row(one) for one in deciding.results(csr, evidence, policy)]
+
+
+def client_checks(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy) -> list[dict[str, str]]:
+    """Return what each check of the approver of nodes' client certificates finds, in order."""
+    return [_row(one) for one in clients.results(csr, evidence, policy)]
+
+
+def _row(found: deciding.Result | clients.Result) -> dict[str, str]:
+    check = found.check
+    result = check.verdict.value if found.problem else "passed"
+    return {"id": check.id, "result": result, "reason": check.reason, "summary": check.summary, "problem": found.problem}
 
 
 def source_answers(evidence: Evidence) -> list[dict[str, str]]:

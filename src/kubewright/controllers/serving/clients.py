@@ -6,7 +6,7 @@ that exists. Here a token is for nodes that the policy names, for one key, and f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -90,6 +90,14 @@ class ClientCheck:
     summary: str
     failed: Callable[[ClientSubject], str]
     patience: float = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What one check found. `problem` is '' if nothing is wrong."""
+
+    check: ClientCheck
+    problem: str
 
 
 def _subject_differs(subject: ClientSubject) -> str:
@@ -201,9 +209,10 @@ def decide(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPo
         return Nothing(reason="it is not a request for a node's client certificate")
     if csr.certificate or csr.decided:
         return Nothing(reason="it has been decided")
-    check, problem = _failed(csr, evidence, policy)
-    if check is None:
+    failed = next((one for one in results(csr, evidence, policy) if one.problem), None)
+    if failed is None:
         return Approve(version=policy.version)
+    check, problem = failed.check, failed.problem
     age = now - csr.created if csr.created is not None else timedelta()
     if check.verdict is DENY and not (csr.created is not None and age < timedelta(seconds=check.patience)):
         return Deny(check=check.id, reason=check.reason, message=problem)
@@ -212,13 +221,13 @@ def decide(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPo
     return Wait(check=check.id, reason=check.reason, message=problem)
 
 
-def _failed(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy) -> tuple[ClientCheck | None, str]:
+def results(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy) -> Iterator[Result]:
+    """Yield what each check finds, in order. A request that cannot be read fails the first one, and no other is tried."""
     try:
         details = csr.details()
     except CertificateError as error:
-        return _MALFORMED, str(error).splitlines()[0]
+        yield Result(check=_MALFORMED, problem=str(error).splitlines()[0])
+        return
     subject = ClientSubject(csr=csr, details=details, evidence=evidence, policy=policy)
     for check in CHECKS:
-        if problem := check.failed(subject):
-            return check, problem
-    return None, ""
+        yield Result(check=check, problem=check.failed(subject))

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from kubewright.apis.node_approval import STRICT
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CertificateError, DocumentError
@@ -18,7 +19,7 @@ from kubewright.cli.handlers.controllers.reviewing import Reviewer
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import human_duration, table, write_result
 from kubewright.controllers import explaining, requests
-from kubewright.controllers.requests import KUBELET_SERVING, SigningRequest
+from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING, SigningRequest
 from kubewright.controllers.serving import journal
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.kube.api import KubeAPI
@@ -80,9 +81,14 @@ def explain(parsed: Parsed) -> int:
     found = explaining.explain(csr, answers=answers, now=now)
     checks: list[dict[str, str]] = []
     said: list[dict[str, str]] = []
-    if parsed.text("node-policy") or (api is not None and csr.signer == KUBELET_SERVING):
+    if parsed.text("node-policy") or (api is not None and csr.signer in {KUBELET_SERVING, CLIENT_KUBELET}):
         reviewer = Reviewer(parsed, api or _api(parsed), now=now)
-        if (policy := reviewer.policy) is not None:
+        policy = reviewer.policy
+        if policy is not None and csr.signer == CLIENT_KUBELET and policy.clients == STRICT:
+            known = reviewer.client_evidence(csr)
+            found.append(explaining.client_approver(csr, known, policy, now=now))
+            checks = explaining.client_checks(csr, known, policy)
+        elif policy is not None and csr.signer != CLIENT_KUBELET:
             evidence = reviewer.evidence(csr, policy)
             found.append(explaining.serving_approver(csr, evidence, policy, now=now))
             checks = explaining.serving_checks(csr, evidence, policy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import PurePosixPath
 
@@ -16,8 +17,9 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.controllers import approving
 from kubewright.controllers.approving import Approve, Ask
 from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING, SigningRequest
-from kubewright.controllers.serving import clients, deciding, locations
+from kubewright.controllers.serving import clients, deciding, locations, used_tokens
 from kubewright.controllers.serving.client_history import ClientHistory
+from kubewright.controllers.serving.clients import ClientEvidence
 from kubewright.controllers.serving.evidence import Evidence, Fetched
 from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
 from kubewright.controllers.serving.locations import PolicyLocation
@@ -27,6 +29,7 @@ from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import identity_of
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, ENDPOINTS, NODE
+from kubewright.manifests import node_policy, pods
 
 
 def policy_location(parsed: Parsed) -> PolicyLocation | None:
@@ -156,11 +159,17 @@ class Reviewer:
         for resource, reader in readers.items():
             for obj in self._api.list(resource):
                 reader(WatchEvent(EventType.ADDED, obj))
+        with suppress(APIError):  # hidden from this user, or nobody created it
+            found.used(used_tokens.read(self._api.get(CONFIG_MAP, node_policy.USED_TOKENS, pods.NAMESPACE)))
         return found
+
+    def client_evidence(self, csr: SigningRequest) -> ClientEvidence:
+        """Return the evidence about a request for a client certificate."""
+        return self._client_history.evidence(csr)
 
     def _client(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> str:
         """Return why a request for a client certificate is not allowed; '' for one that only has to be approved by a person."""
-        match clients.decide(csr, self._client_history.evidence(csr), policy, now=self._now):
+        match clients.decide(csr, self.client_evidence(csr), policy, now=self._now):
             case deciding.Deny(reason=reason, message=message):
                 return f"{reason}: {message}"
             case deciding.Wait(check=check, reason=reason, message=message) if check != clients.BY_PERSON:
