@@ -63,12 +63,13 @@ class RequestController:
         wanted: Callable[[Object], bool],
         telemetry: Telemetry,
         limiter: RateLimiter[str] | None = None,
+        preferred: Callable[[Hashable], bool] = lambda _: False,
     ) -> None:
         self._api = api
         self._csrs = csrs
         self._wanted = wanted
         self._telemetry = telemetry
-        self._queue: WorkQueue[str] = WorkQueue(limiter or certificate_limiter(), name=QUEUE, metrics=telemetry.queues)
+        self._queue: WorkQueue[str] = WorkQueue(limiter or certificate_limiter(), name=QUEUE, metrics=telemetry.queues, preferred=preferred)
         self._heard_at: dict[str, float] = {}
 
     async def run(self) -> None:

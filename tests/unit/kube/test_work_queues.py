@@ -53,6 +53,18 @@ async def test_owners_take_turns():
     assert [await one.get() for _ in range(5)] == ["noisy-0", "quiet-0", "noisy-1", "quiet-1", "noisy-2"]
 
 
+async def test_keys_of_preferred_owners_are_taken_first_but_others_get_every_fifth_turn():
+    queue = WorkQueue(ItemBackoff(first=1.0, limit=1.0), preferred=lambda owner: str(owner).startswith("node"))
+    for number in range(12):
+        queue.add(f"join-{number}", owner=f"token-{number}")
+    for number in range(6):
+        queue.add(f"renewal-{number}", owner=f"node-{number}")
+    assert len(queue) == 18
+    taken = [await queue.get() for _ in range(9)]
+    first = [f"renewal-{number}" for number in range(6)]
+    assert taken == [*first[:4], "join-0", *first[4:], "join-1", "join-2"]
+
+
 async def test_pauses_double_up_to_the_limit():
     one = queue(limit=3.0)
     assert [one.retry("a") for _ in range(6)] == [0.2, 0.4, 0.8, 1.6, 3.0, 3.0]

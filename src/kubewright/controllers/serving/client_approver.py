@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Hashable
 from typing import Any, Final
 
 from kubewright.apis.node_approval import STRICT
@@ -62,7 +63,17 @@ class ClientApprover(PolicyController):
         clock: Clock,
         telemetry: Telemetry,
     ) -> None:
-        super().__init__(api, csrs, wanted=_is_ours, nodes=nodes, policy=policy, write=write, clock=clock, telemetry=telemetry)
+        super().__init__(
+            api,
+            csrs,
+            wanted=_is_ours,
+            nodes=nodes,
+            policy=policy,
+            write=write,
+            clock=clock,
+            telemetry=telemetry,
+            preferred=_is_node,
+        )
         self._known = ClientHistory(history)
         self._used = UsedTokens(api)
         self._has_used_tokens = False
@@ -130,6 +141,11 @@ class ClientApprover(PolicyController):
 
 def _binding(name: str) -> dict[str, Any]:
     return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
+
+
+def _is_node(requester: Hashable) -> bool:
+    """Whether a requester renews its certificate: a node that cannot is lost, and a machine that joins can wait."""
+    return bool(node_of(str(requester)))
 
 
 def _is_ours(csr: Object) -> bool:

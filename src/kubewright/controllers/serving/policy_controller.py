@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -45,9 +45,10 @@ class PolicyController(RequestController):
         write: journal.Write,
         clock: Clock,
         telemetry: Telemetry,
+        preferred: Callable[[Hashable], bool] = lambda _: False,
     ) -> None:
         limiter: ItemBackoff[str] = ItemBackoff(first=FIRST_PAUSE, limit=LONGEST_PAUSE)
-        super().__init__(api, csrs, wanted=wanted, telemetry=telemetry, limiter=limiter)
+        super().__init__(api, csrs, wanted=wanted, telemetry=telemetry, limiter=limiter, preferred=preferred)
         self._nodes = nodes
         self._policy = policy
         self._journal = write

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -178,16 +178,59 @@ class _Measured(Generic[K]):
         self._added.clear()
 
 
+PREFERRED_TURNS: Final = 4
+"""Keys of preferred owners that are taken before one of the others: these wait longer, but not forever."""
+
+
+class _Turns(Generic[K]):
+    """Keys by their owners, which take turns."""
+
+    def __init__(self) -> None:
+        self._keys: OrderedDict[Hashable, deque[K]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._keys.values()))
+
+    def __bool__(self) -> bool:
+        return bool(self._keys)
+
+    def add(self, owner: Hashable, key: K) -> None:
+        self._keys.setdefault(owner, deque()).append(key)
+
+    def take(self) -> K:
+        owner, keys = next(iter(self._keys.items()))
+        key = keys.popleft()
+        if keys:
+            self._keys.move_to_end(owner)
+        else:
+            del self._keys[owner]
+        return key
+
+    def clear(self) -> None:
+        self._keys.clear()
+
+
 class WorkQueue(Generic[K]):
     """Keys that wait for work. Owners take turns, so that an owner with thousands of keys delays another one by one key only.
 
-    With `metrics` the queue is counted under its name.
+    With `metrics` the queue is counted under its name. Of `preferred` owners, `PREFERRED_TURNS` keys are taken for each key
+    of the others.
     """
 
-    def __init__(self, limiter: RateLimiter[K], *, name: str = "", metrics: QueueMetrics | None = None) -> None:
+    def __init__(
+        self,
+        limiter: RateLimiter[K],
+        *,
+        name: str = "",
+        metrics: QueueMetrics | None = None,
+        preferred: Callable[[Hashable], bool] = lambda _: False,
+    ) -> None:
         self._limiter = limiter
+        self._preferred = preferred
         self._measured: _Measured[K] | None = _Measured(metrics, name) if metrics is not None else None
-        self._waiting: OrderedDict[Hashable, deque[K]] = OrderedDict()
+        self._first: _Turns[K] = _Turns()
+        self._others: _Turns[K] = _Turns()
+        self._taken_first = 0
         self._owners: dict[K, Hashable] = {}
         self._dirty: set[K] = set()
         self._busy: set[K] = set()
@@ -197,7 +240,7 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys are waiting."""
-        return sum(map(len, self._waiting.values()))
+        return len(self._first) + len(self._others)
 
     def add(self, key: K, *, owner: Hashable = None) -> None:
         """Queue a key for work, unless it is waiting already."""
@@ -239,7 +282,7 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K | None:
         """Take a key; the caller must call `done` for it. Returns None once the queue is closed."""
-        while not self._waiting:
+        while not (self._first or self._others):
             if self._closed:
                 return None
             getter = asyncio.get_running_loop().create_future()
@@ -268,7 +311,8 @@ class WorkQueue(Generic[K]):
     def close(self) -> None:
         """Accept no more keys, and drop those that wait. Idempotent."""
         self._closed = True
-        self._waiting.clear()
+        self._first.clear()
+        self._others.clear()
         if self._measured is not None:
             self._measured.dropped()
         for timer in self._timers.values():
@@ -278,12 +322,9 @@ class WorkQueue(Generic[K]):
             self._wake()
 
     def _take(self) -> K:
-        owner, keys = next(iter(self._waiting.items()))
-        key = keys.popleft()
-        if keys:
-            self._waiting.move_to_end(owner)
-        else:
-            del self._waiting[owner]
+        first = bool(self._first) and (not self._others or self._taken_first < PREFERRED_TURNS)
+        self._taken_first = self._taken_first + 1 if first else 0
+        key = (self._first if first else self._others).take()
         self._dirty.discard(key)
         self._busy.add(key)
         if self._measured is not None:
@@ -291,7 +332,8 @@ class WorkQueue(Generic[K]):
         return key
 
     def _enqueue(self, key: K) -> None:
-        self._waiting.setdefault(self._owners.get(key), deque()).append(key)
+        owner = self._owners.get(key)
+        (self._first if self._preferred(owner) else self._others).add(owner, key)
         self._wake()
 
     def _wake(self) -> None:
