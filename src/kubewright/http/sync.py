@@ -286,7 +286,7 @@ def _joined(current: str, place: str) -> str:
         _ = urlsplit(following).port
     except ValueError as error:
         raise failures.no_answer(
-            _shown(current), "GET", urlsplit(current).path, Reason.REDIRECTED, detail="to what is not a URL"
+            _shown(current), "GET", urlsplit(current).path, Reason.REDIRECTED, detail="to something that is not a URL"
         ) from error
     return following
 

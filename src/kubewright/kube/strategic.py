@@ -178,7 +178,7 @@ def _retain(original: Map, patch: Map) -> None:
         raise PatchError(f"{_RETAIN} needs a list")
     given = [name for name, value in patch.items() if value is not None and not name.startswith((_DELETE, _ORDER))]
     if any(name not in kept for name in given):
-        raise PatchError(f"{_RETAIN} does not name everything that the patch has beside it")
+        raise PatchError(f"{_RETAIN} does not name all other fields of the patch")
     for name in [name for name in original if name not in kept]:
         del original[name]
 

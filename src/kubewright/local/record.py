@@ -260,7 +260,7 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
             raise ValueError(f"ports {machine.ports}")
     names = [machine.name for machine in record.machines]
     if not names or len(set(names)) != len(names) or {machine.role for machine in record.machines} != {CONTROL_PLANE}:
-        raise ValueError("it has no control plane, or machines that are none")
+        raise ValueError("it has no control plane, or its machines are invalid")
     if record.kind not in {PROCESSES, MACHINES}:
         raise ValueError(f"kind {quoted(record.kind)}")
     if any(type(text) is not str for text in (*record.publish, *record.mounts)):

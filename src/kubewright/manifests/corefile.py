@@ -230,7 +230,7 @@ def _stays(server: Server, plugin: Setting) -> str:
     if plugin.name not in _FORWARDING or plugin.arguments[:1] == ["."]:
         return ""
     if not plugin.arguments:
-        return f"the plugin {plugin.name} names no zone"
+        return f"the plugin {plugin.name} has no zone"
     if tuple(server.zones) not in _DEFAULT_BLOCKS:
         return f"{plugin.name} {plugin.arguments[0]} in the server block {' '.join(server.zones)} cannot become a block of its own"
     return ""

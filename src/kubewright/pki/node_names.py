@@ -178,7 +178,7 @@ def names_refused(names: Sequence[str], node: str, policy: NamePolicy, *, loopba
         asked = _Asked(text=name, node=node, address=address)
         found = next(((rule, problem) for rule, look in RULES if (problem := look(asked, policy))), None)
         if found is None and known_as(name) in seen:
-            found = ("SanForm", "stands there twice")
+            found = ("SanForm", "is listed twice")
         if found is not None:
             return NameRefused(rule=found[0], message=f"{quoted(name[:253])} {found[1]}")
         seen.add(known_as(name))

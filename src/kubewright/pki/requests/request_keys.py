@@ -24,8 +24,8 @@ def weakness(public_key: bytes) -> str:
     if isinstance(key, rsa.RSAPublicKey):
         return _rsa_weakness(key)
     if isinstance(key, ec.EllipticCurvePublicKey):
-        return "" if isinstance(key.curve, _CURVES) else "the curve is none of P-256, P-384, P-521"
-    return "" if isinstance(key, ed25519.Ed25519PublicKey) else "the key is none of ECDSA, Ed25519, RSA"
+        return "" if isinstance(key.curve, _CURVES) else "the curve is not P-256, P-384 or P-521"
+    return "" if isinstance(key, ed25519.Ed25519PublicKey) else "the key is not an ECDSA, Ed25519 or RSA key"
 
 
 def is_rsa(public_key: bytes) -> bool:
