@@ -7,33 +7,14 @@ from typing import Final
 
 from kubewright.cli.printers import go_values, gofmt
 from kubewright.cli.printers.go_values import MISSING, Int, MissingKey, Problem
-from kubewright.cli.printers.gotemplate import functions, parsing
+from kubewright.cli.printers.gotemplate import functions, nodes, parsing
 from kubewright.cli.printers.gotemplate.functions import COUNTS, FUNCTIONS, LAZY
-from kubewright.cli.printers.gotemplate.nodes import (
-    Action,
-    Body,
-    Branch,
-    Call,
-    Chain,
-    Command,
-    Constant,
-    Dot,
-    Field,
-    Jump,
-    Name,
-    Nil,
-    Node,
-    Pipeline,
-    Term,
-    Text,
-    Variable,
-)
 from kubewright.manifests.kubelet import go_quoted
 
 _DEEPEST: Final = 60
 
 
-def render(templates: Mapping[str, Body], value: object, *, allow_missing: bool = True) -> str:
+def render(templates: Mapping[str, nodes.Body], value: object, *, allow_missing: bool = True) -> str:
     """Return the output of the template MAIN for an object. Raises Problem."""
     run = _Run(templates, allow_missing=allow_missing)
     run.template(parsing.MAIN, value)
@@ -49,7 +30,7 @@ class _Jumped(Exception):  # control flow, as StopIteration
 
 
 class _Run:
-    def __init__(self, templates: Mapping[str, Body], *, allow_missing: bool) -> None:
+    def __init__(self, templates: Mapping[str, nodes.Body], *, allow_missing: bool) -> None:
         self._templates = templates
         self._allow_missing = allow_missing
         self._variables: list[tuple[str, object]] = []
@@ -65,7 +46,7 @@ class _Run:
         self._body(body, value)
         self._variables = outer
 
-    def _body(self, body: Body, dot: object) -> None:
+    def _body(self, body: nodes.Body, dot: object) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise Problem("exceeded maximum template depth")
@@ -73,22 +54,22 @@ class _Run:
             self._node(node, dot)
         self._depth -= 1
 
-    def _node(self, node: Node, dot: object) -> None:
+    def _node(self, node: nodes.Node, dot: object) -> None:
         match node:
-            case Text(value=text):
+            case nodes.Text(value=text):
                 self.out.append(text)
-            case Action(pipeline=pipeline):
+            case nodes.Action(pipeline=pipeline):
                 result = self._pipeline(pipeline, dot)
                 if not pipeline.names:
                     self.out.append(_printed(result))
-            case Branch():
+            case nodes.Branch():
                 self._branch(node, dot)
-            case Call(name=name, pipeline=argument):
+            case nodes.Call(name=name, pipeline=argument):
                 self.template(name, MISSING if argument is None else self._pipeline(argument, dot))
-            case Jump(word=word):
+            case nodes.Jump(word=word):
                 raise _Jumped(word)
 
-    def _branch(self, node: Branch, dot: object) -> None:
+    def _branch(self, node: nodes.Branch, dot: object) -> None:
         known, depth = len(self._variables), self._depth
         if node.word == "range":
             self._range(node, dot)
@@ -101,7 +82,7 @@ class _Run:
         del self._variables[known:]
         self._depth = depth
 
-    def _range(self, node: Branch, dot: object) -> None:
+    def _range(self, node: nodes.Branch, dot: object) -> None:
         """Run the body for each element.
 
         The variables first have the whole value, which `else` sees, and then each element.
@@ -144,7 +125,7 @@ class _Run:
             raise Problem(f"undefined variable: {name}")
         return found
 
-    def _pipeline(self, pipeline: Pipeline, dot: object) -> object:
+    def _pipeline(self, pipeline: nodes.Pipeline, dot: object) -> object:
         result: object = MISSING
         for place, command in enumerate(pipeline.commands):
             result = self._command(command, dot, final=(result,) if place else ())
@@ -152,17 +133,17 @@ class _Run:
         self._set(((name, result) for name in pipeline.names), assigns=pipeline.assigns)
         return result
 
-    def _command(self, command: Command, dot: object, *, final: tuple[object, ...]) -> object:
+    def _command(self, command: nodes.Command, dot: object, *, final: tuple[object, ...]) -> object:
         first, *others = command.arguments
-        if isinstance(first, Name):
+        if isinstance(first, nodes.Name):
             return self._call(first.name, others, dot, final=final)
         if others or final:
             raise Problem(_not_callable(first))
-        if isinstance(first, Nil):
+        if isinstance(first, nodes.Nil):
             raise Problem("nil is not a command")
         return self._term(first, dot)
 
-    def _call(self, name: str, arguments: Sequence[Term], dot: object, *, final: tuple[object, ...]) -> object:
+    def _call(self, name: str, arguments: Sequence[nodes.Term], dot: object, *, final: tuple[object, ...]) -> object:
         least, most = COUNTS[name]
         given = len(arguments) + len(final)
         if given < least or (most is not None and given > most):
@@ -176,7 +157,7 @@ class _Run:
         except Problem as problem:
             raise Problem(f"error calling {name}: {problem}") from problem
 
-    def _lazy(self, name: str, arguments: Sequence[Term], dot: object, final: tuple[object, ...]) -> object:
+    def _lazy(self, name: str, arguments: Sequence[nodes.Term], dot: object, final: tuple[object, ...]) -> object:
         """Return the first argument that decides `and` or `or`, or the last one."""
         value: object = MISSING
         for argument in arguments:
@@ -185,23 +166,23 @@ class _Run:
                 return value
         return final[0] if final else value
 
-    def _term(self, term: Term, dot: object) -> object:
+    def _term(self, term: nodes.Term, dot: object) -> object:
         match term:
-            case Dot():
+            case nodes.Dot():
                 return dot
-            case Nil():
+            case nodes.Nil():
                 return None
-            case Constant(value=value):
+            case nodes.Constant(value=value):
                 return value
-            case Field(names=names):
+            case nodes.Field(names=names):
                 return self._fields(dot, names)
-            case Variable(name=name, fields=names):
+            case nodes.Variable(name=name, fields=names):
                 return self._fields(self._variables[self._place(name)][1], names)
-            case Chain(term=inner, fields=names):
+            case nodes.Chain(term=inner, fields=names):
                 return self._fields(self._term(inner, dot), names)
-            case Pipeline():
+            case nodes.Pipeline():
                 return self._pipeline(term, dot)
-            case Name(name=name):
+            case nodes.Name(name=name):
                 return self._call(name, (), dot, final=())
 
     def _fields(self, value: object, names: Sequence[str]) -> object:
@@ -223,13 +204,13 @@ class _Run:
         raise Problem(f"can't evaluate field {name} in type interface {{}}")
 
 
-def _not_callable(first: Term) -> str:
+def _not_callable(first: nodes.Term) -> str:
     match first:
-        case Field(names=names):
+        case nodes.Field(names=names):
             return f"{names[-1]} is not a method but has arguments"
-        case Variable(name=name, fields=names):
+        case nodes.Variable(name=name, fields=names):
             return f"{names[-1] if names else name} is not a method but has arguments"
-        case Constant(value=value):
+        case nodes.Constant(value=value):
             return f"can't give argument to non-function {go_values.text(value)}"
     return "can't give argument to non-function"
 

@@ -6,27 +6,8 @@ from collections.abc import Collection, Mapping
 from typing import Final, NoReturn
 
 from kubewright.cli.printers.go_values import Problem
-from kubewright.cli.printers.gotemplate import lexing
+from kubewright.cli.printers.gotemplate import lexing, nodes
 from kubewright.cli.printers.gotemplate.lexing import Token
-from kubewright.cli.printers.gotemplate.nodes import (
-    Action,
-    Body,
-    Branch,
-    Call,
-    Chain,
-    Command,
-    Constant,
-    Dot,
-    Field,
-    Jump,
-    Name,
-    Nil,
-    Node,
-    Pipeline,
-    Term,
-    Text,
-    Variable,
-)
 
 MAIN: Final = "output"
 """The name of the template itself."""
@@ -34,7 +15,7 @@ _DEEPEST: Final = 50
 _CONSTANTS: Final = frozenset({"number", "character", "string", "raw", "bool"})
 
 
-def parse(template: str, *, functions: Collection[str]) -> Mapping[str, Body]:
+def parse(template: str, *, functions: Collection[str]) -> Mapping[str, nodes.Body]:
     """Return the templates by name; MAIN is the whole text. Raises Problem."""
     return _Parser(template, functions).templates()
 
@@ -46,10 +27,10 @@ class _Parser:
         self._at = 0
         self._functions = functions
         self._variables = ["$"]
-        self._found: dict[str, Body] = {}
+        self._found: dict[str, nodes.Body] = {}
         self._depth = self._loops = 0
 
-    def templates(self) -> Mapping[str, Body]:
+    def templates(self) -> Mapping[str, nodes.Body]:
         body, end = self._body()
         if end != "eof":
             self._fail(f"unexpected {{{{{end}}}}}")
@@ -91,20 +72,20 @@ class _Parser:
 
     # Statements.
 
-    def _body(self) -> tuple[Body, str]:
+    def _body(self) -> tuple[nodes.Body, str]:
         """Parse up to `end`, `else` or the end of the text; return which one it was.
 
         An `else` is left for further parsing.
         """
         self._deeper()
-        nodes: list[Node] = []
+        body: list[nodes.Node] = []
         while True:
             token = self._next()
             if token.kind == "eof":
                 self._depth -= 1
-                return tuple(nodes), "eof"
+                return tuple(body), "eof"
             if token.kind == "text":
-                nodes.append(Text(token.text))
+                body.append(nodes.Text(token.text))
                 continue
             word = self._skip_space()
             if word.kind == "keyword" and word.text in {"end", "else"}:
@@ -112,12 +93,12 @@ class _Parser:
                 if word.text == "end":
                     self._expect("close", where="end")
                 self._depth -= 1
-                return tuple(nodes), word.text
-            nodes.extend(self._statement(word))
+                return tuple(body), word.text
+            body.extend(self._statement(word))
 
-    def _statement(self, word: Token) -> tuple[Node, ...]:
+    def _statement(self, word: Token) -> tuple[nodes.Node, ...]:
         if word.kind != "keyword" or word.text == "nil":
-            return (Action(self._pipeline("command", ends=("close",))),)
+            return (nodes.Action(self._pipeline("command", ends=("close",))),)
         self._next()
         match word.text:
             case "if" | "with" | "range":
@@ -131,21 +112,21 @@ class _Parser:
                 return ()
         return (self._block(),)
 
-    def _branch(self, word: str) -> Branch:
+    def _branch(self, word: str) -> nodes.Branch:
         known = len(self._variables)
         pipeline = self._pipeline(word, ends=("close",), may_range=word == "range")
         self._loops += word == "range"
         body, end = self._body()
         self._loops -= word == "range"
-        otherwise: Body | None = None
+        otherwise: nodes.Body | None = None
         if end == "else":
             otherwise, end = self._otherwise(word)
         if end == "eof":
             self._fail("unexpected EOF")
         del self._variables[known:]
-        return Branch(word, pipeline, body, otherwise)
+        return nodes.Branch(word, pipeline, body, otherwise)
 
-    def _otherwise(self, word: str) -> tuple[Body, str]:
+    def _otherwise(self, word: str) -> tuple[nodes.Body, str]:
         """Parse an `else` part; `{{else if}}` and `{{else with}}` are a separate branch that shares the `end`."""
         token = self._skip_space()
         if token.kind == "keyword" and token.text == word and word != "range":
@@ -160,24 +141,24 @@ class _Parser:
             self._fail("expected end; found {{else}}")
         return body, end
 
-    def _jump(self, word: str) -> Jump:
+    def _jump(self, word: str) -> nodes.Jump:
         if self._skip_space().kind != "close":
             self._unexpected(self._peek(), f"{{{{{word}}}}}")
         self._next()
         if not self._loops:
             self._fail(f"{{{{{word}}}}} outside {{{{range}}}}")
-        return Jump(word)
+        return nodes.Jump(word)
 
     def _template_name(self, where: str) -> str:
         token = self._expect("string", "raw", where=where)
         return lexing.string(token.text)
 
-    def _call(self) -> Call:
+    def _call(self) -> nodes.Call:
         name = self._template_name("template clause")
         if self._skip_space().kind == "close":
             self._next()
-            return Call(name, None)
-        return Call(name, self._pipeline("template clause", ends=("close",)))
+            return nodes.Call(name, None)
+        return nodes.Call(name, self._pipeline("template clause", ends=("close",)))
 
     def _define(self) -> None:
         if self._depth > 1:
@@ -186,11 +167,11 @@ class _Parser:
         self._expect("close", where="define clause")
         self._named_body(name)
 
-    def _block(self) -> Call:
+    def _block(self) -> nodes.Call:
         name = self._template_name("block clause")
         pipeline = self._pipeline("block clause", ends=("close",))
         self._named_body(name)
-        return Call(name, pipeline)
+        return nodes.Call(name, pipeline)
 
     def _named_body(self, name: str) -> None:
         outer, loops = self._variables, self._loops
@@ -201,7 +182,7 @@ class _Parser:
         self._variables, self._loops = outer, loops
         self._add(name, body)
 
-    def _add(self, name: str, body: Body) -> None:
+    def _add(self, name: str, body: nodes.Body) -> None:
         """Store a template. A blank one is replaced by another of its name."""
         if _is_empty(self._found.get(name, ())):
             self._found[name] = body
@@ -210,7 +191,7 @@ class _Parser:
 
     # Pipelines.
 
-    def _pipeline(self, where: str, *, ends: tuple[str, ...], may_range: bool = False) -> Pipeline:
+    def _pipeline(self, where: str, *, ends: tuple[str, ...], may_range: bool = False) -> nodes.Pipeline:
         self._deeper()
         names, assigns = self._names(may_range=may_range)
         commands = []
@@ -222,10 +203,10 @@ class _Parser:
             self._fail(f"missing value for {where}")
         self._next()
         for place, command in enumerate(commands[1:], start=2):
-            if isinstance(command.arguments[0], Dot | Nil | Constant):
+            if isinstance(command.arguments[0], nodes.Dot | nodes.Nil | nodes.Constant):
                 self._fail(f"non executable command in pipeline stage {place}")
         self._depth -= 1
-        return Pipeline(tuple(commands), names, assigns)
+        return nodes.Pipeline(tuple(commands), names, assigns)
 
     def _names(self, *, may_range: bool) -> tuple[tuple[str, ...], bool]:
         """Parse `$x :=`, `$x =` and, for range, `$i, $x :=`."""
@@ -257,8 +238,8 @@ class _Parser:
         if name not in self._variables:
             self._fail(f'undefined variable "{name}"')
 
-    def _command(self, where: str) -> Command:
-        arguments: list[Term] = []
+    def _command(self, where: str) -> nodes.Command:
+        arguments: list[nodes.Term] = []
         while True:
             self._skip_space()
             term = self._operand()
@@ -274,9 +255,9 @@ class _Parser:
             break
         if not arguments:
             self._fail(f"empty command in {where}" if where == "command" else "empty command")
-        return Command(tuple(arguments))
+        return nodes.Command(tuple(arguments))
 
-    def _operand(self) -> Term | None:
+    def _operand(self) -> nodes.Term | None:
         term = self._term()
         if term is None or self._peek().kind != "field":
             return term
@@ -284,39 +265,39 @@ class _Parser:
         while self._peek().kind == "field":
             fields.append(self._next().text[1:])
         match term:
-            case Field(names=names):
-                return Field((*names, *fields))
-            case Variable(name=name):
-                return Variable(name, tuple(fields))
-            case Dot() | Nil() | Constant():
+            case nodes.Field(names=names):
+                return nodes.Field((*names, *fields))
+            case nodes.Variable(name=name):
+                return nodes.Variable(name, tuple(fields))
+            case nodes.Dot() | nodes.Nil() | nodes.Constant():
                 self._fail("unexpected . after term")
-        return Chain(term, tuple(fields))
+        return nodes.Chain(term, tuple(fields))
 
-    def _term(self) -> Term | None:
+    def _term(self) -> nodes.Term | None:
         token = self._peek()
         if token.kind in {"close", ")", "|", "space", ":=", "=", ",", "eof", "open", "text"}:
             return None
         self._next()
         match token.kind:
             case "dot":
-                return Dot()
+                return nodes.Dot()
             case "field":
-                return Field((token.text[1:],))
+                return nodes.Field((token.text[1:],))
             case "variable":
                 self._require_known(token.text)
-                return Variable(token.text, ())
+                return nodes.Variable(token.text, ())
             case "(":
                 return self._pipeline("parenthesized pipeline", ends=(")",))
             case "name":
                 if token.text not in self._functions:
                     self._fail(f'function "{token.text}" not defined')
-                return Name(token.text)
+                return nodes.Name(token.text)
             case "keyword" if token.text == "nil":
-                return Nil()
+                return nodes.Nil()
             case kind if kind in _CONSTANTS:
-                return Constant(lexing.parse(kind, token.text))
+                return nodes.Constant(lexing.parse(kind, token.text))
         return self._unexpected(token, "operand")
 
 
-def _is_empty(body: Body) -> bool:
-    return all(isinstance(node, Text) and not node.value.strip() for node in body)
+def _is_empty(body: nodes.Body) -> bool:
+    return all(isinstance(node, nodes.Text) and not node.value.strip() for node in body)
