@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import BinariesError, HostError, UsageError
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, shallow
 from kubewright.base.versions import Version, release_for
 
 PACKAGE_STAMPS: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
@@ -246,14 +246,7 @@ class Binary:
 
     def as_map(self) -> dict[str, object]:
         """Return the form that `-o json` prints."""
-        return {
-            "name": self.name,
-            "path": str(self.path),
-            "version": self.version,
-            "source": self.source,
-            "sha256": self.sha256,
-            "size": self.size,
-        }
+        return {**shallow(self), "path": str(self.path)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,6 @@ from kubewright.base.records import replace
 
 SELF_SIGNED: Final = "self-signed"
 STRICT: Final = "strict"
-CHOICES: Final = (SELF_SIGNED, STRICT)
 STOCK: Final = "stock"
 """Client certificates of nodes are approved by kube-controller-manager."""
 _AUTHORITY: Final = "kubelet-certificate-authority"
