@@ -124,13 +124,10 @@ class RuntimeHandler:
 class RuntimeStatus:
     """The status of a runtime.
 
-    `sandbox_image` is the image of its pods' sandbox containers, empty if it does not report it.
-
     `supplemental_groups_policy` is None for a runtime that does not report its features (containerd before 2.0).
     """
 
     conditions: tuple[Condition, ...] = ()
-    sandbox_image: str = ""
     handlers: tuple[RuntimeHandler, ...] = ()
     supplemental_groups_policy: bool | None = None
 

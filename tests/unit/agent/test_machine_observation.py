@@ -75,7 +75,7 @@ class FakeRuntime:
         self.found: list[Image] = []
         self.ranges: list[str] = []
 
-    def health(self) -> RuntimeStatus:
+    def status(self) -> RuntimeStatus:
         self._check()
         return status(ready=self.ready, network=self.network)
 
@@ -299,13 +299,13 @@ async def test_a_recovered_runtime_is_noticed_soon_and_an_unchanged_machine_chan
 
 async def test_an_unready_runtime_is_polled_ten_times_a_second_for_two_minutes():
     runtime, asked = FakeRuntime(), []
-    health = runtime.health
+    known = runtime.status
 
     def counted() -> RuntimeStatus:
         asked.append(1)
-        return health()
+        return known()
 
-    runtime.broken, runtime.health = True, counted  # type: ignore[method-assign]
+    runtime.broken, runtime.status = True, counted  # type: ignore[method-assign]
     observer = await observed(runtime, FakeFiles(V2, root=disk(), images=disk()))
     observer.watch(lambda: None)
     await asyncio.sleep(119)

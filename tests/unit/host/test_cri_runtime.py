@@ -59,15 +59,6 @@ def test_a_runtime_describes_itself(runtime, fake):
     assert runtime.status().unready == Condition(type="RuntimeReady", status=False, reason="r")
 
 
-@pytest.mark.parametrize(
-    ("config", "image"),
-    [('{"sandboxImage": "pause:1"}', "pause:1"), ("{}", ""), ("", ""), ("[1]", ""), ("{", ""), ('{"sandboxImage": 1}', "")],
-)
-def test_the_sandbox_image_is_read_from_the_runtime_status(runtime, fake, config, image):
-    fake.info = {"config": config}
-    assert runtime.status().sandbox_image == image
-
-
 def test_a_runtime_without_a_cgroup_driver_is_no_error(runtime, fake):
     fake.driver = None
     assert runtime.cgroup_driver() is None
@@ -78,11 +69,10 @@ def test_a_runtime_without_a_cgroup_driver_is_no_error(runtime, fake):
         runtime.cgroup_driver()
 
 
-def test_the_frequent_status_has_handlers_and_features_and_no_configuration(runtime, fake):
-    fake.info = {"config": '{"sandboxImage": "pause:1"}'}
-    assert (runtime.health().handlers, runtime.health().supplemental_groups_policy, runtime.health().sandbox_image) == ((), None, "")
+def test_the_status_has_handlers_and_features(runtime, fake):
+    assert (runtime.status().handlers, runtime.status().supplemental_groups_policy) == ((), None)
     fake.handlers = ["", "runc"]
-    found = runtime.health()
+    found = runtime.status()
     assert found.handlers == (RuntimeHandler(name="", user_namespaces=True), RuntimeHandler(name="runc", user_namespaces=True))
     assert found.supplemental_groups_policy is True
     assert found.unmet("NetworkReady").reason == "r"

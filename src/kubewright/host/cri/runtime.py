@@ -7,7 +7,6 @@ continues this one.
 from __future__ import annotations
 
 import errno
-import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.machine import CRI_SOCKET
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError, KubewrightError, RuntimeUnavailable
-from kubewright.base.records import replace
 from kubewright.host.cri import failures
 from kubewright.host.states import Container, ContainerState, Image, RuntimeStatus, Sandbox
 
@@ -118,12 +116,7 @@ class CRIRuntime:
         return self.client.version()
 
     def status(self) -> RuntimeStatus:
-        found, info = self.client.status()
-        return replace(found, sandbox_image=sandbox_image(info.get("config", "")))
-
-    def health(self) -> RuntimeStatus:
-        """Return the status without its sandbox image: what a kubelet requests every few seconds, a tenth of the whole answer."""
-        return self.client.status(verbose=False)[0]
+        return self.client.status()
 
     def give_pod_range(self, cidrs: str, /) -> None:
         """Give the runtime the address ranges of its pods, separated by commas. Repeating it changes nothing."""
@@ -193,16 +186,6 @@ class CRIRuntime:
         self.client.stop_sandbox(sandbox.id)
         self.client.remove_sandbox(sandbox.id)
         return Change(target=sandbox.target, action=Action.DELETE)
-
-
-def sandbox_image(config: str) -> str:
-    """Find the sandbox image in a runtime's configuration; empty if it is not included (containerd from 2.0 on)."""
-    try:
-        found = json.loads(config or "{}")
-    except ValueError:
-        return ""
-    image = found.get("sandboxImage") if isinstance(found, dict) else None
-    return image if isinstance(image, str) else ""
 
 
 def _read_tail(path: PurePosixPath) -> bytes:
