@@ -44,11 +44,10 @@ class Identity:
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """The resources used by a process: seconds of CPU since its start, current and maximum bytes of memory."""
+    """The resources used by a process: seconds of CPU since its start, and bytes of memory."""
 
     cpu_seconds: float
     rss_bytes: int
-    peak_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +80,6 @@ class RealProcesses:
         return Usage(
             cpu_seconds=found.ticks / os.sysconf("SC_CLK_TCK"),
             rss_bytes=_kilobytes(status.get("VmRSS", "")),
-            peak_bytes=_kilobytes(status.get("VmHWM", "")),
         )
 
     def group(self, leader: int, /) -> list[Identity]:

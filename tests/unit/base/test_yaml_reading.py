@@ -153,7 +153,6 @@ map: {a: 1,
 def test_lines_and_columns_of_fields_are_known(path, line, column):
     assert load_all(TEXT)[0].position_of(path) == (line, column)
     assert load_all("x: 1\n---\n" + TEXT)[1].position_of(path) == (line + 2, column)
-    assert load_all(TEXT)[0].line_of(path) == line
 
 
 def test_a_position_is_shown_with_the_source_or_in_words():

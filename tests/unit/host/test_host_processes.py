@@ -151,7 +151,7 @@ def test_processes_are_not_searched_in_another_pid_namespace(proc):
 
 def test_usage_is_measured(processes):
     used = processes.usage(processes.of(os.getpid()))
-    assert 1_000_000 < used.rss_bytes <= used.peak_bytes
+    assert used.rss_bytes > 1_000_000
     assert used.cpu_seconds > 0
 
 

@@ -40,14 +40,11 @@ class Document:
     places: Places = field(default_factory=dict, repr=False, compare=False)
     """The places of the entries of each dict and list, by its `id`; see `place`."""
 
-    def line_of(self, path: str) -> int | None:
-        """Return the line of a field such as `etcd.local.extraArgs[2].name`, or of the deepest part of the path that exists."""
-        return self.position_of(path)[0]
-
     def position_of(self, path: str) -> tuple[int, int]:
         """Return line and column, from 1, of a field's name or of a list's element; the column is 0 for the document itself.
 
-        If the path does not exist, they are those of the deepest part that does.
+        A path is, for example, `etcd.local.extraArgs[2].name`. If it does not exist, the position is that of the deepest
+        part that does.
         """
         found: int | None = None
         here = self.value
