@@ -14,6 +14,7 @@ from kubewright.base.records import dataclass
 LOOPBACK: Final = "127.0.0.1"
 TCP: Final = "tcp"
 UDP: Final = "udp"
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 _SPEC: Final = Pattern(r"(?:(\[[^\]]*\]|[^:\[\]]*):)?([0-9]{1,5}):([0-9]{1,5})(?:/(tcp|udp))?")
 _HOST: Final = Pattern(r"(?:(\[[^\]]*\]|[^:\[\]]*):)?([0-9]{1,5})(?::[0-9]{1,5})?(?:/(tcp|udp))?")
 _REMEDY: Final = "write HOST:TARGET, for example 8080:30080, 8080:30080/udp or 192.0.2.7:8080:30080"
@@ -38,12 +39,9 @@ class PublishedPort:
 
     def blocks(self, other: PublishedPort) -> bool:
         """Return whether another port cannot be published next to this one."""
-        if (self.port, self.protocol) != (other.port, other.protocol):
+        if (self.port, self.protocol) != (other.port, other.protocol) or (":" in self.address) != (":" in other.address):
             return False
-        return self.address == other.address or any(formats.address(one) in _ANY for one in (self.address, other.address))
-
-
-_ANY: Final = (formats.address("0.0.0.0"), formats.address("::"))  # noqa: S104 - compared, not bound
+        return self.address == other.address or bool(_WILDCARDS & {self.address, other.address})
 
 
 def parse(text: str, *, address: str = LOOPBACK) -> PublishedPort:

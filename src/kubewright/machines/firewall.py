@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 from kubewright.base.errors import HostError
@@ -92,12 +93,13 @@ def ensure(bridge: str, host: Host | None = None) -> list[str]:
 
 
 def remove(bridge: str, host: Host | None = None) -> None:
-    """Remove the exceptions of a bridge. Raises HostError."""
+    """Remove the exceptions of a bridge; those of a firewall that has ended meanwhile are gone already."""
     host = host or RealHost()
     ruleset = read(host)
     for firewall in FIREWALLS:
-        for command in firewall.leftover(bridge, host, ruleset):
-            host.run(command)
+        with suppress(HostError):
+            for command in firewall.leftover(bridge, host, ruleset):
+                host.run(command)
 
 
 def read(host: Host) -> Ruleset:

@@ -198,8 +198,7 @@ def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
         clear_host(name, place)
     network = Network(bridge=bridge_of(name), range="")
     networks.end_translation(network)
-    with suppress(HostError):  # a firewall that has ended meanwhile
-        firewall.remove(network.bridge)
+    firewall.remove(network.bridge)
     network.remove()
     for one in found:
         one.remove()

@@ -17,6 +17,8 @@ def test_each_row_of_the_guide_has_a_test() -> None:
     assert len(rows) >= 30
     assert [row for row, tests in zip(rows, named, strict=True) if not tests] == []
     there = {
-        name for path in (ROOT / "tests").rglob("test_*.py") for name in re.findall(r"^ *def (test_\w+)", path.read_text(), re.MULTILINE)
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE)
     }
     assert [test for tests in named for test in tests if test not in there] == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -20,9 +22,11 @@ from kubewright.http import loop
 from kubewright.local import published, record
 from kubewright.local.published import PublishedPort
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole.services.forwarding import Forwarder
+from kubewright.local.whole.services.forwarding import Forwarder, taken
+from kubewright.local.whole.services.places import MODULE
 
 CLUSTER = ClusterRecord(name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="172.30.4.11"),))
+LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); time.sleep(1000)"
 HANGS = 60.0
 """Seconds after which a test counts as hanging."""
 
@@ -72,6 +76,11 @@ def test_a_published_port_is_added_once_and_never_to_another_target() -> None:
     for conflict in (other, published.parse("0.0.0.0:8080:30080")):
         with pytest.raises(UsageError, match="is published to port 30080 already"):
             published.added((one,), (conflict,))
+
+
+def test_the_same_port_of_other_addresses_families_and_protocols_is_another_port() -> None:
+    ports = [published.parse(text) for text in ("127.0.0.1:80:1", "127.0.0.2:80:2", "[::]:80:3", "127.0.0.1:80:4/udp")]
+    assert published.added((), ports) == tuple(ports)
 
 
 def test_a_port_is_removed_by_its_number_protocol_or_whole_text() -> None:
@@ -130,6 +139,29 @@ def test_a_connection_reaches_the_machine_that_accepts_it() -> None:
         await forwarder.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", port.port)
+        server.close()
+
+    run(test)
+
+
+def test_connections_to_a_machine_that_has_stopped_are_ended() -> None:
+    async def test() -> None:
+        server = await asyncio.start_server(upper, "127.0.0.2", 0)
+        machines = ["127.0.0.2"]
+        port = PublishedPort(address="127.0.0.1", port=free(), target=server.sockets[0].getsockname()[1])
+        forwarder = Forwarder(lambda: machines)
+        await forwarder.publish([port])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
+        writer.write(b"x")
+        answered = asyncio.ensure_future(reader.read())
+        while not answered.done():  # the connection to the machine may not have been made yet
+            forwarder.look_again()
+            machines.clear()
+            await asyncio.sleep(0.02)
+        with suppress(ConnectionResetError):
+            assert await answered == b""
+        writer.close()
+        await forwarder.close()
         server.close()
 
     run(test)
@@ -207,3 +239,11 @@ def test_a_port_that_is_taken_is_refused_with_its_owner_and_nothing_changes() ->
             await forwarder.close()
 
     run(test)
+
+
+def test_a_port_that_another_cluster_publishes_is_refused_with_its_name() -> None:
+    with subprocess.Popen([sys.executable, "-c", LISTENER, MODULE, "/run/x", "/state/dev"], stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        port = PublishedPort(address="127.0.0.1", port=int(daemon.stdout.readline()), target=1)
+        assert str(taken(port)) == f"port 127.0.0.1:{port.port}/tcp is in use by cluster dev"
+        daemon.kill()

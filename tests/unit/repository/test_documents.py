@@ -69,7 +69,7 @@ def test_every_command_block_of_a_guide_is_tested_or_says_why_not():
 
 def test_every_fault_names_an_existing_test():
     """A path, or the folder that is named above the table."""
-    defined = re.compile(r"^(?:    )?def (test_\w+)", re.MULTILINE)
+    defined = re.compile(r"^(?:    )?(?:async )?def (test_\w+)", re.MULTILINE)
     tests = ROOT / "tests"
     there = {path.relative_to(tests).as_posix(): set(defined.findall(path.read_text())) for path in tests.rglob("test_*.py")}
     page = (ROOT / "docs" / "guide" / "troubleshooting.md").read_text()

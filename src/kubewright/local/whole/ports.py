@@ -11,9 +11,10 @@ from kubewright.base.messages import quoted
 from kubewright.base.records import replace
 from kubewright.base.wait import Waiter
 from kubewright.host.detached import DetachedProcess
+from kubewright.host.network.interfaces import RealNetwork
 from kubewright.local import published, record
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.published import PublishedPort
+from kubewright.local.published import TCP, PublishedPort
 from kubewright.local.record import ClusterRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import machines, members, owner
@@ -23,6 +24,16 @@ from kubewright.local.whole.services import client
 def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[PublishedPort, ...]:
     """Return the ports of a cluster after an `up`. Raises UsageError for one that is published to another target already."""
     return published.added(cluster.published, options.publish)
+
+
+def require_free(paths: ClusterPaths, cluster: ClusterRecord, options: UpOptions) -> None:
+    """Require that no other process listens on the ports of a cluster, before anything is started. Raises PortInUse with the owner."""
+    served = client.status(paths).get("ports", ())
+    for port in wanted(cluster, options):
+        if port.protocol == TCP and str(port) not in served and RealNetwork().owner_of_port(port.address, port.port) is not None:
+            from kubewright.local.whole.services.forwarding import taken  # loads asyncio, which other commands do without
+
+            raise taken(port)
 
 
 def ensure(

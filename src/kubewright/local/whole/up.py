@@ -88,6 +88,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         found = record.load(paths.record)
         cluster = _wanted(paths, options, found, random)
         mounts.require_sources(cluster.mounted)
+        ports.require_free(paths, cluster, options)
         parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed

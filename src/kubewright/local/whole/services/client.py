@@ -20,9 +20,8 @@ from kubewright.http import unix
 from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.published import PublishedPort
-from kubewright.local.whole.services.places import MODE, RUN, runtime
+from kubewright.local.whole.services.places import MODE, MODULE, RUN, runtime
 
-MODULE: Final = "kubewright.local.whole.services.daemon"
 _LISTENS_WITHIN: Final = 60.0
 """Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 _GRACE: Final = 5.0

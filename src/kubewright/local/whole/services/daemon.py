@@ -68,6 +68,7 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int) -> None:
 
     states = MachineStates(paths)
     forwarder = Forwarder(lambda: [*states.running.values()])
+    states.subscribe(forwarder.look_again)
     server = await serve_unix(control_server.routes(states, forwarder), path=own.socket, owner=owner)
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "machines": states.run,

@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Final, Protocol, cast
 
 from kubewright.base.errors import HostError, PortInUse
 from kubewright.host.network.interfaces import RealNetwork
 from kubewright.http.listening import listen
 from kubewright.local.published import TCP, PublishedPort
+from kubewright.local.whole.services.places import MODULE
 
 Machines = Callable[[], Sequence[str]]
 """The addresses of the machines that run."""
@@ -31,6 +33,10 @@ _MOST_CLIENTS: Final = 1024
 
 class Forwarded(Protocol):
     """A port that is being forwarded."""
+
+    def end_lost(self, running: Collection[str]) -> None:
+        """End connections to machines other than those that run: nobody answers them any more."""
+        ...
 
     async def close(self) -> None:
         """Stop listening, and end all connections. Idempotent."""
@@ -63,6 +69,12 @@ class Forwarder:
             await self._close([port for port in fresh if port in self._ports])
             await self._open(stale)
             raise
+
+    def look_again(self) -> None:
+        """End the connections to machines that have stopped."""
+        running = frozenset(self._machines())
+        for port in self._ports.values():
+            port.end_lost(running)
 
     async def close(self) -> None:
         """Stop forwarding."""
@@ -105,7 +117,8 @@ class _TCPPort:
     def __init__(self, port: PublishedPort, chosen: _Choice) -> None:
         self._port = port
         self._chosen = chosen
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], str] = {}
+        """The tasks of connections, with the addresses of their machines."""
         self._server: asyncio.Server | None = None
 
     @classmethod
@@ -115,9 +128,14 @@ class _TCPPort:
         try:
             sock = listen(port.address, port.port)
         except PortInUse as error:
-            raise _taken(port) from error
+            raise taken(port) from error
         found._server = await asyncio.start_server(found._accepted, sock=sock)
         return found
+
+    def end_lost(self, running: Collection[str]) -> None:
+        for connection, address in self._connections.items():
+            if address and address not in running:
+                connection.cancel()
 
     async def close(self) -> None:
         if self._server is not None:
@@ -129,16 +147,16 @@ class _TCPPort:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._connections.add(task)
+        self._connections[task] = ""
         try:
-            await self._carried(reader, writer)
+            await self._carried(reader, writer, task)
         finally:
-            self._connections.discard(task)
+            del self._connections[task]
             writer.transport.abort()
 
-    async def _carried(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carried(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
         """Connect to a machine and pass bytes on in both directions until both sides have ended."""
-        there = await self._connected()
+        there = await self._connected(task)
         if there is None:
             return
         try:
@@ -153,12 +171,13 @@ class _TCPPort:
         finally:
             there[1].transport.abort()
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+    async def _connected(self, task: asyncio.Task[None]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         for address in self._chosen.order():
             with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(ACCEPTS_WITHIN):
                     found = await asyncio.open_connection(address, self._port.target)
                 self._chosen.worked(address)
+                self._connections[task] = address
                 return found
         return None
 
@@ -192,13 +211,18 @@ class _UDPPort(asyncio.DatagramProtocol):
         except OSError as error:
             sock.close()
             if error.errno == errno.EADDRINUSE:
-                raise _taken(port) from error
+                raise taken(port) from error
             raise HostError(f"cannot listen on {port.listener}/{port.protocol}", detail=error.strerror or str(error)) from error
         _, found = await asyncio.get_running_loop().create_datagram_endpoint(lambda: cls(port, chosen), sock=sock)
         return found
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def end_lost(self, running: Collection[str]) -> None:
+        for client in list(self._clients.values()):
+            if client.machine not in running:
+                client.close()
 
     async def close(self) -> None:
         if self._transport is not None:
@@ -252,7 +276,7 @@ class _UDPClient(asyncio.DatagramProtocol):
     def __init__(self, port: _UDPPort, addr: object, machine: str) -> None:
         self._port = port
         self._addr = addr
-        self._machine = machine
+        self.machine = machine
         self._transport: asyncio.DatagramTransport | None = None
         self._idle: asyncio.TimerHandle | None = None
 
@@ -278,7 +302,7 @@ class _UDPClient(asyncio.DatagramProtocol):
             self._idle.cancel()
         if self._transport is not None:
             self._transport.close()
-        self._port.forget(self._addr, refused_by=self._machine if refused else "")
+        self._port.forget(self._addr, refused_by=self.machine if refused else "")
 
     def _used(self) -> None:
         if self._idle is not None:
@@ -286,10 +310,19 @@ class _UDPClient(asyncio.DatagramProtocol):
         self._idle = asyncio.get_running_loop().call_later(_IDLE, self.close)
 
 
-def _taken(port: PublishedPort) -> PortInUse:
-    """Return the error for a port of which somebody else makes use, with the process if it can be found."""
+def taken(port: PublishedPort) -> PortInUse:
+    """Return the error for a port that is in use, with its owner if it can be found."""
     owner = RealNetwork().owner_of_port(port.address, port.port) if port.protocol == TCP else None
-    held = str(owner) if owner is not None else "another process"
+    held = "another process" if owner is None else _cluster_of(owner.pid) or str(owner)
     return PortInUse(
         f"port {port.listener}/{port.protocol} is in use by {held}", remedy="stop that process, or publish another port of the host"
     )
+
+
+def _cluster_of(pid: int | None) -> str:
+    """Return the cluster whose daemon a process is, '' for other processes."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
+    except (OSError, ValueError):
+        return ""
+    return f"cluster {Path(words[words.index(MODULE) + 2]).name}" if MODULE in words else ""

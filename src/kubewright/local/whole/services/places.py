@@ -14,6 +14,8 @@ from kubewright.local.whole import members
 
 RUN: Final = Path("/run/kubewright-clusters")
 MODE: Final = 0o711
+MODULE: Final = "kubewright.local.whole.services.daemon"
+"""The daemon; its arguments are its own directory, the cluster's, and the user id of the owner."""
 
 
 def runtime(paths: ClusterPaths) -> ClusterPaths:
