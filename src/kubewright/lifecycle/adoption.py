@@ -91,7 +91,7 @@ def load_administrator(host: Host, path: PurePosixPath, *, now: datetime) -> Acc
     if host.state(path) is None:
         raise HostError(
             f"{path} does not exist, and without it the cluster of this machine cannot be read",
-            remedy="make it with `kubewright init phase kubeconfig admin` and the configuration of the cluster, where the key of its CA is on "
+            remedy="make it with `kubewright init phase kubeconfig admin` and the configuration of the cluster, if the key of its CA is on "
             "this machine; or copy it from another control-plane node; then run the same command again",
         )
     access = load_access(path, read=host.read)

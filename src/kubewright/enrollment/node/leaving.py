@@ -192,7 +192,7 @@ def _require_of_a_hub(host: Host) -> None:
         raise HostError(
             "this machine has not joined through a hub",
             detail="it became part of a cluster in another way",
-            remedy="`kubewright reset` removes it from that; it asks for confirmation",
+            remedy="`kubewright reset` removes it from that cluster; it asks for confirmation",
         )
 
 
