@@ -87,6 +87,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_local_repeated.py::test_a_cluster_whose_daemon_died_is_adopted_without_a_restart": REST,
     "tests/controlplane/test_local_repeated.py::test_a_cluster_recovers_when_all_processes_were_killed_at_once": REST,
     "tests/controlplane/test_serving_sources_real.py": REST,
+    "tests/controlplane/test_serving_storms_real.py": REST,
     "tests/controlplane/test_plugin_guide.py": REST,
     "tests/controlplane/test_plugin_runs.py": REST,
     "tests/controlplane/test_plugin_runs.py::test_a_run_has_a_cluster_and_leaves_nothing": FIRST,

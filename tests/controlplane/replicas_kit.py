@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,9 +68,9 @@ class Replica:
         found = re.findall(r"(\S+) leads by the lease", self.log.read_text())
         return found[-1] if found else ""
 
-    def signed(self, start: str) -> int:
-        """How many requests whose names have this prefix it has signed."""
-        return len(re.findall(rf"{start}-\d+ of \S+ is signed", self.log.read_text()))
+    def signed(self, start: str, *, verb: str = "signed") -> int:
+        """How many requests whose names have this prefix it has signed, or approved."""
+        return len(re.findall(rf"{start}-\d+ of \S+ is {verb}", self.log.read_text()))
 
     def send(self, number: int) -> None:
         os.kill(self.process.pid, number)
@@ -147,6 +147,26 @@ def issued(api: KubeClient) -> set[str]:
     return {one["metadata"]["name"] for one in found if (one.get("status") or {}).get("certificate")}
 
 
+@dataclass(frozen=True)
+class Work:
+    """What replicas do in an interrupted round: how requests come about, which are done, and what is written about each.
+
+    `verb` is the word in the log, `flags` are those of the replicas.
+    """
+
+    send: Callable[[KubeClient, Sequence[str]], object]
+    done: Callable[[KubeClient], set[str]]
+    verb: str
+    writes: tuple[str, ...]
+    flags: tuple[str, ...] = ()
+    prepare: Callable[[KubeClient, Sequence[str]], object] = lambda _api, _names: None
+
+
+SIGNING = Work(
+    send=lambda api, names: [api.create(body(name)) for name in names], done=issued, verb="signed", writes=("approval", "status")
+)
+
+
 def decisions(cluster: Bench, *, code: int = 200) -> Counter[tuple[str, str]]:
     """Count the writes that the API server accepted (or answered otherwise), by name and subresource, from its audit log."""
     found: Counter[tuple[str, str]] = Counter()
@@ -157,13 +177,13 @@ def decisions(cluster: Bench, *, code: int = 200) -> Counter[tuple[str, str]]:
     return found
 
 
-def _in_the_middle(replicas: Replicas, api: KubeClient, start: str, *, least: int) -> Replica:
-    """Wait until the leader, whichever it is by then, has signed some requests of a round."""
+def _in_the_middle(replicas: Replicas, api: KubeClient, start: str, *, least: int, verb: str) -> Replica:
+    """Wait until the leader, whichever it is by then, has signed or approved some requests of a round."""
     found: list[Replica] = []
 
     def begun() -> bool:
         leader = replicas.leader(api)
-        if leader is not None and leader.process.poll() is None and leader.signed(start) >= least:
+        if leader is not None and leader.process.poll() is None and leader.signed(start, verb=verb) >= least:
             found.append(leader)
         return bool(found)
 
@@ -171,47 +191,56 @@ def _in_the_middle(replicas: Replicas, api: KubeClient, start: str, *, least: in
     return found[0]
 
 
-def _is_followed(leader: Replica, replicas: Replicas, api: KubeClient) -> bool:
+def _is_followed(leader: Replica, replicas: Replicas, api: KubeClient, *flags: str) -> bool:
     """Whether another replica leads. One is started if the other has ended as well: on a slow machine it led before, and lost its lease."""
     if not replicas.others_alive(leader):
-        replicas.start("--secure-port=0")
+        replicas.start("--secure-port=0", *flags)
     return replicas.leader(api) not in (None, leader)
 
 
-def interrupted_rounds(cluster: Bench, api: KubeClient, replicas: Replicas, rounds: Sequence[signal.Signals], *, each: int = EACH) -> None:
+def interrupted_rounds(
+    cluster: Bench,
+    api: KubeClient,
+    replicas: Replicas,
+    rounds: Sequence[signal.Signals],
+    *,
+    each: int = EACH,
+    work: Work = SIGNING,
+) -> None:
     """Stop or kill the leader in the middle of each round of requests; each must be decided exactly once."""
     names: list[str] = []
     by_leaders: list[int] = []
     for number, how in enumerate(rounds):
         while replicas.alive < 2:  # a replica that could not renew its lease in time, on a slow machine, has ended as well
-            replicas.start("--secure-port=0")
+            replicas.start("--secure-port=0", *work.flags)
         mine = tuple(f"round-{number}-{index:03d}" for index in range(each))
         names += mine
-        sender = threading.Thread(target=lambda made=mine: [api.create(body(name)) for name in made])
+        work.prepare(api, mine)
+        sender = threading.Thread(target=work.send, args=(api, mine))
         sender.start()
-        leader = _in_the_middle(replicas, api, f"round-{number}", least=3 + 7 * (number % 8))
+        leader = _in_the_middle(replicas, api, f"round-{number}", least=3 + 7 * (number % 8), verb=work.verb)
         leader.send(how)
         sender.join()
-        eventually(lambda stopped=leader: _is_followed(stopped, replicas, api), "another leader")
+        eventually(lambda stopped=leader: _is_followed(stopped, replicas, api, *work.flags), "another leader")
         if how == signal.SIGSTOP:
             leader.send(signal.SIGCONT)
         assert leader.process.wait(600) == (1 if how == signal.SIGSTOP else -how)
         if how == signal.SIGSTOP:
             assert "was not renewed in time" in leader.log.read_text()
-        by_leaders.append(leader.signed(f"round-{number}"))
-    eventually(lambda: issued(api) >= set(names), "every request to be signed")
-    require_once(cluster, names, lost=IN_FLIGHT * rounds.count(signal.SIGKILL))
+        by_leaders.append(leader.signed(f"round-{number}", verb=work.verb))
+    eventually(lambda: work.done(api) >= set(names), f"every request to be {work.verb}")
+    require_once(cluster, names, lost=IN_FLIGHT * rounds.count(signal.SIGKILL), writes=work.writes)
     assert len(names) == each * len(rounds)
     assert min(by_leaders) < each, "no leader was interrupted"
 
 
-def require_once(cluster: Bench, names: Sequence[str], *, lost: int = 0) -> None:
-    """Require that each was approved by one write and signed by one.
+def require_once(cluster: Bench, names: Sequence[str], *, lost: int = 0, writes: Sequence[str] = SIGNING.writes) -> None:
+    """Require that each was approved by one write, and signed by one if the replicas sign.
 
     The audit log may lack `lost` writes, whose connection or server was cut at the time.
     """
     found = decisions(cluster)
-    counts = {(name, part): found[name, part] for name in names for part in ("approval", "status")}
+    counts = {(name, part): found[name, part] for name in names for part in writes}
     twice = {one: count for one, count in counts.items() if count > 1}
     missing = [one for one, count in counts.items() if not count]
     assert not twice, f"decided more than once: {twice}"

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import approver_storms
 import controllers_faults
 import decoder_comparison
 import decoder_oracle
@@ -32,6 +33,7 @@ from kubewright.kube.client import KubeClient
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "soak-controllers.md"
 ROUNDS: Final = (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGSTOP) * 5
+KILLS: Final = (signal.SIGKILL,) * 20
 EACH: Final = 100
 MADE_UP: Final = 1_000_000
 BATCH: Final = 5_000
@@ -116,6 +118,29 @@ def _serving() -> tuple[str, str]:
     return f"{found.total():,} generated requests for serving certificates (seeds from {seed})", f"no crash, no wrong approval: {told}"
 
 
+def _approver_leaders() -> tuple[str, str]:
+    with arena() as (cluster, api, replicas):
+        work = approver_storms.approving(approver_storms.Nodes(cluster), approver_storms.flags_of(cluster, api))
+        interrupted_rounds(cluster, api, replicas, KILLS, each=EACH, work=work)
+    return (
+        f"{len(KILLS) * EACH:,} requests of as many nodes for serving certificates, the leader killed {len(KILLS)} times",
+        "each decided once",
+    )
+
+
+def _approver_hostile() -> tuple[str, str]:
+    with arena() as (cluster, api, replicas):
+        flags = approver_storms.flags_of(cluster, api)
+        found = approver_storms.beset(cluster, api, replicas, flags, count=HOSTILE, harmless=HARMLESS)
+    told = (
+        f"99 % of the requests of other nodes took at most {found.hostile:.2f} s ({found.harmless:.2f} s with requests that no controller"
+        f" handles); {found.denied:,} denied; at most {found.memory:.0f} MiB"
+    )
+    assert found.hostile - found.harmless <= DELAY, told
+    assert found.memory <= MEMORY, told
+    return f"{HOSTILE:,} hostile requests of one node for serving certificates", told
+
+
 def _decoders() -> tuple[str, str]:
     seed, found, path = secrets.randbelow(2**31), Counter[tuple[str, str]](), decoder_oracle.program()
     with ProcessPoolExecutor(max(1, len(os.sched_getaffinity(0)) - 1)) as pool:
@@ -136,6 +161,8 @@ PARTS: Final[Mapping[str, Part]] = {
     "hostile": _hostile,
     "generated": _generated,
     "serving": _serving,
+    "approver-leaders": _approver_leaders,
+    "approver-hostile": _approver_hostile,
     "decoders": _decoders,
 }
 
