@@ -65,6 +65,8 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_kill_upgrade.py": Cost(2, 250),
     "tests/machines/test_kill_worker.py": Cost(3, 100),
     "tests/machines/test_reset_machines.py": Cost(4, 110),
+    "tests/machines/test_serving_machines.py": Cost(4, 90),
+    "tests/machines/test_strict_machines.py": Cost(4, 50),
     "tests/machines/test_typed_machines.py": Cost(4, 100),
     "tests/machines/test_whole_clusters.py": Cost(4, 110),
     "tests/machines/test_upgrade_cluster.py": Cost(4, 290),

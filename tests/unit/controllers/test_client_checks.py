@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from typing import Any
 
@@ -13,12 +14,17 @@ from controllers_kit import NODES, NOW, condition, extension, request
 from cryptography.hazmat.primitives.asymmetric import ec
 from serving_kit import policy
 
+from kubewright.base.errors import Conflict
 from kubewright.controllers import options, requests
 from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
 from kubewright.controllers.serving import clients
 from kubewright.controllers.serving.client_approver import ALARM
 from kubewright.controllers.serving.clients import ClientEvidence, decide
 from kubewright.controllers.serving.deciding import Approve, Deny, Wait
+from kubewright.http.messages import Request
+from kubewright.kube.answers import WatchEvent
+from kubewright.kube.api import AsyncKubeAPI
+from kubewright.kube.core import Call
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, NODE
 from kubewright.manifests import node_policy
 
@@ -180,6 +186,37 @@ async def test_no_token_is_accepted_while_it_is_not_known_which_ones_were_used()
         cluster.api.put(node_policy.used_tokens())
         await asyncio.sleep(60)
         assert kinds(cluster, "waits") == [("Approved", "NodeJoinPolicy")]
+
+
+class FailsOnce(AsyncKubeAPI):
+    """Loses the first write to each request: it is not carried out."""
+
+    def __init__(self, inner: AsyncKubeAPI) -> None:
+        self._inner = inner
+        self._lost: set[str] = set()
+
+    async def send(self, call: Call, /) -> dict[str, Any]:
+        if call.subresource == "approval" and call.name not in self._lost:
+            self._lost.add(str(call.name))
+            raise Conflict("somebody else has changed it", code=409)
+        return await self._inner.send(call)
+
+    def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
+        return self._inner.stream(call)
+
+    async def exchange(self, request: Request, /) -> Any:
+        return await self._inner.exchange(request)
+
+
+@pytest.mark.looptime
+async def test_a_request_whose_approval_could_not_be_written_is_approved_later():
+    objects = (node_policy.used_tokens(), client_csr(node="worker-1", name="first"), client_csr(name="renewal", key=KEYS[1], **SELF))
+    cluster = Cluster(*objects, wanted=WANTED, policy=POLICY, allowed=(), through=FailsOnce)
+    async with cluster.running(30):
+        assert [kinds(cluster, name) for name in ("first", "renewal")] == [[("Approved", "NodeJoinPolicy")]] * 2
+        cluster.api.put(client_csr(name="again", key=KEYS[1], **SELF))
+        await asyncio.sleep(30)
+        assert kinds(cluster, "again") == [("Denied", "Renewal")]
 
 
 @pytest.mark.looptime

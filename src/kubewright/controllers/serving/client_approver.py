@@ -92,20 +92,23 @@ class ClientApprover(PolicyController):
             await super().run()
 
     async def _decision(self, csr: SigningRequest) -> Decision:
-        policy = self._policy.current
-        if policy.clients != STRICT:
-            return Nothing(reason="the policy leaves it to the stock approver")
-        token = clients.token_of(csr)
+        token = clients.token_of(csr) if self._policy.current.clients == STRICT else ""
         if token and not self._has_used_tokens:
             self._known.used(await self._used.load())
             self._has_used_tokens = True
-        now = self._clock.now()
-        decision = clients.decide(csr, self._known.evidence(csr), policy, now=now)
+        decision = self._by_policy(csr)
         if isinstance(decision, Approve):
             self._known.approved(csr)  # before the write: another worker may look at a request of the same token meanwhile
-            if token and (use := use_of(csr, now=now)) is not None:
+            if token and (use := use_of(csr, now=self._clock.now())) is not None:
                 await self._used.record(token, use)
+                return self._by_policy(csr)  # that took time: Nodes and the policy may have changed
         return decision
+
+    def _by_policy(self, csr: SigningRequest) -> Decision:
+        policy = self._policy.current
+        if policy.clients != STRICT:
+            return Nothing(reason="the policy leaves it to the stock approver")
+        return clients.decide(csr, self._known.evidence(csr), policy, now=self._clock.now())
 
     def _node_of(self, csr: SigningRequest) -> str:
         return node_of(csr.username)

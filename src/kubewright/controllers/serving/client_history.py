@@ -27,7 +27,7 @@ class ClientHistory:
     def __init__(self, history: RequestHistory) -> None:
         self._history = history
         self._nodes: set[str] = set()
-        self._names: OrderedDict[str, set[bytes]] = OrderedDict()
+        self._names: OrderedDict[str, dict[bytes, str]] = OrderedDict()
         self._tokens: OrderedDict[str, dict[bytes, str]] = OrderedDict()
 
     def node_changed(self, event: WatchEvent) -> None:
@@ -58,7 +58,7 @@ class ClientHistory:
         key, node = key_of(csr), _node(csr)
         if key is None or not node:
             return
-        _latest(self._names, node, set()).add(key)
+        _latest(self._names, node, {}).setdefault(key, csr.name)
         if csr.username.startswith(BOOTSTRAP_USER):
             _latest(self._tokens, csr.username, {})[key] = node
 
@@ -68,15 +68,15 @@ class ClientHistory:
         if key is None:
             return ClientEvidence()
         others = [one for other, one in self._tokens.get(csr.username, {}).items() if other != key]
-        known = self._names.get(node, set())
+        known = self._names.get(node, {})
         return ClientEvidence(
             exists=node in self._nodes,
-            name_key=bool(known - {key}),
+            name_key=bool(known.keys() - {key}),
             token_key=f"the bootstrap token was used for {others[0]}, with another key" if others else "",
             key_holder=next(
                 iter(sorted(f"{user} for {signer}" for signer, user in self._history.holders(csr) if _is_other(signer, user, csr))), ""
             ),
-            used=key in known,
+            used=known.get(key, csr.name) != csr.name,  # the write of an approval may have to be repeated
         )
 
 
