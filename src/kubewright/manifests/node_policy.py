@@ -76,12 +76,12 @@ def with_node(text: str, row: FileRow, *, tokens: Collection[str]) -> str:
     those of the row that has matched so far. Tokens are added; those that are not in `tokens`, the existing ones, go.
 
     Raises DocumentError for a text that is not a policy, ValidationError for an invalid one, UsageError for a node without
-    addresses from anywhere, and for one that is to have a reserved address.
+    addresses from anywhere, and for one that is to have a reserved name or address.
     """
     policy, valid = _content(text), node_approval.read(text.encode(), source=f"{pods.NAMESPACE}/{NAME}")
-    for address in row.addresses:
-        if node_approval.contains(valid.reserved_networks, address):
-            raise UsageError(f"the policy reserves {address}: no node may have it", remedy=f"remove it from `reserved` in {LOCATION}")
+    for name in (row.node, *row.names, *row.addresses):
+        if name in valid.reserved_names or node_approval.contains(valid.reserved_networks, name):
+            raise UsageError(f"the policy reserves {name}: no node may have it", remedy=f"remove it from `reserved` in {LOCATION}")
     found = next((one for one in _file_rows(policy) if one.get("node") == row.node), None)
     if found is None:
         like = next((one for one in _file_rows(policy) if fnmatch.fnmatchcase(row.node, str(one.get("node")))), None)

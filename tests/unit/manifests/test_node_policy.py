@@ -126,9 +126,10 @@ def test_a_node_without_addresses_has_those_of_the_row_that_matched_so_far():
         node_policy.with_node(made(), FileRow(node="worker-1"), tokens=())
 
 
-def test_no_node_gets_a_reserved_address():
-    server = replace(CONFIGURATION.cluster.api_server, cert_sans=("10.98.0.21",))
-    with pytest.raises(UsageError, match=r"the policy reserves 10\.98\.0\.21"):
+@pytest.mark.parametrize("reserved", ["10.98.0.21", "worker-1", "worker-1.example.com"])
+def test_no_node_gets_a_reserved_name_or_address(reserved):
+    server = replace(CONFIGURATION.cluster.api_server, cert_sans=(reserved,))
+    with pytest.raises(UsageError, match=f"the policy reserves {reserved}:"):
         node_policy.with_node(made(api_server=server), WORKER, tokens=())
 
 
