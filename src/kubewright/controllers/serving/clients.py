@@ -153,7 +153,9 @@ def _name_taken(subject: ClientSubject) -> str:
         return ""
     if subject.evidence.exists:
         return f"there is a Node {checks.shown(subject.node)}: delete it if its machine is gone"
-    return f"{checks.shown(subject.node)} has a certificate with another key" if subject.evidence.name_key else ""
+    if subject.evidence.name_key:
+        return f"{checks.shown(subject.node)} has a certificate with another key: approve the request by hand if that key is lost"
+    return ""
 
 
 def _key_reuse(subject: ClientSubject) -> str:
