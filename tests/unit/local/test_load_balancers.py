@@ -48,6 +48,14 @@ def test_an_address_that_was_asked_for_is_given_if_it_is_free() -> None:
     }
 
 
+def test_an_address_that_was_assigned_a_moment_ago_is_kept() -> None:
+    services = [service("certain", loadBalancerIP=POOL[0]), service("fresh")]
+    assert assigned(services, POOL, recent={("default", "fresh"): POOL[0]}) == {
+        ("default", "fresh"): POOL[0],
+        ("default", "certain"): POOL[1],
+    }
+
+
 def test_two_services_never_share_an_address() -> None:
     assert assigned([service("a", ip=POOL[0]), service("b", ip=POOL[0])], POOL) == {("default", "a"): POOL[0], ("default", "b"): POOL[1]}
 

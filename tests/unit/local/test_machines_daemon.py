@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, PortInUse
+from kubewright.base.events import SilentReporter
+from kubewright.base.wait import PollingWaiter
 from kubewright.http import loop
 from kubewright.http.serving import serve_unix
 from kubewright.local import published
@@ -112,3 +115,19 @@ def test_the_client_reports_a_port_that_is_taken_and_removes_what_it_made(tmp_pa
     finally:
         client.stop(paths)
     assert not own.root.exists()
+
+
+def test_a_daemon_is_started_once_and_one_without_a_record_is_replaced(tmp_path: Path) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+    try:
+        client.ready(paths, client.start(paths, owner=0), waiter=waiter)
+        first = client.status(paths)["pid"]
+        assert client.start(paths, owner=0) is None
+        runtime(paths).daemon_record.unlink()
+        client.ready(paths, client.start(paths, owner=0), waiter=waiter)
+        assert client.status(paths)["pid"] != first
+        assert not Path(f"/proc/{first}").exists()
+    finally:
+        client.stop(paths)
+    assert (client.status(paths), runtime(paths).root.exists()) == ({}, False)

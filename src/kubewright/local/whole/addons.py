@@ -22,11 +22,9 @@ _PLUGIN: Final = "    hosts {{\n       {address} {name}\n       fallthrough\n   
 
 
 def ensure(api: KubeAPI, *, gateway: str) -> list[Change]:
-    """Ensure all of it. An existing StorageClass is left as it is: its users may have another default."""
-    return [
-        ensure_object(api, DesiredObject(volumes.storage_class(), write=Write.CREATE_ONLY)),
-        *_name_of_host(api, gateway),
-    ]
+    """Ensure all of it; returns what has changed. An existing StorageClass is left as it is: its users may have another default."""
+    changes = (ensure_object(api, DesiredObject(volumes.storage_class(), write=Write.CREATE_ONLY)), *_name_of_host(api, gateway))
+    return [change for change in changes if change]
 
 
 def _name_of_host(api: KubeAPI, gateway: str) -> list[Change]:

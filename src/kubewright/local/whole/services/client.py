@@ -40,10 +40,13 @@ def status(paths: ClusterPaths) -> dict[str, Any]:
 def start(paths: ClusterPaths, *, owner: int) -> DetachedProcess | None:
     """Start the daemon and return at once; None if it runs. `owner` is the user who may call it besides root."""
     own = runtime(paths)
+    if daemon_process.identity(own):
+        return None
+    stop(paths)  # one whose record was lost would keep its ports
     for directory in (RUN, own.root):
         directory.mkdir(mode=MODE, exist_ok=True)
         directory.chmod(MODE)
-    return None if daemon_process.identity(own) else daemon_process.spawn(own, MODULE, str(paths.root), str(owner))
+    return daemon_process.spawn(own, MODULE, str(paths.root), str(owner))
 
 
 def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waiter) -> None:

@@ -15,6 +15,7 @@ import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -101,9 +102,11 @@ async def _keep_exceptions(bridge: str) -> None:
 
 
 async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
-    """Detect the removal of the directory: then no other program can find and stop this one."""
-    while await asyncio.to_thread(root.is_dir):
-        await asyncio.sleep(DIRECTORY_CHECK_EVERY)
+    """Detect the removal of the directory, also if there is another one: then no other program can find and stop this one."""
+    mine = await asyncio.to_thread(root.stat)
+    with suppress(FileNotFoundError):
+        while os.path.samestat(mine, await asyncio.to_thread(root.stat)):
+            await asyncio.sleep(DIRECTORY_CHECK_EVERY)
     gone.set()
 
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from kubewright.base.errors import HostError, KubewrightError, NotFound
@@ -64,10 +65,10 @@ def key_of(obj: Mapping[str, Any]) -> Key:
     return namespace, name
 
 
-def assigned(services: Iterable[Object], pool: Sequence[str]) -> dict[Key, str]:
+def assigned(services: Iterable[Object], pool: Sequence[str], *, recent: Mapping[Key, str] = MappingProxyType({})) -> dict[Key, str]:
     """Return the address of each LoadBalancer Service; those for which none is left are missing.
 
-    Services keep theirs. A new one gets `spec.loadBalancerIP` if it is free, else the first free address; older
+    Services keep theirs, also those that have been assigned recently and are not in the statuses that we know yet. A new one gets `spec.loadBalancerIP` if it is free, else the first free address; older
     Services come first.
     """
     ours = sorted(
@@ -75,7 +76,7 @@ def assigned(services: Iterable[Object], pool: Sequence[str]) -> dict[Key, str]:
     )
     found: dict[Key, str] = {}
     free = list(pool)
-    for choose in (_present, _requested, lambda _: free[0] if free else ""):
+    for choose in (_present, lambda service: recent.get(key_of(service), ""), _requested, lambda _: free[0] if free else ""):
         for service in ours:
             key, address = key_of(service), choose(service)
             if key not in found and address in free:
@@ -158,6 +159,7 @@ class LoadBalancers:
         self._routes = routes
         self._pool = tuple(pool)
         self._events = events
+        self._assigned: Mapping[Key, str] = {}
         self._without: set[Key] = set()
         self._due = asyncio.Event()
 
@@ -183,7 +185,7 @@ class LoadBalancers:
 
     async def _settle(self) -> None:
         services = {key_of(one): one for one in self._services.objects.values()}
-        addresses = assigned(services.values(), self._pool)
+        addresses = assigned(services.values(), self._pool, recent=self._assigned)
         backends = backends_of(self._machines(), self._nodes.objects, self._slices.objects.values())
         present = {address: via for address, via in (await asyncio.to_thread(self._routes.routes)).items() if address in self._pool}
         wanted = routed(addresses, services, backends, present)
@@ -198,8 +200,9 @@ class LoadBalancers:
             if patch is not None:
                 with suppress(NotFound):
                     await self._api.patch(SERVICE, key[1], patch, key[0], type="merge", subresource="status")
-                if key in addresses:
+                if key in addresses and self._assigned.get(key) != addresses[key]:
                     self._events.event(service, kind="Normal", reason="AddressAssigned", message=f"the host reaches it at {addresses[key]}")
+        self._assigned = addresses
         self._tell_without({key for key, service in services.items() if _is_ours(service) and key not in addresses}, services)
 
     def _tell_without(self, without: set[Key], services: Mapping[Key, Object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -12,6 +13,8 @@ from kubewright.machines.machine import Machine
 
 EVERY: Final = 1.0
 """Seconds between two looks."""
+STOPPED_EVERY: Final = 5
+"""Looks of which one includes the machines that do not run: finding a process in all their cgroups takes longer."""
 
 
 class MachineStates:
@@ -49,12 +52,13 @@ class MachineStates:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        while True:
+        for count in itertools.count(1):
             await asyncio.sleep(EVERY)
-            self._look()
+            self._look(stopped=count % STOPPED_EVERY == 0)
 
-    def _look(self) -> None:
-        found = {name: self._addresses[name] for name, machine in self._machines.items() if machine.runs}
+    def _look(self, *, stopped: bool = True) -> None:
+        looked = {name: machine for name, machine in self._machines.items() if stopped or name in self._running}
+        found = {name: self._addresses[name] for name, machine in looked.items() if machine.runs}
         if found != self._running:
             self._running = found
             for reader in self._readers:
