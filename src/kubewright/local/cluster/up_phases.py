@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from kubewright import tokens
@@ -93,20 +93,18 @@ def join_nodes(ctx: LocalContext) -> Iterable[Step]:
         ctx.control.restart(nodes=lost)
         for name in lost:
             yield Change(target=f"node {name}", action=Action.CREATE, reason="its Node was deleted")
-    yield from _start_joins(ctx, fresh)
+    yield from _start_joins(ctx, fresh, there=there)
 
 
-def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
-    """Start the joins of new workers and of further control planes, which are repaired in any case."""
+def _start_joins(local: LocalContext, fresh: Sequence[str], *, there: Collection[str]) -> Iterable[Step]:
+    """Start the joins of new workers and of further control planes, which are repaired in any case. `there` are the existing Nodes."""
     planes = local.joins.newcomers if local.joins is not None else []
     credentials = None
     if fresh or planes:
         chosen = _join_tokens(local, [*fresh, *planes])
         made = list({token.token: token for token in chosen.values()}.values())
         if local.run.cluster.strict_clients:
-            from kubewright.local.cluster import controllers  # most clusters leave it to kube-controller-manager
-
-            yield from controllers.admit(local, {name: tokens.parse(token.token).id for name, token in chosen.items()})
+            yield from _admitted(local, chosen, there=there)
         yield from cluster.token_secrets(local, made)
         yield cluster.publish(local, [*local.configuration.init.bootstrap_tokens, *made], api=local.api)
         credentials = JoinCredentials(
@@ -125,6 +123,15 @@ def _start_joins(local: LocalContext, fresh: Sequence[str]) -> Iterable[Step]:
         yield from cluster.upload_certs(local)
     if local.joins is not None:
         local.joins.start(credentials, local.configuration)
+
+
+def _admitted(local: LocalContext, chosen: Mapping[str, BootstrapToken], *, there: Collection[str]) -> Iterable[Change]:
+    """Write the tokens into the policy, and free the names of machines that have lost their keys: names of Nodes are taken."""
+    from kubewright.local.cluster import controllers  # most clusters leave it to kube-controller-manager
+
+    for name in sorted(set(chosen) & set(there)):
+        yield remove_object(local.api, named("Node"), name)
+    yield from controllers.admit(local, {name: tokens.parse(token.token).id for name, token in chosen.items()})
 
 
 def _join_tokens(local: LocalContext, names: Sequence[str]) -> dict[str, BootstrapToken]:
