@@ -179,6 +179,19 @@ async def test_a_token_is_tied_to_its_key_after_the_request_is_deleted_and_after
 
 
 @pytest.mark.looptime
+async def test_a_token_of_a_request_that_a_person_has_approved_is_tied_to_its_key_too():
+    async with running(client_csr(node="worker-1", name="first"), text=f"{POLICY}approval: human\n").running() as cluster:
+        waiting = cluster.csr("first")
+        cluster.api.put({**waiting, "status": {"conditions": [condition("Approved")]}})
+        await asyncio.sleep(1)
+        stored = cluster.api.get(CONFIG_MAP, node_policy.USED_TOKENS, "kube-system")
+        assert [(token, text.split()[2]) for token, text in stored["data"].items()] == [("abcdef", "worker-1")]
+        cluster.api.put(client_csr(node="worker-2", name="thief", key=KEYS[1]))
+        await asyncio.sleep(1)
+        assert kinds(cluster, "thief") == [("Denied", "TokenNotAllowed")]
+
+
+@pytest.mark.looptime
 async def test_no_token_is_accepted_while_it_is_not_known_which_ones_were_used():
     requested = (client_csr(node="worker-1", name="waits"), client_csr(name="renewal", key=KEYS[1], **SELF))
     async with Cluster(*requested, wanted=WANTED, policy=POLICY, allowed=()).running() as cluster:

@@ -16,7 +16,7 @@ from kubewright.apis.node_approval import STRICT
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError
 from kubewright.base.unexpected import keep_running
-from kubewright.controllers import approving
+from kubewright.controllers import approving, requests
 from kubewright.controllers.certificates import is_open
 from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
 from kubewright.controllers.serving import clients, journal
@@ -25,13 +25,13 @@ from kubewright.controllers.serving.deciding import Approve, Decision
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.history import RequestHistory
 from kubewright.controllers.serving.policies import Policy
-from kubewright.controllers.serving.policy_controller import PolicyController
-from kubewright.controllers.serving.used_tokens import UsedTokens
+from kubewright.controllers.serving.policy_controller import FIRST_PAUSE, PolicyController
+from kubewright.controllers.serving.used_tokens import Use, UsedTokens
 from kubewright.controllers.telemetry import Telemetry
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
-from kubewright.kube.daemons.controller import SharedInformer
+from kubewright.kube.daemons.controller import NotNow, SharedInformer
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +77,7 @@ class ClientApprover(PolicyController):
         self._known = ClientHistory(history)
         self._used = UsedTokens(api)
         self._has_used_tokens = False
+        self._uses: asyncio.Queue[tuple[str, Use]] = asyncio.Queue()
         self._alarmed: set[str] = set()
 
     async def run(self) -> None:
@@ -85,10 +86,12 @@ class ClientApprover(PolicyController):
         self._nodes.subscribe(self._known.node_changed)
         self._nodes.subscribe(self._node_changed)
         self._csrs.subscribe(self._known.changed)
+        self._csrs.subscribe(self._approval_seen)
         await self._nodes.wait_synced()
         await self._wait_for_policy()
         async with asyncio.TaskGroup() as group:
             group.create_task(keep_running("second approver", self._watch_bindings), name="second approver")
+            group.create_task(keep_running("used tokens", self._store_uses), name="used tokens")
             await super().run()
 
     async def _decision(self, csr: SigningRequest) -> Decision:
@@ -109,6 +112,27 @@ class ClientApprover(PolicyController):
         if policy.clients != STRICT:
             return Nothing(reason="the policy leaves it to the stock approver")
         return clients.decide(csr, self._known.evidence(csr), policy, now=self._clock.now())
+
+    def _approval_seen(self, event: WatchEvent) -> None:
+        """Note the token of an approved request: a person may have approved it."""
+        csr = requests.read(event.object)
+        token = clients.token_of(csr)
+        if event.type is not EventType.DELETED and token and csr.approved and (use := use_of(csr, now=self._clock.now())) is not None:
+            self._uses.put_nowait((token, use))
+
+    async def _store_uses(self) -> None:
+        """Store the tokens of requests that were approved by others."""
+        while True:
+            token, use = await self._uses.get()
+            while self._policy.current.clients == STRICT:
+                try:
+                    if token not in await self._used.load():
+                        await self._used.record(token, use)
+                except NotNow as error:
+                    _log.warning("the use of a bootstrap token is not stored yet: %s", error)
+                    await asyncio.sleep(FIRST_PAUSE)
+                else:
+                    break
 
     def _node_of(self, csr: SigningRequest) -> str:
         return node_of(csr.username)

@@ -1,6 +1,7 @@
 """Which bootstrap token was used with which key, in a ConfigMap: known after a request is deleted, and after a restart.
 
-Only the leader writes it, so it is read once. A token is stored before its first request is approved.
+Only the leader writes it, so it is read once. A token is stored before its first request is approved, or when a person
+has approved it.
 """
 
 from __future__ import annotations
