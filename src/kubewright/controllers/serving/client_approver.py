@@ -32,6 +32,7 @@ from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.daemons.controller import NotNow, SharedInformer
+from kubewright.manifests.rbac import APPROVAL_BINDINGS
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +41,8 @@ LOOK_AGAIN: Final = 60.0
 ALARM: Final = "SecondApprover"
 _BOOTSTRAPPERS: Final = ("system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated")
 _STOCK: Final = (
-    ("nodeclient", "system:bootstrap:nobody", _BOOTSTRAPPERS, "kubeadm:node-autoapprove-bootstrap"),
-    ("selfnodeclient", "system:node:nobody", ("system:nodes", "system:authenticated"), "kubeadm:node-autoapprove-certificate-rotation"),
+    ("nodeclient", "system:bootstrap:nobody", _BOOTSTRAPPERS, APPROVAL_BINDINGS[0]),
+    ("selfnodeclient", "system:node:nobody", ("system:nodes", "system:authenticated"), APPROVAL_BINDINGS[1]),
 )
 """A permission that makes the stock approver approve, a user who would have it, and kubeadm's binding that gives it."""
 
