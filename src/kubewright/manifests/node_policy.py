@@ -50,8 +50,10 @@ def of_cluster(configuration: Configuration, rows: Sequence[FileRow], *, strict_
 def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = False) -> str:
     """Return a policy that lists these nodes as well; the text itself if it does already.
 
-    A row that exists stays as it is, except that it gets the tokens in addition. Names and addresses of new rows are no
-    longer reserved. `strict_clients` sets `clients: strict`. Tokens count, and are written, only with `clients: strict`. Raises DocumentError for a text that is not a policy.
+    A row that exists stays as it is, except that it gets the tokens in addition. Names and addresses of new rows of single
+    nodes are no longer reserved. `strict_clients` sets `clients: strict`; tokens count, and are written, only with it.
+
+    Raises DocumentError for a text that is not a policy.
     """
     policy = _content(text)
     if strict_clients:
@@ -63,7 +65,7 @@ def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = Fals
         if row.node in known and not set(row.tokens) <= set(known[row.node].get("tokens") or ()):
             known[row.node]["tokens"] = list(dict.fromkeys((*(known[row.node].get("tokens") or ()), *row.tokens)))
     _insert(policy, [_document(row, strict=strict) for row in missing])
-    own = {text for row in missing for text in (row.node, *row.addresses)}
+    own = {text for row in missing if row.node != ANY_NODE for text in (row.node, *row.addresses)}
     policy["reserved"] = [one for one in policy.get("reserved") or () if one not in own]
     changed = _filled(policy)
     return text if changed == _filled(_content(text)) else yaml.dump(changed)

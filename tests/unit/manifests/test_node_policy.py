@@ -84,6 +84,11 @@ def test_the_row_for_any_node_stays_the_last_one():
     assert not policy.row("two").allows("10.98.0.77", "two")
 
 
+def test_networks_for_any_node_take_nothing_from_what_is_reserved():
+    text = yaml.dump({**yaml.load(made()), "reserved": ["10.98.0.0/24"]})
+    assert [str(one) for one in read(node_policy.with_rows(text, [TWO, ANY])).reserved_networks] == ["10.98.0.0/24"]
+
+
 def test_tokens_are_written_only_where_they_count():
     stock = node_policy.of_cluster(CONFIGURATION, [ONE])
     assert (read(stock).clients, read(stock).row("one").tokens, node_policy.is_strict(stock)) == ("stock", frozenset(), False)
