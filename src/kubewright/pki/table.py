@@ -275,8 +275,8 @@ CONTROLLERS: Final = Kubeconfig(
     name="kubewright-controllers",
     common_name="kubewright-controllers",
     server=Endpoint.LOCAL,
-    summary="Generate the kubeconfig of the kubewright controllers",
-    long_name="certificate embedded in the kubeconfig file for the kubewright controllers to use",
+    summary="Generate the kubeconfig of kubewright's controllers",
+    long_name="certificate embedded in the kubeconfig file for kubewright's controllers to use",
 )
 """Of the static pod of kubewright's controllers; kubeadm has none. Machines without that pod have no such file."""
 

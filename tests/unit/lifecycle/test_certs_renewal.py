@@ -95,14 +95,14 @@ def test_the_kubeconfig_of_our_controllers_is_renewed_where_it_exists(plane):
     before = plane.snapshot()
     run = plane.run("certs", "renew", "all", "--config", plane.config)
     lines = run.out.splitlines()
-    assert (run.code, lines.count("certificate embedded in the kubeconfig file for the kubewright controllers to use renewed")) == (0, 1)
+    assert (run.code, lines.count("certificate embedded in the kubeconfig file for kubewright's controllers to use renewed")) == (0, 1)
     assert lines[-1] == "Restart kubewright-controllers as well."
     after = plane.snapshot()
     assert after[own.name] != before[own.name]
     assert [row["name"] for row in plane.check("-o", "json").json["certificates"]].count(own.name) == 1
     own.unlink()
     run = plane.run("certs", "renew", own.name, "--config", plane.config)
-    assert (run.code, run.out) == (0, "MISSING! certificate embedded in the kubeconfig file for the kubewright controllers to use\n")
+    assert (run.code, run.out) == (0, "MISSING! certificate embedded in the kubeconfig file for kubewright's controllers to use\n")
 
 
 def test_period_and_algorithm_come_from_the_configuration(plane):
