@@ -41,10 +41,7 @@ _SUBRESOURCES: Final = {
     "statusz": ("statusz",),
     "flagz": ("configz",),
 }
-"""The subresources of nodes that allow a path, by the path's first segment.
-
-Every other path needs `proxy`.
-"""
+"""The subresources of nodes that allow a path, by the path's first segment. Every other path needs `proxy`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,10 +19,7 @@ EVERY: Final = 600.0
 
 
 class ClockWatch:
-    """Compares the clocks every ten minutes.
-
-    `trouble` says how far they differ, '' if the difference does no harm.
-    """
+    """Compares the clocks every ten minutes. `trouble` says how far they differ, '' if the difference does no harm."""
 
     def __init__(self, api: Callable[[], AsyncKubeAPI], node_name: str, *, clock: Clock) -> None:
         self._api = api

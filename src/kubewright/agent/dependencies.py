@@ -25,10 +25,7 @@ def connect(access: Access) -> AsyncKubeClient:
 
 @dataclass(frozen=True, kw_only=True)
 class Seams:
-    """Connections, time, randomness and a reporter.
-
-    The defaults are the real ones, with a silent reporter.
-    """
+    """Connections, time, randomness and a reporter. The defaults are the real ones, with a silent reporter."""
 
     connect: Connect = connect
     clock: Clock = field(default_factory=SystemClock)
@@ -74,10 +71,7 @@ class Timings:
     certificate_lifetime: int | None = None
     """The requested certificate lifetime in seconds; None leaves it to the signer, as a kubelet does."""
     pod_cidr_first: float = 0.03
-    """How soon a new node looks for its pod CIDR; the wait doubles up to `pod_cidr_most`.
-
-    A kubelet watches instead.
-    """
+    """How soon a new node looks for its pod CIDR; the wait doubles up to `pod_cidr_most`. A kubelet watches instead."""
     pod_cidr_most: float = 0.2
     pod_cidr_later: float = 1.0
     """The wait between status rounds while a node that was registered less than `pod_cidr_patience` ago has no pod CIDR. With the jitter of

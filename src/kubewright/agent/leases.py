@@ -1,7 +1,4 @@
-"""The Lease of a Node: building it and renewing it.
-
-Source: kubelet v1.36: component-helpers/apimachinery/lease.
-"""
+"""The Lease of a Node: building it and renewing it. Source: kubelet v1.36: component-helpers/apimachinery/lease."""
 
 from __future__ import annotations
 

@@ -147,10 +147,7 @@ def type_name(value: object) -> str:
 
 
 def shown(value: object) -> object:
-    """Return the part of a value that errors show: a scalar, masked and shortened if it is long.
-
-    For maps and lists only the type.
-    """
+    """Return the part of a value that errors show: a scalar, masked and shortened if it is long; of maps and lists only the type."""
     if isinstance(value, str) and len(value) > _SEARCHED:
         return f"a string of {len(value)} characters"
     if isinstance(value, str):

@@ -1,7 +1,4 @@
-"""Logging with the standard library, in klog's levels and line format, on standard error.
-
-Secrets are masked.
-"""
+"""Logging with the standard library, in klog's levels and line format, on standard error. Secrets are masked."""
 
 from __future__ import annotations
 

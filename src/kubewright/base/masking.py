@@ -70,10 +70,7 @@ def remember(value: str) -> str:
 
 
 def remember_token(text: str) -> str:
-    """Remember a token that was read, and return it.
-
-    The id of a bootstrap token is not secret: it names an object.
-    """
+    """Remember a token that was read, and return it. The id of a bootstrap token is not secret: it names an object."""
     id_, dot, secret = text.strip().partition(".")
     if dot or len(id_) != _ID_LENGTH:
         remember(secret if (len(id_), len(secret)) == (_ID_LENGTH, _SECRET_LENGTH) else text)

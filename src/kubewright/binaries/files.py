@@ -97,10 +97,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def move_into_place(source: Path, target: Path) -> None:
-    """Move a finished program to its final name: mode 0755, fsync, rename, fsync of the directory.
-
-    On the same file system only.
-    """
+    """Move a finished program to its final name on the same file system: mode 0755, fsync, rename, fsync of the directory."""
     with writing(target):
         descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:

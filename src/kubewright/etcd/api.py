@@ -259,7 +259,7 @@ class Etcd(Protocol):
     def members(self, *, agreed: bool = True) -> list[Member]:
         """Read: return the members in etcd's order.
 
-        With `agreed` off, as one of them knows them, which needs no quorum.
+        Without `agreed`, return them as one member knows them, which needs no quorum.
         """
         ...
 

@@ -37,10 +37,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """An answer with its complete body.
-
-    Header names are lower case; of a repeated header the last value counts.
-    """
+    """An answer with its complete body. Header names are lower case; of a repeated header the last value counts."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)

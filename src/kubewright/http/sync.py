@@ -81,10 +81,7 @@ class Transport(messages.Transport):
 
 
 class Streamed:
-    """An answer whose body is still arriving.
-
-    Implements `messages.Stream`. `url` is its source, after redirects.
-    """
+    """An answer whose body is still arriving. Implements `messages.Stream`. `url` is its source, after redirects."""
 
     def __init__(self, answer: urllib3.BaseHTTPResponse, *, method: str, url: str) -> None:
         self._answer = answer

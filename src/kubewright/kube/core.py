@@ -1,7 +1,4 @@
-"""The Kubernetes API without I/O: calls as values, and their encoding.
-
-Answers are read by `answers`.
-"""
+"""The Kubernetes API without I/O: calls as values, and their encoding. Answers are read by `answers`."""
 
 from __future__ import annotations
 

@@ -36,10 +36,7 @@ def changing(paths: ClusterPaths, *, doing: str) -> Iterator[None]:
 
 
 def require_private(root: Path) -> None:
-    """Require that other users cannot enter a cluster's directory, before keys are written to it.
-
-    Raises HostError.
-    """
+    """Require that other users cannot enter a cluster's directory, before keys are written to it. Raises HostError."""
     mode = root.lstat().st_mode & 0o777
     if mode & 0o077:
         raise HostError(

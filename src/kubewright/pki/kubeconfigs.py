@@ -91,10 +91,7 @@ def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources
 
 
 def resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:
-    """Return the entries of the current context.
-
-    Raises CertificateMismatch, naming `source`, if it cannot be used.
-    """
+    """Return the entries of the current context. Raises CertificateMismatch, naming `source`, if it cannot be used."""
     try:
         return require_usable(kubeconfig)
     except ValidationError as error:

@@ -69,10 +69,7 @@ class SingleIssuer:
 
 
 class EitherIssuer:
-    """Asks one issuer, and falls back to another if the first does not accept our credentials.
-
-    Implements `Issuer`.
-    """
+    """Asks one issuer, and falls back to another if the first does not accept our credentials. Implements `Issuer`."""
 
     def __init__(self, first: Issuer, second: Issuer) -> None:
         self._first = first

@@ -354,7 +354,7 @@ class CertificateManager:
                     self.view = replace(self.view, waiting=replace(waiting, explanation=explanation))
 
     def _saw(self, request: Object, *, name: str) -> None:
-        """Note the state of the open request.
+        """Record the state of the open request.
 
         Its name is shown only if the request can be found again by it. Earlier problems are cleared, except that an
         earlier request timed out.

@@ -184,10 +184,7 @@ class FilePairStore:
             )
 
     def _new_path(self) -> Path:
-        """Return a new file name from the local time, as the kubelet does.
-
-        With a counter if that name is taken.
-        """
+        """Return a new file name from the local time, as the kubelet does; if that name is taken, with a counter."""
         stem = f"{self._prefix}-{self._clock.now().astimezone():%Y-%m-%d-%H-%M-%S}"
         path, number = self._pki / f"{stem}.pem", 1
         while path.exists():

@@ -228,10 +228,7 @@ def _profile(kubelet: Mapping[str, Any], machine: MachineInfo, *, storage: int) 
 
 
 def _timings(kubelet: Mapping[str, Any]) -> Timings:
-    """Return the kubelet's intervals with the configured ones.
-
-    The first registration attempt does not wait.
-    """
+    """Return the kubelet's intervals with the configured ones. The first registration attempt does not wait."""
     update, report = (kubelet[f"nodeStatus{word}Frequency"].seconds for word in ("Update", "Report"))
     lease = kubelet["nodeLeaseDurationSeconds"]
     return replace(Timings(), registration_first=0.0, status_update=update, status_report=report, lease_duration=lease)

@@ -1,7 +1,4 @@
-"""The state of the container runtime after repeated queries. Pure.
-
-Source: kubelet v1.36: pkg/kubelet/runtime.go.
-"""
+"""The state of the container runtime after repeated queries. Pure. Source: kubelet v1.36: pkg/kubelet/runtime.go."""
 
 from __future__ import annotations
 

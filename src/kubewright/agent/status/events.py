@@ -1,7 +1,4 @@
-"""The events that a change of a Node's status causes. Pure.
-
-Source: kubelet v1.36: pkg/kubelet/nodestatus.
-"""
+"""The events that a change of a Node's status causes. Pure. Source: kubelet v1.36: pkg/kubelet/nodestatus."""
 
 from __future__ import annotations
 

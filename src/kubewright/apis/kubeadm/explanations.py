@@ -1,6 +1,4 @@
-"""Explanations of the fields of the configuration kinds: type, default, version, meaning.
-
-For unknown fields, the replacement or suggestion.
+"""Explanations of the fields of the configuration kinds: type, default, version, meaning; and replacements for unknown fields.
 
 They are derived from the tables that decode the fields.
 """

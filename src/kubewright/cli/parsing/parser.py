@@ -68,10 +68,7 @@ class Found:
 
 
 def parse(argv: Sequence[str], *, program: str) -> Parsed:
-    """Find the command and parse its flags and arguments.
-
-    Raises UsageError, naming the wrong word or flag.
-    """
+    """Find the command and parse its flags and arguments. Raises UsageError, naming the wrong word or flag."""
     return read(find(argv), program=program)
 
 

@@ -156,10 +156,7 @@ class Table:
         return next((row for row in self._directly_below(parent) if word == row.words[-1] or word in row.aliases), None)
 
     def children(self, parent: Command, *, hidden: bool = False) -> tuple[Command, ...]:
-        """Return the commands directly below one, in the table's order.
-
-        For the program itself only with path and summary, for help.
-        """
+        """Return the commands directly below one, in the table's order; for the program itself, only with path and summary."""
         if not parent.words:
             heads = (head for head in self.heads.values() if hidden or not head.hidden)
             return tuple(Command(head.word, head.summary, hidden=head.hidden) for head in heads)

@@ -123,15 +123,13 @@ class RequestHandler:
     def _put_aside(self, name: str, uid: str, condition: Condition | None) -> None:
         """Queue a request to be refused, or deleted if there is no condition.
 
-        A queue of its own, because writes take longest, and a crowd must not delay the others.
+        It has a separate queue, because writes take longest, and many such requests must not delay the others.
         """
         self._turned_away[name] = (uid, condition)
         self._aside.add(name)
 
     def _overtaken(self, seen: Seen, error: Taken) -> None:
-        """Have a request decided again after a growing pause because something it needs was taken.
-
-        Refuse it after some attempts.
+        """Have a request decided again after a growing pause because something that it needs was taken; refuse it after some attempts.
 
         Deciding again finds the new owner. If it never does, endless retries would only cost time. Raises NotNow.
         """
@@ -161,10 +159,7 @@ class RequestHandler:
         return decisions.decide(seen, record, policy, self._ctx.clock.now())
 
     async def _opened(self, seen: Seen, request: Object, record: JoinRecord | None) -> tuple[Seen, Mapping[str, str]]:
-        """Decrypt a request and look up what it asks for.
-
-        Also return which names, including its own, belong to other nodes.
-        """
+        """Decrypt a request and look up what it asks for; also return which names, including its own, belong to other nodes."""
         try:
             contents = requests.read(
                 request, join_key=self._ctx.loaded.join_key

@@ -205,10 +205,7 @@ class Tenant:
         tunnel.load(await self._ctx.store.ask(lambda store: store.records(self._ctx.name)))
 
     async def _let_go(self, name: str) -> None:
-        """Let a leaving node go.
-
-        Its peer in the VPN stays for a moment, so that the node can learn the result.
-        """
+        """Let a leaving node go. Its peer in the VPN stays for a moment, so that the node can learn the result."""
         node = self._nodes.get(name)
         if node is not None and await self._departures.follow(node) and self._ctx.tunnel is not None:
             self._queue.add_after(_TUNNEL, self._ctx.tunnel.linger)

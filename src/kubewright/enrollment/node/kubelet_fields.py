@@ -24,10 +24,7 @@ from kubewright.base.plain_text import require_one_line_each
 from kubewright.base.records import dataclass
 
 Read = Callable[[Any], Any]
-"""Returns the value to write for a given one.
-
-Raises ValueError with the reason if a hub must not set it.
-"""
+"""Returns the value to write for a given one. Raises ValueError with the reason if a hub must not set it."""
 
 _LOUDEST: Final = 5
 """Kubelets log requests from verbosity 6 on, and their bodies from 8 on."""
@@ -221,10 +218,7 @@ def read(document: Mapping[str, Any], *, accepted: frozenset[str] = frozenset())
 
 
 def _readable(path: str, row: AcceptedField | None, consented: bool, value: Any) -> Any:
-    """Return the value to write.
-
-    Raises ValueError for a value that kubelets refuse, or that a hub must not set.
-    """
+    """Return the value to write. Raises ValueError for a value that kubelets refuse, or that a hub must not set."""
     _RULES.get(path, _any)(value)
     return value if row is None or (consented and row.limited) else row.read(value)
 

@@ -154,10 +154,7 @@ def until_used(ctx: NodeRotateContext) -> str | None:
 
 
 def offer(ctx: NodeRotateContext) -> Iterator[Change | Waited]:
-    """Offer the new key, and wait until the hub accepts it.
-
-    Raises KeyRefused, and WaitTimeout if no hub does.
-    """
+    """Offer the new key, and wait until the hub accepts it. Raises KeyRefused, and WaitTimeout if no hub does."""
     [peer, *_] = ctx.interface().peers
     offered = key_offers.offer(ctx.node, current=ctx.current, new=ctx.new, hub=peer.public_key)
     try:

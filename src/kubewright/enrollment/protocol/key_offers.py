@@ -1,11 +1,9 @@
-"""A change of a node's VPN key: the offer of a joined node, and the answer of its hub, both in annotations of its Node.
+"""A change of a node's VPN key: the node's offer, and the answer of its hub, both in annotations of its Node. Pure.
 
-Pure.
-
-An offer is `KEY PROOF`. The proof shows that the sender holds both the node's current key and the new one: others than
-the node may write to Nodes. It is a MAC with the shared secrets of each of the two keys and the hub's, so that only the
-hub can verify it and nobody else can create it; after the change it proves nothing. An answer is `STATE KEY`, followed
-by a reason if the key is refused.
+An offer is `KEY PROOF`. The proof shows that the sender holds both the node's current key and the new one, because
+others than the node may write to Nodes. It is a MAC with the shared secrets of each of the two keys and the hub's, so
+that only the hub can verify it and nobody else can create it; after the change it proves nothing. An answer is `STATE
+KEY`, followed by a reason if the key is refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A hub's state in Secrets of a management cluster: `HubStore` over `SecretRows`.
 
-Reads return the last read state; writes decide again.
-
-For one thread at a time. Several processes may use the same Secrets: the daemon, and concurrent commands.
+Reads return the last state that was read; writes decide again. Use it from one thread at a time. Several processes
+may use the same Secrets: the daemon, and concurrent commands.
 """
 
 from __future__ import annotations

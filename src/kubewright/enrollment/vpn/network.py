@@ -1,7 +1,4 @@
-"""The VPN of a tenant cluster: WireGuard, a star around the hub's interface, which forwards from one node to another.
-
-Pure.
-"""
+"""The VPN of a tenant cluster: WireGuard, a star around the hub's interface, which forwards from one node to another. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Interpretation of observations: when waiting is pointless and the remedy, the reason of a wait, and a report of a failed one.
-
-Pure.
-"""
+"""Pure interpretation of observations: whether waiting is pointless, the remedy, the reason of a wait, and the report of a failed one."""
 
 from __future__ import annotations
 

@@ -63,10 +63,7 @@ _ADD_ONS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
 
 
 def manifest(prepared: Prepared[Configuration], phase: str) -> str:
-    """Return the objects of an add-on's phase as YAML documents, each after a separator.
-
-    Also those of a disabled one, as kubeadm does.
-    """
+    """Return the objects of an add-on's phase as YAML documents, each after a separator; also those of a disabled one, as in kubeadm."""
     render, order = _ADD_ONS[phase]
     host = prepared.host
     found = patch_directory.read(host, prepared.configuration, say=_silent, user=host.facts.user)

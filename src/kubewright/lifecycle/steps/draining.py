@@ -23,10 +23,7 @@ _LOOK, _LONGEST_LOOK = 0.2, 2.0
 
 
 def evictable(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the pods to evict: neither static ones nor a DaemonSet's, which come back, nor those that have ended.
-
-    Pure.
-    """
+    """Return the pods to evict: neither static ones nor a DaemonSet's, which would return, nor those that have ended. Pure."""
     return [pod for pod in pods if not _stays(pod)]
 
 

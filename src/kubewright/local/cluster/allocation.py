@@ -75,10 +75,7 @@ def new_machine(paths: ClusterPaths, name: str, *, claims: AddressClaims, taken:
 
 
 def _free(blank: LocalMachineRecord, taken: list[str]) -> LocalMachineRecord:
-    """Give a machine the first address with all ports free.
-
-    If something listens on all addresses, use other ports.
-    """
+    """Give a machine the first address with all ports free. If something listens on all addresses, use other ports."""
     network, wanted = RealNetwork(), list(blank.ports.values())
     try:
         return replace(blank, address=network.free_loopback(wanted, avoid=taken))

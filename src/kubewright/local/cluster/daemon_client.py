@@ -1,6 +1,6 @@
-"""The daemon from the outside: its control socket, and starting it and waiting for it.
+"""The daemon as its clients see it: its control socket, starting it, and waiting for it.
 
-Only the standard library: `local status` answers at once.
+Uses only the standard library, because `local status` has to answer at once.
 """
 
 from __future__ import annotations

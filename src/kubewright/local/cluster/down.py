@@ -37,10 +37,7 @@ _KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet
 
 @dataclass(frozen=True, kw_only=True)
 class DownResult:
-    """The result of `down`.
-
-    `existed` is False if there was no such cluster; `kubeconfigs` are those that named it.
-    """
+    """The result of `down`. `existed` is False if there was no such cluster; `kubeconfigs` are those that named it."""
 
     existed: bool
     kubeconfigs: tuple[Path, ...] = ()

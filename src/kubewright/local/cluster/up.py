@@ -224,10 +224,7 @@ def _new_record(
 
 
 def _end_strays(paths: ClusterPaths, daemon: Daemon) -> None:
-    """Terminate daemons whose records were lost, which would conflict with a new daemon.
-
-    Components continue to run.
-    """
+    """Terminate daemons whose records were lost, which would conflict with a new daemon. Components continue to run."""
     from kubewright.local.cluster.down import end_daemons
 
     if not daemon.runs:

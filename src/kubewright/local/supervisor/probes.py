@@ -170,10 +170,7 @@ def _failure_text(target: HttpTarget, where: str, status: int, body: str) -> str
 
 @dataclass(frozen=True, kw_only=True)
 class ProbeStatus:
-    """The current state of a process's probes.
-
-    `reason` is why it is not ready, or why its liveness is in doubt.
-    """
+    """The current state of a process's probes. `reason` is why it is not ready, or why its liveness is in doubt."""
 
     started: bool = False
     ready: bool = False
