@@ -205,6 +205,14 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
 
     again = cluster.up()
     assert again["changes"] == []
+    assert cluster.inside("worker-1", "touch", "/mnt/host/x", check=False).returncode != 0
+    moved = cluster.up("--mount", f"{shared}:/mnt/moved")
+    assert {change["target"]: change["action"] for change in moved["changes"]} == {
+        f"mount {path} of {name}": action for path, action in (("/mnt/host", "delete"), ("/mnt/moved", "create")) for name in addresses
+    }
+    cluster.inside("worker-1", "sh", "-c", "echo from a machine > /mnt/moved/answer; ! test -e /mnt/host/greeting")
+    assert (shared / "answer").read_text() == "from a machine\n"
+    assert cluster.in_pod("store-0", "cat", "/host/greeting") == "from the host\n"  # until it ends
 
     further = free_port()
     specs = (f"{further}:9090", f"{further}:30053/udp")

@@ -10,6 +10,7 @@ import os
 import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -149,6 +150,27 @@ class Machine:
         if check and found.code:
             raise HostError(f"{shlex.join(command)} on {self.name} ended with {found.code}", detail=found.err or found.out)
         return found
+
+    def bind(self, one: Bind) -> bool:
+        """Let a machine that runs see a directory of the host; returns whether it did not yet. Raises HostError."""
+        if self._has_mount(one.target):
+            return False
+        run(sys.executable, "-P", "-m", "kubewright.machines.mounting", str(self.leader), str(one.source), one.target)
+        if one.read_only:
+            self.run("mount", "-o", "remount,bind,ro", one.target)
+        return True
+
+    def unbind(self, target: str) -> bool:
+        """End what `bind` did; returns whether the directory was there. Pods that run keep it until they end."""
+        if not self._has_mount(target):
+            return False
+        self.run("umount", "-R", "-l", target)
+        return True
+
+    def _has_mount(self, target: str) -> bool:
+        """Return whether something is mounted at a path (proc_pid_mountinfo(5))."""
+        lines = Path(f"/proc/{self.leader}/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        return any(line.split()[4] == target.replace(" ", "\\040") for line in lines)
 
     def stop(self) -> None:
         """Kill the machine; it needs no orderly shutdown."""

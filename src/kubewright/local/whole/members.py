@@ -61,9 +61,14 @@ def group_of(paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, p
         parts=parts,
         names=Names(gateway=(HOST_NAME,), resolvers=resolvers(_read(_SERVERS))),
         shared=program.own().shared,
-        mounts=tuple(Bind(source=one.source, target=str(one.target), read_only=one.read_only) for one in cluster.mounted),
+        mounts=binds(cluster),
         outside=True,
     )
+
+
+def binds(cluster: ClusterRecord) -> tuple[Bind, ...]:
+    """Return the directories of the host that the machines of a cluster see."""
+    return tuple(Bind(source=one.source, target=str(one.target), read_only=one.read_only) for one in cluster.mounted)
 
 
 def require_known(cluster: ClusterRecord, name: str) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock
 from kubewright.base.deadlines import Deadline, holding
-from kubewright.base.errors import APIError, ConfigurationChanged, NotFound, UsageError
+from kubewright.base.errors import APIError, NotFound, UsageError
 from kubewright.base.events import Reporter, State
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
@@ -31,7 +31,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions, UpResult
 from kubewright.local.user_documents import version_of
-from kubewright.local.whole import addons, documents, members, operations, owner, ports, preflight, status
+from kubewright.local.whole import addons, documents, members, mounting, operations, owner, ports, preflight, status
 from kubewright.local.whole.down import sweep
 from kubewright.local.whole.services import client
 from kubewright.machines.group import Group, claim_network
@@ -51,6 +51,7 @@ class _Run:
 
     paths: ClusterPaths
     cluster: ClusterRecord
+    former: ClusterRecord
     group: Group
     token: str
     options: UpOptions
@@ -94,11 +95,22 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             sweep(paths)  # of a start that did not succeed
         network = claim_network(members.group_name(paths), members.directory(paths))
         cluster = replace(cluster, machines=(replace(cluster.control_plane, address=network.address(1)),))
+        former = found if found is not None and found.made else cluster
         with owner.acting_as(user):
-            record.save(cluster, paths.record)
+            record.save(replace(cluster, mounts=former.mounts), paths.record)
         group = members.group_of(paths, cluster, network=network, parts=parts)
         token = strings.generate(random).text
-        run = _Run(paths=paths, cluster=cluster, group=group, token=token, options=options, reporter=reporter, clock=clock, start=start)
+        run = _Run(
+            paths=paths,
+            cluster=cluster,
+            former=former,
+            group=group,
+            token=token,
+            options=options,
+            reporter=reporter,
+            clock=clock,
+            start=start,
+        )
         with _undone_on_failure(run), holding(Deadline(options.within, clock=clock)):
             changes, api_ready = _bring_up(run)
         with owner.acting_as(user):
@@ -112,7 +124,12 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
 def _bring_up(run: _Run) -> tuple[list[Change], float]:
     """Start machines, make the first one a control plane, let the others join, and wait for all nodes."""
     daemon = client.start(run.paths, owner=owner.uid_of(run.paths))  # it loads while machines start
-    changes = [*_start(run), *ports.ensure(run.paths, run.cluster, run.options, daemon=daemon, waiter=run.waiter), *_init(run)]
+    changes = [
+        *_start(run),
+        *mounting.ensure(run.paths, run.cluster, former=run.former),
+        *ports.ensure(run.paths, run.cluster, run.options, daemon=daemon, waiter=run.waiter),
+        *_init(run),
+    ]
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
     with _client(run) as api:
@@ -206,8 +223,7 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     """Return the requested cluster; a new one has no addresses yet. Raises ConfigurationChanged as `record.require_same` does."""
     if found is not None and found.made:
         record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config)
-        _require_same_mounts(paths, options, found)
-        return replace(found.scaled(found.nodes if options.nodes is None else options.nodes), mounts=_mounts(options, found))
+        return replace(found.scaled(found.nodes if options.nodes is None else options.nodes), mounts=mounting.wanted(found, options))
     base = found or ClusterRecord(
         name=paths.name,
         id=record.new_id(random),
@@ -218,23 +234,7 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     config = base.config if options.config is None else options.config
     nodes = base.nodes if options.nodes is None else options.nodes
     version = version_of(config, options.kubernetes_version)
-    return replace(base, nodes=nodes, config=config, kubernetes_version=version, mounts=_mounts(options, base))
-
-
-def _mounts(options: UpOptions, cluster: ClusterRecord) -> tuple[str, ...]:
-    return cluster.mounts if options.mounts is None else tuple(map(str, options.mounts))
-
-
-def _require_same_mounts(paths: ClusterPaths, options: UpOptions, found: ClusterRecord) -> None:
-    """Refuse other mounts for machines that run: they see them from their start. Raises ConfigurationChanged."""
-    if _mounts(options, found) == found.mounts:
-        return
-    running = [name for name in members.members(found) if members.machine_of(paths, found, name).leader]
-    if running:
-        raise ConfigurationChanged(
-            f"the machines of cluster {found.name} run with other mounts: {', '.join(found.mounts) or 'none'}",
-            remedy=f"stop it with `sudo kubewright down --name {found.name} --keep-data`, then repeat this command",
-        )
+    return replace(base, nodes=nodes, config=config, kubernetes_version=version, mounts=mounting.wanted(base, options))
 
 
 def _require_supported(options: UpOptions) -> None:

@@ -1,0 +1,28 @@
+"""The directories of the host that machines see: those that run are changed as they are, others get theirs when they start."""
+
+from __future__ import annotations
+
+from kubewright.base.change import Action, Change
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord
+from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import members
+
+
+def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[str, ...]:
+    """Return the mounts of a cluster after an `up`; those that are given replace all former ones."""
+    return cluster.mounts if options.mounts is None else tuple(map(str, options.mounts))
+
+
+def ensure(paths: ClusterPaths, cluster: ClusterRecord, *, former: ClusterRecord) -> list[Change]:
+    """Let all machines, which run, see the directories of the cluster, and no former ones. Raises HostError."""
+    desired = members.binds(cluster)
+    gone = [bind for bind in members.binds(former) if bind not in desired]
+    changes = []
+    for name in members.members(cluster) if desired or gone else ():
+        machine = members.machine_of(paths, cluster, name)
+        removed = [bind for bind in gone if machine.unbind(bind.target)]  # first: another directory may take its place
+        added = [bind for bind in desired if machine.bind(bind)]
+        changes += [Change(target=f"mount {bind.target} of {name}", action=Action.DELETE) for bind in removed]
+        changes += [Change(target=f"mount {bind.target} of {name}", action=Action.CREATE) for bind in added]
+    return changes

@@ -1,0 +1,49 @@
+"""Mounting a directory of the host in a machine that runs: `python -m kubewright.machines.mounting PID SOURCE TARGET`.
+
+mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). A process of
+its own does it, because only one with a single thread may enter another mount namespace (setns(2)).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+_OPEN_TREE: Final = 428
+_MOVE_MOUNT: Final = 429
+"""The numbers of the system calls, which are the same for all architectures (linux: scripts/syscall.tbl)."""
+_HERE: Final = -100
+_CLONE: Final = 0x1 | 0x8000
+"""OPEN_TREE_CLONE and AT_RECURSIVE: a copy of the mount with those below it (linux/mount.h, linux/fcntl.h)."""
+_FROM_DESCRIPTOR: Final = 0x4
+_MOUNT_NAMESPACE: Final = 0x00020000
+
+
+def main() -> int:
+    """Mount, and create the directory of the machine if it does not exist. Exit code 1 with the reason if that is not possible."""
+    pid, source, target = sys.argv[1:]
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(function: ctypes._NamedFuncPointer, *arguments: object) -> int:
+        found = int(function(*arguments))
+        if found < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return found
+
+    try:
+        tree = call(libc.syscall, _OPEN_TREE, _HERE, os.fsencode(source), _CLONE)
+        namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
+        call(libc.setns, namespace, _MOUNT_NAMESPACE)
+        Path(target).mkdir(parents=True, exist_ok=True)
+        call(libc.syscall, _MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_DESCRIPTOR)
+    except OSError as error:
+        sys.stderr.write(f"{error.strerror}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
