@@ -50,6 +50,7 @@ def obtain(run: Run, wanted: Settings, *, reporter: Reporter) -> LocalCluster:
         config=wanted.config,
         binaries_dir=wanted.binaries_dir,
         within=wanted.within,
+        machines=wanted.machines,
         owner=run.owner,
         reporter=reporter,
     )

@@ -1,5 +1,9 @@
 """The pytest plugin: `kubewright_cluster`, a real control plane for the whole run, and `kubewright_namespace`, a fresh one per test.
 
+Tests with the mark `kubewright(machines=True)` need pods that really run: if there are any, the cluster of the run
+consists of whole machines. Where these are not available, such tests are skipped, and the others get a cluster of
+processes.
+
 It is installed with kubewright and costs nothing until a test uses a fixture, so none of our modules is imported here.
 One cluster serves a whole test run, also with pytest-xdist: the first worker that needs it starts it, the others wait
 for that. It is tied to the process that controls the run: when that ends in any way, including `kill -9`, the cluster
@@ -8,7 +12,8 @@ is stopped and its files are removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -20,6 +25,8 @@ if TYPE_CHECKING:
     from kubewright.testing.runs import Run
 
 _RUN = pytest.StashKey["Run"]()
+_MACHINES = pytest.StashKey[bool]()
+_MARK = "kubewright"
 _WORKER_INPUT = "kubewright"
 """The entry of a pytest-xdist worker's input with the run."""
 
@@ -31,11 +38,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--kubewright-version", default="", metavar="VERSION", help="Kubernetes version of the cluster")
     group.addoption("--kubewright-binaries-dir", default="", metavar="DIR", help="directory with etcd, kube-apiserver and so on")
     group.addoption("--kubewright-state-dir", default="", metavar="DIR", help="directory for the cluster's files")
+    group.addoption(
+        "--kubewright-need-machines",
+        action="store_true",
+        help="fail tests that need whole machines where these are not available, instead of skipping them",
+    )
     parser.addini("kubewright_nodes", "worker nodes of the cluster besides the control planes' own (default 1)", default="1")
     parser.addini("kubewright_control_planes", "control planes of the cluster (default 1)", default="1")
     parser.addini("kubewright_version", "Kubernetes version of the cluster", default="")
     parser.addini("kubewright_config", "kubeadm configuration file of the cluster, relative to the ini file", default="")
     parser.addini("kubewright_wait", "how long the cluster may take to be ready (default 5m)", default="5m")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register our mark."""
+    config.addinivalue_line("markers", f"{_MARK}(machines=True): needs a cluster of whole machines, in which pods really run")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the kind of the run's cluster, after tests have been deselected, and skip those that need another kind."""
+    marked = [item for item in items if _needs_machines(item)]
+    if not marked:
+        return
+    from kubewright.testing.machines import unavailable
+
+    reason = "" if config.getoption("kubewright_need_machines") else unavailable()
+    config.stash[_MACHINES] = not reason
+    if reason:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -81,7 +113,8 @@ def kubewright_cluster(request: pytest.FixtureRequest) -> LocalCluster:
     from kubewright.testing.settings import settings
 
     with _readable_errors():
-        return clusters.obtain(_run(request.config), settings(request.config), reporter=TerminalLines(request.config))
+        wanted = settings(request.config, machines=request.config.stash.get(_MACHINES, False))
+        return clusters.obtain(_run(request.config), wanted, reporter=TerminalLines(request.config))
 
 
 @pytest.fixture(scope="session")
@@ -98,6 +131,25 @@ def kubewright_namespace(_kubewright_client: KubeClient, request: pytest.Fixture
 
     with _readable_errors(), clusters.fresh_namespace(_kubewright_client, test=request.node.name) as name:
         yield name
+
+
+@pytest.fixture(scope="session")
+def kubewright_load(kubewright_cluster: LocalCluster) -> Callable[[str | os.PathLike[str]], list[str]]:
+    """A function that loads an image into a cluster of machines: a name that Docker or Podman has built, or the path of an archive.
+
+    Returns the names of the images.
+    """
+    from kubewright.testing.machines import load
+
+    def load_image(image: str | os.PathLike[str]) -> list[str]:
+        with _readable_errors():
+            return load(kubewright_cluster, image)
+
+    return load_image
+
+
+def _needs_machines(item: pytest.Item) -> bool:
+    return any(mark.kwargs.get("machines") for mark in item.iter_markers(_MARK))
 
 
 def _is_worker(config: pytest.Config) -> bool:

@@ -20,7 +20,8 @@ MOST_CONTROL_PLANES = 7
 class Settings:
     """The cluster that the tests want.
 
-    `config` is the text of a kubeadm configuration; None and '' mean the default.
+    `config` is the text of a kubeadm configuration; None and '' mean the default. `machines`: it consists of whole
+    machines.
     """
 
     nodes: int = 1
@@ -29,9 +30,10 @@ class Settings:
     config: str | None = None
     binaries_dir: str = ""
     within: float = 300.0
+    machines: bool = False
 
 
-def settings(config: pytest.Config) -> Settings:
+def settings(config: pytest.Config, *, machines: bool = False) -> Settings:
     """Read the settings. Raises UsageError or DocumentError, naming the setting."""
     return Settings(
         nodes=_number(config, "kubewright_nodes", "nodes", 0, MOST_NODES),
@@ -40,6 +42,7 @@ def settings(config: pytest.Config) -> Settings:
         config=_document(config),
         binaries_dir=str(config.getoption("kubewright_binaries_dir") or ""),
         within=_seconds(str(config.getini("kubewright_wait"))),
+        machines=machines,
     )
 
 

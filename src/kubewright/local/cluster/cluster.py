@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -26,7 +27,8 @@ class LocalCluster:
 
     As a context manager, it is up inside the block and removed afterwards. `owner` is the identity of a process that it
     must not outlive (`str` of `host.processes.Identity`), '' for none: the cluster is removed when that process ends in
-    any way. Not safe for several threads at a time.
+    any way. With `machines`, it consists of whole machines, which need root and ignore `owner`. Not safe for several
+    threads at a time.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class LocalCluster:
         binaries_dir: str | Path = "",
         within: float = WITHIN,
         owner: str = "",
+        machines: bool = False,
         reporter: Reporter | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -51,6 +54,7 @@ class LocalCluster:
         self._config = config
         self._within = within
         self._owner = owner
+        self._machines = machines
         self._reporter = reporter or SilentReporter()
         self._binaries_dir = binaries_dir
         self._environment = os.environ if environment is None else environment
@@ -94,6 +98,7 @@ class LocalCluster:
             config=self._config,
             within=self._within,
             owner=self._owner,
+            machines=self._machines,
         )
         up(self._paths, wish, sources=self._sources(), reporter=self._reporter)
         return self
@@ -103,6 +108,16 @@ class LocalCluster:
         from kubewright.local.cluster.down import down
 
         down(self._paths, keep_data=keep_data, reporter=self._reporter)
+
+    def load(self, archive: Path) -> list[str]:
+        """Load an archive of images into all machines that run; returns the names of the images.
+
+        Raises UsageError if the cluster does not consist of machines, HostError if containerd refuses the archive.
+        """
+        from kubewright.local.whole import images, machines
+
+        with images.archive(str(archive), standard_input=sys.stdin.buffer) as file:
+            return images.load(machines.running(self._paths, status.require(self._paths)), file)
 
     def status(self) -> dict[str, Any]:
         """Return the data that `local status -o json` prints."""

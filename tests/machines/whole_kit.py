@@ -1,0 +1,156 @@
+"""Clusters of whole machines for tests: the commands of kubewright, traces on the host, and an image that no registry has."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import members
+from kubewright.local.whole.services.places import runtime
+from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines.group import bridge_of
+from kubewright.machines.images import Image, archive
+from kubewright.machines.network import Network, bridges, namespaces
+from kubewright.machines.parts import Parts
+
+KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf")
+
+
+class Cluster:
+    """The commands of kubewright for one cluster, with a directory for state and disks that several clusters may share."""
+
+    def __init__(self, name: str, state: Path) -> None:
+        self.name = name
+        self.state = state
+        self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
+        self.paths = ClusterPaths(state / "kubewright" / "clusters" / name)
+        self.group = members.group_name(self.paths)
+        self.disks = state / "kubewright" / "machines" / self.group
+
+    def start(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
+        argv = [sys.executable, "-m", "kubewright", *words]
+        return subprocess.Popen(argv, env=self.environment, text=True, **streams)
+
+    def call(self, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        process = self.start(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = process.communicate(text)
+        assert process.returncode == 0 or not check, f"{words} exited with {process.returncode}:\n{err}"
+        return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+    def up(self, *words: str) -> dict[str, Any]:
+        return dict(json.loads(self.call("up", "--name", self.name, "--wait", "20m", "-o", "json", *words).stdout))
+
+    def killed_up(self, at: Callable[[Mapping[str, Any]], bool], *words: str) -> bool:
+        """Run `up` and kill it (-9) when it reports such an event; returns whether it was killed: it may end before."""
+        argv = ("up", "--name", self.name, "--wait", "20m", "-o", "json", *words)
+        process = self.start(*argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        with process.stderr as lines:
+            for line in lines:
+                if line.startswith("{") and at(json.loads(line)):
+                    process.kill()
+                    break
+        return process.wait() == -signal.SIGKILL
+
+    def down(self, *words: str) -> None:
+        self.call("down", "--name", self.name, *words)
+
+    def machine(self, verb: str, name: str) -> None:
+        self.call("local", "machine", verb, f"{self.name}-{name}")
+
+    def status(self) -> dict[str, Any]:
+        return dict(json.loads(self.call("local", "status", self.name, "-o", "json").stdout))
+
+    def states(self) -> dict[str, str]:
+        """Return the states of the machines, by name without that of the cluster."""
+        return states(self.status())
+
+    def inside(self, machine: str, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+        return self.call("local", "shell", f"{self.name}-{machine}", "--", *words, text=text, check=check)
+
+    def kubectl(self, *words: str, text: str = "", machine: str = "control-plane") -> str:
+        return self.inside(machine, *KUBECTL, *words, text=text).stdout
+
+    def balancer(self, service: str) -> str:
+        """Return the address of a LoadBalancer Service, '' while it has none."""
+        return self.kubectl("get", "service", service, "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
+
+    def in_pod(self, pod: str, *words: str) -> str:
+        """Return the output of a command in a pod; it may fail, or be impossible for a while."""
+        return self.inside("control-plane", *KUBECTL, "exec", pod, "--", *words, check=False).stdout
+
+    def via(self, address: str) -> str:
+        """Return the machine to which the host sends packets for an address, '' for none."""
+        return Network(bridge=bridge_of(self.group), range="").routes().get(address, "")
+
+    def traces(self) -> list[str]:
+        """Name all that the cluster has on the host. Other clusters and beds may be there at the same time."""
+        bridge = bridge_of(self.group)
+        found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{self.group}_*")]
+        found += [line for line in Path("/proc/mounts").read_text().splitlines() if self.group in line]
+        found += [name for name in namespaces() if name.startswith(bridge)] + [name for name in bridges() if name == bridge]
+        found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{self.group}-*")]
+        found += [str(path) for path in Path("/run/systemd/machines").glob(f"*{self.group}*")]
+        found += [str(path) for path in Path("/proc").glob("[0-9]*") if self.group in _text(path / "cmdline")]
+        places = (self.disks, self.paths.root, runtime(self.paths).root)
+        return found + [str(path) for place in places for path in place.glob("*")]
+
+
+@contextmanager
+def clusters(*names: str) -> Iterator[list[Cluster]]:
+    """Provide clusters that do not exist yet, and remove them; on the file system of the cache, because disks share the store by hard links."""
+    place = Path.home() / ".local" / "state"
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kubewright-whole-", dir=place) as state:
+        found = [Cluster(f"{name}{os.getpid()}", Path(state)) for name in names]
+        try:
+            yield found
+        finally:
+            for cluster in found:
+                cluster.down()
+
+
+def fetched(url: str) -> str:
+    """Return what is served at a URL, '' if nothing is. No proxy of the environment is used."""
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
+            return str(answer.read().decode())
+    except (urllib.error.URLError, OSError):
+        return ""
+
+
+def web(parts: Parts, target: Path, *, reference: str = "docker.io/library/web:dev") -> Path:
+    """Write an archive of an image that no registry has."""
+    busybox = (parts.base / "bin" / "busybox").resolve()
+    links = {f"bin/{name}": "/bin/busybox" for name in ("sh", "mkdir", "cat", "httpd", "sleep")}
+    archive(Image(reference, {"bin/busybox": busybox}, links=links), target)
+    return target
+
+
+def states(status: Mapping[str, Any]) -> dict[str, str]:
+    """Return the states of machines in a status, by name without that of the cluster."""
+    return {machine["name"].removeprefix(f"{status['name']}-"): machine["state"] for machine in status["machines"]}
+
+
+def machine_changes(status: Mapping[str, Any]) -> list[str]:
+    """Return the machines that `up` has changed, by name without that of the cluster."""
+    start = f"machine {status['name']}-"
+    return [change["target"].removeprefix(start) for change in status["changes"] if change["target"].startswith(start)]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""
