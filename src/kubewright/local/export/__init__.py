@@ -1,0 +1,1 @@
+"""`local export`: the state of a cluster as files, for a bug report."""
